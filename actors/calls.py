@@ -1,4 +1,4 @@
-"""What travels between clients, coordinator and hosts. All of it pickles."""
+"""Messages between clients, coordinator and hosts. All of them can be pickled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tierledger.events.typed_fields import (
 LEADER = "leader"
 FOLLOWER = "follower"
 STORAGE = "storage"
-"""Not an actor: the host reads the partition from its store, for that call only."""
+"""No actor's role: the host reads the partition from its store, for the waiting calls only."""
 
 
 class PartitionKey(NamedTuple):
@@ -35,7 +35,7 @@ class PartitionKey(NamedTuple):
         """The identity of a partition that a caller names.
 
         Raises:
-            InvalidArgument: It is none.
+            InvalidArgument: The argument names no partition.
         """
         known = topic_id_partition
         if type(known) is not TopicIdPartition:
@@ -48,14 +48,14 @@ class PartitionKey(NamedTuple):
 
 
 class CommandCall(NamedTuple):
-    """Change something; the result is the position from which it holds."""
+    """Change a partition; the result is the position from which the change holds."""
 
     key: PartitionKey
     command: Command
 
 
 class QueryCall(NamedTuple):
-    """Ask something of the leader or of a follower; the result is an `Answered`."""
+    """Ask the leader, a follower, or the storage; the result is an `Answered`."""
 
     key: PartitionKey
     role: Text
@@ -82,7 +82,7 @@ Call: TypeAlias = CommandCall | QueryCall | ReadyCall | PageCall
 
 
 def refusal_of(call: object) -> InvalidArgument | None:
-    """Why `call` cannot be carried out by any host; none if it is well-formed."""
+    """The error of a `call` that no host could carry out; None if it is well-formed."""
     try:
         checked(Call, call, "call")
     except InvalidArgument as error:
@@ -104,9 +104,9 @@ class Answered(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """The coordinator's word to a host about one partition and role.
+    """The coordinator's order to a host: take on one partition in one role, or release it.
 
-    Without an assignment the role is released, if its number is at most `until`.
+    Without an assignment the role is released if its placement's number is at most `until`.
     """
 
     key: PartitionKey
@@ -124,7 +124,7 @@ class CloseCall(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A host's word: the claim placed under `assignment` does not lead, `holder` does.
+    """A host's report: the claim placed under `assignment` does not lead, `holder` does.
 
     `is_served`: the host leads on for the holder; otherwise the leader's actor has ended.
     """
@@ -138,7 +138,7 @@ class Refusal(NamedTuple):
 
     @classmethod
     def of(cls, refused: ClaimRefused) -> Refusal:
-        """What a host says of the effect `refused`."""
+        """The report for the effect `refused`."""
         session = refused.session
         if session is None:
             return cls(refused.assignment, None, None, None, None, refused.is_served)
@@ -154,7 +154,7 @@ class Refusal(NamedTuple):
 
 
 class HostPing(NamedTuple):
-    """What a host tells the coordinator when it is pinged; that it lives, in any case."""
+    """A host's answer to a ping of the coordinator: it lives, and this is its report."""
 
     process: str
     door: str | None = None

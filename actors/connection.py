@@ -16,8 +16,9 @@ from tierledger.events.commands import Claim
 class ClientsHost(Protocol):
     """A process that serves as a host, as clients see it.
 
-    Every call may raise `OutcomeUnknown` when it is lost, `HostGone` when it is lost for good,
-    and `HostFailed` or whatever the host raised; none of the latter reaches a client.
+    A call raises `OutcomeUnknown` if its answer was lost, `HostGone` if the process has ended,
+    and `HostFailed` or the host's own exception if it failed there. Clients never see the last
+    three: `service_link` turns them into `OutcomeUnknown`.
     """
 
     async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
@@ -25,11 +26,11 @@ class ClientsHost(Protocol):
         ...
 
     async def counts(self) -> dict[str, Any]:
-        """Who the host is, and what it has done since its process began."""
+        """The host's names and door, and its counts since its process began."""
         ...
 
     async def partitions(self) -> list[dict[str, Any]]:
-        """Role, phase and position of everything that runs there."""
+        """Role, phase and position of each leader and follower that runs there."""
         ...
 
 
@@ -41,20 +42,20 @@ class CoordinatorHandle(Protocol):
     ) -> Registered:
         """A new incarnation of a broker, if its newest was `after`; repeats get the same.
 
-        `mode`: of a broker's plugin; programs have none.
+        `mode`: the mode of a broker's plugin; None for a program.
         """
         ...
 
     async def hand_over(self, wish: Handover) -> Owned:
-        """Let another own the cluster's metadata; who owns it then, durable."""
+        """Change the owner of the cluster's metadata; the owner after that, durable."""
         ...
 
     async def attend(self, said: Attend) -> OwnerWord:
-        """Who owns it, for a broker's plugin that says how it stands."""
+        """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata."""
         ...
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
-        """Which claim counts for each leader, then each follower; durable when it returns."""
+        """The claim in force for each leader, then each follower; durable on return."""
         ...
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
@@ -66,7 +67,7 @@ class CoordinatorHandle(Protocol):
         ...
 
     async def doors(self) -> dict[str, str]:
-        """Where the processes that live listen (HOST:PORT), by address; only those that do."""
+        """The doors (HOST:PORT) of living processes that listen, by address."""
         ...
 
     async def status(self) -> dict[str, Any]:
@@ -75,7 +76,7 @@ class CoordinatorHandle(Protocol):
 
 
 class ServiceConnection(Protocol):
-    """A running service, as one who has found it sees it; clients see it through a link."""
+    """A connection to a running service; clients use it through a `ServiceLink`."""
 
     @property
     def coordinator(self) -> CoordinatorHandle:
@@ -86,10 +87,10 @@ class ServiceConnection(Protocol):
         """The process at an address (`host-3/7`), or the newest that serves as `host-3`.
 
         Raises:
-            NotReady: There is none; nothing was sent.
+            NotReady: There is no such process; nothing was sent.
         """
         ...
 
     async def close(self) -> None:
-        """Let the service go on without this client."""
+        """Close the connection; the service goes on."""
         ...

@@ -1,7 +1,7 @@
-"""When a caller's call ends: decided once, where it enters; all below goes by it.
+"""Deadlines of calls: set once, where a call enters; everything below keeps to it.
 
-A timer of its own for each call costs more than what else a call needs of the loop, and nearly
-none ever rings. So calls that may wait are entered in an `AlarmClock`, which has one for all.
+A timer for each call would cost more than all else that a call needs of the loop, and hardly
+any ever fires. So calls that may wait are entered in an `AlarmClock`, which has one timer.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ K = TypeVar("K")
 
 
 class AlarmClock(Generic[K]):
-    """Tells of each thing that was entered when its time has come, with one timer for all."""
+    """Calls back for each entry when its time has come, with one timer for all entries."""
 
     def __init__(self, ring: Callable[[K], None]) -> None:
-        """`ring` is called with each that is over; it is entered no more then."""
+        """`ring` is called with each entry whose time has come, after it was taken out."""
         self._ring = ring
         self._ends: dict[K, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._next = float("inf")
-        """When the timer rings: not after the first of what is entered ends."""
+        """When the timer fires: never later than the first entry is due."""
 
     def enter(self, one: K, at: float) -> None:
-        """Ring for `one` at a time of the running loop's clock, unless it is out by then."""
+        """Call back for `one` at time `at` of the loop, unless it is taken out before."""
         self._ends[one] = at
         if at < self._next:
             self._wind(at)
@@ -38,7 +38,7 @@ class AlarmClock(Generic[K]):
         self._ends.pop(one, None)
 
     def stop(self) -> None:
-        """Ring for nothing any more."""
+        """Take out all entries and cancel the timer."""
         self._ends.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -54,7 +54,7 @@ class AlarmClock(Generic[K]):
         self._timer, self._next = None, float("inf")
         now = asyncio.get_running_loop().time()
         for one in [one for one, at in self._ends.items() if at <= now]:
-            # What rang before may have taken it out.
+            # A callback for an earlier entry may have taken this one out.
             if self._ends.pop(one, None) is not None:
                 self._ring(one)
         first = min(self._ends.values(), default=self._next)
@@ -63,14 +63,14 @@ class AlarmClock(Generic[K]):
 
 
 class Deadline:
-    """The end of one call, and whether what it wants may be under way."""
+    """The end of one call."""
 
     __slots__ = ("_at", "_bounds", "_loop", "seconds")
 
     def __init__(self, seconds: float, bounds: Bounds | None = None) -> None:
-        """Made on a running loop; the call ends `seconds` from now.
+        """The call ends `seconds` from now. Make it on a running loop.
 
-        `bounds`: of the client whose call it is; else it has a timer of its own.
+        `bounds`: the alarm clock of the client that makes the call; None: a timer of its own.
         """
         self.seconds = seconds
         self._loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class Deadline:
         self._bounds = bounds
 
     def bound(self) -> _Bound:
-        """Ends what runs inside it with `TimeoutError` when the time is over."""
+        """A context manager that ends its block with `TimeoutError` at the deadline."""
         return _Bound(self._at, self._bounds)
 
     @property
@@ -87,10 +87,11 @@ class Deadline:
         return self._at - self._loop.time()
 
     async def before_sending(self, turn: Awaitable[T], others: str) -> T:
-        """What `turn` comes to, which is waited for before anything is sent.
+        """The result of `turn`, which the call has to wait for before anything is sent.
 
         Raises:
-            Overloaded: The time is over; nothing was sent. `others` says what was in the way.
+            Overloaded: The deadline passed; nothing was sent. `others` names what it waited
+                for, for the message.
         """
         try:
             with self.bound():
@@ -102,7 +103,7 @@ class Deadline:
 
 
 class _Bound:
-    """What `asyncio.timeout_at` gives, with the timer of `Bounds`."""
+    """As `asyncio.timeout_at`, with the timer of `Bounds`."""
 
     __slots__ = ("_at", "_bounds", "_cancelling", "_is_over", "_task")
 
@@ -118,7 +119,7 @@ class _Bound:
         self._bounds.enter(self, self._at)
 
     def end(self) -> None:
-        """Cancel what runs inside."""
+        """Cancel the block."""
         self._is_over = True
         self._task.cancel()
 
@@ -131,30 +132,30 @@ class _Bound:
         self._bounds.take_out(self)
         if not self._is_over:
             return
-        # Unless somebody else has cancelled it, too: then that is what happened.
+        # If other code has cancelled the task as well, that cancellation goes on.
         is_ours = self._task.uncancel() <= self._cancelling
         if is_ours and kind is not None and issubclass(kind, asyncio.CancelledError):
             raise TimeoutError from error
 
 
 class Bounds(AlarmClock[_Bound]):
-    """Ends those calls of a client whose time is over."""
+    """The alarm clock of a client: ends its calls at their deadlines."""
 
     def __init__(self) -> None:
         super().__init__(_Bound.end)
 
 
 class Attempt:
-    """One attempt of a call: whether it may have reached the other side."""
+    """One attempt of a call; notes whether it may have reached the other side."""
 
     __slots__ = ("_deadline", "is_sent")
 
     def __init__(self, deadline: Deadline | None = None) -> None:
-        """`deadline`: when its caller gives up, where that is known."""
+        """`deadline`: when the caller gives up, if known."""
         self.is_sent = False
         self._deadline = deadline
 
     @property
     def left_ms(self) -> int:
-        """For how long its caller goes on waiting; 0 if that is not known, else at least 1."""
+        """Time (ms) for which the caller goes on waiting, at least 1; 0 if not known."""
         return 0 if self._deadline is None else max(1, int(self._deadline.left_s * 1000))

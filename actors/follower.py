@@ -2,8 +2,9 @@
 
 Rule 1: a follower reads the log, never the leader, so it is right even when its leader is not.
 Rule 2: an answer is given at a position, and never behind the one its caller has seen.
-Rule 3: a follower is ready for an announcement once it has found the slot behind what it has
-applied free, in a look that began after the announcement was durable. A list may be behind.
+Rule 3: a follower is ready for an announcement once a read of its next slot has found that slot
+free. The read has to begin after the announcement was durable. A list of the log's keys proves
+nothing: it may be behind.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ WAITING_MAX = 1024
 
 
 RETRY_DELAY_MS = 50
-"""Pause before a slot is looked at again that the store did not read."""
+"""Pause before a slot is read again that the store failed to read."""
 
 
 class Phase(Enum):
@@ -48,8 +49,7 @@ class Phase(Enum):
 NEVER_HEARD: frozenset[type[msg.Stimulus]] = frozenset(
     {msg.AppendAnswered, msg.AppendRefused, msg.CheckpointDone, msg.OracleAnswered}
 )
-"""What answers a leader's effects. All else may be heard in each phase: the log is read, and
-read anew where it was forgotten, whatever callers want meanwhile."""
+"""Answers to effects that only leaders have. All other stimuli may arrive in each phase."""
 
 
 class Follower:
@@ -65,20 +65,20 @@ class Follower:
         self._reading = False
         self._read_again = False
         self._told = -1
-        """Up to where the log was said to go, while it is read to its end."""
+        """The highest position of the hints since the log was last read to its end."""
         self._claims: dict[int, Claim] = {}
         self._ready: set[Claim] = set()
         self._awaiting_end: list[Claim] = []
         self._looking: list[Claim] = []
-        """Those of them that were announced before the look that is under way."""
+        """Claims that were announced before the read of the next slot that is under way."""
         self._trouble: RemoteStorageError | None = None
 
     def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: C901, PLR0911, PLR0912 - One case each.
-        """What `stimulus` calls for. Effects are to be carried out in order."""
+        """The effects that `stimulus` calls for, to be carried out in order."""
         match stimulus:
             case msg.StateLoaded():
                 self.state, self.next_batch = stimulus.state, stimulus.next_batch
-                self._reading = False  # It was reading a log that was forgotten, if any.
+                self._reading = False  # A read under way is of a log that was forgotten.
                 if self._feed is not None:
                     self._feed.restarted()
                 return self._read()
@@ -129,18 +129,18 @@ class Follower:
         return len(self._waiting)
 
     def is_ready_for(self, claim: Claim) -> bool:
-        """Whether the head that stood when `claim` was announced is applied."""
+        """Whether all that the log held when `claim` was announced is applied."""
         return self.phase is Phase.FOLLOWING and claim in self._ready
 
     def open_feed(self) -> FeedSource:
-        """What feeds replicas with this follower's state; from now on it is kept up."""
+        """The source that feeds replicas with this state; from now on it gets every change."""
         if self._feed is None:
-            # A change of leaders changes nothing: what was announced to follow stays so.
+            # A follower's claims belong to no session: a new leader leaves them as they are.
             self._feed = FeedSource(self, lambda claim: 0 if self.is_ready_for(claim) else None)
         return self._feed
 
     def close_feed(self) -> None:
-        """Nobody is fed any more, and nobody comes back soon."""
+        """Drop the source: no replica has subscribed for some time."""
         if self._feed is not None:
             self._feed.close()
             self._feed = None
@@ -157,7 +157,7 @@ class Follower:
         return [msg.Reply(assigned.reply_to, self.position), *self._read(again=True)]
 
     def _read(self, *, again: bool = False) -> list[msg.Effect]:
-        """Read on; `again`: what is being read now may have begun too early."""
+        """Read on. `again`: once more after a read that may have begun too early."""
         if self.state is None or self.phase is Phase.QUARANTINED or self.phase is Phase.GONE:
             return []
         if self._reading:
@@ -190,7 +190,8 @@ class Follower:
         if read.batches and not read.is_end:
             self._read_again = False
             return effects + self._read()
-        # What is being read may have been written after it was looked for; or was never.
+        # The hinted events may have been written after this read looked for them. They may
+        # also not exist, so a hint causes one more read, not two.
         if self._read_again or self._told > self.position:
             self._read_again, self._told = False, -1
             return effects + self._read()
@@ -198,7 +199,7 @@ class Follower:
         return effects + self._look()
 
     def _look(self, delay_ms: int = 0) -> list[msg.Effect]:
-        """See whether this is the log's end, if a claim waits for it; one look at a time."""
+        """Read the next slot if a claim waits to know whether the log ends; one at a time."""
         if self._trouble is not None or self._looking or not self._awaiting_end:
             return []
         self._looking, self._awaiting_end = self._awaiting_end, []
@@ -218,11 +219,11 @@ class Follower:
         return self._look(RETRY_DELAY_MS)
 
     def _apply(self, state: PartitionState, decoded: DecodedBatch) -> None:
-        """Change the state; unless that ends as `evolve` says, it is nobody's to read."""
+        """Apply a batch. After an unforeseen error the state, perhaps half changed, is gone."""
         self.state = None
         try:
             evolve_all(state, decoded.events, decoded.chain_hash)
-        except CorruptLog:  # Said before the event changes anything.
+        except CorruptLog:  # Raised before the event changes anything.
             self.state = state
             raise
         self.state = state

@@ -1,4 +1,4 @@
-"""Where everything that calls, carriers and libraries raise becomes an error of ours."""
+"""Turns errors of calls, transports and libraries into those of `events.errors`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def documenting(
     *,
     is_sent: bool = True,
 ) -> Iterator[None]:
-    """Let nothing out that no document names, and `note` what was raised.
+    """Turn every error of the block into a documented one, and `note` the original.
 
-    `is_sent`: what fails may have happened.
+    `is_sent`: the request may have been carried out, although the block failed.
     """
     try:
         yield
@@ -31,9 +31,10 @@ def documenting(
 
 
 def documented(what: str, error: BaseException, *, is_sent: bool = True) -> BaseException:
-    """What a caller hears of `error`, which ended something.
+    """The documented error in place of `error`, which ended the request `what`.
 
-    It may have happened, if `is_sent`. That the call was given up from above stays what it is.
+    Unforeseen errors become `OutcomeUnknown` if `is_sent`, else `NotReady`. The cancellation of
+    the caller's own task is returned as it is.
     """
     heard = _documented(what, error)
     if isinstance(heard, OutcomeUnknown) and not is_sent:
@@ -43,14 +44,14 @@ def documented(what: str, error: BaseException, *, is_sent: bool = True) -> Base
 
 def _documented(what: str, error: BaseException) -> BaseException:
     if isinstance(error, OutcomeUnknown) and type(error) is not OutcomeUnknown:
-        return OutcomeUnknown(str(error))  # What it says more is for the service's own parts.
+        return OutcomeUnknown(str(error))  # Its subclasses are for the service itself.
     if isinstance(error, RemoteStorageError) or is_cancelled(error):
         return error
     return OutcomeUnknown(f"{what}: {type(error).__name__}: {error}")
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """Whether the call was given up from above, and not by what it waited for."""
+    """Whether `error` cancels the present task itself, and not what that waited for."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     task = asyncio.current_task()

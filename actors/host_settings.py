@@ -1,4 +1,4 @@
-"""What every part of one service has to agree on, in a form that travels."""
+"""The settings that all parts of a service share, in a form that can be sent."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tierledger.storage.locate import parse_store_url
 from tierledger.storage.serde import MetadataSerDe
 
 PREFIX = "rlmm.config."
-"""Of a plugin's settings in a broker's file (`remote.log.metadata.manager.impl.prefix`)."""
+"""Prefix of plugin settings in a broker's file (`remote.log.metadata.manager.impl.prefix`)."""
 
 CUSTOM_METADATA_KEY = "remote.log.metadata.custom.metadata.max.bytes"
 TOMBSTONE_KEY = "tombstone.retention.ms"
 
 LISTEN = "127.0.0.1:0"
-"""Where hosts listen unless told: clients of this machine find their ports in the record."""
+"""Default of `listen`: clients on this machine find the ports in the service's record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,17 @@ class ServiceSettings:
     Attributes:
         cluster_id: The Kafka cluster's id; every key in the store begins with it.
         storage: The settings of the storage connector and serializer, without prefix.
-        limits: What leaders enforce.
-        hosts: How many host processes are started, whatever they have to serve, 1 to 1000.
-            More of them use more cores, and lose less at a time.
+        limits: The limits that leaders enforce.
+        hosts: How many host processes are started at least, 1 to 1000. With more of them, the
+            service uses more cores and loses less with each.
         partitions_per_host: How many leaders and followers a host runs, at least 1. When all
             hosts are full, further ones are started. With 1 each has a process of its own,
             which costs about 50 MB and a second to start.
         listen: Where host-0 listens for clients (`HOST:PORT`), host-N N ports further; 0 is any
             free port.
-        advertise: What clients are told instead, `HOST` or `HOST:PORT`.
-        security: Where the files are with which hosts and clients prove who they are.
-        kafka: Brokers that say who leads a partition; none: nobody does, and the later claim
-            leads.
+        advertise: The address that clients get instead of `listen`, `HOST` or `HOST:PORT`.
+        security: The files with which hosts and clients prove their identity.
+        kafka: Brokers that are asked who leads a partition; None: the later claim leads.
     """
 
     cluster_id: str
@@ -82,10 +81,10 @@ class ServiceSettings:
 
 
 def with_absolute_store(settings: ServiceSettings) -> ServiceSettings:
-    """`settings` for processes that run in other folders: a file is named from the root."""
+    """`settings` for processes in other working directories: a store's path is absolute."""
     url = setting(settings.storage, URL_SETTING)
     if url is None or setting(settings.storage, CONNECTOR_SETTING) is not None:
-        return settings  # What another connector makes of a URL is its own affair.
+        return settings  # Only another connector knows how to read its URL.
     storage = {**settings.storage, URL_SETTING: str(parse_store_url(url))}
     storage.pop(PREFIX + URL_SETTING, None)
     return replace(settings, storage=storage)
@@ -95,12 +94,12 @@ def without_prefix(config: Mapping[str, object]) -> dict[str, str]:
     """A broker's configuration map with `rlmm.config.` stripped; prefixed keys win.
 
     Raises:
-        InvalidArgument: It is no map of names to what can be written as text.
+        InvalidArgument: `config` is no map of names to values that can be written as text.
     """
     given = checked(Mapping[Text, Any], config, "config")
     try:
         texts = {key: str(value) for key, value in given.items()}
-    except Exception as error:  # A value's own `str` raises what it likes.
+    except Exception as error:  # A value's own `str` may raise anything.
         raise InvalidArgument(f"expected text in config, got {shown(given)}") from error
     checked(Mapping[Text, Text], texts, "config")
     plain = {key: text for key, text in texts.items() if not key.startswith(PREFIX)}
@@ -136,10 +135,10 @@ def _number(config: Mapping[str, str], key: str, default: int) -> int:
 
 
 def broker_of(config: Mapping[str, str]) -> tuple[int, str]:
-    """The broker's id and its cluster's.
+    """The broker's id and its cluster's id.
 
     Raises:
-        InvalidArgument: One is missing or wrong.
+        InvalidArgument: One of them is missing or wrong.
     """
     try:
         broker_id = int(config["broker.id"])

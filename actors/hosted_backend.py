@@ -1,6 +1,6 @@
 """A store as seen through a host: for processes that may not write to it themselves.
 
-An SQLite file has one writing process; the coordinator commits through it like everybody else.
+An SQLite file has one writing process; the coordinator and all other hosts commit through it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageErro
 from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
 
 _MOVED = (OutcomeUnknown, NotReady)
-"""What is raised where the host may be another by now."""
+"""Errors after which the writing host may be another one."""
 
 
 class HostedBackend(MetadataStorageBackend):
-    """Forwards every change to whichever host `current` finds at that moment.
+    """Forwards every change to the host that `current` finds at that moment.
 
-    Reads go to `reader` where there is one: the same store, opened for reading here. They need
-    no call, and go on while the writing host is being replaced.
+    Reads go to `reader`, if given: the same store, opened for reading in this process. They
+    need no call, and go on while the writing host is being replaced.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class HostedBackend(MetadataStorageBackend):
         reader: MetadataStorageBackend | None = None,
         lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """`lost` hears of calls that were lost, so that `current` looks again."""
+        """`lost` is called after each lost call, so that `current` searches again."""
         self._current = current
         self._reader = reader
         self._lost = lost
@@ -102,6 +102,6 @@ class HostedBackend(MetadataStorageBackend):
 
     @override
     async def close(self) -> None:
-        """Let go of the reader; the host closes its store when it ends."""
+        """Close the reader; the host closes its own store when it ends."""
         if self._reader is not None:
             await self._reader.close()

@@ -1,7 +1,7 @@
 """The whole service in one process, without Ray: same host, same coordinator, same rules.
 
-For tests, and for the memory store, which no second process could see. `kill_host` takes a
-host away as a crash does: nothing is drained, closed or checkpointed.
+For tests, and for the memory store, which no second process could see. `kill_host` ends a host
+as a crash does: nothing is drained, closed or checkpointed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LocalHost:
     """A handle on a host in this process; lost for good once it is killed."""
 
     def __init__(self, host: Host, gateway: Gateway | None = None) -> None:
-        """`gateway`: its door, if it listens."""
+        """`gateway`: the host's door; None if it does not listen."""
         self.host = host
         self._gateway = gateway
         self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -38,18 +38,18 @@ class LocalHost:
             self._death.set_result(None)
 
     async def shut_door(self) -> None:
-        """Let no client in any more, and those inside out, as a crash does."""
+        """Refuse clients and cut off those that are connected, as a crash does."""
         if self._gateway is not None:
             await self._gateway.abandon()
 
     async def abandon(self) -> None:
-        """Take the host away in the middle of whatever it does."""
+        """End the host in the middle of whatever it does."""
         self.die()
         await self.shut_door()
         await self.host.abandon()
 
     async def close(self) -> None:
-        """Stop it in good order."""
+        """Stop the host in good order."""
         if self._gateway is not None:
             await self._gateway.close()
         await self.host.close()
@@ -68,7 +68,7 @@ class LocalHost:
 
     async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401 - Whatever it is.
         attempt.is_sent = True
-        refusal = refusal_of(call)  # Behind this nobody asks for types.
+        refusal = refusal_of(call)  # No code below checks types.
         return refusal or await self._call(self.host.call(call))
 
     async def place(self, placements: Sequence[Placement]) -> None:
@@ -96,7 +96,7 @@ class LocalHost:
 
 
 class LocalConnection:
-    """A client's way to a service in the same process."""
+    """A client's connection to a service in the same process."""
 
     def __init__(self, service: LocalService) -> None:
         self.coordinator = service.coordinator
@@ -106,7 +106,7 @@ class LocalConnection:
         return self._service.host(name)
 
     async def close(self) -> None:
-        """The service goes on."""
+        """Does nothing: the service goes on."""
 
 
 class LocalService:
@@ -120,9 +120,9 @@ class LocalService:
         oracle: LeaderOracle | None = None,
         door: DoorSettings | None = None,
     ) -> None:
-        """`start` brings it up on the running loop; `host_count` goes before the settings.
+        """`start` brings the service up. `host_count` overrides the settings.
 
-        `door`: where its hosts listen for clients of other processes; else nowhere.
+        `door`: where its hosts listen for clients in other processes; None: nowhere.
         """
         self._door = door
         self._settings = settings
@@ -132,7 +132,7 @@ class LocalService:
         self._keys = self.connector.key_factory(settings.cluster_id)
         self._backend: MetadataStorageBackend | None = None
         self._hosts: dict[str, LocalHost] = {}
-        """By address; those that run."""
+        """By address: the hosts that run."""
         self._ending: list[asyncio.Task[None]] = []
         self._host_count = settings.hosts if host_count is None else host_count
         self._coordinator: CoordinatorService | None = None
@@ -182,22 +182,22 @@ class LocalService:
         return ours[-1] if ours else name
 
     async def connect(self, _settings: ServiceSettings) -> LocalConnection:
-        """The way to this service, as `AsyncRemoteLogMetadataManager` wants it."""
+        """A connection to this service; pass this method to `AsyncRemoteLogMetadataManager`."""
         return LocalConnection(self)
 
     async def url(self) -> str:
-        """Where clients of other processes find this service, if it listens."""
+        """The URL by which clients in other processes find this service, if it listens."""
         tls = self._door is not None and self._door.security.pair is not None
         return url_of((await self.coordinator.doors()).values(), tls=tls)
 
     async def kill_host(self, name: str) -> None:
-        """Take a host away in the middle of whatever it does."""
+        """End a host in the middle of whatever it does."""
         await self.end(name if "/" in name else self._newest(name), None)
 
-    # What the coordinator asks of a launcher.
+    # The launcher, for the coordinator.
 
     def prepare(self, address: str) -> None:
-        """A host here needs no process of its own."""
+        """Does nothing: a host here needs no process of its own."""
 
     async def launch(self, address: str) -> LocalHost:
         running = self._hosts.get(address)

@@ -1,7 +1,7 @@
 """What partition actors are told (stimuli, in the past tense) and answer with (effects).
 
-`reply_to` names a caller; the shell knows which. Every stimulus that answers an effect carries
-the batch number it was about, so a late answer is recognised as late.
+`reply_to` names a caller that the shell knows. A stimulus that answers an effect carries the
+number of its batch or question, so that a late answer is recognised as late.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tierledger.events.typed_fields import Int32, Int64, Text
 from tierledger.storage.partition.event_log import StoredBatch
 
 ReplyTo: TypeAlias = "int | None"
-"""A caller; none if nobody waits."""
+"""The number of a caller; None if nobody waits."""
 
 
 class Query(NamedTuple):
-    """One question of the interface; `kind` is one of `answering.QUERIES`."""
+    """One query of the interface; `kind` is one of `answering.QUERIES`."""
 
     kind: Text
     epoch: Int32 = 0
@@ -28,7 +28,7 @@ class Query(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """The coordinator's word that a broker announced itself and that this host serves it."""
+    """The coordinator's order to serve a partition here for the broker that announced it."""
 
     number: int
     claim: Claim
@@ -36,9 +36,9 @@ class Assignment(NamedTuple):
     topic: str = ""
     import_cluster: str | None = None
     recorded_time_ms: int | None = None
-    """Log time of the session if it imports history; else the host's clock is asked."""
+    """Log time of the session if it imports history; else the time of the host's clock."""
     resigned: tuple[Claim, ...] = ()
-    """Of an import: the claims of brokers that only follow now; see `OpenSession`."""
+    """Only for an import: the claims of brokers that only follow now; see `OpenSession`."""
 
 
 class AppendOutcome(Enum):
@@ -61,7 +61,7 @@ class Assigned(NamedTuple):
     reply_to: ReplyTo
     now_ms: int
     opener: bytes | None = None
-    """This process, for the sessions that it opens."""
+    """Names this process in the sessions that it opens."""
 
 
 class StateLoaded(NamedTuple):
@@ -72,10 +72,10 @@ class StateLoaded(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """What stood in the log from batch `number` on; nothing, if it ended there.
+    """The batches of the log from `number` on, in order; none if the log ended there.
 
-    `is_end`: the log ended behind them when it was read. A log that grows all the time would
-    never be found empty.
+    `is_end`: the log ended behind these batches when it was read. Without this flag the end of
+    a log that grows all the time would never be found.
     """
 
     number: int
@@ -90,7 +90,7 @@ class LoadFailed(NamedTuple):
 
 
 class StepFailed(NamedTuple):
-    """A step of the partition raised what nobody had foreseen."""
+    """A step of the partition raised an unforeseen error."""
 
     cause: str
     story: str
@@ -98,7 +98,7 @@ class StepFailed(NamedTuple):
 
 
 class CommandArrived(NamedTuple):
-    """Somebody wants a change."""
+    """A client or the coordinator wants a change."""
 
     reply_to: ReplyTo
     command: Command
@@ -106,13 +106,13 @@ class CommandArrived(NamedTuple):
 
 
 class CommandsArrived(NamedTuple):
-    """Changes that are wanted, one after the other, and are decided on together."""
+    """Commands that are decided on together, in order."""
 
     commands: tuple[CommandArrived, ...]
 
 
 class QueryArrived(NamedTuple):
-    """Somebody asks; a follower answers only from `position_min` on."""
+    """A client asks; a follower answers once it has applied `position_min`."""
 
     reply_to: ReplyTo
     query: Query
@@ -120,7 +120,7 @@ class QueryArrived(NamedTuple):
 
 
 class QueryExpired(NamedTuple):
-    """The caller waited long enough."""
+    """The time of a query is over, or its caller has given up."""
 
     reply_to: ReplyTo
 
@@ -140,23 +140,23 @@ class AppendRefused(NamedTuple):
 
 
 class SlotRead(NamedTuple):
-    """What stands under batch `number`; answers both a probe and a look at a lost reply."""
+    """What stands in the slot of batch `number`: after a probe, or after an append in doubt."""
 
     number: int
     value: bytes | None
     is_passed: bool = False
-    """Nothing does, but the log goes on behind it."""
+    """The slot is empty, but the log goes on behind it."""
 
 
 class ProbeFailed(NamedTuple):
-    """The store did not answer the probe of batch `number`."""
+    """The store failed to read the slot of batch `number`."""
 
     number: int
     error: RemoteStorageError
 
 
 class OracleAnswered(NamedTuple):
-    """The leader oracle's word on question `number`, about `claim`; none: it knows nothing."""
+    """The leader oracle's answer to question `number`, about `claim`; None: no answer."""
 
     claim: Claim
     verdict: LeaderVerdict | None
@@ -165,10 +165,10 @@ class OracleAnswered(NamedTuple):
 
 
 class CheckpointDone(NamedTuple):
-    """The checkpoint stands, or not.
+    """The checkpoint was stored, or not.
 
-    `again`: what stands instead holds less of the log, so it is to be replaced now. Otherwise
-    another may be due after as many events as ever: no refusal is for good.
+    `again`: the one that stands instead covers less of the log, so it is to be replaced now.
+    Otherwise the next is due after the usual number of events, also after a failure.
     """
 
     stored: bool
@@ -176,10 +176,10 @@ class CheckpointDone(NamedTuple):
 
 
 class StopArrived(NamedTuple):
-    """The partition leaves this host; what is queued is served first.
+    """The actor is to end; it serves first what is queued.
 
-    `is_released`: no broker hosts it any more, so its session closes. Otherwise the session
-    stays, and another host leads on under the same claim.
+    `is_released`: no broker hosts the partition any more, so its session closes. Otherwise the
+    session stays open, and another host leads on under the same claim.
     """
 
     reply_to: ReplyTo
@@ -224,7 +224,7 @@ class Reply(NamedTuple):
 
 
 class ReplyError(NamedTuple):
-    """A call failed; `error` says what it left behind."""
+    """A call failed; the class of `error` tells whether anything of it may be stored."""
 
     reply_to: ReplyTo
     error: RemoteStorageError
@@ -239,7 +239,7 @@ class Answer(NamedTuple):
 
 
 class AskOracle(NamedTuple):
-    """Ask who leads, after `delay_ms`, and answer with `OracleAnswered` within a deadline."""
+    """Ask the oracle who leads, after `delay_ms`; answer with `OracleAnswered` in time."""
 
     claim: Claim
     delay_ms: int
@@ -247,9 +247,9 @@ class AskOracle(NamedTuple):
 
 
 class ClaimRefused(NamedTuple):
-    """The claim of `assignment` does not lead: what the log holds instead.
+    """The claim of `assignment` does not lead; the log holds `session` instead.
 
-    `is_served`: this actor leads on under that session; otherwise nobody does here.
+    `is_served`: this actor leads on under that session; otherwise it does not lead.
     """
 
     assignment: int
@@ -265,13 +265,13 @@ class WriteCheckpoint(NamedTuple):
 
 
 class HeadMoved(NamedTuple):
-    """Events up to `position` are durable and applied; followers may want to know."""
+    """Events up to `position` are durable and applied: a hint for followers."""
 
     position: int
 
 
 class Alarm(NamedTuple):
-    """Something a person should hear of."""
+    """Something an operator should see."""
 
     kind: str
     message: str
@@ -279,11 +279,12 @@ class Alarm(NamedTuple):
 
 STOPPED = "stopped"
 REFUSED = "another session leads"
-"""Why an actor is gone that the coordinator need not make anew: it was told, or it tells."""
+"""Reasons of `Gone` that do not count as a lost leader: the coordinator ordered the end, or it
+hears of the refused claim."""
 
 
 class Gone(NamedTuple):
-    """This actor is finished and may be forgotten."""
+    """This actor has ended and may be forgotten."""
 
     reason: str
     reply_to: ReplyTo = None

@@ -1,4 +1,4 @@
-"""What holds between any two steps of a leader or a follower, whatever happened before."""
+"""Invariants that hold between any two steps of a leader or a follower."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tierledger.actors.leader import machine as leader
 def check(
     machine: leader.Leader | follower.Follower, before: Enum, stimulus: messages.Stimulus
 ) -> None:
-    """Find what is wrong with a machine that heard `stimulus` in the phase `before`.
+    """Check the invariants of a machine that has handled `stimulus` in the phase `before`.
 
     Raises:
-        AssertionError: Something is.
+        AssertionError: One is broken.
     """
     heard = f"{type(stimulus).__name__} while {before.value}"
     if isinstance(machine, leader.Leader):

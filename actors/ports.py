@@ -1,4 +1,4 @@
-"""What actors need of the world, as small protocols: handed in, never looked up."""
+"""What actors need of the outside, as small protocols that are passed to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 class IdSource(Protocol):
-    """Makes ids that nobody else makes."""
+    """Makes unique ids."""
 
     def request_id(self) -> bytes:
         """A new id of 12 bytes."""
@@ -28,14 +28,14 @@ class IdSource(Protocol):
 
 
 class LeaderOracle(Protocol):
-    """Knows from outside, as from Kafka itself, which broker leads a partition."""
+    """Knows from another source, as Kafka itself, which broker leads a partition."""
 
     async def leaders_of(
         self, partitions: Sequence[TopicIdPartition]
     ) -> list[LeaderVerdict | None]:
-        """Each partition's leader as of now; none where it does not know.
+        """The present leader of each partition, in order; None where it is not known.
 
-        Any error, and no answer within `no_oracle.ORACLE_DEADLINE_S`, count as not knowing.
+        An error, or no answer within `no_oracle.ORACLE_DEADLINE_S`, counts as not known.
         """
         ...
 
@@ -45,7 +45,7 @@ class HostGone(OutcomeUnknown):
 
 
 class HostFailed(OutcomeUnknown):
-    """The process lives, and raised what nobody foresaw: some of what was asked may be done."""
+    """The process lives, and raised an unforeseen error: part of the call may be done."""
 
 
 class HostHandle(Protocol):
@@ -55,11 +55,11 @@ class HostHandle(Protocol):
     """
 
     async def ping(self) -> HostPing:
-        """What the coordinator has to know; also tells that the host lives."""
+        """The host's report to the coordinator; that it comes shows that the host lives."""
         ...
 
     async def place(self, placements: Sequence[Placement]) -> None:
-        """Take on, change or release partitions; repeats and older placements do nothing."""
+        """Take on, change or release partitions. Idempotent; older placements do nothing."""
         ...
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
@@ -81,9 +81,9 @@ class HostLauncher(Protocol):
     """
 
     def prepare(self, address: str) -> None:
-        """Let a process for `address` begin to start, beside what goes before its launch.
+        """Begin to start a process for `address` before its launch, to save time.
 
-        It opens no store, and serves nothing, before it is launched.
+        The process opens no store and serves nothing before `launch`.
         """
         ...
 
@@ -91,21 +91,21 @@ class HostLauncher(Protocol):
         """The process at `address`, or a new one, whose store is open.
 
         Raises:
-            RemoteStorageError: It does not start; nothing of it is left.
+            RemoteStorageError: The process does not start; nothing of it is left.
         """
         ...
 
     async def find(self, address: str) -> HostHandle | None:
-        """The process at `address`; none if it has ended. Never starts one."""
+        """The process at `address`; None if it has ended. Never starts one."""
         ...
 
     async def end(self, address: str, process: str | None) -> None:
-        """End the process at `address`, which calls itself `process` where that is known.
+        """End the process at `address`, whose own name is `process` (None: not known).
 
-        Certain on return where the store has one writer and this is it; elsewhere the best
-        that can be done within a short time.
+        The writer of a store with one writer has certainly ended on return. Of other processes
+        this is not certain: the launcher does what it can within a short time.
 
         Raises:
-            RetryableError: It may still run.
+            RetryableError: The process may still run.
         """
         ...

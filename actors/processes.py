@@ -1,8 +1,7 @@
-"""Processes of this machine, each told from all others that ever have its pid.
+"""Processes of this machine, each distinguished from all others that ever have its pid.
 
-Rule: here alone a signal goes to a pid that was written down, and only while the process which
-has it began when that was written down. A pid comes again: in a container at the next start
-already.
+Rule: only this module signals a pid from a record, and only if the process with that pid has
+the start time in the record. The system uses pids again, a container even at its next start.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from tierledger.actors.wall_clock import RandomIds
 
 PROC = Path("/proc")
 BOOT = PROC / "sys" / "kernel" / "random" / "boot_id"
-"""Another value after each start of the machine; ticks are counted from there."""
+"""Differs after each start of the machine, from which ticks are counted."""
 
 ENDED = "Z"
-"""State of a process that its parent has not looked after yet."""
+"""State of a process that has ended, while its parent has not waited for it yet (a zombie)."""
 
 _log = structlog.get_logger("tierledger.processes")
 
@@ -34,17 +33,17 @@ class Process(NamedTuple):
 
     pid: int
     started: str
-    """When it started, as this machine says it: of all that ever have the pid no other did."""
+    """Its start time, in the machine's own form; no other process with the pid has the same."""
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
-        """The process that has the pid now; none if it has ended."""
+        """The process that has the pid now; None if there is none that runs."""
         looked = _look(pid)
         return None if looked is None else cls(pid, looked.started)
 
     @classmethod
     def parse(cls, text: str) -> Process | None:
-        """What `str` gave; none for what says less, as a pid alone does."""
+        """The process of a text that `str` made; None for other texts, as a pid alone."""
         pid, _, started = text.partition(".")
         return cls(int(pid), started) if started and pid.isdecimal() else None
 
@@ -53,18 +52,18 @@ class Process(NamedTuple):
         return f"{self.pid}.{self.started}"
 
     def is_running(self) -> bool:
-        """Whether it has not ended; a frozen one has not."""
+        """Whether the process has not ended; a frozen process still runs."""
         return Process.of(self.pid) == self
 
     def signal(self, number: int) -> bool:
-        """Send it a signal; false, and nothing was sent, if it has ended or is another user's.
+        """Send it a signal. False, and nothing is sent, if it has ended or is another user's.
 
-        On Linux no process that gets the pid meanwhile is hit either.
+        On Linux a process that gets the pid meanwhile is never signalled.
         """
         handle = None
         try:
-            # Held first, looked at then: what is held stays this process,
-            # also if its pid is used again.
+            # Open the descriptor first, then check the start time: the descriptor stays with
+            # its process, also if the pid is used again.
             handle = _held(self.pid)
             if not self.is_running():
                 return False
@@ -89,20 +88,20 @@ class _Looked(NamedTuple):
 
 
 def this_process() -> Process:
-    """The one that asks."""
+    """The process that runs this code."""
     process = Process.of(os.getpid())
     assert process is not None, "who asks runs"
     return process
 
 
 def parent_of(pid: int) -> int:
-    """Who started the process, or took it over; 0 if it has ended."""
+    """The pid of the process's parent; 0 if the process has ended."""
     looked = _look(pid)
     return 0 if looked is None else looked.parent
 
 
 def descendants(roots: Collection[int]) -> list[Process]:
-    """All that they have started, directly or not, and that runs; none where no /proc tells."""
+    """All running processes that `roots` started, directly or not; none without a /proc."""
     looked = {int(one.name): _look(int(one.name)) for one in PROC.glob("[0-9]*")}
     parents = {pid: one.parent for pid, one in looked.items() if one is not None}
     found: set[int] = set()
@@ -112,50 +111,54 @@ def descendants(roots: Collection[int]) -> list[Process]:
 
 
 def process_name(address: str, node: str) -> str:
-    """What this process calls itself in logs: nothing else is ever called so."""
+    """A unique name for this process, for logs and records."""
     return f"{address}/{RandomIds().request_id().hex()}/{node}/{this_process()}"
 
 
 def node_of(name: str) -> str | None:
-    """The Ray node in what a process calls itself; none if it runs without Ray."""
+    """The Ray node in a process's name; None if it runs without Ray."""
     parts = name.split("/")
     return parts[-2] if len(parts) > 3 else None
 
 
 def process_of(name: str) -> Process | None:
-    """The process that calls itself so, on its node; none if the name does not tell it.
+    """The process of that name, on its node; None if the name has no start time.
 
-    Names in older logs end with a pid alone, which may be another's by now.
+    Names in older logs end with a pid alone, which another process may have by now.
     """
     return Process.parse(name.rpartition("/")[2])
 
 
 def _held(pid: int) -> int | None:
-    """A descriptor of the process, where the system has such."""
+    """A descriptor of the process; None if the system has no such descriptors.
+
+    Raises:
+        ProcessLookupError: There is no such process.
+    """
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
         raise
     except (AttributeError, OSError):
-        return None  # No Linux, or one that does not let us.
+        return None  # Not Linux, or not permitted.
 
 
 def _look(pid: int) -> _Looked | None:
-    """What has the pid and has not ended; none also where we may not see it."""
+    """Parent and start time of a running process; None also if we may not see it."""
     if not BOOT.exists():
         return _asked(pid)
     try:
         text = (PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    # The name, in parentheses, may hold anything.
+    # The name, in parentheses, may contain any characters.
     state, parent, *rest = text.rpartition(")")[2].split()
     started = f"{BOOT.read_text().strip()}.{rest[17]}"
     return None if state == ENDED else _Looked(int(parent), started)
 
 
 def _asked(pid: int) -> _Looked | None:
-    """The same where there is no /proc, to the second."""
+    """The same from `ps`, where there is no /proc; the start time is to the second."""
     asked = ["ps", "-o", "stat=", "-o", "ppid=", "-o", "lstart=", "-p", str(pid)]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
     if not said or said[0].startswith(ENDED):

@@ -1,4 +1,4 @@
-"""Where partitions are served, as it was heard last."""
+"""Where partitions are served: routes from the coordinator, kept until they fail."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tierledger.events.errors import NotReady, RemoteResourceNotFound
 
 
 class Routes:
-    """Which host to ask about a partition; each route is asked for once, until it failed."""
+    """Finds the host that serves a partition; keeps each route until a call has failed."""
 
     def __init__(self, coordinator: CoordinatorHandle) -> None:
         self._coordinator = coordinator
         self._known: dict[PartitionKey, Route] = {}
 
     def at_hand(self, key: PartitionKey, role: str) -> tuple[str, str] | None:
-        """The same as `where` if nothing has to be asked for it, as a rule; else none."""
+        """The result of `where` if the kept route gives it; None if `where` has to ask."""
         route = self._known.get(key)
         if route is None or not route.known:
             return None
@@ -30,7 +30,7 @@ class Routes:
 
         Raises:
             RemoteResourceNotFound: The partition was never announced and has no log.
-            NotReady: It is being placed.
+            NotReady: The partition is being placed.
         """
         route = self._known.get(key)
         if route is None:
@@ -45,20 +45,20 @@ class Routes:
         if host is not None:
             return host, role
         if route.leader_host is not None:
-            return route.leader_host, LEADER  # Nobody follows it: its leader answers as well.
+            return route.leader_host, LEADER  # No host follows it: the leader answers.
         self.forget(key)
         if route.leader is None and role != LEADER:
-            # Released: known, served by nobody; any host can read it from storage. All who
-            # ask turn to the same one, which reads it once for all of them.
+            # Released: no host serves it, but any host can read it from storage. All clients
+            # turn to the same host, which reads it once for all of them.
             addresses = [*(await self._coordinator.hosts()).values()]
             if addresses:
                 return addresses[crc32(b"%b%d" % key) % len(addresses)], STORAGE
         raise NotReady(f"{key.named('?')} has no {role} at the moment")
 
     def forget(self, key: PartitionKey) -> None:
-        """It is not served where it was said to be: ask again before the next call."""
+        """Drop the partition's route, which has failed: the next call asks for it anew."""
         self._known.pop(key, None)
 
     def clear(self) -> None:
-        """Nothing that was said counts any more."""
+        """Drop all routes."""
         self._known.clear()

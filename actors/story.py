@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 STORY_STEPS = 12
-"""Steps before an unforeseen failure that are told with it."""
+"""Steps that are kept, to be reported with an unforeseen error."""
 
 
 class StoryStep(NamedTuple):
-    """One stimulus, and what it led to."""
+    """One stimulus, and the effects that it led to."""
 
     number: int
-    """Counted from the machine's first stimulus."""
+    """Counts the machine's stimuli from its first."""
     stimulus: type[Any]
     about: object
     effects: tuple[type[Any], ...]
@@ -29,11 +29,11 @@ class StoryStep(NamedTuple):
 
 
 class Story:
-    """What a machine heard last, and what it called for."""
+    """A machine's last stimuli, each with its effects."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[Any, ...]] = deque(maxlen=STORY_STEPS)
-        """The fields of each step: hardly any of them is ever told."""
+        """The fields of each `StoryStep`, which is made only if the step is reported."""
         self._count = 0
 
     def note(self, stimulus: object, about: object, effects: Sequence[object]) -> None:

@@ -1,1 +1,1 @@
-"""The client: routes, repeats, roles, and what it remembers."""
+"""The client: routes, retries, roles, and positions that it has seen."""

@@ -1,7 +1,7 @@
 """Replicas for Python programs that block: those of `replicas`, on a loop in a thread.
 
-Answers come from memory there as well. Each is asked for on that loop, so that it is of one
-position, whichever thread asks.
+Answers come from memory as well. Each is made on that loop, so that it is as of one position,
+whichever thread asks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tierledger.events.metadata import RemoteLogSegmentMetadata
 T = TypeVar("T")
 
 DEADLINE_S = 30.0
-"""How long a replica may take to get somewhere, unless said otherwise."""
+"""Default time (s) in which a replica has to be ready, or at a position."""
 
 
 class BlockingFedReplica:
@@ -53,39 +53,39 @@ class BlockingFedReplica:
 
     @property
     def position(self) -> int:
-        """The last batch of the log that it has applied; -1 if it holds nothing whole."""
+        """The position that the replica has applied; -1 if it has no whole snapshot."""
         return self._now(lambda one: one.position)
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has caught up with the head that stood when its claim was announced."""
+        """Whether it has applied all that the log held when its claim was announced."""
         return self._now(lambda one: one.is_ready)
 
     @property
     def counts(self) -> ReplicaCounts:
-        """What happened to it."""
+        """Counts of what happened to the replica."""
         return self._now(lambda one: one.counts)
 
     def expect(self, claim: Claim | None) -> None:
-        """The broker announced itself: not ready before a host says so of `claim`."""
+        """The broker announced itself anew: not ready before a host reports so for `claim`."""
         self._now(lambda one: one.expect(claim))
 
     def when_ready(self, timeout_s: float = DEADLINE_S) -> None:
         """Return once it is ready.
 
         Raises:
-            NotReady: It is not within `timeout_s`; why, as far as it is known.
+            NotReady: It is not ready within `timeout_s`; the message says why, if known.
         """
         self._in_time(self._replica.when_ready(), timeout_s)
 
     def reached(self, position: int, timeout_s: float = DEADLINE_S) -> None:
-        """Return once its answers are of `position` or later; raises as `when_ready` does."""
+        """Return once answers are as of `position` or later; raises as `when_ready` does."""
         self._in_time(self._replica.reached(position), timeout_s)
 
     def remote_log_segment_metadata(
         self, epoch_for_offset: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds `offset` in that leader epoch; none if no finished one."""
+        """The finished segment that holds `offset` in that leader epoch; None if none does."""
         return self._now(lambda one: one.remote_log_segment_metadata(epoch_for_offset, offset))
 
     def next_segment_with_txn_index(
@@ -101,7 +101,7 @@ class BlockingFedReplica:
         return self._now(lambda one: one.list_remote_log_segments(leader_epoch))
 
     def highest_offset_for_epoch(self, leader_epoch: int) -> int | None:
-        """The highest offset that ever finished in `leader_epoch`; none if none did."""
+        """The highest offset that ever finished in `leader_epoch`; None if none did."""
         return self._now(lambda one: one.highest_offset_for_epoch(leader_epoch))
 
     def remote_log_size(self, leader_epoch: int) -> int:
@@ -109,7 +109,7 @@ class BlockingFedReplica:
         return self._now(lambda one: one.remote_log_size(leader_epoch))
 
     def close(self) -> None:
-        """Be fed no further, and answer nothing. A repeat does nothing."""
+        """End the feed; later queries fail. A repeat does nothing."""
         self._loop.run(self._replica.close())
 
 
@@ -126,7 +126,7 @@ class BlockingReplicas:
         broker_id: int | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """As `Replicas` takes and refuses them."""
+        """Arguments and errors are those of `Replicas`."""
         self._loop = LoopThread()
 
         async def made() -> Replicas:
@@ -149,7 +149,7 @@ class BlockingReplicas:
         return BlockingFedReplica(self._loop.run(made()), self._loop)
 
     def close(self) -> None:
-        """End all of them. A repeat does nothing."""
+        """Close all replicas. A repeat does nothing."""
         self._loop.close(self._replicas.close)
 
     def __enter__(self) -> Self:
@@ -160,4 +160,4 @@ class BlockingReplicas:
 
 
 async def _nothing() -> None:
-    """There is nothing to leave."""
+    """Does nothing: no stream was opened."""

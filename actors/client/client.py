@@ -1,8 +1,8 @@
 """Kafka's `RemoteLogMetadataManager` for Python programs, on asyncio.
 
-The thirteen operations of the interface in Python's spelling, plus `as_of`. One manager speaks
-for one broker: it registers under a new incarnation, and its writes count only while the
-session that its last announcement opened is the partition's.
+The thirteen operations of the interface in Python's spelling, plus `as_of`. One manager
+represents one broker. It registers under a new incarnation. Its writes are accepted only while
+the partition's session is the one that its last announcement opened.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ TimeByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int64], Sized(0
 
 DEADLINE_S = 30.0
 """Time after which a call fails with the last answer it got; brokers wait without a limit. It
-counts from where the call enters, and everything the call waits for is within it."""
+counts from where the call enters, and includes everything that the call waits for."""
 
 READY_PAUSE_S = 0.005
-"""Pause between two looks at whether a partition is ready."""
+"""Shortest pause between two checks whether partitions are ready."""
 
 
 class AsyncRemoteLogMetadataManager:
@@ -77,10 +77,10 @@ class AsyncRemoteLogMetadataManager:
     Reads of a partition that this broker leads are linearizable. Others come from a follower,
     never behind what this manager has read or written before.
 
-    Every call ends within the deadline, a list within one per page; only `as_of` takes what
-    reading the log takes. A write or announcement that may have been sent by then raises
-    `OutcomeUnknown`, one that was not a `RetryableError`. Whatever else goes wrong on the way
-    is one of the two as well, and the service is found again by the next call.
+    Every call ends within the deadline, a list within one deadline per page; only `as_of` takes
+    as long as it takes to read the log. A write or announcement that may have been sent by then
+    raises `OutcomeUnknown`, one that was not sent a `RetryableError`. Unforeseen errors on the
+    way become one of these two, and the next call looks for the service again.
     """
 
     def __init__(
@@ -90,16 +90,16 @@ class AsyncRemoteLogMetadataManager:
         *,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """`connect` finds the service: by the configured URL, unless given.
+        """A manager that does nothing before `configure`.
 
-        `configure` before anything else.
+        `connect` finds the service; by default it does so by the configured URL.
         """
         self._connect = connect or connect_by_url
         self._ids = ids or RandomIds()
         self._deadline_s = deadline_s
         self._bounds = Bounds()
         self._request = self._ids.request_id()
-        """Of the registration, however often it is tried."""
+        """The registration's id, the same for each retry."""
         self._router: Router | None = None
         self._settings: ServiceSettings | None = None
         self._roles: Roles | None = None
@@ -117,8 +117,8 @@ class AsyncRemoteLogMetadataManager:
         Raises:
             InvalidArgument: A setting is missing or wrong, or an extra is not installed.
             StoreRefused: There is no such store.
-            NotReady: No service runs on it, or it was not found within the deadline.
-            OutcomeUnknown: It was, and did not answer; this may be repeated.
+            NotReady: No service runs on the store, or none was found within the deadline.
+            OutcomeUnknown: The service was found and did not answer; call it again.
         """
         if self._router is not None:
             return
@@ -137,7 +137,7 @@ class AsyncRemoteLogMetadataManager:
         self._settings, self._router = settings, router
 
     async def close(self) -> None:
-        """Leave the service; what this broker leads stays announced. Later calls fail."""
+        """Leave the service; this broker's announcements stay in force. Later calls fail."""
         router, self._router = self._router, None
         if router is not None:
             await router.close()
@@ -162,12 +162,12 @@ class AsyncRemoteLogMetadataManager:
         Repeats of what is in force cost nothing. The sessions open soon after: ask `is_ready`.
 
         Raises:
-            InvalidArgument: A partition is none; nothing of the announcement was taken.
+            InvalidArgument: An argument names no partition; nothing was announced.
             Fenced: Another manager has registered for this broker since; use that one.
-            NotLeader: Another broker leads some of these partitions, as Kafka or its leader
-                epoch says; all the others were announced.
-            RetryableError: It was not announced within the deadline.
-            OutcomeUnknown: It may have been; announce it again.
+            NotLeader: Another broker leads some of these partitions, by Kafka's answer or its
+                leader epoch; all the others were announced.
+            RetryableError: Nothing was announced within the deadline.
+            OutcomeUnknown: The announcement may be durable; announce it again.
         """
         following = partitions_of(follower_partitions, "follower_partitions")
         given = {} if leader_epochs is None else leader_epochs
@@ -211,7 +211,7 @@ class AsyncRemoteLogMetadataManager:
         await roles.announce(leaders, followers, stopped, import_cluster, deadline=deadline)
 
     def claim_to_lead(self, topic_id_partition: TopicIdPartition) -> cmd.Claim | None:
-        """The claim under which this broker writes to the partition; none if it may not."""
+        """The claim under which this broker writes to the partition; None if it may not."""
         return self._roles_known().claim_to_lead(PartitionKey.of(topic_id_partition))
 
     async def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
@@ -227,7 +227,7 @@ class AsyncRemoteLogMetadataManager:
         """Return once all `partitions` are ready.
 
         Raises:
-            NotReady: One was not within the deadline.
+            NotReady: One of them was not ready within the deadline.
         """
         named = partitions_of(partitions, "partitions")
         loop, deadline = asyncio.get_running_loop(), self._deadline()
@@ -241,21 +241,21 @@ class AsyncRemoteLogMetadataManager:
                 tip = next(iter(waiting.values()))
                 raise NotReady(f"{tip} was not ready within {self._deadline_s:g} s")
             if waiting:
-                # Half of the time at most: those who ask hold up those who get ready.
+                # Check during half of the time at most: checks slow the hosts down.
                 pause = max(READY_PAUSE_S, loop.time() - begun)
                 await asyncio.sleep(min(pause, max(0, deadline.left_s)))
 
     # Writes.
 
     async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> int:
-        """Store a segment whose copy starts; the position from which it holds. Durable.
+        """Store a segment whose copy starts; the position from which that holds. Durable.
 
         Raises:
-            InvalidArgument: Its state is not COPY_SEGMENT_STARTED.
+            InvalidArgument: The segment's state is not COPY_SEGMENT_STARTED.
             InvalidStateTransition: The id is known with other content, or was deleted.
             Fenced: This broker leads the partition no more. NotLeader: it never announced.
-            RetryableError: It did not happen within the deadline, and will not.
-            OutcomeUnknown: No answer came within the deadline; it may have happened.
+            RetryableError: The write did not happen within the deadline, and will not.
+            OutcomeUnknown: No answer came within the deadline; the write may be durable.
         """
         metadata = checked(RemoteLogSegmentMetadata, metadata, "metadata")
         if metadata.state != RemoteLogSegmentState.COPY_SEGMENT_STARTED:
@@ -270,14 +270,14 @@ class AsyncRemoteLogMetadataManager:
     async def update_remote_log_segment_metadata(
         self, update: RemoteLogSegmentMetadataUpdate
     ) -> int:
-        """Move a segment on in its life; the position from which it holds. Durable.
+        """Move a segment on in its lifecycle; the position from which that holds. Durable.
 
         Raises:
-            InvalidArgument: Its state is COPY_SEGMENT_STARTED.
-            InvalidStateTransition: The lifecycle does not lead there; nothing changed.
+            InvalidArgument: The new state is COPY_SEGMENT_STARTED.
+            InvalidStateTransition: The lifecycle has no such step; nothing changed.
             RemoteResourceNotFound: COPY_SEGMENT_FINISHED of an unknown segment. (DELETE_* of
-                one is done already.)
-            CustomMetadataSizeLimitExceeded: KIP-917; nothing of it was stored.
+                an unknown segment counts as done.)
+            CustomMetadataSizeLimitExceeded: KIP-917; nothing was stored.
             Fenced, RetryableError, OutcomeUnknown: As for adding.
         """
         update = checked(RemoteLogSegmentMetadataUpdate, update, "update")
@@ -291,7 +291,7 @@ class AsyncRemoteLogMetadataManager:
     async def put_remote_partition_delete_metadata(
         self, metadata: RemotePartitionDeleteMetadata
     ) -> int:
-        """Move the deletion of a whole partition on; the position from which it holds."""
+        """Move the deletion of a whole partition on; as for updates of segments."""
         metadata = checked(RemotePartitionDeleteMetadata, metadata, "metadata")
         tip = metadata.topic_id_partition
         return await self._write(
@@ -301,7 +301,7 @@ class AsyncRemoteLogMetadataManager:
     async def import_records(
         self, topic_id_partition: TopicIdPartition, records: Collection[cmd.ImportedRecord]
     ) -> int:
-        """Take over recorded history (see `announce_import`); repeats are recognised."""
+        """Store recorded history (see `announce_import`), durable; repeats are recognised."""
         given = tuple(checked_items(cmd.ImportedRecord, records, "records"))
         return await self._write(
             topic_id_partition, lambda claim, _: cmd.ImportRecords(claim, given)
@@ -326,11 +326,11 @@ class AsyncRemoteLogMetadataManager:
     async def remote_log_segment_metadata(
         self, topic_id_partition: TopicIdPartition, epoch_for_offset: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds `offset` in that leader epoch; none if no finished one does.
+        """The finished segment that holds `offset` in that leader epoch; None if none does.
 
         Raises:
             RemoteResourceNotFound: The partition is unknown, or its deletion is finished.
-            NotReady: It is known and could not answer within the deadline.
+            NotReady: The partition is known, but did not answer within the deadline.
         """
         answered = await self._ask(
             topic_id_partition, Query("lookup", epoch_for_offset, offset)
@@ -340,7 +340,7 @@ class AsyncRemoteLogMetadataManager:
     async def highest_offset_for_epoch(
         self, topic_id_partition: TopicIdPartition, leader_epoch: int
     ) -> int | None:
-        """The highest offset that finished in `leader_epoch`; none if none did. See lookup."""
+        """The highest offset that finished in `leader_epoch`; None if none did. See lookup."""
         answered = await self._ask(topic_id_partition, Query("highest_offset", leader_epoch))
         value: Any = answered.value
         return None if value is None else int(value)
@@ -361,7 +361,7 @@ class AsyncRemoteLogMetadataManager:
         return self._metadata(topic_id_partition, answered)
 
     async def partition_summary(self, topic_id_partition: TopicIdPartition) -> PartitionSummary:
-        """What the partition holds, in numbers, by one question. See lookup."""
+        """What the partition holds, in numbers, from one query. See lookup."""
         value: Any = (await self._ask(topic_id_partition, Query("summary"))).value
         return PartitionSummary(*value)
 
@@ -370,10 +370,10 @@ class AsyncRemoteLogMetadataManager:
     ) -> AsyncIterator[RemoteLogSegmentMetadata]:
         """All segments, or those of `leader_epoch` by start offset, as of one position.
 
-        Fetched page by page as they are wanted, each within the deadline.
+        Pages are fetched as the caller iterates, each within the deadline.
 
         Raises:
-            NotReady: Its host closed the list, or was lost; begin it again. See lookup.
+            NotReady: The host closed the list, or was lost; begin it again. See lookup.
         """
         kind = "list" if leader_epoch is None else "list_epoch"
         query = Query(kind, 0 if leader_epoch is None else leader_epoch)
@@ -384,7 +384,7 @@ class AsyncRemoteLogMetadataManager:
     async def rows(
         self, tip: TopicIdPartition, query: Query, role: str | None = None
     ) -> list[bytes]:
-        """All rows of a list, as of one position: begun again if its host had to close it."""
+        """All rows of a list, as of one position. It is begun again if its host closed it."""
         query = checked(Query, query, "query")
         if query.kind not in LISTS:
             raise InvalidArgument(f"expected {' or '.join(LISTS)}, got {query.kind!r:.80}")
@@ -407,7 +407,7 @@ class AsyncRemoteLogMetadataManager:
         )
 
     def observe(self, topic_id_partition: TopicIdPartition, position: int) -> None:
-        """Read this partition at `position` or later from here on, wherever that was learnt."""
+        """Read this partition at `position` or later from here on."""
         key = PartitionKey.of(topic_id_partition)
         self._observe(key, checked(Int64, position, "position"))
 
@@ -418,7 +418,7 @@ class AsyncRemoteLogMetadataManager:
     async def ask(
         self, topic_id_partition: TopicIdPartition, role: str, query: Query
     ) -> Answered:
-        """The answer of the partition's `LEADER` or `FOLLOWER`, whatever this broker is."""
+        """The answer of the partition's `LEADER` or `FOLLOWER`, whatever this broker's role."""
         return await self._ask(topic_id_partition, query, role)
 
     def as_of(
@@ -430,7 +430,7 @@ class AsyncRemoteLogMetadataManager:
     ) -> PartitionHistory:
         """The partition's answers as they were at a position or a time (ms).
 
-        Folded here from storage, not on the leader's host: exactly one of the two is given.
+        Give exactly one of the two. This process folds the log, not the leader's host.
         """
         if self._settings is None:
             raise NotReady("configure the manager first")
@@ -457,7 +457,7 @@ class AsyncRemoteLogMetadataManager:
         position_min = self._seen.get(key, -1)
 
         def make(role: str) -> QueryCall:
-            # The host's reason should arrive in time.
+            # 90 % of what is left: the host's reason should arrive before the deadline.
             return QueryCall(key, role, query, position_min, int(deadline.left_s * 900))
 
         answered: Answered = await self._connected().ask(

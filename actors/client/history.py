@@ -1,4 +1,4 @@
-"""A partition's answers as they were: folded from storage by the asking process."""
+"""A partition's answers as they were at a position or time, folded in the client's process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tierledger.storage.partition.reader import PartitionReader
 
 
 class PartitionHistory:
-    """One partition at a position or time; the log is read at the first question, once.
+    """One partition at a position or time; the log is read once, at the first query.
 
-    After its deletion has finished, every question raises `PartitionDeleted`, as it does live.
+    If the partition's deletion had finished by then, every query raises `PartitionDeleted`.
     """
 
     def __init__(

@@ -9,13 +9,13 @@ from tierledger.actors.calls import Answered
 from tierledger.events.errors import RetryableError
 
 LIST_ATTEMPTS = 3
-"""Times a list is begun again because the host had to close it, or was lost."""
+"""Attempts to read a whole list: its host may close it, or be lost."""
 
 
 async def pages(
     first: Callable[[], Awaitable[Answered]], following: Callable[[str], Awaitable[Answered]]
 ) -> AsyncIterator[list[bytes]]:
-    """The list's pages of rows, each fetched when it is wanted.
+    """The list's pages of rows, in order; each is fetched when the caller asks for it.
 
     Raises:
         NotReady: The list was closed, or its host was lost; begin it again.
@@ -30,7 +30,7 @@ async def pages(
 
 
 async def all_rows(begin: Callable[[], AsyncIterator[list[bytes]]]) -> list[bytes]:
-    """All rows of one list, begun again where it must be."""
+    """All rows of one list, as of one position; begun again if it was closed or lost."""
     for _ in range(LIST_ATTEMPTS - 1):
         try:
             return [row async for page in begin() for row in page]

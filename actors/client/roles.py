@@ -1,4 +1,4 @@
-"""What one broker is to which partition, as it announced and as the coordinator took it."""
+"""The roles of one broker in its partitions: as announced, and as the coordinator took them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tierledger.events.identifiers import TopicIdPartition
 
 
 class Roles:
-    """One incarnation of one broker."""
+    """The roles and claims of one incarnation of a broker."""
 
     def __init__(self, router: Router, broker_id: int, incarnation: int) -> None:
         """See `register`."""
@@ -29,17 +29,17 @@ class Roles:
         self._incarnation = incarnation
         self._announcements = 0
         self._claims: dict[PartitionKey, tuple[str, Claim]] = {}
-        # One announcement at a time: an overtaken one would be refused as older than the next.
+        # One announcement at a time: one that a later one overtakes would be fenced.
         self._turn = asyncio.Lock()
 
     @classmethod
     async def register(
         cls, router: Router, broker_id: int, request: bytes, deadline: Deadline
     ) -> Roles:
-        """A new incarnation of `broker_id`; all before it are out of date.
+        """A new incarnation of `broker_id`, which fences all before it.
 
-        `request` is this client's, and the same each time it tries: however late one of its
-        requests arrives, it makes no further incarnation.
+        `request` identifies this registration and is the same for each retry. So a request that
+        arrives late makes no further incarnation.
         """
         given = Registered(0, is_given=False)
         while not given.is_given:
@@ -49,11 +49,11 @@ class Roles:
         return cls(router, broker_id, given.incarnation)
 
     def role(self, key: PartitionKey) -> str:
-        """Who answers this broker's reads: the leader if that is this broker."""
+        """The role that answers this broker's reads: the leader's if this broker leads."""
         return self._claims.get(key, (FOLLOWER, None))[0]
 
     def claim_to_lead(self, key: PartitionKey) -> Claim | None:
-        """The claim under which this broker believes to lead; none if it never announced."""
+        """The claim under which this broker believes to lead; None if it announced no such."""
         role, claim = self._claims.get(key, (None, None))
         return claim if role == LEADER else None
 
@@ -66,16 +66,16 @@ class Roles:
         *,
         deadline: Deadline,
     ) -> None:
-        """Announce; durable on return. A repeat keeps the claim that is in force.
+        """Announce roles; durable on return. A repeat keeps the claim that is in force.
 
-        More than `ITEMS_MAX` partitions go in pieces, in order; one that fails leaves those
-        before it announced.
+        More than `ITEMS_MAX` partitions are announced in pieces, in order. If a piece fails,
+        those before it stay announced.
 
         Raises:
             NotLeader: Another broker leads some of these partitions in a newer leader epoch, or
                 Kafka names it; everything else was announced.
-            RetryableError: The deadline passed, and nothing was sent, or all of it refused.
-            OutcomeUnknown: It passed, and this may have been announced.
+            RetryableError: The deadline passed; nothing was sent, or all attempts were refused.
+            OutcomeUnknown: The deadline passed, and the announcement may be durable.
         """
         await deadline.before_sending(
             self._turn.acquire(), "the announcement before it had to end"
@@ -110,7 +110,7 @@ class Roles:
     async def _announce_piece(
         self, items: list[tuple[str, Any]], import_cluster: str | None, deadline: Deadline
     ) -> list[TopicIdPartition]:
-        """The partitions that it does not lead."""
+        """Announce one piece; returns the partitions of which another broker is the leader."""
         self._announcements += 1
         announcement = Announcement(
             self.broker_id,
@@ -135,9 +135,9 @@ class Roles:
         ]
 
     async def are_ready(self, keys: Sequence[PartitionKey], deadline: Deadline) -> list[bool]:
-        """Of each: whether its announcement is in force, and the replica asked has caught up.
+        """For each partition: whether its announcement is in force and its host has caught up.
 
-        A host that does not answer within the deadline has nothing that is ready.
+        Partitions of a host that does not answer within the deadline count as not ready.
         """
         known = {key: self._claims[key] for key in keys if key in self._claims}
         ready: set[PartitionKey] = set()

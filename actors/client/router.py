@@ -1,4 +1,4 @@
-"""Finds where a partition is served, and keeps trying while that changes."""
+"""Finds the host that serves a partition, and retries calls while that changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RETRIED_WITH_S = 0.1
 """A retry with less left would mostly turn a certain refusal into an unknown outcome."""
 
 MAY_YET_HAPPEN = (InvalidStateTransition, RemoteResourceNotFound)
-"""Refusals that another write can turn into the opposite."""
+"""Refusals that depend on the state: after another write the same request may be allowed."""
 
 
 class Router:
@@ -62,17 +62,18 @@ class Router:
         make: Callable[[str], Call],
         deadline: Deadline | None = None,
     ) -> Any:  # noqa: ANN401
-        """The result of the question that `make` builds for the role that answers.
+        """The answer to the query that `make` builds for the role that will answer it.
 
         Raises:
-            NotReady: Nobody answered within the deadline.
-            RemoteStorageError: The last refusal before it, or any that repeating would not
-                change.
+            NotReady: No host answered within the deadline.
+            RemoteStorageError: The last refusal within the deadline, or one that a retry would
+                not change.
         """
         try:
             return await self._send(key, role, make, self._deadline(deadline))
         except OutcomeUnknown as error:
-            # A question leaves nothing in doubt: what it was refused for says more.
+            # A query changes nothing, so it leaves nothing in doubt: its last refusal, if it
+            # got one, tells the caller more.
             if isinstance(error.__cause__, RetryableError):
                 raise error.__cause__ from None
             raise NotReady(str(error)) from error
@@ -82,13 +83,15 @@ class Router:
     ) -> Any:  # noqa: ANN401
         """The result of `call`, which the leader of the partition carries out.
 
-        Retries what certainly did not happen, and what carries its own repeat protection; for
-        which no call begins too far ahead of the oldest one: see `Window`.
+        Failed attempts are retried. Attempts in doubt are, too: the request id in `call` lets
+        the leader recognise a repeat. It remembers a limited number of ids, so no call begins
+        too far ahead of the oldest one that has not ended: see `Window`.
 
         Raises:
-            OutcomeUnknown: The deadline passed, and an attempt before it may have succeeded.
-            RetryableError: The deadline passed, and nothing was sent, or all of it refused.
-            RemoteStorageError: What repeating would not change.
+            OutcomeUnknown: The deadline passed, or a retry was refused, and an earlier attempt
+                in doubt may have succeeded.
+            RetryableError: The deadline passed; nothing was sent, or all attempts were refused.
+            RemoteStorageError: A refusal that a retry would not change.
         """
         deadline = self._deadline(deadline)
         window = self._windows.get(key)
@@ -135,7 +138,7 @@ class Router:
         ask: Callable[[CoordinatorHandle], Awaitable[T]],
         deadline: Deadline | None = None,
     ) -> T:
-        """What the coordinator answers to `ask`, which is repeated like any call."""
+        """The coordinator's answer to `ask`, which is retried like any call."""
 
         async def attempt(one: Attempt) -> T:
             await self.link.ready()
@@ -155,7 +158,7 @@ class Router:
         refusal: RetryableError | None = None
         doubt: OutcomeUnknown | None = None
         if deadline.left_s < SENT_WITH_S:
-            # What it waited for ended in the moment in which its own time does.
+            # The older writes that it waited for ended too late for it.
             raise Overloaded(f"not sent within {deadline.seconds:g} s: others took as long")
         while True:
             one = Attempt(deadline)
@@ -176,7 +179,7 @@ class Router:
             except (RetryableError, OutcomeUnknown) as error:
                 failed(error)
                 if isinstance(error, OutcomeUnknown):
-                    doubt = error  # A refusal later on says nothing about this attempt.
+                    doubt = error  # Kept: a later refusal says nothing about this attempt.
                 else:
                     refusal = error
                 pause = RETRY_PAUSES_S[min(attempts, len(RETRY_PAUSES_S) - 1)]
@@ -185,21 +188,23 @@ class Router:
                     raise (doubt or error) from (refusal if doubt else None)
                 await asyncio.sleep(pause)
             except (Fenced, DataError, NotAuthorized, InvalidArgument) as error:
-                # Said of this attempt, by somebody who may never have seen the one before.
+                # This refuses the last attempt only. The process that refused it may never
+                # have seen an earlier attempt in doubt, which may have been stored.
                 raise (doubt or error) from None
             except open_refusals as error:
                 if isinstance(error, PartitionDeleted):
                     raise
-                # The attempt before may still arrive, when what is refused now is allowed.
+                # An earlier attempt in doubt may still arrive, and the state may allow then
+                # what it forbids now.
                 raise (doubt or error) from None
 
     async def next_page(
         self, key: PartitionKey, role: str, cursor: str, deadline: Deadline | None = None
     ) -> Answered:
-        """The next page of a list that `role` opened; never retried: one host has the list.
+        """The next page of a list that `role` opened. No retry: only one host has the list.
 
         Raises:
-            NotReady: It was lost, or did not come within the deadline.
+            NotReady: The list was lost, or the page did not come within the deadline.
         """
         deadline = self._deadline(deadline)
         try:
@@ -222,7 +227,7 @@ class Router:
     async def _where(self, key: PartitionKey, role: str) -> tuple[str, str]:
         """See `Routes.where`."""
         if self._generation != self.link.generation:
-            # Another connection, perhaps to another service.
+            # A new connection, perhaps to another service.
             self._generation = self.link.generation
             self._routes.clear()
         return await self._routes.where(key, role)
@@ -232,6 +237,6 @@ class Router:
             raise NotReady("the manager was closed")
 
     async def close(self) -> None:
-        """Give up on what is under way, and on all that would be tried again."""
+        """Close the connection: calls under way end, and none is retried."""
         self._is_closed = True
         await self.link.close()

@@ -1,8 +1,8 @@
-"""A client's way to the service, which never breaks for good.
+"""A client's link to the service: it turns all errors into ours, and reconnects.
 
-Below it anything may be raised: by handles, by what carries calls, by looking for the service.
-Above it there are only the errors of `events.errors`, and a connection that has failed is
-replaced by the next call. This is the one place for both.
+Below the link, handles, transports and the search for the service may raise anything. Above it
+there are only the errors of `events.errors`. The next call replaces a connection that failed.
+This module is the one place for both.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ routes by then, and a coordinator has a successor."""
 
 PAUSE_MIN_S = 0.1
 PAUSE_MAX_S = 5.0
-"""Pause before the service is looked for once more; doubles while nothing comes of it."""
+"""Shortest and longest pause before the next search for the service; doubles each time."""
 
 PAUSE_DOUBLED_MAX = 16
 
 
 class ServiceLink:
-    """The present connection, made when it is needed and dropped when it has failed."""
+    """The present connection, made when it is needed and dropped once it has failed."""
 
     def __init__(self, connect: Callable[[], Awaitable[ServiceConnection]]) -> None:
         """`connect` finds the service."""
         self.coordinator: CoordinatorHandle = _LinkedCoordinator(self)
         self.generation = 0
-        """Counts connections: what was learnt over an earlier one may be of another service."""
+        """Counts connections: routes learnt over an earlier one may be another service's."""
         self._connect = connect
         self._connection: ServiceConnection | None = None
         self._connecting: asyncio.Task[ServiceConnection] | None = None
         self._closing: list[asyncio.Task[None]] = []
         self._failures = 0
-        """Connections in a row that were not found, or over which nobody answered."""
+        """Searches in a row that found no connection, or one without any answer."""
         self._silent_since: float | None = None
-        """When the first call began that was made since anybody has answered."""
+        """When the first call after the last answer began; None if there is no such call."""
         self._is_closed = False
 
     async def call(self, name: str, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401 - Whatever it is.
         """The result of `call` by the host at an address; `attempt` notes when it is sent.
 
         Raises:
-            RemoteStorageError: What the host answered, or `OutcomeUnknown` if it was lost.
+            RemoteStorageError: The host's error, or `OutcomeUnknown` if the answer was lost.
         """
         result = await self.ask(name, lambda one: one.host(name).call(call, attempt))
         if isinstance(result, BaseException):
@@ -68,8 +68,8 @@ class ServiceLink:
         """A connection, found again if there is none.
 
         Raises:
-            RemoteStorageError: The service was not found, as `connect` says it; `NotReady`
-                for all else. Nothing was sent.
+            RemoteStorageError: The service was not found: the error of `connect`, or
+                `NotReady` for an unforeseen one. Nothing was sent.
         """
         now = asyncio.get_running_loop().time()
         if self._connection is not None:
@@ -81,14 +81,14 @@ class ServiceLink:
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._found())
             self._connecting.add_done_callback(self._was_found)
-        # Who gives up leaves the search to the others.
+        # A caller that gives up does not end the search: other callers wait for it, too.
         return await asyncio.shield(self._connecting)
 
     async def _found(self) -> ServiceConnection:
         if self._failures:
             exponent = min(self._failures - 1, PAUSE_DOUBLED_MAX)
             await asyncio.sleep(min(PAUSE_MIN_S * 2**exponent, PAUSE_MAX_S))
-        self._failures += 1  # Until somebody answers.
+        self._failures += 1  # Reset by the next answer.
         with documenting("the service is not found", is_sent=False):
             self._connection = await self._connect()
         self._silent_since = None
@@ -97,17 +97,18 @@ class ServiceLink:
     def _was_found(self, task: asyncio.Task[ServiceConnection]) -> None:
         self._connecting = None
         if not task.cancelled():
-            task.exception()  # Those who wait for it hear of it; there may be none left.
+            task.exception()  # Marked as seen: no caller may be waiting for it any more.
 
     async def ask(self, what: str, ask: Callable[[ServiceConnection], Awaitable[T]]) -> T:
-        """What `ask` comes to, of a handle that it finds in the connection of the moment.
+        """The result of `ask`, called with the present connection.
 
-        Nothing is sent before what it returns is awaited.
+        `ask` returns an awaitable; nothing is sent before that is awaited. `what` names the
+        other side in messages.
 
         Raises:
-            RetryableError: Nothing was sent, or what the other side says.
-            OutcomeUnknown: It may have happened, whatever was raised on the way.
-            RemoteStorageError: What the other side says.
+            RetryableError: Nothing was sent, or the other side refused it.
+            OutcomeUnknown: The request may have been carried out, whatever was raised.
+            RemoteStorageError: The other side's error.
         """
         connection = self._connection
         if connection is None or self._silent_since is not None:
@@ -129,30 +130,30 @@ class ServiceLink:
         return answer
 
     def _failed(self, connection: ServiceConnection, error: BaseException) -> None:
-        """Note a failure; what nobody foresaw leaves a connection that may be broken."""
+        """Note a failure. After an unforeseen error the connection is dropped as broken."""
         if not isinstance(error, RemoteStorageError):
             if not is_cancelled(error):
                 self._drop(connection)
         elif not isinstance(error, OutcomeUnknown):
-            self._heard()  # Somebody says so.
+            self._heard()  # It is an answer.
 
     def _heard(self) -> None:
         self._failures, self._silent_since = 0, None
 
     def _drop(self, connection: ServiceConnection) -> None:
         if self._connection is not connection:
-            return  # Another call found out before.
+            return  # Another call has dropped it already.
         self._connection = None
         self.generation += 1
         closing = asyncio.get_running_loop().create_task(self._let_go(connection))
         self._closing = [*(task for task in self._closing if not task.done()), closing]
 
     async def _let_go(self, connection: ServiceConnection) -> None:
-        with contextlib.suppress(Exception):  # It is of no use any more.
+        with contextlib.suppress(Exception):  # The connection is not used any more.
             await connection.close()
 
     async def close(self) -> None:
-        """Let the service go on without this client."""
+        """Close the connection and end the search for one; the service goes on."""
         self._is_closed = True
         tasks = [*self._closing, *([self._connecting] if self._connecting else [])]
         for task in tasks:

@@ -1,7 +1,7 @@
 """Kafka's `RemoteLogMetadataManager` for Python programs that block.
 
-The same operations as `actors.client`, which does the work on an event loop in a thread of its
-own. Its docstrings say what each operation returns and raises.
+The same operations as those of `actors.client`, which does the work on an event loop in a
+thread. The docstrings there say what each operation returns and raises.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ T = TypeVar("T")
 class RemoteLogMetadataManager:
     """Stores and fetches remote log segment metadata, with strong consistency.
 
-    May be used from several threads at a time. Every call ends within the deadline, only
-    `as_of` takes what reading the log takes; after `close` each fails at once with `NotReady`.
-    A `with` block closes it.
+    May be used from several threads at a time. Every call ends within the deadline; only
+    `as_of` takes as long as it takes to read the log. After `close` each call fails at once
+    with `NotReady`. A `with` block closes the manager.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class RemoteLogMetadataManager:
         *,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        """`connect` finds the service: by the configured URL, unless given.
+        """A manager that does nothing before `configure`.
 
-        `configure` before anything else.
+        `connect` finds the service; by default it does so by the configured URL.
         """
         self._manager = AsyncRemoteLogMetadataManager(connect, ids, deadline_s=deadline_s)
         self._loop = LoopThread()
@@ -65,7 +65,7 @@ class RemoteLogMetadataManager:
         self._ask(self._manager.configure(config))
 
     def close(self) -> None:
-        """Leave the service; what this broker leads stays announced. A repeat does nothing."""
+        """Leave the service; announcements stay in force. A repeat does nothing."""
         self._loop.close(self._manager.close)
 
     # Notifications.
@@ -117,7 +117,7 @@ class RemoteLogMetadataManager:
     def remote_log_segment_metadata(
         self, topic_id_partition: TopicIdPartition, epoch_for_offset: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The finished segment that holds `offset` in that leader epoch; none if none does."""
+        """The finished segment that holds `offset` in that leader epoch; None if none does."""
         return self._ask(
             self._manager.remote_log_segment_metadata(
                 topic_id_partition, epoch_for_offset, offset
@@ -127,7 +127,7 @@ class RemoteLogMetadataManager:
     def highest_offset_for_epoch(
         self, topic_id_partition: TopicIdPartition, leader_epoch: int
     ) -> int | None:
-        """The highest offset that finished in `leader_epoch`; none if none did."""
+        """The highest offset that finished in `leader_epoch`; None if none did."""
         return self._ask(
             self._manager.highest_offset_for_epoch(topic_id_partition, leader_epoch)
         )
@@ -145,7 +145,7 @@ class RemoteLogMetadataManager:
         )
 
     def partition_summary(self, topic_id_partition: TopicIdPartition) -> PartitionSummary:
-        """What the partition holds, in numbers: one question, however large it is."""
+        """What the partition holds, in numbers, from one query, however large it is."""
         return self._ask(self._manager.partition_summary(topic_id_partition))
 
     def list_remote_log_segments(
@@ -153,7 +153,7 @@ class RemoteLogMetadataManager:
     ) -> Iterator[RemoteLogSegmentMetadata]:
         """All segments, or those of `leader_epoch` by start offset, as of one position.
 
-        They have all been read on return; what fails, fails here and not in the iteration.
+        All of them have been read on return: errors are raised here, not by the iterator.
         """
         kind = "list" if leader_epoch is None else "list_epoch"
         query = Query(kind, 0 if leader_epoch is None else leader_epoch)
@@ -249,8 +249,8 @@ class LoopThread:
 
         Raises:
             NotReady: The loop is closed; `work` was not begun.
-            InvalidArgument: The caller is on the loop itself, which would wait for ever.
-            CancelledError: It was closed meanwhile.
+            InvalidArgument: The caller runs on the loop itself, and would wait for ever.
+            CancelledError: The loop was closed meanwhile.
         """
         if threading.current_thread() is self._thread:
             work.close()
@@ -267,7 +267,7 @@ class LoopThread:
             raise
 
     def close(self, leave: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `leave`, give up what is under way, and end the thread; a repeat waits for it."""
+        """Run `leave`, cancel all other work, end the thread; a repeat waits for the end."""
         with self._gate:
             was_open, self._is_open = self._is_open, False
         if was_open:

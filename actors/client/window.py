@@ -1,7 +1,7 @@
-"""How far a client's newest write may be ahead of its oldest that has not ended.
+"""Bounds how far a client's newest write may be ahead of its oldest that has not ended.
 
-A repeat is recognised among the last `REQUESTS_KEPT` requests of its origin. A write that is in
-doubt while that many others of the same client succeed would be carried out twice.
+A leader recognises a repeat among the last `REQUESTS_KEPT` requests of its origin, a broker. If
+so many other writes succeeded while one is in doubt, its retry would be carried out once more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Window:
         return bool(self._waiting) or self._is_full()
 
     async def enter(self) -> int:
-        """The number of a write that may begin now; waits until the oldest is near enough."""
+        """The number of a write that may begin now; waits while the window is full."""
         if self.is_full:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -39,7 +39,7 @@ class Window:
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
-                    self._wake()  # Its turn had come; it is the next one's.
+                    self._wake()  # Its turn had come: pass it on to the next write.
                 raise
         return self.begin()
 
@@ -52,7 +52,7 @@ class Window:
         return number
 
     def leave(self, number: int) -> None:
-        """That write has ended, however it did."""
+        """Note that write `number` has ended, with success or without."""
         del self._open[number]
         self._wake()
 
@@ -60,7 +60,7 @@ class Window:
         return bool(self._open) and self._begun - next(iter(self._open)) >= WRITES_MAX
 
     def _wake(self) -> None:
-        """Let the first that waits go on: when it has begun, it looks after the next."""
+        """Let the first waiting write begin; it wakes the next one when it has."""
         if self._is_full():
             return
         while self._waiting:

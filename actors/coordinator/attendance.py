@@ -1,6 +1,6 @@
-"""What brokers' plugins say of themselves, twice a second; nothing of it is durable.
+"""Heartbeats of brokers' plugins, which report their state twice a second; nothing is durable.
 
-A coordinator that starts has heard nobody: within a second it has heard all who live.
+A coordinator that starts has no report; within a second it has one of each living plugin.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
 from tierledger.events.typed_fields import Count, Topic
 
 SILENT_MS = 3000
-"""Six times what a broker that lives stays silent."""
+"""Age (ms) at which a report is out of date: six times the interval between two."""
 
 FORGOTTEN_MS = 3_600_000
-"""A broker that is silent for so long has left the cluster."""
+"""A broker without a report for so long (ms) counts as having left the cluster."""
 
 WORDS_MISSED = 20
-"""A follower that stands by takes the place of the chosen one that said nothing among so many
-words of it. Not in so many seconds: a coordinator that was held up hears both afterwards."""
+"""A standby follower takes over after so many reports of its own without one of the chosen
+follower. The bound is no time: a coordinator that was paused gets the late reports of both."""
 
 DIFFERENCES_KEPT = 100
-"""The newest, of each broker."""
+"""Newest differences that are kept of each broker."""
 
 
 class Followed(NamedTuple):
-    """What a process hears that would import Kafka's metadata topic, or mirror into it."""
+    """The answer to a follower: a process that imports Kafka's topic, or mirrors into it."""
 
     word: OwnerWord
     is_chosen: bool
-    """Whether it is the one to do so; else it stands by."""
+    """Whether it is the follower to do so; otherwise it stands by."""
 
 
 class Difference(NamedTuple):
@@ -45,7 +45,7 @@ class Difference(NamedTuple):
     offset: int
     position: int
     kafka: tuple[bytes, ...]
-    """Ids of segments that the other answer lacks, or has with other contents; or a number."""
+    """Ids of segments that the other answer lacks, or has with other contents."""
     replica: tuple[bytes, ...]
     kafka_number: int | None
     replica_number: int | None
@@ -54,10 +54,10 @@ class Difference(NamedTuple):
 
     @property
     def is_recovered(self) -> bool:
-        """Whether the replica only has what Kafka's own manager has lost from its tables.
+        """Whether the replica only has segments that Kafka's own manager lost from its tables.
 
-        As `conformance` judges it: Kafka names none, and the replica does; or Kafka's sum is
-        the lower one. Highest offsets have to be equal.
+        As `conformance` judges it: Kafka names no segment and the replica does, or Kafka's size
+        is the lower one. Highest offsets have to be equal.
         """
         if self.kind == "size":
             return (self.kafka_number or 0) < (self.replica_number or 0)
@@ -66,7 +66,7 @@ class Difference(NamedTuple):
 
 
 class ShadowReport(NamedTuple):
-    """What came of comparing since the last report."""
+    """The results of comparisons since the last report."""
 
     equal: Count
     skipped: Count
@@ -74,30 +74,30 @@ class ShadowReport(NamedTuple):
 
 
 class Attend(NamedTuple):
-    """How a broker's plugin stands."""
+    """A report (heartbeat) of a broker's plugin."""
 
     broker_id: BrokerId
     incarnation: Count
-    """0: it is not registered."""
+    """0: the plugin is not registered."""
     mode: PluginMode
     number: Count
-    """Of the owner's word that it goes by; 0: it has heard none."""
+    """The number of the owner's word that the plugin follows; 0: it knows none."""
     is_idle: bool
-    """No write of this broker is under way, and none begins under that word."""
+    """No write of this broker is under way, and none begins under that owner's word."""
     shadow: ShadowReport | None = None
 
 
 class _Shadow:
-    """All that a broker has compared."""
+    """The sums of all comparisons that a broker has reported."""
 
     def __init__(self) -> None:
         self.equal = self.skipped = self.recovered = self.different = 0
         self.newest: list[Difference] = []
-        """Of those that count as different."""
+        """The newest differences, without recovered ones."""
 
 
 class Attendance:
-    """Who attends, and what those in shadow have found."""
+    """The newest reports of plugins and followers, and the comparisons of brokers in shadow."""
 
     def __init__(self) -> None:
         self._heard: dict[int, tuple[Attend, int]] = {}
@@ -105,10 +105,10 @@ class Attendance:
         self._following: tuple[dict[str, Any], int] | None = None
         self._chosen: str | None = None
         self._waiting: dict[str, int] = {}
-        """By follower that stands by: its words since the chosen one's last."""
+        """By standby follower: its reports since the chosen one's last report."""
 
     def attended(self, said: Attend, now_ms: int) -> None:
-        """Note how a broker stands at `now_ms`, of a clock that never goes back."""
+        """Note a plugin's report at `now_ms`, by a clock that never goes back."""
         self._heard[said.broker_id] = (said, now_ms)
         if said.shadow is not None:
             self._compared(said.broker_id, said.shadow)
@@ -123,9 +123,9 @@ class Attendance:
         shadow.newest = [*shadow.newest, *different][-DIFFERENCES_KEPT:]
 
     def followed(self, said: dict[str, Any], now_ms: int) -> bool:
-        """Whether who says so is the one to import Kafka's metadata topic, or mirror into it.
+        """Whether the follower that reports is chosen to import Kafka's topic, or mirror.
 
-        The first one is, until it leaves or is silent; only how it stands is noted.
+        The first follower is chosen, until it leaves or is silent. Only its reports are kept.
         """
         follower = said["follower"]
         if said.get("leaves"):
@@ -143,7 +143,7 @@ class Attendance:
     def report(
         self, word: OwnerWord, incarnations: Mapping[int, int], now_ms: int
     ) -> dict[str, Any]:
-        """By broker: how it stands, when it was heard, and what is wrong with that."""
+        """The newest reports, with age (ms) and trouble: follower, plugins, comparisons."""
         for broker_id, (_, heard_ms) in list(self._heard.items()):
             if now_ms - heard_ms > FORGOTTEN_MS:
                 del self._heard[broker_id]
@@ -188,14 +188,14 @@ class Attendance:
 
 
 def trouble(said: Attend, word: OwnerWord, newest: int, silent_ms: int) -> str | None:
-    """What a person should hear of how a broker stands; none if all is well."""
+    """What is wrong with a broker, for operators; None if all is well."""
     owner = word.owner
     if silent_ms > SILENT_MS:
         has_left = owner == Owner.KAFKA and (
             said.mode is PluginMode.SHADOW
             or (said.mode is PluginMode.HANDOVER and said.number == word.number)
         )
-        # Whatever became of it, by the plugin or without it: Kafka's own manager decides there.
+        # Whether it runs without the plugin by now or not: Kafka's own manager decides there.
         return None if has_left else "silent"
     if said.mode is PluginMode.SHADOW and owner in {Owner.TIERLEDGER, Owner.MOVING}:
         return f"in shadow, while the owner is {owner}"

@@ -1,8 +1,9 @@
 """Who leads when the claim in force is given up while one that it replaced still stands.
 
-Kafka tells two brokers of two elections in any order. If the word that made the former leader
-comes late, its claim replaces the true leader's; then comes the word that it follows, and
-nobody would lead: Kafka has told the true leader already, and does not say it again.
+Kafka notifies two brokers of two elections in any order. Say that B has been elected after A,
+and that A's notification of its own election arrives late. Then A's claim replaces B's. Next A
+learns that it follows, and gives its claim up. Nobody would lead now: Kafka has notified B
+already and does not do so again. So B's displaced claim is put in force again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tierledger.actors.coordinator.state import CoordinatorState, Entry, Leaders
 def restored(
     state: CoordinatorState, broker_id: int, given_up: Iterable[Item]
 ) -> list[LeaderRestored]:
-    """The claims that stand again once `broker_id` leads none of `given_up` any more."""
+    """The events that restore claims once `broker_id` leads none of `given_up` any more."""
     found = []
     for topic_id, partition, _ in given_up:
         entry = state.partitions.get(PartitionKey(topic_id, partition))
@@ -31,10 +32,11 @@ def restored(
 
 
 def _last_standing(state: CoordinatorState, entry: Entry, led: Leadership) -> Leadership | None:
-    """Whom the claim in force replaced last, of those who have not given theirs up.
+    """The displaced claim that was replaced last, of those that may still be right.
 
-    One with a lower known leader epoch was replaced with good reason, and has only not heard of
-    it yet. One with a higher epoch was replaced by a claim of unknown epoch, which is gone.
+    A claim with a lower known leader epoch than the claim in force is not: its broker only has
+    not heard of the later election yet. A claim with a higher epoch may be: it was replaced by
+    a claim of unknown epoch, which is gone.
     """
     for broker_id, former in reversed(entry.displaced.items()):
         is_alive = former.claim.incarnation == state.incarnations.get(broker_id)
@@ -46,7 +48,7 @@ def _last_standing(state: CoordinatorState, entry: Entry, led: Leadership) -> Le
 
 
 def restore(state: CoordinatorState, body: LeaderRestored) -> None:
-    """Put the claim in force again; it is placed anew."""
+    """Put the displaced claim of `body.broker_id` in force again, to be placed anew."""
     key = PartitionKey(body.topic_id, body.partition)
     entry = state.partitions.get(key)
     former = None if entry is None else entry.displaced.pop(body.broker_id, None)

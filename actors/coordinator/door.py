@@ -1,7 +1,7 @@
-"""What clients say to the coordinator, checked before anything of it is appended.
+"""Checks of clients' requests to the coordinator, before anything of them is appended.
 
-Clients send plain tuples. What passes here can be encoded, placed and told to a host; the same
-check sets aside what an older program let into a log.
+Clients send plain tuples. What passes here can be encoded, placed and sent to a host. The same
+checks set aside items that an older release let into a log.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tierledger.events.identifiers import UUID_BYTES, Uuid
 from tierledger.events.typed_fields import checked, exactly, shown
 
 FIELDS = ("topic_id", "partition", "topic", "leader_epoch", "recorded_time_ms")
-"""Of an item of an announcement; only leaders have the last two."""
+"""Fields of an item of an announcement; only leaders have the last two."""
 
 _fits_leader, _fits, _is_broker = exactly(LeaderItem), exactly(Item), exactly(BrokerId)
 
 
 def checked_broker(broker_id: object) -> int:
-    """`broker_id` if it is one.
+    """`broker_id`, if it is a broker's id.
 
     Raises:
         InvalidArgument: It is no integer from 0 to 2147483647.
@@ -49,10 +49,11 @@ def checked_key(key: Sequence[Any]) -> PartitionKey:
 
 
 def checked_announcement(given: Sequence[Any]) -> Announcement:
-    """`given` as an announcement that the coordinator can carry out, every item of it.
+    """`given` as an announcement of which the coordinator can carry out every item.
 
     Raises:
-        InvalidArgument: One cannot be; the message names it.
+        InvalidArgument: It has too many items, or one that cannot be carried out; the message
+            names that.
     """
     word = _made(Announcement, given)
     lists = [items for items in word[3:6] if isinstance(items, tuple)]
@@ -72,7 +73,7 @@ def check_item(item: object, *, leads: bool) -> None:
     """Refuse an item of an announcement that no host could carry out.
 
     Raises:
-        InvalidArgument: It is one; the message names it.
+        InvalidArgument: `item` is such an item; the message names it.
     """
     if (_fits_leader if leads else _fits)(item):
         return
@@ -92,7 +93,7 @@ def check_item(item: object, *, leads: bool) -> None:
 
 
 def item_name(item: object) -> str:
-    """The partition that an item is about, whatever is wrong with it."""
+    """The partition of an item, for messages, whatever is wrong with the item."""
     if not isinstance(item, tuple | list) or len(item) < 2:
         return shown(item)
     is_id = isinstance(item[0], bytes) and len(item[0]) == UUID_BYTES

@@ -1,4 +1,4 @@
-"""What the coordinator decides, as events of its own log; see `state`."""
+"""The events of the coordinator's own log: its decisions. See `state`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ LeaderItem: TypeAlias = tuple[Id, PartitionNumber, Topic, LeaderEpoch | None, Co
 
 
 class Announcement(NamedTuple):
-    """A broker's word on which partitions it leads, follows, or hosts no more.
+    """The partitions that a broker leads, follows, or hosts no more.
 
-    Newer pairs of incarnation and number replace older ones.
+    An announcement with a greater pair of incarnation and number replaces those before it.
     """
 
     broker_id: BrokerId
@@ -47,12 +47,12 @@ class Announcement(NamedTuple):
 
 
 class ClientRegistered(NamedTuple):
-    """A client speaks for `broker_id` from here on; older incarnations are ignored."""
+    """A client represents `broker_id` from here on; older incarnations are fenced."""
 
     broker_id: int
     incarnation: int
     request: bytes | None = None
-    """By which a repeat is recognised; none before version 2."""
+    """The registration's id, by which a repeat is recognised; None before version 2."""
 
 
 class Announced(NamedTuple):
@@ -68,19 +68,19 @@ class Announced(NamedTuple):
 
 
 ITEMS_MAX = 500
-"""Partitions of one announcement, and of what is placed at once: 5 ms to decide or to apply.
-A client with more announces in pieces; an event of an older log may have more."""
+"""Partitions of one announcement, and placed by one round: 5 ms to decide or to apply. A client
+with more announces in pieces; an event of an older log may have more."""
 
 
 class LeadersPlaced(NamedTuple):
-    """Partitions are led from `host`: (topic id, partition, assignment number) each."""
+    """Leaders are placed on `host`: (topic id, partition, assignment number) each."""
 
     host: str
     partitions: tuple[tuple[bytes, int, int], ...]
 
 
 class FollowersPlaced(NamedTuple):
-    """Partitions are followed on `host`: (topic id, partition) each."""
+    """Followers are placed on `host`: (topic id, partition) each."""
 
     host: str
     partitions: tuple[tuple[bytes, int], ...]
@@ -92,19 +92,19 @@ class HostStarted(NamedTuple):
     host: str
     generation: int
     process: str
-    """What the process calls itself; a restarted one has another name."""
+    """The process's own name; a restarted process has another one."""
     address: str
-    """Under what it is found; before version 2 that was the host's name."""
+    """Where the process is found; before version 2 that was the host's name."""
 
 
 class HostLost(NamedTuple):
-    """A host is gone; what it served is served elsewhere or nowhere."""
+    """A host is gone; its partitions are placed on other hosts, or nowhere."""
 
     host: str
 
 
 class LeaderLost(NamedTuple):
-    """The leader actor under `assignment` ended, as one does that was overtaken."""
+    """The leader placed under `assignment` has ended by itself, as a fenced one does."""
 
     topic_id: bytes
     partition: int
@@ -123,11 +123,11 @@ class LeaderRefused(NamedTuple):
     import_cluster: str | None
     recorded_time_ms: int | None
     is_served: bool
-    """Whether the actor that was to lead leads on for the holder; otherwise it has ended."""
+    """Whether the placed actor leads on for the holder; otherwise it has ended."""
 
 
 class LeaderRestored(NamedTuple):
-    """The claim in force was given up, and the one of `broker_id` that it replaced stands."""
+    """The claim in force was given up; that of `broker_id`, which it replaced, is restored."""
 
     topic_id: bytes
     partition: int
@@ -135,14 +135,14 @@ class LeaderRestored(NamedTuple):
 
 
 class PartitionForgotten(NamedTuple):
-    """Nobody hosts the partition, and an operator removed it."""
+    """No broker hosts the partition, and an operator removed it."""
 
     topic_id: bytes
     partition: int
 
 
 class Owner(StrEnum):
-    """Whose word on a cluster's remote log metadata counts with its brokers (ADR 0050)."""
+    """By whose manager the brokers of a cluster decide (ADR 0050)."""
 
     NOBODY = "nobody"
     KAFKA = "kafka"
@@ -153,14 +153,14 @@ class Owner(StrEnum):
 
 
 class OwnerChanged(NamedTuple):
-    """From here on `owner` decides; an `Owner`, or one that a newer release knows."""
+    """From here on `owner` decides: an `Owner`, or a value that only newer releases know."""
 
     owner: str
     source: str = ""
-    """While it is moving: whose it was, and whose it is to be. Empty before version 2."""
+    """During a move: the owner before, and (`heading`) after it. Empty before version 2."""
     heading: str = ""
     give_up_after_ms: int = 0
-    """After so long without a further word it is as before."""
+    """After so long without a further change the owner before the move is restored."""
 
 
 CoordinatorBody: TypeAlias = (
@@ -201,10 +201,10 @@ COORDINATOR_CODEC = EventCodec(
 
 
 class Registered(NamedTuple):
-    """What became of a registration."""
+    """The answer to a registration."""
 
     incarnation: int
-    """The client's; or the newest of its broker, if it was not given one."""
+    """The client's incarnation; if it was given none, the broker's newest."""
     is_given: bool
 
 

@@ -1,4 +1,4 @@
-"""The coordinator's log as bytes and as state: batches are folded, decisions become batches."""
+"""The coordinator's log as bytes and as state: folds batches, encodes decisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tierledger.storage.serde import MetadataSerDe
 
 
 class Fold:
-    """What a log holds up to some batch. It alone changes the state that decisions rest on."""
+    """The state of a log up to some batch. Nothing else changes that state."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Fold:
         serde: MetadataSerDe,
         identity: bytes | None = None,
     ) -> None:
-        """`identity` tells this coordinator's batches from the same words of another."""
+        """`identity` distinguishes this coordinator's batches from equal ones of another."""
         self.state = CoordinatorState(genesis(cluster_id, b"coordinator", 0))
         self.next_batch = 0
         self.key = keys.coordinator_batch
@@ -48,16 +48,16 @@ class Fold:
         return events, stored
 
     def batch_of(self, stored: Sequence[bytes]) -> bytes:
-        """The next batch, of events that were decided on this state."""
+        """The bytes of the next batch, from events that were decided on this state."""
         fields = [self.state.next_position, len(stored), list(stored)]
         return self._serde.serialize("batch", fields)
 
     def decoded(self, batch: StoredBatch) -> tuple[list[Event], bytes]:
-        """The events of the next batch, and the hash that their successor carries.
+        """The events of the next batch, and the chain hash that the event after them carries.
 
         Raises:
-            CorruptLog: It does not verify: what was decided after that is not known.
-            FormatTooNew: A newer program wrote it.
+            CorruptLog: The batch does not verify: what was decided after that is not known.
+            FormatTooNew: A newer release wrote it.
         """
         try:
             first, stored = stored_events(self._serde, batch)
@@ -69,20 +69,20 @@ class Fold:
         except DataError as error:
             raise self.damaged(error) from None
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            # Checksums and chain are right, but no coordinator decided this.
+            # Checksums and chain are right, but no coordinator writes such a batch.
             raise self.damaged(CorruptLog(f"cannot be applied ({error!r})")) from error
 
     def apply(self, event: Event) -> list[HostWork]:
-        """Carry the state on by one durable event; what hosts have to be told of it."""
+        """Apply one durable event to the state; the work for hosts that follows from it."""
         return rules.evolve(self.state, event)
 
     def passed(self, chain_hash: bytes) -> None:
-        """All events of the batch are applied."""
+        """Note that all events of the next batch are applied; go on behind it."""
         self.state.chain_hash = chain_hash
         self.next_batch += 1
 
     def take(self, batch: StoredBatch) -> None:
-        """Fold the next batch, for one who only reads.
+        """Fold the next batch at once, for processes that only read the log.
 
         Raises:
             CorruptLog: As `decoded`.
@@ -94,7 +94,7 @@ class Fold:
         self.passed(last)
 
     def damaged(self, error: DataError) -> DataError:
-        """`error`, with where it is and what can be done."""
+        """`error` with a message that says where the damage is and what an operator can do."""
         return type(error)(
             f"the coordinator's log, {self.key(self.next_batch)!r}, position "
             f"{self.state.next_position}: {error}. No service can start from it: restore the "

@@ -1,7 +1,8 @@
-"""The hosts as processes: started, found, told, watched, and given up when they are gone.
+"""The hosts as processes: started, found, sent their work, pinged, and given up when gone.
 
-A part of the coordinator's machine. What it believes is a hint: which process serves as which
-host is an event of the coordinator's log, and who may write is decided in each partition's.
+A part of the coordinator's machine. What it believes about processes is a hint: which process
+serves as which host is an event of the coordinator's log, and each partition's own log decides
+who may write to it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from tierledger.actors.coordinator.state import CoordinatorState, Seat, SetAside
 from tierledger.events.errors import RemoteStorageError
 
 WATCH_INTERVAL_S = 0.2
-"""How often each host is asked whether it lives; less often if there are many."""
+"""Pause between two pings of a host; longer if there are many hosts."""
 
 PINGS_PER_S = 100
-"""What a coordinator spends on all of them together."""
+"""Pings of all hosts together, at most."""
 
 PINGS_MISSED = 3
 """Unanswered pings in a row after which a silent host is given up."""
@@ -33,33 +34,33 @@ PING_TIMEOUT_S = 0.8
 
 PING_TIMEOUT_MAX_S = 4.0
 PING_PATIENCE = 4.0
-"""A host may take so many times as long as it took of late: where everything is slow, silence
-says less, and a host that is given up for nothing costs the start of another."""
+"""A ping's timeout is so many times as long as the host's recent answers took. On a slow node
+silence proves less, and to give a living host up costs the start of another."""
 
 PING_FADES = 0.9
-"""What is left of "of late" at the next answer."""
+"""Factor by which the recent answer time shrinks at each faster answer."""
 
 LATE_S = 0.25
-"""How late a timer of this process may be before its own loop counts as what was too busy."""
+"""If a ping's timeout fires so much too late, this process was too busy, and not the host."""
 
 LAUNCH_TIMEOUT_S = 30.0
 """How long a process may take to start and open its store before another node is tried."""
 
 WRITER_LAUNCH_TIMEOUT_S = 120.0
-"""The same for the one that writes for all, which can start on the store's node only."""
+"""The same for the host that writes for all, which can start on the store's node only."""
 
 LAUNCHES_AT_ONCE = 8
 """Processes that start side by side; more would only make each slower."""
 
 BACKOFF_MIN_S = 0.2
 BACKOFF_MAX_S = 10.0
-"""Pause before a host that died at once is started once more; doubles in between."""
+"""Shortest and longest pause before a host that died early starts again; it doubles."""
 
 AT_ONCE_S = 1.0
-"""A host that lived for less than this may have died of its start."""
+"""A host that lived for less than this died early: its start may be the cause."""
 
 FREE_DEATHS = 20
-"""Such deaths in a row before there is a pause: hosts are also killed quickly, in drills."""
+"""Early deaths in a row without a pause: in drills hosts are also killed quickly."""
 
 PLACEMENTS_PER_CALL = 500
 
@@ -67,34 +68,34 @@ Items: TypeAlias = "tuple[Placement, ...] | tuple[CloseCall, ...]"
 
 
 def patience(took: float) -> float:
-    """How long a host may take to answer that took so long of late (s)."""
+    """The timeout (s) of a ping to a host whose recent answers took `took` (s)."""
     return min(max(PING_TIMEOUT_S, PING_PATIENCE * took), PING_TIMEOUT_MAX_S)
 
 
 class Host:
-    """A process that serves as a host, and what it has still to be told."""
+    """A process that serves as a host, and the work that it has still to be sent."""
 
     def __init__(self, name: str, address: str, ping: HostPing, watch: int, s: float) -> None:
         self.name = name
         self.address = address
         self.process = ping.process
         self.door = ping.door
-        """Where clients reach it (HOST:PORT), if it listens."""
+        """Where clients reach it (HOST:PORT); None if it does not listen."""
         self.behind = ping.behind
         self.watch = watch
         self.since_s = s
         self.asked_s = s
-        """When the last ping went out."""
+        """When the last ping was sent."""
         self.took_s = 0.0
-        """How long its answers took of late."""
+        """How long its recent answers took."""
         self.missed = 0
         self.untold: deque[HostWork | tuple[Seat, ...]] = deque()
-        """What it has to be told, in order; seats are what it has of them when it is told."""
+        """Work to be sent, in order; seats become placements when they are sent."""
         self.telling: deque[Items] = deque()
-        """The pieces of what it is being told; the first is on its way, or is told again."""
+        """Pieces of work that are being sent; the first is on its way, or waits for a retry."""
         self.is_telling = False
         self.set_aside: dict[tuple[PartitionKey, str], SetAside] = {}
-        """What it could not do although it lives, by partition and role, until it can."""
+        """Work that this living host failed at, by partition and role, until it succeeds."""
 
 
 class Step(Enum):
@@ -110,20 +111,20 @@ class Start:
     """A process that is being started, until one serves."""
 
     def __init__(self, former: tuple[str, str] | None) -> None:
-        """`former`: address and process that must have ended before."""
+        """`former`: address and name of the process that must end before this one starts."""
         self.former = former
         self.failures = 0
         self.step = Step.PAUSING
         self.address = ""
 
     def awaits(self, address: str) -> bool:
-        """Whether the process there has to end before this one starts."""
+        """Whether this start waits for the end of the process at `address`."""
         former = self.former
         return self.step is Step.ENDING and former is not None and former[0] == address
 
 
 class Look:
-    """A process of which another coordinator, or an earlier one, wrote: it is looked for."""
+    """A search for a process that the log names, and that this coordinator did not start."""
 
     def __init__(self, address: str, process: str, watch: int) -> None:
         self.address = address
@@ -135,8 +136,8 @@ class Look:
 class Hosts:
     """All processes that serve, by host.
 
-    Rules: a host runs, starts or is looked for, and only one of these. Of a process that is
-    dropped nothing is believed any more.
+    Rules: a host is either running, starting or being looked for. Nothing that arrives from a
+    process that was dropped counts any more.
     """
 
     def __init__(
@@ -148,25 +149,25 @@ class Hosts:
         self.looking: dict[str, Look] = {}
         self.heard_ms: dict[str, int] = {}
         self.facts: dict[msg.Fact, None] = {}
-        """What hosts reported of their partitions, until it is in the log or void."""
+        """Facts that hosts reported about their partitions, until in the log or void."""
         self.is_news = False
-        """Whether there is something to decide on, to place, or to start."""
+        """Whether there is a fact to decide on, a partition to place, or a host to start."""
         self.writer = writer
         self.wanted = wanted
         self._state = state
         self._partitions_per_host = partitions_per_host
         self._given_up: dict[str, str] = {}
-        """Host to the last process that was found to be gone."""
+        """By host: the last process that was found to be gone."""
         self._deaths: dict[str, int] = {}
-        """Host to how often in a row it was gone soon after its start."""
+        """By host: its early deaths and failed starts in a row."""
         self._has_room = True
         self._is_open = False
-        """Whether hosts are told anything yet."""
+        """Whether hosts are sent work yet."""
         self._watches = count(1)
         self._now = msg.Moment(0.0, 0)
 
     def handle(self, stimulus: msg.Stimulus, now: msg.Moment) -> list[msg.Effect]:
-        """What follows from what was heard of a host."""
+        """The effects that a stimulus about a host calls for."""
         self._now = now
         match stimulus:
             case msg.PingAnswered() | msg.PingMissed() | msg.HostEnded():
@@ -203,10 +204,10 @@ class Hosts:
             return []
         return [self._ping(host)] if timer.kind == "ping" else [self._tell_effect(host)]
 
-    # What the machine asks.
+    # What the coordinator's machine calls.
 
     def decided_on(self) -> list[msg.Fact]:
-        """What was found out and is not in the log yet."""
+        """Facts about hosts and from hosts that are not in the log yet, and still hold."""
         state = self._state
         self.facts = {fact: None for fact in self.facts if fact.decide(state)}
         found = [
@@ -222,21 +223,21 @@ class Hosts:
         return [*found, *self.facts]
 
     def behind(self) -> set[PartitionKey]:
-        """Partitions whose followers are known not to have caught up."""
+        """Partitions whose followers have reported that they have not caught up."""
         return {key for host in self.running.values() for key in host.behind}
 
     @property
     def serving(self) -> int:
-        """How many run and are in the log."""
+        """How many hosts run under a process that the log names."""
         hosts = self._state.hosts
         return sum(hosts.get(name) == host.process for name, host in self.running.items())
 
     def set_aside(self) -> list[SetAside]:
-        """What hosts that live could not do."""
+        """Work that living hosts have failed at."""
         return [one for host in self.running.values() for one in host.set_aside.values()]
 
     def seek_writer(self) -> list[msg.Effect]:
-        """Find or start the host that writes, before anything can be decided."""
+        """Find or start the host that writes for all: without it nothing can be decided."""
         assert self.writer is not None, "the store has one writer"
         if self.writer in self.starting or self.writer in self.looking:
             return []
@@ -245,7 +246,7 @@ class Hosts:
         return self._start(self.writer, None)
 
     def take_up(self) -> list[msg.Effect]:
-        """Use what the log says that there is, and let it have what it had."""
+        """Begin to send work: to running hosts, and to those of the log once found."""
         self._is_open = True
         effects: list[msg.Effect] = []
         for host in list(self.running.values()):
@@ -256,7 +257,7 @@ class Hosts:
         return effects
 
     def follow(self) -> list[msg.Effect]:
-        """Another coordinator may have replaced a host: use what it started."""
+        """Follow the log, where another coordinator may have replaced a host's process."""
         effects: list[msg.Effect] = []
         for name, process in self._state.hosts.items():
             host = self.running.get(name)
@@ -266,7 +267,7 @@ class Hosts:
             if host is not None or name in self.starting:
                 continue
             if process == self._given_up.get(name):
-                self.is_news = True  # That it had started came to the log after its end.
+                self.is_news = True  # Its start came to the log after its end was found.
                 continue
             look = self.looking.get(name)
             if look is None or look.process != process:
@@ -274,7 +275,7 @@ class Hosts:
         return effects
 
     def tell(self, works: Iterable[HostWork]) -> list[msg.Effect]:
-        """Let hosts know, each in order; a slow one holds up no other."""
+        """Send hosts their work, to each in order; a slow host holds up no other."""
         effects: list[msg.Effect] = []
         for work in works:
             host = self.running.get(work.host)
@@ -284,7 +285,7 @@ class Hosts:
         return effects
 
     def supply(self) -> list[msg.Effect]:
-        """Start the hosts that should be there and are not."""
+        """Start the hosts that are wanted and missing; an alarm if `HOSTS_MAX` forbids more."""
         state, effects = self._state, list[msg.Effect]()
         starting = [name for name in (*self.starting, *self.running) if name not in state.hosts]
         for name in placement.hosts_wanted(
@@ -321,7 +322,7 @@ class Hosts:
                 return [msg.Ping(name, look.address, look.watch, PING_TIMEOUT_S)]
         del self.looking[name]
         if self._state.hosts.get(name) != look.process:
-            return [msg.Forget(look.address)]  # Another coordinator noted its end meanwhile.
+            return [msg.Forget(look.address)]  # Another coordinator has logged its end.
         if isinstance(stimulus, msg.PingAnswered) and stimulus.ping.process == look.process:
             host = self._add(name, look.address, stimulus.ping)
             return [*self._take_on(host), self._ping(host)]
@@ -336,9 +337,9 @@ class Hosts:
         return host
 
     def _take_on(self, host: Host) -> list[msg.Effect]:
-        """Let a host take up, or go on with, its work, in pieces."""
+        """Queue all placements of a host, in pieces, and begin to send them."""
         if self._state.hosts.get(host.name) != host.process:
-            self.is_news = True  # Its start has to come to the log first.
+            self.is_news = True  # Its start has to be in the log first.
             return []
         if not self._is_open:
             return []
@@ -349,7 +350,7 @@ class Hosts:
         return self._tell_next(host)
 
     def _is_older(self, host: Host) -> bool:
-        """Whether the log knows a later process of that host."""
+        """Whether the log names a later process of that host."""
         address = self._state.addresses.get(host.name)
         return address is not None and _number(address) > _number(host.address)
 
@@ -376,7 +377,8 @@ class Hosts:
         start.address = placement.next_address(self._state, name, start.failures)
         if start.former is None:
             return self._launch(name, start)
-        start.step = Step.ENDING  # Two must not write: the store would refuse the second.
+        # One process at a time may have the store open: it would refuse the second one.
+        start.step = Step.ENDING
         return [msg.Prepare(start.address), msg.EndProcess(name, *start.former)]
 
     def _launch(self, name: str, start: Start) -> list[msg.Effect]:
@@ -401,7 +403,7 @@ class Hosts:
         if start is None or not start.awaits(ended.address):
             if ended.error is None:
                 return []
-            # The log fences whatever it still tries to write.
+            # The process may live on. The log fences whatever it tries to append.
             details = {"address": ended.address, "error": str(ended.error)}
             return [msg.Note("warning", "a process was not ended", details)]
         if ended.error is None:
@@ -410,7 +412,7 @@ class Hosts:
 
     def _not_started(self, failed: msg.StartFailed) -> list[msg.Effect]:
         return [
-            # It may run, and nobody would watch it or end it later.
+            # A process may run all the same, and nobody would watch or end it later.
             msg.EndProcess(failed.host, failed.address, None),
             *self._try_again(failed.host, self.starting[failed.host], failed.error),
             *self._launch_next(),
@@ -419,7 +421,7 @@ class Hosts:
     def _try_again(
         self, name: str, start: Start, error: RemoteStorageError
     ) -> list[msg.Effect]:
-        # What did not even start pauses from the first time on.
+        # A start that fails is followed by a pause from the first time on.
         self._deaths[name] = max(self._deaths.get(name, 0), FREE_DEATHS) + 1
         start.failures += name != self.writer
         details = {"host": name, "error": str(error)}
@@ -443,7 +445,7 @@ class Hosts:
         if isinstance(stimulus, msg.HostEnded):
             return self._lose(host)
         if isinstance(stimulus, msg.PingMissed):
-            # If this process was late itself, it says nothing.
+            # The ping does not count if this process was too busy to see the answer in time.
             host.missed += took_s - patience(host.took_s) < LATE_S
             if host.missed >= PINGS_MISSED:
                 return self._lose(host)
@@ -456,7 +458,7 @@ class Hosts:
         return [msg.SetTimer(msg.Timer("ping", host.name, host.watch), pause_s)]
 
     def _reported(self, host: Host, ping: HostPing) -> list[msg.Effect]:
-        """Take note of what a host says; not empty if it counts no more."""
+        """Take note of a host's report. Effects only if a later process has replaced it."""
         name, state = host.name, self._state
         self.heard_ms[name] = self._now.ms
         host.behind = ping.behind
@@ -467,7 +469,7 @@ class Hosts:
         facts = [msg.Fact("leader lost", name, one) for one in ping.lost]
         facts += [msg.Fact("refused", name, one) for one in ping.refused]
         for fact in facts:
-            if fact.decide(state):  # As nearly never: known already.
+            if fact.decide(state):  # Empty if the log has it: hosts repeat their reports.
                 self.facts[fact] = None
                 self.is_news = True
         if state.unplaced or (state.together and len(state.hosts) > 1):
@@ -480,25 +482,25 @@ class Hosts:
         self._deaths[name] = self._deaths.get(name, 0) + 1 if is_early else 0
         details = {"host": name, "process": host.process}
         effects = [msg.Note("warning", "host is gone", details), *self._drop(host)]
-        if name == self.writer:  # Nothing can be decided without it.
+        if name == self.writer:  # Without it no loss could be logged: start its successor.
             return [*effects, *self._start(name, (host.address, host.process))]
         return [*effects, *self._give_up(name, host.address, host.process)]
 
     def _give_up(self, name: str, address: str, process: str) -> list[msg.Effect]:
-        """End what is left of a process, and note its end, for as long as that takes."""
+        """End what is left of a process; its loss is a fact to log until the log has it."""
         self._given_up[name] = process
         self.is_news = True
         return [msg.EndProcess(name, address, process)]
 
     def _drop(self, host: Host) -> list[msg.Effect]:
-        """It serves no more; what it was not told is of no use any more."""
+        """Forget a host's process, and the work that it was not sent yet."""
         del self.running[host.name]
         return [msg.Forget(host.address)]
 
     # Telling.
 
     def _tell_next(self, host: Host) -> list[msg.Effect]:
-        """Tell it what is next, unless something is on its way."""
+        """Send the next piece of work, unless one is on its way."""
         while not host.telling and host.untold:
             self._take_pieces(host)
         if host.is_telling or not host.telling:
@@ -506,7 +508,7 @@ class Hosts:
         return [self._tell_effect(host)]
 
     def _take_pieces(self, host: Host) -> None:
-        """The next piece of work, and the placements behind it that go along."""
+        """Take the next piece of work, with the placements behind it that fit into one call."""
         placements: list[Placement] = []
         while host.untold and len(placements) < PLACEMENTS_PER_CALL:
             work = host.untold[0]
@@ -536,7 +538,7 @@ class Hosts:
         self, host: Host, stimulus: msg.Told | msg.NotTold | msg.TellFailed
     ) -> list[msg.Effect]:
         if isinstance(stimulus, msg.NotTold):
-            # The watch finds out whether it lives; a living one is told again.
+            # The host may not have got it. If its pings go on, the same piece is sent again.
             details = {"host": host.name, "error": str(stimulus.error)}
             again = msg.SetTimer(msg.Timer("tell", host.name, host.watch), WATCH_INTERVAL_S)
             return [msg.Note("warning", "a host was not told", details), again]
@@ -548,7 +550,7 @@ class Hosts:
                 host.set_aside.pop(_seat(item), None)
         elif len(items) == 1:
             effects.append(self._set_aside(host, items[0], stimulus.error))
-        else:  # What it fails at is set aside, alone, and blocks nothing.
+        else:  # Send each item alone, so that only the failing ones are set aside.
             host.telling.extendleft((item,) for item in reversed(items))  # type: ignore[misc]
         return [*effects, *self._tell_next(host)]
 
@@ -564,7 +566,7 @@ class Hosts:
 
 
 def _seat(item: Placement | CloseCall) -> tuple[PartitionKey, str]:
-    """What of which partition a host is told to change."""
+    """The partition and role that an item of work is about."""
     return item.key, getattr(item, "role", "session to close")
 
 

@@ -1,4 +1,4 @@
-"""What holds between any two steps of a coordinator, whatever happened before."""
+"""Invariants that hold between any two steps of a coordinator."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.story import Story
 
 PARTITIONS_MAX = 500
-"""A state with more of them takes too long to be checked after each change."""
+"""A state with more partitions takes too long to be checked after each change."""
 
 
 def check(machine: Coordinator, changed: bool) -> None:
-    """Find what is wrong with a machine; `changed`: also with its state.
+    """Check a machine's invariants; if it has `changed`, also those of its state.
 
     Raises:
-        AssertionError: Something is; with the steps that led to it.
+        AssertionError: One is broken; the message has the last steps.
     """
     story = machine.story
     phase = machine.phase.value

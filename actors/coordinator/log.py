@@ -20,11 +20,11 @@ def coordinator_batches(backend: MetadataStorageBackend, keys: MetadataKeyFactor
 async def read_on(
     fold: Fold, backend: MetadataStorageBackend, keys: MetadataKeyFactory
 ) -> None:
-    """Carry `fold` on to the end of the log.
+    """Apply the log to `fold`, from where that stands to the log's end.
 
     Raises:
-        CorruptLog: It does not verify: what was decided after that is not known.
-        FormatTooNew: A newer program wrote to it.
+        CorruptLog: The log does not verify: what was decided after that is not known.
+        FormatTooNew: A newer release wrote to it.
     """
     batches, slices = coordinator_batches(backend, keys), Slices()
     while True:

@@ -1,16 +1,17 @@
 """The coordinator's life, as a pure state machine.
 
-Rule 1: any number of coordinators may append to the log. Each decides on all of it, and an
-append that finds its slot taken is decided anew: so two of them are a nuisance, never a danger.
-Rule 2: an answer that appended nothing is a read: it is given only after a look at the next
-slot, which was free.
-Rule 3: what waits together is decided together and appended in one step, one step at a time. An
-append without an answer is in doubt: its slot is looked at and the same content tried again,
-until it is known what became of it, or for `DOUBT_S`.
+Rule 1: any number of coordinators may append to the log. Each decides on all of it. If its
+append finds the slot taken, it reads on and decides again. So two coordinators cost time, but
+never do harm.
+Rule 2: an answer that appended nothing is a read: it is given only after a read of the next
+slot has found it free, which proves that no other coordinator had appended.
+Rule 3: requests that wait together are decided together and appended as one batch, one batch at
+a time. An append without an answer is in doubt: the slot is read, and the same bytes are
+appended again if it is empty, until the outcome is known or `DOUBT_S` is over.
 
-It proposes; the partitions' logs decide. It may die at any line: the next one reads the log,
-asks which hosts live, and repeats the standing work. No I/O, clock or Ray here: the shells
-carry effects out, one on asyncio and one in the simulator.
+The coordinator proposes; the partitions' logs decide who leads. It may die at any line: the
+next one reads the log, pings the hosts, and sends them all their placements again. No I/O,
+clock or Ray here: the shells carry effects out, one on asyncio and one in the simulator.
 """
 
 from __future__ import annotations
@@ -47,27 +48,27 @@ from tierledger.events.log_events import Event
 from tierledger.storage.partition.event_log import StoredBatch
 
 START_WAIT_S = 10.0
-"""How long a coordinator that starts waits for all of its hosts; one of them is enough."""
+"""How long a coordinator that starts waits for all of its hosts before it is ready anyway."""
 
 LOG_INTERVAL_S = 2.0
-"""How often a coordinator looks for what another one has appended; one read of the store."""
+"""How often a coordinator checks whether another one has appended; one read of the store."""
 
 DOUBT_S = 5.0
-"""How long the slot of an append without an answer is looked at before its caller hears so."""
+"""How long an append may stay in doubt before its callers get `OutcomeUnknown`."""
 
 DOUBT_PAUSE_MS = 50
 
 GIVE_UP_AGAIN_S = 1.0
-"""Between two attempts to end a move that has had its time."""
+"""Pause between two attempts to end a move whose time is over."""
 
 WAITING_MAX = 20_000
 """Requests that may wait; the next is refused at once."""
 
 REQUESTS_PER_BATCH = 1000
-"""Requests that are decided together, or the partitions that they are about."""
+"""Requests that are decided together, or partitions that these are about."""
 
 ITEMS_PER_STEP = 200
-"""Partitions that are decided on, or events applied, before others run: 2 ms."""
+"""Partitions decided on, or events applied, before other tasks get to run: 2 ms."""
 
 
 class Phase(StrEnum):
@@ -76,15 +77,15 @@ class Phase(StrEnum):
     NEW = "new"
     IDLE = "idle"
     DECIDING = "deciding"
-    """Something waits or is decided on, piece by piece."""
+    """Requests are being decided on, piece by piece."""
     APPENDING = "appending"
     DOUBTING = "doubting"
-    """An append was not answered; its slot is being looked at."""
+    """An append was not answered; its slot is being read."""
     READING = "reading"
     LOOKING = "looking"
-    """At the next slot: if it is free, the log ends there."""
+    """The next slot is being read: if it is free, the log ends there."""
     FOLDING = "folding"
-    """Durable events are applied, piece by piece."""
+    """Durable events are being applied, piece by piece."""
     STOPPED = "stopped"
 
 
@@ -113,23 +114,23 @@ HEARS: dict[Phase, frozenset[type[Any]]] = {
     Phase.LOOKING: _ALWAYS | {store.SlotRead, store.ProbeFailed},
     Phase.FOLDING: _ALWAYS | {msg.Resumed},
 }
-"""What may be heard in each phase; one that is stopped hears everything, and does nothing."""
+"""Stimuli that may arrive in each phase. A stopped coordinator accepts all and does nothing."""
 
 
 class Waiting:
-    """A request, and what it came to when it was decided on last."""
+    """A request, and the outcome of the last decision on it."""
 
     def __init__(self, request: msg.Request, reply_to: ReplyTo) -> None:
         self.request = request
         self.reply_to = reply_to
         self.refusal: RemoteStorageError | None = None
         self.is_hopeless = False
-        """Deciding on it failed in a way that nobody foresaw; it is not tried again."""
+        """The decision raised an unforeseen error; it is not tried again."""
         self.is_new = True
 
 
 class Batch(NamedTuple):
-    """Decisions as they are to stand in the next slot."""
+    """Decisions in the form in which the next slot is to hold them."""
 
     events: tuple[Event, ...]
     value: bytes
@@ -137,7 +138,7 @@ class Batch(NamedTuple):
 
 
 CHECKS: list[Callable[[Coordinator, bool], None]] = []
-"""Called after each step, and told whether that changed the state: for tests."""
+"""Called after each step, with whether it changed the state: for tests."""
 
 
 class Coordinator:
@@ -154,55 +155,55 @@ class Coordinator:
         """A coordinator that has read nothing yet.
 
         Args:
-            fold: Of its log, still empty.
-            hosts: How many are started, whatever they have to serve.
-            partitions_per_host: Room of each.
+            fold: The fold of its log, still empty.
+            hosts: How many hosts are started at least, however little there is to serve.
+            partitions_per_host: Leaders and followers that one host may run.
             writer: The host that writes for all, where the store has one writer.
         """
         self.fold = fold
         self.phase = Phase.NEW
         self.is_started = False
-        """Whether the log was read to its end, and hosts were looked for."""
+        """Whether the log was read to its end and its hosts are being pinged."""
         self.hosts = Hosts(fold.state, hosts, partitions_per_host, writer)
         self.story = Story()
         self.waiting: deque[Waiting] = deque()
         self.taken: list[Waiting] | None = None
-        """What is being decided on and carried out together; none between two rounds."""
+        """The requests of the present round, decided on together; None between two rounds."""
         self.batch: Batch | None = None
-        """What is being appended."""
+        """The batch that is being appended, or is in doubt."""
         self.doubt_until_s: float | None = None
-        """When to give up on an append that was not answered."""
+        """When to give up on an append that is in doubt."""
         self._partitions_per_host = partitions_per_host
         self._draft: CoordinatorState | None = None
         self._decided: list[bytes] = []
         self._decided_events: list[Event] = []
         self._decided_at = -1
-        """The position up to which the log was read when that was decided."""
+        """The next position of the log when the round was decided on."""
         self._at = 0
         """How many of `taken` are decided on."""
         self._is_placing = False
         self._unread: deque[StoredBatch] = deque()
         self._folding: deque[Event] = deque()
         self._folded_hash = b""
-        """The hash behind the batch that is being folded; empty between two."""
+        """The chain hash behind the batch that is being folded; empty between two batches."""
         self._is_own = False
-        """Whether what is being folded was appended here."""
+        """Whether this coordinator appended the batch that is being folded."""
         self._is_end = False
-        """Whether the log ended behind what is being folded, by the word of a list."""
+        """Whether the log ended behind the batches being folded, by a list, which may lag."""
         self._works: list[HostWork] = []
         self._is_ready = False
         self._retries = False
         self._watched_move = 0
-        """The number of the last word that said that the metadata is moving."""
+        """The number of the owner's word of the move for which a timer was set last."""
         self._now = msg.Moment(0.0, 0)
 
     @property
     def state(self) -> CoordinatorState:
-        """What its log says. Nobody else changes it."""
+        """The fold of the log. Only this machine changes it."""
         return self.fold.state
 
     def handle(self, stimulus: msg.Stimulus, now: msg.Moment) -> list[msg.Effect]:
-        """What `stimulus` calls for. Effects are to be carried out in order."""
+        """The effects that `stimulus` calls for, to be carried out in order."""
         self._now = now
         if self.phase is Phase.STOPPED:
             return self._when_stopped(stimulus)
@@ -266,20 +267,20 @@ class Coordinator:
             return self._give_up(error)
         effects = self.hosts.handle(stimulus, self._now)
         if not self.is_started and self.phase is Phase.IDLE and self._has_writer():
-            effects += self._read()  # Its predecessor may have written until now.
+            effects += self._read()  # Until now the writer's predecessor may have written.
         return effects
 
     def _has_writer(self) -> bool:
         return self.hosts.writer is None or self.hosts.writer in self.hosts.running
 
     def _take_up(self) -> list[msg.Effect]:
-        """The log was read: find who writes, then let everybody take up what they had."""
+        """The log was read: find the writer, then send all hosts their placements again."""
         self.phase = Phase.IDLE
-        self._works.clear()  # What was read is repeated as standing work.
+        self._works.clear()  # `take_up` sends all that the log holds.
         if not self._has_writer():
             return self.hosts.seek_writer()
         self.is_started = True
-        self.hosts.is_news = True  # To place what finds its hosts gone, and to start others.
+        self.hosts.is_news = True  # Partitions may need a place, and hosts a start.
         timers = [
             msg.SetTimer(msg.Timer("look"), LOG_INTERVAL_S),
             msg.SetTimer(msg.Timer("ready"), START_WAIT_S),
@@ -287,7 +288,7 @@ class Coordinator:
         return [*self.hosts.take_up(), *timers]
 
     def _ready(self, *, waited: bool = False) -> list[msg.Effect]:
-        """Tell once that hosts serve; the log alone may still name those of an earlier life."""
+        """Report once that hosts serve. The log alone may name hosts that are gone by now."""
         if not self.is_started or self.phase is Phase.STOPPED:
             return []
         if not waited and self.hosts.serving < self.hosts.wanted:
@@ -325,7 +326,7 @@ class Coordinator:
     # A move of the cluster's metadata.
 
     def _watch_move(self) -> list[msg.Effect]:
-        """See to it that a move ends, also one that another coordinator let begin."""
+        """Set the timer that ends a move, also for a move that another coordinator began."""
         word = self.state.word
         is_new = word.owner == Owner.MOVING and word.number != self._watched_move
         if not is_new or not self.is_started:
@@ -339,7 +340,7 @@ class Coordinator:
         if (word.owner, word.number) != (Owner.MOVING, timer.watch):
             return []
         self.waiting.append(Waiting(msg.HandOver(give_up(word)), None))
-        return [msg.SetTimer(timer, GIVE_UP_AGAIN_S)]  # That may fail.
+        return [msg.SetTimer(timer, GIVE_UP_AGAIN_S)]  # The append may fail.
 
     # Deciding.
 
@@ -351,14 +352,14 @@ class Coordinator:
         return []
 
     def _wake(self) -> list[msg.Effect]:
-        """Begin a round once others have run, so that more may join it."""
+        """Begin a round after other tasks have run, so that more requests may join it."""
         if not self.is_started or not (self.waiting or self.hosts.is_news):
             return []
         self.phase = Phase.DECIDING
         return [msg.Resume()]
 
     def _take(self) -> list[Waiting]:
-        """All that waits now, up to a batch, behind what was found out about hosts."""
+        """Up to a batch of the requests that wait, behind the facts about hosts."""
         self.hosts.is_news = False
         taken = [Waiting(fact, None) for fact in self.hosts.decided_on()]
         items = 0
@@ -368,7 +369,7 @@ class Coordinator:
         return taken
 
     def _decide(self) -> list[msg.Effect]:
-        """Decide on a piece of what was taken, each on all before it."""
+        """Decide on a piece of the round, each request on the state after those before it."""
         self.phase = Phase.DECIDING
         if self.taken is None:
             self.taken = self._take()
@@ -390,7 +391,7 @@ class Coordinator:
         return effects + self._place()
 
     def _begin(self) -> None:
-        """Decide on everything from the start, on the log as it is now."""
+        """Begin to decide on the whole round (again), on the log as it is now."""
         self._draft = self.state.draft()
         self._decided, self._decided_events = [], []
         self._decided_at = self.state.next_position
@@ -413,8 +414,8 @@ class Coordinator:
             one.refusal = error
             return effects
         except Exception as error:  # noqa: BLE001
-            # Nobody foresaw it, so it is this request's fault, and ends nothing else. It
-            # spoiled the draft on which the others were decided.
+            # An unforeseen error counts against this request alone. It may have spoiled the
+            # draft on which the others were decided, so those are decided on again.
             one.refusal = RejectedError(f"the coordinator cannot do this: {error!r}")
             one.is_hopeless = True
             if isinstance(one.request, msg.Fact):
@@ -431,7 +432,7 @@ class Coordinator:
     # Placing, and the end of a round.
 
     def _place(self) -> list[msg.Effect]:
-        """Give places to what has none; then tell who waits."""
+        """Place what runs nowhere; once there is nothing to place, end the round."""
         self._is_placing = True
         try:
             bodies = placement.place(self.state, self._partitions_per_host, self.hosts.behind())
@@ -447,12 +448,12 @@ class Coordinator:
     def _nothing_placed(
         self, error: Exception, unforeseen: Exception | None = None
     ) -> list[msg.Effect]:
-        # The next ping of any host comes back to it.
+        # The next answered ping of any host starts another round, which tries again.
         details = {"error": repr(error)}
         return self._settle([msg.Note("warning", "nothing was placed", details, unforeseen)])
 
     def _settle(self, effects: list[msg.Effect]) -> list[msg.Effect]:
-        """End the round: tell each who waits what became of it."""
+        """End the round: answer all callers."""
         for one in self.taken or ():
             if one.reply_to is None:
                 continue
@@ -465,7 +466,7 @@ class Coordinator:
         return effects
 
     def _failed(self, error: RemoteStorageError) -> list[msg.Effect]:
-        """The log cannot be read or written now: all who wait for it hear so."""
+        """The log cannot be read or written now: all callers of the round get the error."""
         self.batch = self.doubt_until_s = None
         self._unread.clear()
         if not self.is_started:
@@ -498,13 +499,13 @@ class Coordinator:
         if outcome is AppendOutcome.CREATED:
             return self._stored()
         if outcome is AppendOutcome.EXISTS and self.doubt_until_s is not None:
-            self.phase = Phase.DOUBTING  # What stands there may be ours.
+            self.phase = Phase.DOUBTING  # It may hold our own earlier append.
             return [store.ReadSlot(self.fold.next_batch)]
-        return self._overtaken()  # Where others have passed nothing of ours stands.
+        return self._overtaken()
 
     def _append_failed(self, error: RemoteStorageError) -> list[msg.Effect]:
         if self.doubt_until_s is None and not isinstance(error, OutcomeUnknown):
-            return self._failed(error)  # It was the first attempt, and kept nothing.
+            return self._failed(error)  # The first attempt, and the store kept nothing of it.
         return self._doubt(error)
 
     def _doubt(self, error: RemoteStorageError) -> list[msg.Effect]:
@@ -522,7 +523,9 @@ class Coordinator:
         if self.batch is None:
             return self._looked(value)
         if value is None:
-            return self._send()  # Still on its way, or lost: the same content, the same slot.
+            # The append is still on its way, or lost. The same bytes go to the same slot:
+            # whichever append arrives first fills it, so the batch is stored only once.
+            return self._send()
         if value == self.batch.value:
             return self._stored()
         return self._overtaken()
@@ -532,11 +535,11 @@ class Coordinator:
         assert batch is not None, "something was appended"
         self._folding.extend(batch.events)
         self._folded_hash = batch.chain_hash
-        self._is_own = self._is_placing = True  # What was asked for is durable.
+        self._is_own = self._is_placing = True  # The decisions are durable; placing is next.
         return self._fold()
 
     def _overtaken(self) -> list[msg.Effect]:
-        """Another coordinator wrote there: it may have died before telling anybody."""
+        """Another coordinator filled the slot, and may have died since: do its work, too."""
         self.batch = self.doubt_until_s = None
         return self._read()
 
@@ -558,7 +561,7 @@ class Coordinator:
         return self._fold()
 
     def _fold(self) -> list[msg.Effect]:
-        """Apply a piece of what is durable; when all of that is done, go on."""
+        """Apply a piece of the durable events; go on with the round when all are applied."""
         self.phase = Phase.FOLDING
         effects: list[msg.Effect] = []
         items = 0
@@ -582,11 +585,11 @@ class Coordinator:
         if self._is_own:
             self._is_own = False
             return effects + self._place()
-        # A list may be behind. Who says "nothing new" has to have seen the end.
+        # A list of the log's keys may lag. Only a free next slot proves that the log ends.
         return effects + (self._look() if self._is_end else self._read())
 
     def apply(self, event: Event) -> list[HostWork]:
-        """Carry the state on by a durable event; what hosts have to be told of it."""
+        """Apply a durable event to the state; the work for hosts that follows from it."""
         return self.fold.apply(event)
 
     def _tell(self) -> list[msg.Effect]:
@@ -596,7 +599,7 @@ class Coordinator:
         return [*self.hosts.follow(), *self.hosts.tell(works)]
 
     def _at_end(self) -> list[msg.Effect]:
-        """All of the log is read."""
+        """The log was read to its end."""
         if not self.is_started:
             return self._take_up()
         if self.taken is None:
@@ -611,7 +614,7 @@ class Coordinator:
 
 
 def _alarms(state: CoordinatorState, request: msg.Request) -> list[msg.Effect]:
-    """What a person should hear of a request, whatever it comes to."""
+    """Alarms for claims to lead in `request` that a newer leader epoch outranks."""
     if not isinstance(request, msg.Announce):
         return []
     given = request.given
@@ -628,7 +631,7 @@ def _alarms(state: CoordinatorState, request: msg.Request) -> list[msg.Effect]:
 
 
 def _items_of(event: Event) -> int:
-    """How much work an event is."""
+    """How much work an event is, in items of `ITEMS_PER_STEP`."""
     body: Any = event.body
     return 1 + sum(len(field) for field in body if type(field) is tuple)
 

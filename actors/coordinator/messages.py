@@ -1,8 +1,9 @@
 """What the coordinator is told (stimuli, in the past tense) and answers with (effects).
 
 Each effect that asks for something is answered by one stimulus. A stimulus about a process
-carries its watch, a number that no other process and no later look at the same one has: what
-comes late is recognised as late. The log's own are those of a partition (`actors.messages`).
+carries its watch, a number that no other process and no later search for the same one has, so
+that late stimuli are recognised. Stimuli and effects about the log are the same as those of a
+partition (`actors.messages`).
 """
 
 from __future__ import annotations
@@ -37,39 +38,39 @@ class Moment(NamedTuple):
     """When a stimulus came."""
 
     s: float
-    """By a clock that never goes back; only differences mean something."""
+    """Seconds of a clock that never goes back; only differences mean something."""
     ms: int
-    """Since 1970, as events are dated."""
+    """Milliseconds since 1970, as events are dated."""
 
 
 # Requests: what is to be decided on.
 
 
 class Request(Protocol):
-    """Something to decide on; a value, so that it can be decided on again."""
+    """Something to decide on. It is a value, so that it can be decided on again."""
 
     @property
     def items(self) -> int:
-        """How many partitions it is about."""
+        """How many partitions the request is about."""
         ...
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        """What it comes to, on top of everything before it."""
+        """The events that the request leads to, on top of everything before it."""
         ...
 
     def answer(self, state: CoordinatorState) -> object:
-        """What its caller hears once that is durable."""
+        """The answer to the caller once those events are durable."""
         ...
 
 
 class Register(NamedTuple):
-    """A client starts to speak for a broker."""
+    """A client registers for a broker; see `rules.register`."""
 
     broker_id: int
     request: bytes
     after: int
     mode: PluginMode | None = None
-    """Of a broker's plugin; programs have none."""
+    """The mode of a broker's plugin; None for a program."""
 
     @property
     def items(self) -> int:
@@ -83,7 +84,7 @@ class Register(NamedTuple):
 
 
 class HandOver(NamedTuple):
-    """An operator says who owns the cluster's metadata from now on, and instead of whom."""
+    """An operator's request to change the owner of the cluster's metadata."""
 
     wish: Handover
 
@@ -99,11 +100,11 @@ class HandOver(NamedTuple):
 
 
 class Announce(NamedTuple):
-    """A broker says what it leads, follows, or hosts no more."""
+    """A broker announces which partitions it leads, follows, or hosts no more."""
 
     given: Announcement
     denied: frozenset[PartitionKey] = frozenset()
-    """What it says to lead, and Kafka names another broker for."""
+    """Partitions that it claims to lead, while Kafka names another broker."""
 
     @property
     def items(self) -> int:
@@ -120,7 +121,7 @@ class Announce(NamedTuple):
 
 
 def informed(given: Announcement, verdicts: Mapping[PartitionKey, LeaderVerdict]) -> Announce:
-    """`given` with the leader epochs that Kafka knows, as `verdicts` has its words.
+    """The request for `given`, with the leader epochs of Kafka's `verdicts` filled in.
 
     Brokers do not tell their plugins in which epoch they lead.
     """
@@ -137,7 +138,7 @@ def informed(given: Announcement, verdicts: Mapping[PartitionKey, LeaderVerdict]
 
 
 class Fact(NamedTuple):
-    """What the coordinator has found out about a host, or a host about its partitions."""
+    """A fact that the coordinator found out about a host, or a host about its partitions."""
 
     kind: str
     host: str
@@ -161,7 +162,7 @@ class Fact(NamedTuple):
                 return leader_refused(state, key, refusal, self.host)
 
     def answer(self, state: CoordinatorState) -> None:
-        """Nobody waits."""
+        """None: no caller waits for what becomes of a fact."""
 
 
 class Timer(NamedTuple):
@@ -170,36 +171,36 @@ class Timer(NamedTuple):
     kind: str
     host: str = ""
     watch: int = 0
-    """Of the host; or the number of the word that a move is given up from."""
+    """The host's watch; or the number of the owner's word of the move that is to be ended."""
 
 
 # Stimuli
 
 
 class Started(NamedTuple):
-    """The process runs: the log is to be read, and the work taken up."""
+    """The coordinator's process runs: read the log and take up the work."""
 
 
 class Requested(NamedTuple):
-    """Something is to be decided on."""
+    """A caller's request is to be decided on."""
 
     reply_to: ReplyTo
     request: Request
 
 
 class Resumed(NamedTuple):
-    """Others have run; the next piece of work may be done."""
+    """Other tasks have run; the next piece of work may be done."""
 
 
 class AppendFailed(NamedTuple):
-    """Batch `number` was not created; it may have been, if `error` is `OutcomeUnknown`."""
+    """The append of batch `number` failed; it is in doubt if `error` is `OutcomeUnknown`."""
 
     number: int
     error: RemoteStorageError
 
 
 class PingAnswered(NamedTuple):
-    """A host lives."""
+    """A host answered a ping, with its report."""
 
     host: str
     watch: int
@@ -207,14 +208,14 @@ class PingAnswered(NamedTuple):
 
 
 class PingMissed(NamedTuple):
-    """A host did not answer in time."""
+    """A host did not answer a ping in time."""
 
     host: str
     watch: int
 
 
 class HostEnded(NamedTuple):
-    """The process is dead, or was not found."""
+    """The host's process is dead, or was not found."""
 
     host: str
     watch: int
@@ -229,7 +230,7 @@ class ProcessStarted(NamedTuple):
 
 
 class StartFailed(NamedTuple):
-    """No process serves at the address; something of one may run."""
+    """No process serves at the address; one that does not serve may still run."""
 
     host: str
     address: str
@@ -237,7 +238,7 @@ class StartFailed(NamedTuple):
 
 
 class ProcessEnded(NamedTuple):
-    """The process there has ended, as far as that can be done; or `error`: it may run."""
+    """The process at the address has ended, as far as possible. With `error` it may run."""
 
     host: str
     address: str
@@ -245,14 +246,14 @@ class ProcessEnded(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A host has heard what it was told."""
+    """A host has carried out the work that it was sent."""
 
     host: str
     watch: int
 
 
 class NotTold(NamedTuple):
-    """A host may not have heard what it was told."""
+    """A host may not have got the work that it was sent."""
 
     host: str
     watch: int
@@ -260,7 +261,7 @@ class NotTold(NamedTuple):
 
 
 class TellFailed(NamedTuple):
-    """A host heard, and failed at what it was told."""
+    """A host got the work that it was sent, and failed at it."""
 
     host: str
     watch: int
@@ -268,31 +269,31 @@ class TellFailed(NamedTuple):
 
 
 class TimerFired(NamedTuple):
-    """Time is up."""
+    """A timer's delay is over."""
 
     timer: Timer
 
 
 class Stopped(NamedTuple):
-    """The process ends in good order."""
+    """The coordinator's process ends in good order."""
 
 
 # Effects
 
 
 class Resume(NamedTuple):
-    """Let others run, then answer with `Resumed`."""
+    """Let other tasks run, then answer with `Resumed`."""
 
 
 class Reply(NamedTuple):
-    """What was asked for is durable, and was read from the end of the log."""
+    """The answer to a request: its events are durable, and the whole log has been read."""
 
     reply_to: ReplyTo
     value: object
 
 
 class Prepare(NamedTuple):
-    """Let a process for the address begin to start, if that helps."""
+    """Prepare the start of a process at the address, where a launcher can do so."""
 
     address: str
 
@@ -306,7 +307,7 @@ class StartProcess(NamedTuple):
 
 
 class EndProcess(NamedTuple):
-    """End the process, if it is that one; answer with `ProcessEnded`."""
+    """End the process at the address if it is `process` (None: any); answer `ProcessEnded`."""
 
     host: str
     address: str
@@ -314,7 +315,7 @@ class EndProcess(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """Answer with `PingAnswered`, `PingMissed` after that long, or `HostEnded`."""
+    """Ping a host; answer with `PingAnswered`, `PingMissed` at the timeout, or `HostEnded`."""
 
     host: str
     address: str
@@ -323,7 +324,7 @@ class Ping(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """Tell a host its placements or closes; answer with `Told`, `NotTold` or `TellFailed`."""
+    """Send a host placements or closes; answer with `Told`, `NotTold` or `TellFailed`."""
 
     address: str
     watch: int
@@ -331,34 +332,34 @@ class Tell(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """The process at the address is watched no more."""
+    """Forget the process at the address: it is pinged no more."""
 
     address: str
 
 
 class SetTimer(NamedTuple):
-    """Answer with `TimerFired` after that long."""
+    """Answer with `TimerFired` after `delay_s`."""
 
     timer: Timer
     delay_s: float
 
 
 class Ready(NamedTuple):
-    """The hosts that are wanted run, or have had their time to start."""
+    """The service is ready: the wanted hosts run, or their time to start is over."""
 
 
 class Note(NamedTuple):
-    """A line for the log of the process; the event `alarm` is one that a person should see."""
+    """A line for the process's own log; the event `alarm` is one that operators should see."""
 
     level: str
     event: str
     details: dict[str, Any]
     error: Exception | None = None
-    """What nobody foresaw, with its traceback."""
+    """An unforeseen error, with its traceback."""
 
 
 class GiveUp(NamedTuple):
-    """It cannot start; its starter starts another."""
+    """The coordinator cannot start; whatever started it starts another."""
 
     error: RemoteStorageError
 

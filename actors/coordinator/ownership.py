@@ -1,9 +1,11 @@
-"""Who owns the cluster's remote log metadata, whom that lets in, and who may take it over.
+"""Who owns the cluster's remote log metadata, which brokers that admits, and how it changes.
 
-One word says so, in the coordinator's log; each change takes the next number. Brokers decide by
-the owner's manager: what one of them wrote by another is not seen, and what is not seen is
-deleted. So a cluster moves in three words, and while it moves its brokers hold their writes.
-The second may be said again, to hear once more how all of them stand.
+The newest `OwnerChanged` event in the coordinator's log decides; it is called the owner's word,
+and each change has the next number. All brokers have to decide by the owner's manager: they
+would not see segments that one of them had written by another manager, and delete them. So a
+cluster moves in three words: its owner's, `MOVING`, and the new owner's. Its brokers hold their
+writes while it moves. `MOVING` may be appended again under the next number, so that all brokers
+report once more.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tierledger.events.errors import NotReady, RejectedError
 from tierledger.events.typed_fields import Count, Within
 
 GIVE_UP_AFTER_MS = 20_000
-"""How long a move may take unless it says otherwise; brokers hold their writes so long."""
+"""How long a move may take by default (ms); brokers hold their writes for that long."""
 
 GiveUpMs: TypeAlias = Annotated[int, Within(1000, 60_000)]
 
@@ -25,9 +27,9 @@ class PluginMode(StrEnum):
     """By which manager a broker decides."""
 
     SHADOW = "shadow"
-    """Kafka's own; what tierledger would have said is compared."""
+    """Kafka's own manager; tierledger's answers are only compared with it."""
     HANDOVER = "handover"
-    """The owner's."""
+    """The owner's manager, also after the owner has changed."""
     TIERLEDGER = "tierledger"
 
 
@@ -35,30 +37,33 @@ class OwnerWord(NamedTuple):
     """Who owns the metadata; see `Owner`."""
 
     number: int = 0
-    """Of the change that says so; 0: nobody has ever said anything."""
+    """Counts the changes of the owner; 0 before the first."""
     owner: str = Owner.NOBODY
     source: str = ""
-    """While it is moving: whose it was, and whose it is to be."""
+    """While the metadata moves: the owner before, and (`heading`) the owner after."""
     heading: str = ""
     give_up_after_ms: int = 0
 
     @property
     def decider(self) -> str:
-        """By whose manager brokers decide: while it is moving, still by the former owner's."""
+        """By whose manager brokers decide: during a move, still by the former owner's."""
         return self.source if self.owner == Owner.MOVING else self.owner
 
 
 class Decision(NamedTuple):
-    """By whose manager a broker decides, as its mode and the newest word have it."""
+    """By whose manager a broker reads and writes, by its mode and the owner's newest word."""
 
     reads: str | None
-    """None: it is not ready."""
+    """None: the broker is not ready."""
     writes: str | None
-    """None: they are held."""
+    """None: the broker holds its writes."""
 
 
 def decision(mode: PluginMode, word: OwnerWord) -> Decision:
-    """Never by another manager than the owner's: brokers that do would not see each other."""
+    """The decision of a broker in `mode`: always the owner's manager, or none at all.
+
+    Brokers that decide by different managers would not see each other's segments.
+    """
     match word.decider, mode:
         case (Owner.KAFKA, PluginMode.SHADOW | PluginMode.HANDOVER) | (
             Owner.NOBODY, PluginMode.SHADOW,
@@ -74,33 +79,34 @@ def decision(mode: PluginMode, word: OwnerWord) -> Decision:
 
 
 class Handover(NamedTuple):
-    """An operator's wish that `to` owns the metadata in place of `of`."""
+    """An operator's request that `to` owns the metadata in place of `of`."""
 
     to: Owner
     of: Owner
     heading: Owner | None = None
-    """With `to` = MOVING: to whom."""
+    """With `to` = MOVING: the new owner."""
     number: Count = 0
-    """With `of` = MOVING: of the word by which it moves. With both it goes on by the next."""
+    """With `of` = MOVING: the number of the move's newest word. If both are MOVING, the move
+    goes on under the next number."""
     give_up_after_ms: GiveUpMs = GIVE_UP_AFTER_MS
 
 
 class Owned(NamedTuple):
-    """What became of such a wish."""
+    """The owner after such a request, and the number of the owner's word."""
 
     owner: str
     number: int
 
 
 _FIRST = {Owner.KAFKA, Owner.TIERLEDGER}
-"""Who may own what nobody does, and between whom it moves."""
+"""Who may own metadata that nobody owns, and between whom it moves."""
 
 
 def hand_over(word: OwnerWord, wish: Handover) -> list[OwnerChanged]:
-    """What makes `wish` so; nothing if it is.
+    """The event that fulfils `wish`; none if it is fulfilled already (a repeat).
 
     Raises:
-        RejectedError: It does not follow on the newest word.
+        RejectedError: The wish does not fit the owner's newest word.
     """
     to, of = wish.to, wish.of
     if to == Owner.MOVING != of:
@@ -142,27 +148,27 @@ def _check_owner(word: OwnerWord, of: str) -> None:
 
 
 def give_up(word: OwnerWord) -> Handover:
-    """The wish that a move ends as if it had never begun."""
+    """The request that ends a move and gives the metadata back to the owner before it."""
     return Handover(Owner(word.source), Owner.MOVING, number=word.number)
 
 
 def word_after(word: OwnerWord, change: OwnerChanged) -> OwnerWord:
-    """The word that `change` makes the newest."""
+    """The owner's word after `change`."""
     return OwnerWord(word.number + 1, *change)
 
 
 def check_mode(word: OwnerWord, mode: PluginMode, *, is_repeat: bool) -> None:
-    """Let a broker's plugin in if all brokers decide by one manager then.
+    """Admit a broker's plugin only if all brokers then decide by one manager.
 
-    `is_repeat`: it is in already.
+    `is_repeat`: the plugin was admitted already.
 
     Raises:
-        NotReady: Not yet: the metadata is another's, or is being moved.
+        NotReady: Not yet: tierledger does not own the metadata, or it is moving.
         RejectedError: It would decide by Kafka's own manager, and tierledger owns the metadata.
     """
     owner = word.owner
     if mode is PluginMode.HANDOVER:
-        return  # It goes by the owner's word.
+        return  # It always decides by the owner's manager.
     if mode is PluginMode.SHADOW:
         if owner == Owner.TIERLEDGER:
             raise RejectedError(
@@ -183,12 +189,12 @@ def check_mode(word: OwnerWord, mode: PluginMode, *, is_repeat: bool) -> None:
 
 
 def check_leading(word: OwnerWord) -> None:
-    """Let a broker lead that did not lead until now.
+    """Admit a broker that would lead a partition anew.
 
-    While Kafka's own manager owns the metadata only imports lead: they write what it decides.
+    While Kafka's own manager owns the metadata, only imports lead: they copy its decisions.
 
     Raises:
-        NotReady: Not yet.
+        NotReady: Kafka's own manager owns the metadata, or it is moving.
     """
     if word.owner == Owner.MOVING:
         raise NotReady(f"{_moving(word)}: nobody new leads meanwhile")

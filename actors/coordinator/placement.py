@@ -1,12 +1,14 @@
 """Where leaders and followers go, which hosts there should be, and on which node. Pure.
 
-Rule 1: what runs stays where it is; the rest goes to the host with the least, among those that
-have room. A host has room for `partitions_per_host` leaders and followers.
-Rule 2: followers run away from their leaders where there is a choice, and move once there is.
-Rule 3: a leader whose host was lost goes where a follower has caught up, even if that host is
-full for a moment: serving again comes first, and the follower moves on. That it has caught up
-is a hint and may be wrong; the log is read in any case.
-Rule 4: what finds no room calls for further hosts, up to `HOSTS_MAX`.
+Rule 1: a leader or follower that runs stays where it is. Others go to the host with the fewest,
+among those that have room. A host has room for `partitions_per_host` leaders and followers.
+Rule 2: a follower runs on another host than its leader where there is a choice, and moves once
+there is.
+Rule 3: a leader whose host was lost goes to the host of its follower, if that has caught up,
+even if that host is full for a moment: the partition has to be served again first, and the
+follower moves on. That it has caught up is a hint and may be wrong; the leader reads the log in
+any case.
+Rule 4: partitions without room call for further hosts, up to `HOSTS_MAX`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from tierledger.actors.coordinator.events import CoordinatorBody
 from tierledger.actors.coordinator.state import CoordinatorState, Entry
 
 PARTITIONS_PER_HOST = 4096
-"""Leaders and followers of a host, unless said otherwise: some hundred MB of them."""
+"""Leaders and followers of a host by default: some hundred MB of them."""
 
 HOSTS_MAX = 1000
 """Hosts of one service, however many are called for: 50 GB of idle processes."""
@@ -32,7 +34,7 @@ WRITER = "host-0"
 
 
 class _Room:
-    """Which host has the least, and room for one more."""
+    """Finds the host that runs the fewest leaders and followers and has room for one more."""
 
     def __init__(self, state: CoordinatorState, partitions_per_host: int) -> None:
         self._bound = partitions_per_host
@@ -45,13 +47,13 @@ class _Room:
         heappush(self._heap, (self._loads[host], host))
 
     def least(self, avoid: str | None = None, *, strictly: bool = False) -> str | None:
-        """The host to take, other than `avoid` if there is one (or else none, `strictly`)."""
+        """The host with the fewest; `avoid` only if there is no other, `strictly`: never."""
         avoided: tuple[int, str] | None = None
         found: str | None = None
         while self._heap:
             load, host = self._heap[0]
             if self._loads[host] != load or load >= self._bound:
-                heappop(self._heap)  # Out of date, or full.
+                heappop(self._heap)  # An outdated load, or a full host.
             elif host == avoid:
                 avoided = heappop(self._heap)
             else:
@@ -65,7 +67,7 @@ class _Room:
 
 
 class _Placing:
-    """The placements of one moment, collected by host."""
+    """The placements of one round, collected by host."""
 
     def __init__(self, state: CoordinatorState, partitions_per_host: int) -> None:
         self.state = state
@@ -119,9 +121,9 @@ def place(
     partitions_per_host: int = PARTITIONS_PER_HOST,
     behind: Collection[PartitionKey] = (),
 ) -> list[CoordinatorBody]:
-    """Places for what is announced and runs nowhere, as far as hosts have room.
+    """Events that place announced partitions that run nowhere, as far as hosts have room.
 
-    At most `ITEMS_MAX` at once: more follow once these are in the log.
+    They place at most `ITEMS_MAX` seats; call again once they are in the log.
 
     `behind`: partitions whose followers are known not to have caught up.
     """
@@ -134,7 +136,7 @@ def place(
     for key, role in state.unplaced:
         if role != LEADER and not placing.is_full:
             placing.follow(key, state.partitions[key])
-    together = dict.fromkeys((*state.together, *placing.homes))  # Each moves once.
+    together = dict.fromkeys((*state.together, *placing.homes))  # Each partition once.
     for key in together if len(state.hosts) > 1 else ():
         if placing.is_full:
             break
@@ -151,9 +153,9 @@ def hosts_wanted(
     partitions_per_host: int,
     starting: Collection[str],
 ) -> list[str]:
-    """Hosts to start, besides those that run or are `starting`; after `place`.
+    """Hosts to start, besides those that run or are `starting`; call it after `place`.
 
-    `hosts` are always wanted, and as many more as what found no room would fill.
+    `hosts` are always wanted, and as many more as the partitions without room would fill.
     """
     taken = {*state.hosts, *starting}
     free = (name for name in map(_name, range(HOSTS_MAX)) if name not in taken)
@@ -164,7 +166,7 @@ def hosts_wanted(
     lacking = len(state.unplaced) + crowded - coming * partitions_per_host
     if lacking > 0:
         more = min(-(-lacking // partitions_per_host), HOSTS_MAX - len(state.hosts) - coming)
-        wanted = list(islice(free, len(wanted) + max(0, more)))  # Those come first.
+        wanted = list(islice(free, len(wanted) + max(0, more)))  # `wanted` come first there.
     return wanted
 
 
@@ -174,10 +176,10 @@ def _name(number: int) -> str:
 
 
 def next_address(state: CoordinatorState, host: str, failures: int = 0) -> str:
-    """Under what the next process of `host` is to be found.
+    """The address of the next process of `host`.
 
-    No earlier process had it, so nobody waits for a name to become free; and two coordinators
-    that start the same process at once mean the same. `failures`: tries that came to nothing.
+    No earlier process had it, so no start waits for a name to become free. Two coordinators
+    that start the same host at once use the same address. `failures`: starts that failed.
     """
     return f"{host}/{state.generations.get(host, 0) + 1 + failures}"
 
@@ -188,12 +190,12 @@ def emptiest_node(
     failures: Mapping[str, int],
     avoid: str | None = None,
 ) -> str:
-    """The node that has the fewest of `hosts`, by node; another than `avoid` if there is one.
+    """The node with the fewest hosts (`hosts`: count by node), other than `avoid` if possible.
 
-    A start that came to nothing since the last good one counts as a host: a node that is gone
-    is asked ever less, and one whose host died too early gets others as soon as it has less.
-    The host whose start came to nothing avoids that node once: with many hosts on each, the
-    count alone would send it there again and again.
+    A failed start since a node's last good one counts as a host. So a node that is gone is
+    chosen ever less often, and one whose host died early gets others once it has fewer. A host
+    whose start failed avoids that node once (`avoid`): with many hosts on each node, the count
+    alone would send it there again and again.
     """
 
     def burden(node: str) -> tuple[bool, int, int, str]:

@@ -28,10 +28,10 @@ from tierledger.actors.coordinator.ownership import (
 )
 
 SILENT_MS = 3000
-"""A broker or follower whose last report is older does not attend."""
+"""A broker or follower whose last report is older (ms) does not attend."""
 
 COMPARISONS = 10
-"""So often what differs while brokers write has to be found, unchanged, before it counts."""
+"""While brokers write, a difference counts if so many comparisons find it unchanged."""
 
 SETTLED_COMPARISONS = 3
 
@@ -42,23 +42,23 @@ TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
 
 
 class Phase(Enum):
-    """How far a move is."""
+    """The step that a move is at."""
 
     NEW = "new"
     CHECKING = "checking"
     COMPARING = "comparing"
-    """Both managers, while brokers write."""
+    """Compares both managers while brokers write."""
     BEGINNING = "beginning"
     HOLDING = "holding"
-    """Until all brokers are idle."""
+    """Waits until all brokers are idle."""
     TAKING = "taking"
-    """Until the follower has what they had written by then."""
+    """Waits until the follower has taken over all that brokers had written by then."""
     SETTLING = "settling"
-    """Both managers once more."""
+    """Compares both managers once more, while brokers hold their writes."""
     REPEATING = "repeating"
-    """The second word is on its way."""
+    """The second word of the move is being appended."""
     WITNESSING = "witnessing"
-    """Until the same brokers are idle under it, and nobody has written since."""
+    """Waits until the same brokers are idle under the second word and none has written."""
     ENDING = "ending"
     RETURNING = "returning"
     """The owner before the move is being restored."""
@@ -69,7 +69,7 @@ class Phase(Enum):
 
 
 class Begun(NamedTuple):
-    """The command runs."""
+    """The command has started."""
 
 
 class Looked(NamedTuple):
@@ -78,14 +78,14 @@ class Looked(NamedTuple):
     word: int
     owner: str
     brokers: frozenset[int]
-    """Alive, by Kafka's metadata."""
+    """The living brokers, by Kafka's metadata."""
     attending: tuple[Mapping[str, Any], ...]
     following: Mapping[str, Any] | None
     """The follower, as `status` shows it."""
 
 
 class Compared(NamedTuple):
-    """The differences as text; none: both managers know the same."""
+    """The differences as text; none if both managers know the same."""
 
     differences: tuple[str, ...]
 
@@ -110,11 +110,11 @@ class TimeIsUp(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Answer with `Looked`."""
+    """Read the state of service and brokers; answer with `Looked`."""
 
 
 class Compare(NamedTuple):
-    """Answer with `Compared`: all partitions, or those that have changed or differed since."""
+    """Compare all partitions, or those that changed or differed; answer with `Compared`."""
 
     is_all: bool
     is_again: bool = False
@@ -134,7 +134,7 @@ class Tell(NamedTuple):
 
 
 class End(NamedTuple):
-    """The move is over: why it was refused or given back; none: it succeeded."""
+    """The move is over. `trouble`: why it was refused or given back; None: it succeeded."""
 
     trouble: str | None
 
@@ -156,7 +156,7 @@ HEARS: Mapping[Phase, frozenset[type[Any]]] = {
     Phase.RETURNING: frozenset({Said, Failed}),
     Phase.ENDED: frozenset(),
 }
-"""What may be heard in each phase."""
+"""Stimuli that may arrive in each phase."""
 
 
 class Procedure:
@@ -173,27 +173,27 @@ class Procedure:
         assert to in TASKS, to
         self.phase = Phase.NEW
         self.word: int | None = None
-        """The number of the newest word by which it moves."""
+        """The number of the move's newest word; None before the first."""
         self._to = to
         self._from = Owner.KAFKA if to == Owner.TIERLEDGER else Owner.TIERLEDGER
         self._accepts_losses = accepts_losses
         self._give_up_after_ms = give_up_after_ms
         self._brokers: frozenset[int] = frozenset()
-        """Those alive at the start, since one that has died since is not known to be idle; from
-        `TAKING` on all those that were idle."""
+        """The brokers alive at the start: one that has died since is not known to be idle. From
+        `TAKING` on also all others that were idle."""
         self._busy: set[int] = set()
         self._follower: str | None = None
-        """The follower once all were idle: another one counts its reports and rounds anew."""
+        """The follower once all were idle: another one would count reports and rounds anew."""
         self._last_report: int | None = None
-        """The number of the follower's last report before all were idle."""
+        """The number of the follower's newest report when all were idle."""
         self._differences: tuple[str, ...] | None = None
-        """What counts of what differed in this phase so far; none: nothing was compared."""
+        """The differences of this phase that count so far; None: nothing was compared yet."""
         self._comparisons = 0
-        """In this phase."""
+        """Comparisons in this phase."""
         self._round: int | None = None
-        """Its rounds, by the first report that it began after all were idle."""
+        """The follower's rounds, by the first report that it began after all were idle."""
         self._records: int | None = None
-        """Its count of records when everything was taken over."""
+        """The follower's count of records when everything was taken over."""
         self._trouble: str | None = None
 
     @property
@@ -202,7 +202,7 @@ class Procedure:
         return TASKS[self._to]
 
     def handle(self, stimulus: Stimulus) -> list[Effect]:
-        """What `stimulus` calls for, in order."""
+        """The effects that `stimulus` calls for, in order."""
         heard = HEARS[self.phase]
         assert type(stimulus) in heard, f"{type(stimulus).__name__} while {self.phase.value}"
         match stimulus:
@@ -262,17 +262,17 @@ class Procedure:
         assert report is not None, "`_untaken` found no trouble"
         if self._last_report is None:
             self._last_report = report["said"]
-        # Its next report may have been under way when the last broker became idle.
+        # The follower's next report may have been under way when the last broker became idle.
         elif self._round is None and report["said"] >= self._last_report + 2:
             self._round = report["round"]
-        # The round that was under way then had begun before.
+        # The round that was under way at that report may have begun before all were idle.
         return self._round is not None and report["round"] >= self._round + 2
 
     def _compared(self, found: tuple[str, ...]) -> list[Effect]:
         is_written = self.phase is Phase.COMPARING
         before = self._differences
-        # While brokers write, one manager is always behind the other: only what stays as it is
-        # counts. All that differed is compared once more when they hold their writes.
+        # While brokers write, one manager is always behind the other: only differences that
+        # stay count. All partitions that differed are compared again once writes are held.
         differences = found
         if is_written and before is not None:
             differences = tuple(one for one in before if one in set(found))
@@ -311,11 +311,12 @@ class Procedure:
 
     def _failed(self, why: str) -> list[Effect]:
         if self.phase is Phase.RETURNING:
-            # If its last word came through, that stands; else the coordinator gives it up.
+            # The restoring word is in doubt. If it was appended, it stands; otherwise the
+            # coordinator gives the move up when its time is over.
             return self._end(f"{self._trouble}; not given back, see `status`: {why}")
         if self.word is not None:
             return self._give_back(why)
-        # Whether it has begun may not be known; if so, the coordinator gives it up.
+        # Whether the move has begun may be in doubt; if it has, the coordinator gives it up.
         begun = self.phase is Phase.BEGINNING
         return self._end(f"{why}; see `status`" if begun else f"{why}; {AS_BEFORE}")
 
@@ -329,7 +330,7 @@ class Procedure:
         return [End(trouble)]
 
     def _unfit(self, looked: Looked) -> str | None:
-        """Why this cluster cannot be moved now."""
+        """Why this cluster cannot be moved now; None if it can."""
         if looked.owner != self._from:
             return f"expected the owner to be {self._from}, it is {looked.owner}"
         attending = _attending(looked)
@@ -352,7 +353,7 @@ class Procedure:
         return self._untaken(looked)
 
     def _untaken(self, looked: Looked) -> str | None:
-        """What is wrong with the follower."""
+        """What is wrong with the follower; None if nothing is."""
         report = looked.following
         if report is None or report["heard_ms_ago"] > SILENT_MS:
             return "no serve --kafka runs, which has to follow Kafka's metadata topic"
@@ -365,7 +366,7 @@ class Procedure:
         return None
 
     def _disturbed(self, looked: Looked) -> str | None:
-        """Who has come, or whether a broker has written, since all were idle."""
+        """Whether brokers have come or have written since all were idle; None if neither."""
         late = (looked.brokers | _attending(looked).keys()) - self._brokers
         if late:
             return f"brokers {_listed(late)} have come meanwhile"
@@ -389,7 +390,7 @@ class Procedure:
 
 
 def _attending(looked: Looked) -> dict[int, Mapping[str, Any]]:
-    """The recent reports, by broker."""
+    """The reports of plugins that are recent enough, by broker."""
     return {
         one["broker_id"]: one for one in looked.attending if one["heard_ms_ago"] <= SILENT_MS
     }

@@ -1,8 +1,8 @@
-"""What becomes of a claim to lead that the partition's log refused.
+"""What happens after a partition's log has refused a claim to lead.
 
-The coordinator had put it in force already. Without these rules it would place the claim again
-and again, or hand it to the next host when this one dies, instead of the leader that the log
-holds.
+The coordinator had put the claim in force already. Without these rules it would place the claim
+again and again, and hand it to the next host when this one dies, in place of the claim whose
+session the log holds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tierledger.events.commands import Claim
 def leader_refused(
     state: CoordinatorState, key: PartitionKey, refusal: Refusal, host: str
 ) -> list[CoordinatorBody]:
-    """`host` says that the claim in force was refused; nothing if another is by now.
+    """The event for a report of `host` that the claim in force was refused.
 
-    Nor if it was told to lead by mistake: the leader runs elsewhere.
+    None if another claim is in force by now, or if the leader is placed on another host.
     """
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
@@ -27,7 +27,7 @@ def leader_refused(
     if entry.leader_host != host:
         return []
     if refusal.is_served and led.claim == refusal.holder:
-        return []  # It was given back already; the host says so until the next placement.
+        return []  # Handled already: the host repeats the report until its next placement.
     return [
         LeaderRefused(
             topic_id=key.topic_id,
@@ -43,13 +43,18 @@ def leader_refused(
 
 
 def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -> None:
-    """Put the claim in force that the log holds; none if its broker follows by now.
+    """Put the claim of the log's session (the holder's) in force in place of the refused one.
 
-    Where its leader runs on it keeps the number of the refused placement, which is the last
-    that the host was told; elsewhere it is placed anew. So it is if another claim was placed
-    before, and may wait for the oracle there: a newer session is what keeps it from opening
-    unheard. A claim that came after the holder's, and that the refused one replaced before the
-    log had heard of it, goes before it.
+    If the holder's broker follows by now, no claim is in force. If its leader runs on, the
+    claim keeps the number of the refused placement, the last one that the host was sent.
+    Otherwise the claim is placed anew.
+
+    It is also placed anew if a third claim was placed before and may still wait for the oracle
+    on the host: without a newer session that claim could open one, and the coordinator would
+    not hear of it.
+
+    A claim that came after the holder's, and that the refused one replaced before the log had
+    decided on it, takes precedence over the holder's.
     """
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
@@ -57,7 +62,7 @@ def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -
         return
     if not body.is_served:
         state.seat(key, entry, LEADER, None)
-    # What the claim in force has replaced, if the log holds that one, came before it.
+    # If the log holds the claim in force itself, all displaced claims are older than it.
     is_held = body.holder is not None and Claim(*body.holder) == led.claim
     successor = None if is_held else _successor(state, entry, body)
     entry.leadership = None
@@ -78,10 +83,10 @@ def give_back(state: CoordinatorState, key: PartitionKey, body: LeaderRefused) -
 
 
 def _successor(state: CoordinatorState, entry: Entry, body: LeaderRefused) -> Leadership | None:
-    """The last claim that followed the holder's and still stands, beside the refused one.
+    """The last displaced claim that is newer than the holder's and still stands.
 
-    Kafka has told its broker that it leads, and does not say it again. The log may refuse it as
-    well: then the next one is found, and in the end the holder.
+    Kafka has notified its broker that it leads, and does not do so again. The log may refuse
+    this claim as well: then the next one is taken, and in the end the holder's.
     """
     for broker_id, former in reversed(entry.displaced.items()):
         claim, ours, theirs = former.claim, former.leader_epoch, body.leader_epoch

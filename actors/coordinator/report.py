@@ -1,4 +1,4 @@
-"""What the coordinator says of itself: who it knows, and how much it has placed where."""
+"""The coordinator's own part of `status`: brokers and hosts, and how much is placed where."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tierledger.actors.calls import LEADER
 from tierledger.actors.coordinator.state import CoordinatorState, SetAside
 
 SET_ASIDE_TOLD = 100
-"""Things set aside of which the reason is told; all are counted."""
+"""Items that were set aside and are listed with their reason; all are counted."""
 
 
 def coordinator_report(
@@ -19,10 +19,10 @@ def coordinator_report(
     starting: Iterable[str] = (),
     set_aside: Iterable[SetAside] = (),
 ) -> dict[str, Any]:
-    """Position, hosts, brokers and placements, as the log says and the watch has heard.
+    """Position, owner, hosts, brokers and placements, from the log and from hosts' reports.
 
-    `starting`: hosts for which a process is being started. `set_aside`: what cannot be carried
-    out; it is counted, and the first ones are told.
+    `starting`: hosts for which a process is being started. `set_aside`: items that cannot be
+    carried out; all are counted, and the oldest are listed.
     """
     word = state.word
     aside = sorted(set_aside, key=lambda one: one.since_ms)

@@ -1,8 +1,8 @@
-"""The coordinator's rules: what notifications lead to. For places see `placement`.
+"""The coordinator's rules: which events requests lead to, and how events change the state.
 
-It proposes; the partitions' logs decide. Its own state is the fold of its own log, which any
-number of coordinators may append to: each decides on the whole log, and an append that finds
-the slot taken is decided anew. So two of them are a nuisance, never a danger.
+For places see `placement`. The coordinator proposes; the partitions' logs decide who leads.
+Its state is the fold of its own log, to which any number of coordinators may append: see rule 1
+of `machine`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _new = tuple.__new__  # A named tuple's own constructor costs three times as muc
 
 
 def _key(item: ev.Item | ev.LeaderItem) -> PartitionKey:
-    """The partition that a broker's word is about."""
+    """The partition of an item of an announcement."""
     return _new(PartitionKey, item[:2])
 
 
 class HostWork(NamedTuple):
-    """What one host has to be told after an event is durable."""
+    """Placements or closes that one host has to be sent after an event is durable."""
 
     host: str
     placements: tuple[Placement, ...]
@@ -59,21 +59,21 @@ def register(
     after: int,
     mode: PluginMode | None = None,
 ) -> list[CoordinatorBody]:
-    """A client of `broker_id` starts; what spoke for it before is out of date.
+    """The event that gives a new client of `broker_id` the next incarnation; it fences others.
 
-    Nothing for a repeat of `request`, nor if another client has registered since `after` was
-    the broker's incarnation: a request that comes late fences nobody.
+    None for a repeat of `request`. None either if another client has registered since `after`
+    was the broker's incarnation: so a request that arrives late fences no newer client.
 
     Args:
         state: What is decided on.
-        broker_id: For whom it speaks.
-        request: By which a repeat is recognised.
-        after: The newest incarnation that it knows of.
-        mode: Of a broker's plugin; none: a program, which decides for nobody.
+        broker_id: The broker that the client represents.
+        request: The registration's id, by which a repeat is recognised.
+        after: The newest incarnation of the broker that the client knows of.
+        mode: The mode of a broker's plugin; None for a program, which serves no broker.
 
     Raises:
-        NotReady: It is a broker's plugin, and not all brokers would decide by one manager.
-        RejectedError: The same, and nothing but another mode helps.
+        NotReady: With this plugin, not all brokers would decide by one manager.
+        RejectedError: The same, and the plugin has to be started in another mode.
     """
     is_repeat = request in state.registrations.get(broker_id, {})
     if mode is not None:
@@ -85,7 +85,7 @@ def register(
 
 
 def registered(state: CoordinatorState, broker_id: int, request: bytes) -> ev.Registered:
-    """What a client hears whose registration was decided."""
+    """The answer to a client whose registration was decided on."""
     given = state.registrations.get(broker_id, {}).get(request)
     if given is not None:
         return ev.Registered(given, is_given=True)
@@ -97,14 +97,14 @@ def announce(
     given: Announcement,
     denied: AbstractSet[PartitionKey] = frozenset(),
 ) -> list[CoordinatorBody]:
-    """What an announcement changes; nothing if it repeats what is in force.
+    """The events that an announcement leads to; none if it repeats what is in force.
 
-    `denied`: partitions that it says to lead, and Kafka names another broker for.
+    `denied`: partitions that the broker claims to lead, while Kafka names another broker.
 
     Raises:
-        Fenced: The broker registered anew or announced something newer since.
+        Fenced: The broker has registered anew, or has announced something newer.
         InvalidArgument: The broker never registered under that incarnation.
-        NotReady: It would lead anew, and tierledger does not own the cluster's metadata.
+        NotReady: The broker would lead anew, and tierledger does not own the metadata.
     """
     registered = state.incarnations.get(given.broker_id, 0)
     if given.incarnation > registered:
@@ -122,7 +122,7 @@ def announce(
     if pair < last:
         raise Fenced(f"broker {given.broker_id} announced {pair} after {last}")
     if pair == last:
-        return []  # The same word once more, perhaps long after it was decided on.
+        return []  # A repeat of the same announcement, perhaps long after the decision.
     refused = not_taken(state, given, denied)
     leaders = tuple(
         item for item in given.leaders if item not in refused and not _leads(state, given, item)
@@ -148,7 +148,7 @@ def announce(
 
 
 def hear(state: CoordinatorState, given: Announcement) -> None:
-    """Note that `given` was decided on."""
+    """Note that `given` was decided on, also if that appended nothing."""
     last = state.heard.get(given.broker_id, (0, 0))
     state.heard[given.broker_id] = max(last, (given.incarnation, given.number))
 
@@ -158,13 +158,13 @@ def in_force(
     given: Announcement,
     denied: AbstractSet[PartitionKey] = frozenset(),
 ) -> list[Claim]:
-    """Which claim counts for each leader, then each follower, of an announcement just taken.
+    """The broker's claim for each leader, then each follower, of an announcement just taken.
 
-    A repeated announcement is not the one that is in force. Another broker's may have replaced
-    that one before it was repeated, or since: it stands again once that is given up. A claim to
-    lead that was not taken is `NO_CLAIM`: its broker has to announce itself again.
+    If the announcement repeats an earlier one, the claim is the earlier one's. That also counts
+    if another broker's claim has replaced it: it stands again once the other is given up. A
+    claim to lead that was not taken is `NO_CLAIM`: its broker has to announce itself again.
     """
-    mine = (given.broker_id, given.incarnation)  # Not of an earlier life.
+    mine = (given.broker_id, given.incarnation)  # Claims of earlier incarnations do not count.
     refused = not_taken(state, given, denied)
 
     def leading(item: ev.LeaderItem) -> Claim:
@@ -186,16 +186,19 @@ def in_force(
 def not_taken(
     state: CoordinatorState, given: Announcement, denied: AbstractSet[PartitionKey]
 ) -> list[ev.LeaderItem]:
-    """The claims to lead that change nothing, since another broker leads in a newer epoch."""
+    """The items that do not make `given`'s broker leader: another leads in a newer epoch.
+
+    `denied` are those of which Kafka itself has named another leader.
+    """
     named = [item for item in given.leaders if _key(item) in denied] if denied else []
     return [*named, *outranked(state, given)]
 
 
 def outranked(state: CoordinatorState, given: Announcement) -> list[ev.LeaderItem]:
-    """The claims to lead which the partition's log would refuse for their leader epoch.
+    """The claims to lead that the partition's log would refuse for their leader epoch.
 
-    They must not take the place of the claim that is in force: that would be lost when its
-    leader has to move.
+    Such a claim must not replace the one in force. Otherwise the claim of the true leader would
+    be lost: when its actor moves to another host, the wrong claim would be placed there.
     """
     refused = []
     for item in given.leaders:
@@ -210,7 +213,7 @@ def outranked(state: CoordinatorState, given: Announcement) -> list[ev.LeaderIte
 
 
 def _leads(state: CoordinatorState, given: Announcement, item: ev.LeaderItem) -> bool:
-    """Whether this word about a leader holds already: the same life of the same broker."""
+    """Whether `item` is in force already: the same incarnation leads in the same epoch."""
     entry = state.partitions.get(_key(item))
     led = None if entry is None else entry.leadership
     if led is None:
@@ -221,9 +224,10 @@ def _leads(state: CoordinatorState, given: Announcement, item: ev.LeaderItem) ->
 
 
 def _follows(state: CoordinatorState, given: Announcement, item: ev.Item) -> bool:
-    """Whether it follows already, and has said so since the owner's newest word.
+    """Whether the broker follows already, and has announced so since the last owner change.
 
-    Who announces itself anew because of that word is ready with what stood when it did.
+    After a change of the owner brokers announce themselves anew. That has to be a new claim,
+    which is ready only with all that the log held when it was announced.
     """
     entry = state.partitions.get(_key(item))
     claim = None if entry is None else entry.followers.get(given.broker_id)
@@ -244,7 +248,7 @@ def _hosts(state: CoordinatorState, broker_id: int, item: ev.Item) -> bool:
 def host_started(
     state: CoordinatorState, host: str, process: str, address: str
 ) -> list[CoordinatorBody]:
-    """A new process serves as `host`; what an earlier one served is lost first."""
+    """The events of a new process that serves as `host`; its predecessor is lost first."""
     if state.hosts.get(host) == process:
         return []
     number = address.rpartition("/")[2]
@@ -257,16 +261,16 @@ def host_started(
 def host_lost(
     state: CoordinatorState, host: str, process: str | None = None
 ) -> list[CoordinatorBody]:
-    """The process behind `host` is gone; nothing if by now it is another than `process`."""
+    """The event that `process` of `host` is gone; none if another process serves by now."""
     known = state.hosts.get(host)
     return [] if known is None or process not in {None, known} else [ev.HostLost(host)]
 
 
 def evolve(state: CoordinatorState, event: Event) -> list[HostWork]:
-    """Apply one durable event; what hosts have to be told because of it.
+    """Apply one durable event; the work for hosts that follows from it.
 
-    What cannot be applied is set aside and shown: it must not keep every coordinator that ever
-    reads this log from starting.
+    An event that cannot be applied is set aside, and `status` shows it. It must not keep every
+    coordinator that ever reads this log from starting.
     """
     try:
         return evolve_strictly(state, event)
@@ -279,7 +283,7 @@ def evolve(state: CoordinatorState, event: Event) -> list[HostWork]:
 
 
 def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
-    """The same for an event that is not durable yet: it raises what keeps it from it."""
+    """The same for an event that is not durable yet: an error keeps it from being appended."""
     body = cast("CoordinatorBody", event.body)
     work: list[HostWork] = []
     match body:
@@ -353,7 +357,7 @@ def _announced(state: CoordinatorState, event: Event, body: ev.Announced) -> lis
         is_restored = bool(restored(state, body.broker_id, (item,)))
         work += _resign(key, entry, body.broker_id)
         entry.followers.pop(body.broker_id, None)
-        if not is_restored:  # Else another's claim stands again, as the next event says.
+        if not is_restored:  # Else the next event, `LeaderRestored`, needs the actors.
             work += _release(state, key, entry)
         state.review(key, entry)
     return work
@@ -364,7 +368,7 @@ def _carried_out(
 ) -> Iterator[Any]:
     """Those `items` that can be carried out; the others are set aside.
 
-    None is among what today's coordinators append; older ones took every value.
+    Only older releases appended items that cannot be: they did not check values.
     """
     for item in items:
         try:
@@ -373,8 +377,8 @@ def _carried_out(
             what, broker_id = item_name(item), cast("ev.Announced", event.body).broker_id
             state.set_aside[what] = SetAside(what, str(error), event.log_time_ms, broker_id)
         else:
-            if state.set_aside:  # A name costs more than all the rest of an item.
-                state.set_aside.pop(item_name(item), None)  # A good word on the partition.
+            if state.set_aside:  # To make the name costs more than all the rest here.
+                state.set_aside.pop(item_name(item), None)  # A valid item replaces a bad one.
             yield item
 
 
@@ -386,7 +390,7 @@ def _entry(state: CoordinatorState, key: PartitionKey, topic: str) -> Entry:
 
 
 def _resign(key: PartitionKey, entry: Entry, broker_id: int) -> list[HostWork]:
-    """The broker leads no more; its own session closes, and no other."""
+    """Take the broker's claim to lead out; its host is to close that session, and no other."""
     led = entry.leadership
     former = entry.displaced.pop(broker_id, None)
     claim = None if former is None else former.claim
@@ -398,7 +402,7 @@ def _resign(key: PartitionKey, entry: Entry, broker_id: int) -> list[HostWork]:
 
 
 def _release(state: CoordinatorState, key: PartitionKey, entry: Entry) -> list[HostWork]:
-    """Once no broker hosts the partition its actors go; nothing is deleted."""
+    """Release the partition's actors if no broker hosts it any more; no data is deleted."""
     if entry.is_hosted:
         return []
     work = []
@@ -414,7 +418,7 @@ def _release(state: CoordinatorState, key: PartitionKey, entry: Entry) -> list[H
 
 
 def _released(key: PartitionKey, entry: Entry, host: str, role: str, number: int) -> HostWork:
-    """`host` is to release what was placed under `number` or before, and nothing after it."""
+    """The order to `host` to release its `role` unless it was placed after `number`."""
     return HostWork(host, (Placement(key, entry.topic, role, None, until=number),))
 
 
@@ -445,7 +449,7 @@ def _leaders_placed(state: CoordinatorState, body: ev.LeadersPlaced) -> list[Hos
         key = PartitionKey(topic_id, partition)
         entry = state.partitions.get(key)
         if entry is None or entry.leadership is None:
-            continue  # Set aside, or resigned in the same batch.
+            continue  # Its announcement was set aside, or resigned in the same batch.
         state.seat(key, entry, LEADER, body.host)
         entry.leadership = entry.leadership._replace(assignment=number)
         state.review(key, entry)
@@ -462,7 +466,7 @@ def _followers_placed(
         key = PartitionKey(topic_id, partition)
         entry = state.partitions.get(key)
         if entry is None:
-            continue  # Set aside.
+            continue  # Its announcement was set aside.
         former = entry.follower_host
         if former is not None and former != body.host:
             work.append(_released(key, entry, former, FOLLOWER, entry.follower_number))
@@ -506,7 +510,7 @@ def _forgotten(state: CoordinatorState, key: PartitionKey) -> None:
 def leader_lost(
     state: CoordinatorState, key: PartitionKey, assignment: int, host: str
 ) -> list[CoordinatorBody]:
-    """`host` says that the leader that it ran under `assignment` is gone."""
+    """The event that the leader placed on `host` under `assignment` is gone; none if late."""
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
     if entry is None or led is None:
@@ -519,9 +523,9 @@ def leader_lost(
 def standing_work(
     state: CoordinatorState, host: str, seats: Iterable[Seat] | None = None
 ) -> HostWork:
-    """All that `host` has to serve, for a coordinator that starts anew; repeats do nothing.
+    """The placements of all seats of `host`, for a coordinator that starts; idempotent there.
 
-    Or of these `seats` those that it has still.
+    With `seats`: only of those of them that `host` still has.
     """
     placements: list[Placement] = []
     taken = state.seats.get(host, {})

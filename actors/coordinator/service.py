@@ -1,4 +1,4 @@
-"""The coordinator at work on asyncio: carries out what its machine calls for, and no rule.
+"""The coordinator on asyncio: carries out the effects of its machine, and holds no rule itself.
 
 Requests, the store's answers, pings and timers become stimuli; see `machine`.
 """
@@ -72,7 +72,7 @@ _log = structlog.get_logger("tierledger.coordinator")
 
 
 class CoordinatorService:
-    """Made on a running loop; `start` before anything else."""
+    """Serves clients' requests. Make it on a running loop, and call `start` first."""
 
     def __init__(  # noqa: PLR0913 - What a coordinator is made of, all by name.
         self,
@@ -90,21 +90,22 @@ class CoordinatorService:
         oracle: LeaderOracle | None = None,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """What a coordinator is made of; `start` brings it up.
+        """A coordinator that does nothing before `start`.
 
         Args:
-            cluster_id: Whose log it keeps.
+            cluster_id: The cluster whose coordinator's log it keeps.
             keys: Names the log's batches.
             serde: Turns them into bytes.
             launcher: Starts, finds and ends hosts.
             clock: For the time in the log.
-            hosts: How many are started, whatever they have to serve.
-            partitions_per_host: Room of each.
-            identity: Tells this coordinator's appends from another's.
-            backend: The store, where many may write; none: `host-0` writes for all.
+            hosts: How many hosts are started at least, however little there is to serve.
+            partitions_per_host: Leaders and followers that one host may run.
+            identity: Distinguishes this coordinator's batches from equal ones of another.
+            backend: The store, if many processes may write to it; None: `host-0` writes for
+                all.
             reader: In that case, the store for reading.
-            oracle: Tells the leader epochs that announcements leave out; none: nobody does.
-            give_up: Ends the process, real or simulated, after a failure nobody foresaw.
+            oracle: Knows the leader epochs that announcements leave out; None: they stay out.
+            give_up: Ends the process, real or simulated, after an unforeseen error.
         """
         self.give_up = give_up
         self.backend: MetadataStorageBackend = backend or HostedBackend(self._writer, reader)
@@ -131,14 +132,14 @@ class CoordinatorService:
         self._numbers = count(1)
         self._attendance = Attendance()
         self._handles: dict[str, HostHandle] = {}
-        """By address."""
+        """Handles on hosts' processes, by address."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
     async def start(self) -> None:
-        """Start the hosts, read the log, and let everybody take up what they had.
+        """Read the log, start the hosts, and send them their placements.
 
-        An attempt that failed may be repeated.
+        After an error it may be called again.
 
         Raises:
             StoreRefused: The store cannot be opened.
@@ -151,7 +152,7 @@ class CoordinatorService:
         await self._ready
 
     async def close(self) -> None:
-        """Stop watching; hosts are left to their launcher."""
+        """Stop timers and pings, and refuse waiting callers; the launcher keeps the hosts."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -173,35 +174,36 @@ class CoordinatorService:
     async def register(
         self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
     ) -> Registered:
-        """A new incarnation for `broker_id`, greater than all before; durable.
+        """A new incarnation for `broker_id`, greater than all before; durable on return.
 
-        A repeat of `request` gets the same one. It gets none, and hears of the newest, if that
-        is not `after`: the client repeats with that, as long as it still wants to speak.
+        A repeat of `request` gets the same incarnation. If the broker's newest incarnation is
+        not `after`, the client gets none, but learns the newest: it retries with that.
 
         Raises:
-            InvalidArgument: The broker's id is none; nothing changed.
-            NotReady: It is a broker's plugin of `mode`, and not all brokers would decide by
-                one manager; nothing changed.
-            RejectedError: The same, and nothing but another mode helps.
+            InvalidArgument: `broker_id` is no broker's id; nothing changed.
+            NotReady: With a broker's plugin in `mode`, not all brokers would decide by one
+                manager; nothing changed.
+            RejectedError: The same, and the plugin has to be started in another mode.
         """
         checked_broker(broker_id)
         given: Registered = await self._ask(msg.Register(broker_id, request, after, mode))
         return given
 
     async def hand_over(self, wish: Handover) -> Owned:
-        """Who owns the cluster's metadata now, as wished, and the word's number; durable.
+        """The owner after `wish`, and the number of the owner's word; durable on return.
 
         Raises:
-            InvalidArgument: A field of it is none.
-            RejectedError: It does not follow on the newest word; nothing changed.
+            InvalidArgument: A field of `wish` has no valid value.
+            RejectedError: `wish` does not fit the present owner; nothing changed.
         """
         owned: Owned = await self._ask(msg.HandOver(checked(Handover, wish, "handover")))
         return owned
 
     async def attend(self, said: Attend) -> OwnerWord:
-        """Who owns the cluster's metadata, for a broker's plugin that says how it stands.
+        """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata.
 
         Raises:
+            InvalidArgument: A field of the report has no valid value.
             Fenced: A newer client of the broker has registered.
         """
         said = checked(Attend, said, "attend")
@@ -216,31 +218,32 @@ class CoordinatorService:
         return state.word
 
     async def follow_kafka(self, said: dict[str, Any]) -> Followed:
-        """Who owns the metadata, and whether who asks imports or mirrors Kafka's topic."""
+        """Take a follower's report; the answer is the owner, and whether it is chosen."""
         is_chosen = self._attendance.followed(said, self._now_ms())
         return Followed(self._machine.state.word, is_chosen)
 
     def _now_ms(self) -> int:
-        """By a clock that never goes back."""
+        """Milliseconds of a clock that never goes back."""
         return int(self._loop.time() * 1000)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
-        """Which claim counts for each leader, then each follower: an earlier one if repeated.
+        """The claim in force for each leader, then each follower, in the announcement's order.
 
-        The announcement is durable when this returns; hosts hear of it soon after.
+        If an item repeats an earlier announcement, its claim is the earlier one. The
+        announcement is durable on return; hosts are sent their placements soon after.
 
         Raises:
-            InvalidArgument: An item cannot be carried out, the message names it, or there are
+            InvalidArgument: An item cannot be carried out (the message names it), or there are
                 more than `ITEMS_MAX`; nothing changed.
             Fenced: The broker has registered or announced something newer; nothing changed.
-            Overloaded: Too much waits; nothing changed.
+            Overloaded: Too many requests wait; nothing changed.
         """
         given = checked_announcement(announcement)
         claims: list[Claim] = await self._ask(msg.informed(given, await self._leaders(given)))
         return claims
 
     async def _leaders(self, given: Announcement) -> dict[PartitionKey, LeaderVerdict]:
-        """Kafka's word on those partitions of whose leader epoch `given` says nothing."""
+        """Kafka's leaders of those partitions for which `given` names no leader epoch."""
         leaders = () if given.import_cluster is not None else given.leaders
         unknown = {PartitionKey(*item[:2]): item[2] for item in leaders if item[3] is None}
         if not unknown:
@@ -263,10 +266,10 @@ class CoordinatorService:
         return await answer
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
-        """Where each partition is served now; a partition with a log is known for ever.
+        """Where each partition is served now, in order; one that has a log is always known.
 
         Raises:
-            InvalidArgument: A key is none.
+            InvalidArgument: A key is no partition's.
         """
         routes, slices = [], Slices()
         for key in map(checked_key, keys):
@@ -279,13 +282,13 @@ class CoordinatorService:
         return routes
 
     async def hosts(self) -> dict[str, str]:
-        """The hosts that are believed to live, and where each is found."""
+        """The hosts that are believed to live, each with its address."""
         return {
             name: host.address for name, host in sorted(self._machine.hosts.running.items())
         }
 
     async def doors(self) -> dict[str, str]:
-        """Where the processes that live listen, by address."""
+        """The doors (HOST:PORT) of living processes that listen, by address."""
         running = self._machine.hosts.running.values()
         return {one.address: one.door for one in running if one.door is not None}
 
@@ -318,7 +321,7 @@ class CoordinatorService:
         _log.error("a task of the coordinator failed", exc_info=error, story=story)
         if not self._ready.done():
             self._ready.set_exception(error)
-        # What it left undone nobody knows: a successor reads the log and does all of it.
+        # It is not known what this left undone. A successor reads the log and does all of it.
         self.give_up()
 
     def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901, PLR0912
@@ -377,7 +380,7 @@ class CoordinatorService:
         self._timers[number] = self._loop.call_later(delay_s, fire)
 
     def _spawn(self, work: Coroutine[Any, Any, msg.Stimulus]) -> None:
-        """Do `work`, and let the machine hear what came of it."""
+        """Do `work` in a task, and feed the machine with its result."""
         number = next(self._numbers)
 
         async def do() -> None:

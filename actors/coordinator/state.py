@@ -1,7 +1,7 @@
-"""What the coordinator knows: the fold of its log, and the indexes that placing needs.
+"""The coordinator's state: the fold of its log, and the indexes that placing needs.
 
-An announcement must not cost a walk over all partitions, nor must the loss of a host: so what
-runs where, and what still has no place, is kept beside the entries.
+Neither an announcement nor the loss of a host may cost a walk over all partitions. So indexes
+of what runs where, and of what has no place yet, are kept beside the entries.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from tierledger.actors.coordinator.ownership import OwnerWord
 from tierledger.events.commands import Claim
 
 Seat = tuple[PartitionKey, str]
-"""A partition's leader or follower: what takes up one of a host's places."""
+"""A partition and a role: what takes up one place of a host."""
 
 
 REGISTRATIONS_KEPT = 8
-"""Registrations of a broker of which a repeat is recognised; an older one is out of date."""
+"""Newest registrations of a broker that are kept so that their repeats are recognised."""
 
 
 class SetAside(NamedTuple):
-    """Something that cannot be carried out, and since when (ms) that is known."""
+    """Something that cannot be carried out, and since when (ms) this is known."""
 
     what: str
     reason: str
     since_ms: int
     broker_id: int | None = None
-    """Who said it; once that broker registers anew it is out of date."""
+    """The broker that announced it; out of date once that broker registers anew."""
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition, as announced."""
+    """The claim by which a broker leads a partition, as announced."""
 
     claim: Claim
     leader_epoch: int | None
@@ -61,17 +61,17 @@ class Entry:
         self.topic = topic
         self.leadership: Leadership | None = None
         self.leader_host: str | None = None
-        """Where the leader actor runs; it stays while nobody leads, to take the next claim."""
+        """Where the leader actor runs. It stays while no broker leads, for the next claim."""
         self.followers: dict[int, Claim] = {}
         self.displaced: dict[int, Leadership] = {}
-        """Claims of brokers that another's replaced, and that did not say they lead no more.
+        """By broker: claims that another broker's claim has replaced, and not given up.
 
-        The last is last. The log may hold their sessions still, as while the newer claim waits
-        for the oracle, and one of them may stand again (`displaced`).
+        The newest comes last. The partition's log may still hold the session of one of them, as
+        while the newer claim waits for the oracle, and one may be restored (`displaced`).
         """
         self.follower_host: str | None = None
         self.follower_number = 0
-        """Number of the follower's placement: the position that says so in this log."""
+        """Number of the follower's placement: its event's position in the coordinator's log."""
 
     @property
     def is_hosted(self) -> bool:
@@ -95,37 +95,37 @@ class CoordinatorState:
         self.next_position = 0
         self.chain_hash = chain_hash
         self.word = OwnerWord()
-        """Who owns the cluster's remote log metadata."""
+        """The owner of the cluster's remote log metadata."""
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, dict[bytes, int]] = {}
-        """Broker to its last registrations: request and the incarnation it was given."""
+        """By broker: its last registrations, each request with the incarnation it was given."""
         self.announced: dict[int, tuple[int, int]] = {}
         self.announced_before_word: dict[int, tuple[int, int]] = {}
-        """The same as it was when the owner's newest word came."""
+        """`announced` as it was at the last change of the owner."""
         self.heard: dict[int, tuple[int, int]] = {}
-        """Not of the log: the newest announcement of each broker that was decided on here, also
-        one that changed nothing."""
+        """Not from the log: the newest announcement of each broker that was decided on here,
+        also if that changed nothing."""
         self.set_aside: dict[str, SetAside] = {}
-        """What stands in the log and cannot be carried out."""
+        """Items of the log that cannot be carried out."""
         self.partitions: dict[PartitionKey, Entry] = {}
         self.hosts: dict[str, str] = {}
-        """Host to the process that serves under its name."""
+        """By host: the process that serves under its name."""
         self.addresses: dict[str, str] = {}
-        """Host to where that process is found."""
+        """By host: where that process is found."""
         self.generations: dict[str, int] = {}
-        """Host to the number of its last process, also of one that is gone."""
+        """By host: the number of its last process, also of one that is gone."""
         self.assignment = 0
         self.seats: dict[str, dict[Seat, None]] = {}
-        """Host to what runs there."""
+        """By host: the seats that are placed there."""
         self.unplaced: dict[Seat, None] = {}
-        """What is announced and runs nowhere."""
+        """Seats that are announced and placed nowhere."""
         self.together: dict[PartitionKey, None] = {}
         """Partitions whose leader and follower would be lost with the same host."""
 
     def draft(self) -> CoordinatorState:
-        """A state to decide on what comes next, on top of this one, which stays as it is.
+        """A copy on which the next decisions are made; this state stays as it is.
 
-        It knows brokers and partitions, not what runs where.
+        The copy knows brokers and partitions, but has no indexes of what runs where.
         """
         draft = CoordinatorState(self.chain_hash)
         draft.next_position = self.next_position
@@ -148,7 +148,7 @@ class CoordinatorState:
         return len(self.seats.get(host, ()))
 
     def seat(self, key: PartitionKey, entry: Entry, role: str, host: str | None) -> None:
-        """Note that the partition's `role` runs on `host` now, or nowhere."""
+        """Note that the partition's `role` is placed on `host` now; None: nowhere."""
         former = entry.leader_host if role == LEADER else entry.follower_host
         if former is not None:
             self.seats.get(former, {}).pop((key, role), None)
@@ -160,7 +160,7 @@ class CoordinatorState:
             entry.follower_host = host
 
     def review(self, key: PartitionKey, entry: Entry) -> None:
-        """Note what the partition lacks; after every change of its entry."""
+        """Update the indexes of what has no place; call after every change of `entry`."""
         led = entry.leadership
         self._note((key, LEADER), lacks=led is not None and led.assignment == 0)
         self._note((key, FOLLOWER), lacks=bool(entry.followers) and entry.follower_host is None)
@@ -191,7 +191,7 @@ class CoordinatorState:
 
 
 class _CopiedEntries(dict[PartitionKey, Entry]):
-    """Entries on top of others: whatever is asked for is copied first."""
+    """Entries on top of others: an entry is copied when it is first asked for."""
 
     def __init__(self, base: dict[PartitionKey, Entry]) -> None:
         super().__init__()

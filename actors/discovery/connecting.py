@@ -13,12 +13,12 @@ from tierledger.storage.connector import URL_SETTING, setting
 
 
 async def connect(settings: ServiceSettings) -> ServiceConnection:
-    """The way to the service that `settings` name.
+    """A connection to the service that `settings` name.
 
     Raises:
         InvalidArgument: The URL is wrong, or the settings do not fit the service's doors.
         NotReady: No service runs there.
-        NotAuthorized: A host does not let this client in, or is not believed.
+        NotAuthorized: A host refuses this client, or the client does not trust the host.
         StoreRefused: There is no such store.
     """
     url = setting(settings.storage, URL_SETTING) or ""

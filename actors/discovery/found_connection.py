@@ -1,8 +1,8 @@
-"""A client's way to the service that runs on a store: by the doors that its record names.
+"""A client's connection to the service that runs on a store, by the doors in its record.
 
-The record is a hint, and is read again whenever no host that it named is left. A door is
-believed only once the process behind it has said its name: a port may be another service's by
-then, of the same cluster on another store.
+The record is a hint. It is read again whenever no host that it named answers. A door is used
+only once the process behind it has given the name in the record: by then the port may belong to
+another service, of the same cluster on another store.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from tierledger.events.errors import (
 )
 
 LOOK_PAUSE_S = 0.1
-"""For so long after a look at the record it is not read again."""
+"""Pause after a read of the record before it is read again."""
 
 PROOF_S = 3.0
-"""How long a host may take to say which process it is."""
+"""How long a host may take to give the name of its process."""
 
 
 async def connect(settings: ServiceSettings) -> FoundConnection:
-    """The way to the service that runs on the store that `settings` name.
+    """A connection to the service that runs on the store that `settings` name.
 
     Raises:
-        NotReady: None runs, or it is of a release that does not say where its hosts listen.
-        NotAuthorized: A host does not let this client in, or is not believed.
+        NotReady: None runs, or one of a release that does not record where its hosts listen.
+        NotAuthorized: A host refuses this client, or the client does not trust the host.
         InvalidArgument: The settings do not fit the service's doors.
         StoreRefused: There is no such store.
     """
@@ -46,7 +46,7 @@ async def connect(settings: ServiceSettings) -> FoundConnection:
     try:
         await connection.any()
     except NotReady:
-        # While its only host is replaced nobody answers, and the calls can wait for that.
+        # While the only host of a live service is replaced, no door answers. Calls can wait.
         record = connection.record
         if (
             record is None
@@ -68,13 +68,13 @@ class FoundConnection(DoorConnection):
         self._greeting = greeting_of(settings.cluster_id, broker_in(settings))
         super().__init__((), self._greeting)
         self.record: ServiceRecord | None = None
-        """As it was read last."""
+        """The record as it was read last."""
         self._settings = settings
         self._security = NO_SECURITY
         self._recorded: dict[str, HostDoor] = {}
-        """By address."""
+        """The record's doors, by host address."""
         self._proven: dict[str, Stream] = {}
-        """By door; only over these anything is asked."""
+        """By door: streams to a process that gave its name; calls go only over these."""
         self._proving: dict[str, asyncio.Lock] = {}
         self._looking: asyncio.Task[None] | None = None
         self._looked = float("-inf")
@@ -106,8 +106,8 @@ class FoundConnection(DoorConnection):
 
         Raises:
             NotReady: No service runs on the store, or none of its doors can be opened.
-            RemoteStorageError: Why a host would not let this client in, or was not believed, or
-                what is wrong with the store.
+            RemoteStorageError: A host refused this client, or is not trusted, or the store
+                failed.
         """
         for stream in self._proven.values():
             if stream.ended is None:
@@ -118,7 +118,7 @@ class FoundConnection(DoorConnection):
             try:
                 return await self._stream(recorded)
             except RemoteStorageError as closed:
-                if isinstance(error, NotReady):  # A refusal tells more.
+                if isinstance(error, NotReady):  # A refusal tells the caller more.
                     error = self._missing(closed) if isinstance(closed, NotReady) else closed
         raise error
 
@@ -142,7 +142,7 @@ class FoundConnection(DoorConnection):
     # The record.
 
     async def _look(self) -> None:
-        """Read the record, unless that was done a moment ago; at once for all who want it."""
+        """Read the record unless that was done just now; concurrent callers share a read."""
         loop = asyncio.get_running_loop()
         if self._looking is None:
             if loop.time() - self._looked < LOOK_PAUSE_S:
@@ -169,10 +169,10 @@ class FoundConnection(DoorConnection):
         self._looking = None
         self._looked = asyncio.get_running_loop().time()
         if not task.cancelled():
-            task.exception()  # Those who wait for it hear of it; there may be none left.
+            task.exception()  # Marked as seen: no caller may be waiting for it any more.
 
     async def _prepare(self, record: ServiceRecord) -> None:
-        """Come in with or without TLS, as that service wants it."""
+        """Use TLS or not as the record says; streams of the other kind are closed."""
         config = self._settings.storage
         if not record.speaks_tls and (given := {CA_KEY, CERTIFICATE_KEY} & set(config)):
             raise InvalidArgument(
@@ -185,14 +185,14 @@ class FoundConnection(DoorConnection):
             self._proven.clear()
             await former.close()
 
-    # Who is there.
+    # Streams to proven processes.
 
     async def _stream(self, recorded: HostDoor) -> Stream:
-        """A stream to that process.
+        """A stream to the recorded process.
 
         Raises:
-            NotReady: It is not there.
-            RemoteStorageError: It does not let this client in, or is not believed.
+            NotReady: The process is not there.
+            RemoteStorageError: It refuses this client, or is not trusted.
         """
         proven = self._proven_stream(recorded)
         if proven is not None:
@@ -205,7 +205,7 @@ class FoundConnection(DoorConnection):
         return stream
 
     def _proven_stream(self, recorded: HostDoor) -> Stream | None:
-        """The stream to that process, if it is open."""
+        """The stream to the recorded process, if it is open."""
         proven = self._proven.get(recorded.door)
         if proven is None or proven.ended is not None or proven.host != recorded.address:
             return None
@@ -220,11 +220,11 @@ class FoundConnection(DoorConnection):
 
 
 async def _prove(stream: Stream, recorded: HostDoor) -> None:
-    """Make sure that the process at the other end is the one that is meant.
+    """Make sure that the process at the other end is the recorded one.
 
     Raises:
-        NotReady: It is another, or does not say.
-        RemoteStorageError: Why it does not say.
+        NotReady: It is another one, or gives no name in time.
+        RemoteStorageError: It refused to give its name.
     """
     try:
         async with asyncio.timeout(PROOF_S):

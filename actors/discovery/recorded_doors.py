@@ -1,8 +1,8 @@
-"""Keeps the service's record true about where its hosts listen.
+"""Keeps the service's record up to date about where its hosts listen.
 
 Clients find the service by that record. The coordinator rewrites it, since it knows first which
-process serves as which host. What stands there is a hint: a client believes a door only if the
-process behind it is the one that the record names.
+process serves as which host. The record is a hint: a client uses a door only if the process
+behind it is the one that the record names.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tierledger.events.errors import RemoteStorageError
 from tierledger.storage.backend import MetadataStorageBackend, Update
 
 CHANGED_S = 0.1
-"""How often it is looked whether hosts have come or gone, which costs nothing."""
+"""How often to check in memory whether hosts have come or gone."""
 
 LOOK_S = 1.0
-"""How often the record itself is looked at: another coordinator, or a new start of the service,
-may have written something else."""
+"""How often to read the record itself: another coordinator, or a new start of the service, may
+have written something else."""
 
 _log = structlog.get_logger("tierledger.coordinator")
 
 Doors = tuple[tuple[str, str, str], ...]
-"""As the record has them: a host's address, its door, and what its process calls itself."""
+"""As in the record, for each host: its address, its door, and the name of its process."""
 
 
 class RecordedDoors:
-    """Writes into the service's record what `doors` gives, when that changes."""
+    """Writes the result of `doors` into the service's record when it changes."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class RecordedDoors:
         self._doors = doors
 
     async def keep(self) -> None:
-        """Look and write until cancelled; what fails is tried again."""
+        """Check and write until cancelled; failed writes are retried."""
         loop = asyncio.get_running_loop()
         known: Doors | None = None
         looked = loop.time()
@@ -60,17 +60,17 @@ class RecordedDoors:
             await asyncio.sleep(CHANGED_S)
 
     async def write(self, doors: Doors) -> None:
-        """Let the record say `doors`, if there is one.
+        """Write `doors` into the record, if there is a record.
 
         Raises:
-            RemoteStorageError: It was not written, or not for certain.
+            RemoteStorageError: It was not written, or the write is in doubt.
         """
         record, stored = await stored_record(self._backend, self._settings)
         if record is None or record.doors == doors:
             return
         key = self._settings.connector().key_factory(self._settings.cluster_id).service()
         known = list(record._replace(doors=doors))
-        # Nothing is written over the record of a service that was started meanwhile, nor is
-        # one brought back that has ended.
+        # Only if the record is still the one that was read. This neither overwrites the record
+        # of a service that was started meanwhile, nor restores that of one that has ended.
         value = self._settings.serde().serialize("service", known)
         await self._backend.execute_atomically([Update(key, value, stored)])

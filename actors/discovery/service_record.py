@@ -1,4 +1,4 @@
-"""What a running service says of itself in its store, so that others find it."""
+"""The record of a running service in its store, by which clients and commands find it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ CONNECT_TIMEOUT_S = 1.0
 
 
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""What a gRPC client says first (RFC 9113, 3.4), with no settings of its own."""
+"""The first bytes of an HTTP/2 client (RFC 9113, 3.4), with no settings of its own."""
 
 HTTP2_HEADER_BYTES = 9
 HTTP2_SETTINGS = b"\x04"
-"""The kind of frame with which every server answers, the fourth byte of its header."""
+"""The fourth header byte of the frame with which every HTTP/2 server answers first."""
 
 
 SETTINGS: dict[str, Any] = {
@@ -51,7 +51,7 @@ SETTINGS: dict[str, Any] = {
         Sized(len(DoorSecurity._fields), len(DoorSecurity._fields)),
     ],
 }
-"""What a record says of settings; older ones nothing of hosts, or of where they listen."""
+"""Settings in a record, in order; older records end before `hosts`, or before `listen`."""
 
 
 class HostDoor(NamedTuple):
@@ -60,30 +60,30 @@ class HostDoor(NamedTuple):
     address: Text
     door: Text
     process: Text
-    """What it calls itself: nothing else is ever called so, whatever has the port later."""
+    """The process's own name, which is unique: a later process at the port has another."""
 
 
 class ServiceRecord(NamedTuple):
-    """Where the service runs."""
+    """Where a service runs, and with which settings."""
 
     address: Text
     """Host and port of the Ray cluster's control store."""
     pid: Count
     started_ms: Int64
     settings: Annotated[tuple[Any, ...], Sized(3, len(SETTINGS))]
-    """What the service was started with: a part that is revived gets these, not
-    the settings it was found with."""
+    """The settings the service was started with. A part that is revived gets these, not the
+    settings that the service was found with."""
     metrics: Text | None = None
-    """Where its metrics are; none if it serves none."""
+    """Where its metrics are; None if it serves none."""
     node: Text | None = None
-    """The Ray node on whose machine it was started: there is the store's file, if it is one."""
+    """The Ray node on whose machine it was started, and where a file store is."""
     cluster: Text | None = None
-    """The id of the Ray cluster; another one may be found at the address later."""
+    """The id of the Ray cluster; another cluster may be found at the address later."""
     process: Text | None = None
-    """Who looks after it, told from who has the pid later; older records do not tell."""
+    """The process that `serve` runs in, as `Process`: pid and start. None in older records."""
     doors: tuple[tuple[Text, Text, Text], ...] | None = None
-    """Where its hosts listen, each as a `HostDoor`; the coordinator keeps it true. Older
-    records do not tell."""
+    """Where its hosts listen, each as a `HostDoor`; the coordinator keeps this up to date. None
+    in older records."""
 
     @property
     def host_doors(self) -> list[HostDoor]:
@@ -92,7 +92,7 @@ class ServiceRecord(NamedTuple):
 
     @property
     def speaks_tls(self) -> bool:
-        """Whether its doors do."""
+        """Whether the service's doors speak TLS."""
         _, _, _, *placement = self.settings
         return len(placement) == len(SETTINGS) - 3 and (
             DoorSecurity(*placement[-1]).pair is not None
@@ -101,7 +101,7 @@ class ServiceRecord(NamedTuple):
     def settings_of(self, found_with: ServiceSettings) -> ServiceSettings:
         """The settings under which this service runs.
 
-        A password is in no record; it is that of the URL which the service was found with.
+        No record has a password: it is taken from the URL that the service was found with.
         """
         storage, custom_metadata_bytes_max, tombstone_retention_ms, *placement = self.settings
         known = setting(found_with.storage, URL_SETTING) or ""
@@ -110,14 +110,14 @@ class ServiceRecord(NamedTuple):
             for key, value in storage
         }
         limits = Limits(custom_metadata_bytes_max, tombstone_retention_ms)
-        # Older records say nothing of hosts, of which there was one, or of where they listen.
+        # Older records lack the number of hosts (there was one), or where they listen.
         settings = ServiceSettings(found_with.cluster_id, whole, limits, *placement)
         security = DoorSecurity(*settings.security)
         return replace(settings, listen=settings.listen or LISTEN, security=security)
 
     @property
     def is_looked_after(self) -> bool:
-        """Whether the process that started it still runs, where this is that machine."""
+        """Whether the process that started it still runs; only true on its own machine."""
         if self.process is None:
             return Process.of(self.pid) is not None
         process = Process.parse(self.process)
@@ -125,17 +125,17 @@ class ServiceRecord(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Whether something listens there that speaks as a Ray cluster's control store does.
+        """Whether something at the address speaks as a Ray cluster's control store does.
 
-        That tells a program which has taken the port from Ray, not one cluster from another:
-        `cluster` does.
+        This rules out other programs at the port, but not another Ray cluster; for that,
+        compare `cluster`. It blocks for up to `CONNECT_TIMEOUT_S`.
         """
         host, _, port = self.address.rpartition(":")
         try:
             with socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S) as connection:
                 connection.sendall(HTTP2_GREETING)
                 answer = connection.recv(HTTP2_HEADER_BYTES)
-        except (OSError, ValueError, OverflowError):  # Also an address that is none.
+        except (OSError, ValueError, OverflowError):  # Also if it is no valid address.
             return False
         return answer[3:4] == HTTP2_SETTINGS
 
@@ -162,10 +162,10 @@ _REQUIRED = [
 
 
 async def read_record(settings: ServiceSettings) -> ServiceRecord | None:
-    """The record in the store; none if there is none, or no store yet.
+    """The record in the store; None if there is none, or no store yet.
 
     Raises:
-        CorruptCheckpoint: What stands there is no record; the message names the field.
+        CorruptCheckpoint: The record is damaged; the message names the field.
     """
     backend = await settings.connector().backend(read_only=True)
     try:
@@ -178,7 +178,7 @@ async def read_record(settings: ServiceSettings) -> ServiceRecord | None:
 async def stored_record(
     backend: MetadataStorageBackend, settings: ServiceSettings
 ) -> tuple[ServiceRecord | None, bytes | None]:
-    """The record in a store that is open, and the bytes as which it is stored."""
+    """The record in an open store, and its stored bytes; None for both if there is none."""
     stored = await backend.get(settings.connector().key_factory(settings.cluster_id).service())
     if stored is None:
         return None, None
@@ -186,7 +186,7 @@ async def stored_record(
 
 
 def parsed(fields: tuple[Any, ...]) -> ServiceRecord:
-    """The record of `fields`, as many as there were when it was written."""
+    """The record of `fields`, of which older releases wrote fewer."""
     least, known = len(_REQUIRED), kinds_of(ServiceRecord)
     count = min(max(len(fields), least), len(known))
     try:
@@ -214,7 +214,7 @@ async def live_record(settings: ServiceSettings) -> ServiceRecord:
 
 
 def record_change(settings: ServiceSettings, record: ServiceRecord | None) -> Operation:
-    """The step that publishes `record`, or removes what is there."""
+    """The operation that stores `record`; None: that removes the record."""
     key = settings.connector().key_factory(settings.cluster_id).service()
     if record is None:
         return Remove(key)

@@ -1,4 +1,4 @@
-"""Where doors are: `HOST:PORT`, and `tierledger://HOST:PORT,HOST:PORT` for several.
+"""Addresses of doors: `HOST:PORT`, and `tierledger://HOST:PORT,HOST:PORT` for several.
 
 With `tierledgers://` all of them speak TLS.
 """
@@ -20,17 +20,17 @@ PORT_MAX = 65_535
 
 
 class DoorAddress(NamedTuple):
-    """A machine's name or number, and a port; 0 stands for any free one."""
+    """A machine's name or IP address, and a port; 0 stands for any free port."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> DoorAddress:
-        """The address that `text` spells; an IPv6 number stands in brackets.
+        """The address in `text`; an IPv6 address stands in brackets.
 
         Raises:
-            InvalidArgument: It spells none.
+            InvalidArgument: `text` is no address.
         """
         host, _, port = text.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")
@@ -44,7 +44,7 @@ class DoorAddress(NamedTuple):
         return cls(bare, int(port))
 
     def at(self, number: int) -> DoorAddress:
-        """So many ports further; any free one stays that.
+        """The address `number` ports further; port 0 (any free one) stays 0.
 
         Raises:
             InvalidArgument: There is no such port.
@@ -69,7 +69,7 @@ def doors_in(url: str) -> list[str]:
     """The doors that a URL names, in its order.
 
     Raises:
-        InvalidArgument: It is no such URL, or a port is 0.
+        InvalidArgument: `url` names no doors, or a port is 0.
     """
     if not url.startswith((SCHEME, TLS_SCHEME)):
         raise InvalidArgument(f"expected {SCHEME}HOST:PORT,…, got {shown(url)}")

@@ -1,4 +1,4 @@
-"""What one client may ask of a host, so that nobody else waits for it."""
+"""Limits of one client at a host, so that other clients do not have to wait for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 VERSION_MIN = 1
 VERSION_MAX = 1
-"""The protocol versions that are spoken here."""
+"""The protocol versions that this release speaks."""
 
 SOFTWARE = f"tierledger {version('tierledger')}"
 
@@ -16,32 +16,32 @@ METHOD = "Converse"
 FEED_METHOD = "Feed"
 
 FRAME_BYTES = 512 * 1024
-"""Bytes of a frame from which on what is still waiting goes into the next one."""
+"""Bytes at which a frame is full; further calls or answers go into the next one."""
 
 FRAME_ITEMS = 1000
-"""The same for its calls or answers."""
+"""Calls or answers at which a frame is full."""
 
 KEEPALIVE_MS = 10_000
-"""After so long without a word the other side is asked for a sign of life, which also keeps
-what lies between from cutting the connection."""
+"""After so long without traffic gRPC sends a keepalive ping, which also keeps proxies from
+cutting the connection."""
 
 KEEPALIVE_TIMEOUT_MS = 5_000
-"""How long that may take."""
+"""Timeout of a keepalive ping."""
 
 
 class DoorLimits(NamedTuple):
     """Bounds of one gateway."""
 
     frame_bytes_max: int = 16 * 1024 * 1024
-    """Of what a client sends; a frame is in memory as a whole."""
+    """Bytes of a client's frame, which is in memory as a whole."""
     calls_max: int = 4096
-    """Calls of a connection that have no answer on its way; then it is read no further."""
+    """Calls of a connection without a written answer; at so many it is read no further."""
     connections_max: int = 4096
     subscriptions_max: int = 10_000
-    """Of one connection: as many partitions as a broker may have replicas of."""
+    """Subscriptions of one connection: a broker may have replicas of so many partitions."""
     unread_bytes_max: int = 64 * 1024 * 1024
-    """Answers that wait for one client to read; then it is cut off."""
+    """Bytes of answers that a client has not read; with more it is cut off."""
     greeting_s: float = 10.0
-    """How long a connection may take to say who it is."""
+    """How long a connection may take to greet."""
     reading_s: float = 30.0
     """How long a client may read nothing while an answer waits."""

@@ -1,9 +1,9 @@
-"""Importing this before gRPC leaves gRPC without its handlers of `fork()`.
+"""If this is imported before gRPC, gRPC does not install its `fork()` handlers.
 
-They also run in the child of each subprocess that Python starts with `preexec_fn`, as Ray and
-PySpark do, and abort a fifth of these while a stream is open. Nothing here uses a stream in a
-forked process. gRPC reads the variable while it is imported, so a program that imports gRPC
-first sets it itself. One that is set already is kept.
+These also run in the child of each subprocess that Python starts with `preexec_fn`, as Ray and
+PySpark do, and abort a fifth of these children while a stream is open. No code here uses a
+stream in a forked process. gRPC reads the variable when it is imported, so a program that
+imports gRPC first has to set it itself. A value that is set already is kept.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""What changes in a partition's answers, as a stream that replicas keep up with."""
+"""Feeds: changes of a partition's state as a stream, from which replicas answer queries."""

@@ -1,8 +1,8 @@
 """The checksum of what a replica holds at one position; `docs/feed.md` gives the bytes.
 
-A sum modulo 2^128 over the BLAKE2b-128 hashes of its elements: each row, each epoch's numbers,
-each segment's strays, and the head. The sum over rows is the one that a state keeps anyway, and
-a change costs one hash for each element that comes, and one for each that goes.
+It is the sum modulo 2^128 of the BLAKE2b-128 hashes of the elements: each row, each epoch's
+numbers, each segment's strays, and the head. A state keeps the sum over its rows anyway. A
+change costs one hash for each element that is added or removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def share_of_strays(strays: Strays) -> int:
 
 
 def checksum(shares: int, position: int, chain_hash: bytes, delete_state: DeleteState) -> bytes:
-    """16 bytes that agree if the head does, and the elements; `shares` is the sum of theirs."""
+    """The 16 bytes of the checksum, from the elements' sum `shares` and the head."""
     delete = -1 if delete_state is None else delete_state
     head = hash_of(_HEAD.pack(b"P", position, delete) + chain_hash)
     return ((shares + head) % DIGEST_MODULUS).to_bytes(16, "big")

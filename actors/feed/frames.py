@@ -1,8 +1,8 @@
-"""What travels in a partition's feed; `docs/feed.md` is the protocol.
+"""The frames of a partition's feed; `docs/feed.md` is the protocol.
 
 A row is the bytes that the state holds (`events.segment_rows`), with its placement per leader
-epoch. A row that comes replaces the one of its id, and its strays: it has those that come in
-the same frame, and no others.
+epoch. A new row replaces the one of the same id and that row's strays: it has only the strays
+that come in the same frame.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tierledger.events.commands import Claim
 from tierledger.events.typed_fields import Count, Id, Int32, Int64, Sized, Text, Within
 
 FRAME_ROWS = 1000
-"""Rows, ids and epochs of one frame, of each as many."""
+"""Rows, ids and epochs in one frame, each at most so many."""
 
 FRAME_BYTES = 256 * 1024
 """Bytes of rows in one frame, up to the one row that exceeds it: a row has 1 MiB at most."""
@@ -26,27 +26,27 @@ DeleteState: TypeAlias = Annotated[int, Within(0, 2)] | None
 
 
 class Subscription(NamedTuple):
-    """What a replica asks for: to be fed from where it is, and never from before."""
+    """A replica's request to be fed from its position on, and never from before."""
 
     key: PartitionKey
     role: Text
-    """Whose state: the leader's or a follower's."""
+    """The source: the leader or a follower."""
     position: Int64 = -1
-    """The last batch it has applied; -1 if it holds no rows."""
+    """The position that the replica has applied; -1 if it holds no rows."""
     chain_hash: Hash | None = None
-    """Of the log up to `position`, as it was told."""
+    """The chain hash of the log up to `position`, as the source sent it."""
     floor: Int64 = -1
-    """The highest position that it ever answered at, whatever it holds now."""
+    """The highest position that the replica ever answered at, whatever it holds now."""
     claim: Claim | None = None
-    """The announcement of its broker, for which it wants to hear that it is ready."""
+    """The claim of its broker, for which the source is to send `Ready`."""
     without_rows: bool = False
-    """It remembers `position`, and holds no rows: a snapshot is wanted."""
+    """The replica remembers `position`, but holds no rows: it needs a snapshot."""
     head_only: bool = False
-    """No rows are wanted, only `Head`."""
+    """Only `Head` frames are wanted, no rows."""
 
 
 class EpochNumbers(NamedTuple):
-    """What of a leader epoch's answers does not follow from rows."""
+    """The numbers of a leader epoch that do not follow from rows."""
 
     epoch: Int32
     highest: Int64 | None
@@ -54,14 +54,14 @@ class EpochNumbers(NamedTuple):
 
 
 class Strays(NamedTuple):
-    """A segment that `epochs` list besides those that its row names."""
+    """Epochs that list a segment although its row does not name them."""
 
     segment_id: Id
     epochs: tuple[Int32, ...]
 
 
 class Contents(NamedTuple):
-    """Rows and numbers of one frame; each replaces what was there."""
+    """Rows and numbers of one frame; each replaces the earlier one of its id or epoch."""
 
     rows: tuple[bytes, ...] = ()
     gone: tuple[Id, ...] = ()
@@ -71,7 +71,7 @@ class Contents(NamedTuple):
 
 
 class SnapshotBegun(NamedTuple):
-    """Forget all rows: those of the state at `position` follow, in `Slice` frames."""
+    """Drop all rows: those of the state at `position` follow in `Slice` frames."""
 
     position: Int64
     chain_hash: Hash
@@ -80,7 +80,7 @@ class SnapshotBegun(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Part `number` of the snapshot at `position`. What a change brought since is newer."""
+    """Part `number` of the snapshot at `position`; rows of later changes are newer."""
 
     position: Int64
     number: Count
@@ -91,7 +91,8 @@ class Slice(NamedTuple):
 class Change(NamedTuple):
     """Part `number` of one durable batch, whose predecessor ended at position `after`.
 
-    It counts once the last part is there. The rest is of the state behind the batch.
+    A replica applies the batch once the last part is there. Hash, delete state and checksum are
+    those of the state after the batch.
     """
 
     after: Int64
@@ -105,7 +106,7 @@ class Change(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Who has applied `position` has caught up with the head that `claim` was announced at."""
+    """A replica at `position` has all that the log held when `claim` was announced."""
 
     claim: Claim
     position: Int64
@@ -118,13 +119,13 @@ class Fenced(NamedTuple):
 
 
 class OtherHistory(NamedTuple):
-    """At `position` the log is another than the one that the replica was fed from."""
+    """At `position` the log differs from the one that the replica was fed from."""
 
     position: Int64
 
 
 class Head(NamedTuple):
-    """Where the log's head is, as its leader knows it; for who reads the log itself."""
+    """The head of the log as its leader knows it, for followers, which read the log itself."""
 
     position: Int64
 

@@ -1,9 +1,10 @@
-"""The taking end of a partition's feed: a short model of what a broker keeps in its heap.
+"""The receiving end of a partition's feed: a short model of what a broker keeps in its heap.
 
-Rule 1: it answers as its source did at the same position, or not at all. What it does not know,
-it never answers with "none": only who is ready does, and nobody answers from half a snapshot.
-Rule 2: its position never goes back, whatever it is given.
-Rule 3: what it holds adds up to the checksum of each batch, or it holds nothing any more.
+Rule 1: a replica answers as its source did at the same position, or not at all. It answers
+"none" only when it is ready: before that it may not know a segment that exists. It never
+answers from half a snapshot.
+Rule 2: the position of its answers never goes back, whatever frames it gets.
+Rule 3: after each batch its contents have the batch's checksum; if not, it drops them all.
 """
 
 from __future__ import annotations
@@ -38,40 +39,40 @@ class Refusal(NamedTuple):
 
     reason: str
     is_dropped: bool
-    """Whether what it held cannot be trusted, and is gone."""
+    """Whether its contents cannot be trusted and were dropped."""
 
 
 class Replica:
-    """One partition's answers, from the frames that `take` is given."""
+    """One partition's answers, from the frames that are passed to `take`."""
 
     def __init__(self, key: PartitionKey, role: str) -> None:
         self.key, self.role = key, role
         self.floor = -1
-        """The highest position that anybody can have been answered at."""
+        """The highest position of which it may have given an answer."""
         self.claim: Claim | None = None
         self._drop()
 
     def _drop(self) -> None:
         self.position, self.chain_hash = -1, b""
         self.is_whole = False
-        """Whether it answers at all: no slice is still to come."""
+        """Whether its snapshot is complete. Before that it answers nothing."""
         self.is_ready = False
-        """Whether it has caught up with the head that stood when its broker was announced."""
+        """Whether it has applied all that the log held when `claim` was announced."""
         self._delete_state: int | None = None
         self._checksum = b""
         self._snapshot: tuple[int, int] | None = None
         """Position and number of the slice that comes next."""
         self._newer: set[bytes | int] = set()
-        """Ids and epochs that changes brought since the snapshot began."""
+        """Ids and epochs that changes have brought since the snapshot began."""
         self._parts: list[Change] = []
         self._rows = ReplicaRows()
 
     def expect(self, claim: Claim | None) -> None:
-        """The broker announced itself: nothing is ready before a source says so of `claim`."""
+        """The broker announced itself: not ready before a source sends `Ready` for `claim`."""
         self.claim, self.is_ready = claim, False
 
     def subscription(self) -> Subscription:
-        """What to ask a source for: to go on from here, if anything is here."""
+        """The subscription to send to a source: to go on from here, if the replica is whole."""
         asked = Subscription(self.key, self.role, floor=self.floor, claim=self.claim)
         if not self.is_whole:
             return asked
@@ -80,7 +81,7 @@ class Replica:
     # The feed.
 
     def take(self, frame: Frame) -> Refusal | None:
-        """Apply the next frame of a subscription. One that came already does no harm."""
+        """Apply the next frame of a subscription; repeated frames do nothing."""
         match frame:
             case SnapshotBegun():
                 return self._begin(frame)
@@ -151,7 +152,7 @@ class Replica:
         self._delete_state, self._checksum = part.delete_state, part.checksum
         if part.delete_state == _DELETED:
             self._rows = ReplicaRows()
-            return self._whole()  # Whatever slices were to come.
+            return self._whole()  # Slices that are still missing are not needed.
         return self._verified()
 
     def _verified(self) -> Refusal | None:
@@ -165,11 +166,11 @@ class Replica:
         self.floor = max(self.floor, self.position)
         return None
 
-    # Answers, as of `position`. Any raises `NotReady` if it would not be certain, and
+    # Answers, as of `position`. Each raises `NotReady` while its answer may be wrong, and
     # `PartitionDeleted` once the partition's deletion has finished.
 
     def lookup(self, epoch: int, offset: int) -> bytes | None:
-        """The row of the segment that serves `offset` in `epoch`; a hit needs nobody ready."""
+        """The row of the segment that serves `offset` in `epoch`; "none" only when ready."""
         return self._hit(self._known().lookup(epoch, offset))
 
     def next_segment_with_txn_index(self, epoch: int, offset: int) -> bytes | None:

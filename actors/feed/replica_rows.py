@@ -1,4 +1,4 @@
-"""A replica's rows, placed as they say, and what they answer; no rule of a lifecycle."""
+"""A replica's rows, indexed by their placements, and queries on them; no lifecycle rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Placed(NamedTuple):
     placement: int
     start: int
     begins: int
-    """Where the epoch begins in it, and up to where it goes."""
+    """First offset of the epoch in the segment, and (`ends`) the last."""
     ends: int
     finished_at: int | None
 
@@ -46,18 +46,18 @@ class _Epoch(NamedTuple):
 
     begins: list[int]
     referenced: list[_Placed]
-    """By `begins`, which is in their order, too."""
+    """Sorted by `begins`; the list of that name has their values in the same order."""
     finished: list[_Placed]
-    """The last that finished comes first."""
+    """The segment that finished last comes first."""
     listed: list[_Placed]
 
 
 class ReplicaRows:
-    """Rows with their places, in all epochs."""
+    """Rows with their placements in all epochs."""
 
     def __init__(self) -> None:
         self.shares = 0
-        """What all of it adds to the checksum."""
+        """The sum of all elements' shares of the checksum."""
         self._rows: dict[bytes, bytes] = {}
         self._strays: dict[bytes, Strays] = {}
         self._numbers: dict[int, EpochNumbers] = {}
@@ -67,7 +67,7 @@ class ReplicaRows:
     # Placing.
 
     def put(self, contents: Contents, but: Container[bytes | int] = ()) -> None:
-        """Replace what `contents` hold, `but` those ids and epochs."""
+        """Replace rows and numbers by those in `contents`, except ids and epochs in `but`."""
         strays = {one.segment_id: one for one in contents.strays}
         for segment_id in contents.gone:
             self._remove(segment_id)
@@ -144,7 +144,7 @@ class ReplicaRows:
         return None
 
     def next_with_txn_index(self, epoch: int, offset: int) -> bytes | None:
-        """The row of the first segment from `offset` on that may have such an index."""
+        """The row of the first segment from `offset` on that may have a transaction index."""
         while offset <= OFFSET_MAX and (row := self.lookup(epoch, offset)) is not None:
             fields = unpack_row(row)
             if not fields[TXN_EMPTY]:
@@ -159,7 +159,7 @@ class ReplicaRows:
         return list(self._rows.values())
 
     def list_epoch(self, epoch: int) -> list[bytes]:
-        """The epoch's rows in Kafka's order, lost ones behind Kafka's own at their offset."""
+        """The epoch's rows in Kafka's order; rows that Kafka lost come last at their offset."""
         return [self._rows[one.segment_id] for one in self._epoch(epoch).listed]
 
     def highest(self, epoch: int) -> int | None:
@@ -174,7 +174,7 @@ class ReplicaRows:
 def _listed(
     referenced: list[_Placed], unreferenced: list[_Placed], lost: list[_Placed]
 ) -> list[_Placed]:
-    """Kafka sorts by start offset as soon as there are unreferenced ones, stably."""
+    """The rows in Kafka's order: sorted (stably) by start offset if any is unreferenced."""
     kafka = referenced
     if unreferenced:
         kafka = sorted(referenced + unreferenced, key=lambda one: one.start)

@@ -1,16 +1,16 @@
-"""The giving end of a partition's feed, as a pure state machine beside a leader or follower.
+"""The sending end of a partition's feed, as a pure state machine beside a leader or follower.
 
-Rule 1: what is given is durable and applied. The machine says `changed` after each batch, and
-nothing that it says before is asked for.
+Rule 1: only durable and applied events are sent. The machine calls `changed` after each batch.
 Rule 2: a snapshot is the state at one position. Its rows are frozen (rows are copied when they
-change, not here), and changes behind it are given between its slices, so that a replica that
-reads on keeps up however long the snapshot takes.
-Rule 3: there is one ring of changes for all subscribers, bounded in bytes. A subscriber
-that is overtaken by its end gets a new snapshot.
-Rule 4: nobody is given a position before the one that it answered at. A source that is behind
-says nothing.
-Rule 5: nobody is given anything before the log was found to hold what it names, position and
-hash: what the ring does not know is looked for in the store (`unproven`, `proven`).
+change, not here). Later changes are sent between its slices, so that a replica that reads on
+keeps up however long the snapshot takes.
+Rule 3: there is one ring of changes for all subscribers, bounded in bytes. A subscriber that is
+overtaken by the ring's end gets a new snapshot.
+Rule 4: no subscriber is sent a position before the one that it has answered at. A source that
+is behind that position sends nothing.
+Rule 5: no subscriber is sent anything before the log was found to hold the position and hash
+that it names. If the ring does not know them, they are looked for in the store (`unproven`,
+`proven`).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import EPOCHS, SegmentRows, id_of_row, unpack_row
 
 RING_BYTES = 1024 * 1024
-"""Bytes of changes that are kept for who is behind, up to the one batch that exceeds it: about
-4,000 changes of one segment."""
+"""Bytes of changes that are kept for subscribers that are behind, up to the one batch that
+exceeds it: about 4,000 changes of one segment."""
 
 ENTRY_BYTES = 200
-"""What a change takes in the ring beside its rows."""
+"""Bytes that a change takes in the ring beside its rows."""
 
 SUBSCRIBERS_MAX = 64
 """Subscribers of one partition; it has a few replicas, and some of them connect anew."""
@@ -56,7 +56,7 @@ TAKEN_AT_ONCE = 4
 """Frames that are taken in one step: 1 MiB, about 1 ms."""
 
 HASHED_AT_ONCE = 1000
-"""Epochs and strays whose shares of the checksum are made in one step, about 2 ms."""
+"""Epochs and strays whose shares of the checksum are computed in one step, about 2 ms."""
 
 _FREED = object()
 
@@ -66,7 +66,7 @@ class Fed(Protocol):
 
     @property
     def state(self) -> PartitionState | None:
-        """What is durable and applied; none if nobody may read it."""
+        """The state, durable and applied; None if it may not be read."""
 
 
 class _Entry(NamedTuple):
@@ -79,7 +79,7 @@ class _Entry(NamedTuple):
 
 
 class _Subscriber:
-    """How far one replica was fed."""
+    """How far one replica has been fed."""
 
     __slots__ = (
         "claim",
@@ -101,24 +101,24 @@ class _Subscriber:
 
     def __init__(self, subscription: Subscription) -> None:
         self.held: tuple[int, bytes | None] = subscription.position, subscription.chain_hash
-        """Position and chain hash that it may go on from, while it has no place in the ring."""
+        """Position and chain hash to go on from, while the replica has no place in the ring."""
         self.proof = _proof_of(*self.held)
-        """Whether the log holds these; none: that is to be found out."""
+        """Whether the log holds these; None: not known yet."""
         self.without_rows = subscription.without_rows
         self.floor = max(subscription.floor, subscription.position)
         self.claim = subscription.claim
         self.next_entry: int | None = None
-        """The entry of the ring that comes next, counted from the first there ever was."""
+        """The ring's entry that is sent next, counted from the first that was ever added."""
         self.part = 0
         self.given = self.held
-        """Up to where it has all, but for slices that are to come."""
+        """Position and hash up to which it was sent everything, apart from later slices."""
         self.frozen: SegmentRows | None = None
         self.slices: Iterator[Slice] | None = None
-        """Of the rows in `frozen`, while some are to come."""
+        """The slices of `frozen` that are still to be sent."""
         self.is_slice_next = False
         self.ready_under: int | None = None
         self.ready_at = -1
-        """What it needs before it is ready under that session."""
+        """The position that it has to reach to be ready under the session `ready_under`."""
         self.told: type[Ready | Fenced] | None = None
         self.is_refused = False
 
@@ -127,35 +127,35 @@ class FeedSource:
     """Feeds one partition's replicas. Its machine calls `changed` and `restarted`."""
 
     def __init__(self, machine: Fed, ready_under: Callable[[Claim], int | None]) -> None:
-        """`ready_under`: whether the machine has what stood when a claim was announced.
+        """`ready_under`: whether the machine has all that the log held when a claim came.
 
-        None if not; else the number of the session under which it has, always the same number
-        where no session of another makes it out of date.
+        Its result is None if not. Otherwise it is the number of the session under which that
+        is so; a machine whose claims depend on no session always returns the same number.
         """
         self._machine = machine
         self._ready_under = ready_under
         self._subscribers: dict[int, _Subscriber] = {}
         self._numbers = itertools.count(1)
         self.overtaken = 0
-        """Snapshots that were begun since a subscriber was overtaken by the ring's end."""
+        """Snapshots that were begun because a subscriber was overtaken by the ring's end."""
         self._given_up: list[Iterator[None]] = []
-        """Snapshots that nobody takes any more; a large one takes a while to be freed."""
+        """Snapshots that are no longer sent; it takes a while to free a large one."""
         self._begin()
 
     def _begin(self) -> None:
         self._ring: deque[_Entry] = deque()
         self._ring_bytes = 0
         self._entries = 0
-        """How many were ever added; the ring holds the last of them."""
+        """How many entries were ever added; the ring holds the last of them."""
         self._position, self._chain_hash = -1, b""
         self._epochs: dict[int, tuple[EpochNumbers, int]] = {}
-        """Each epoch's numbers as they were given last, and their share of the checksum."""
+        """Each epoch's numbers as they were sent last, and their share of the checksum."""
         self._strays: dict[bytes, int] = {}
-        """The shares of what segments have as strays."""
+        """By segment with strays: their share of the checksum."""
         self._shares = 0
-        """The sum of both."""
+        """The sum of the shares in `_epochs` and `_strays`."""
         self._unhashed: list[int | bytes] = []
-        """Epochs and segments with strays whose shares are still to be made."""
+        """Epochs, and segments with strays, whose shares are still to be computed."""
         state = self._machine.state
         if state is not None:
             state.settle()
@@ -165,9 +165,9 @@ class FeedSource:
             self.begin_on()
 
     def begin_on(self) -> bool:
-        """Take up another part of what stood when it began; whether that is all of it.
+        """Compute the checksum of another part of the state; returns whether that was the last.
 
-        Nobody is fed before it is.
+        No subscriber is sent anything before that.
         """
         state = self._machine.state
         if self._unhashed and state is not None and not state.is_finished:
@@ -179,15 +179,15 @@ class FeedSource:
 
     @property
     def has_begun(self) -> bool:
-        """Whether all was taken up that stood when it began; see `begin_on`."""
+        """Whether the checksum of the whole state is computed; see `begin_on`."""
         return not self._unhashed
 
     def __len__(self) -> int:
-        """How many are fed; with none, this may be let go of with `close`."""
+        """The number of subscribers; with none the source may be closed."""
         return len(self._subscribers)
 
     def close(self) -> None:
-        """Cost the machine nothing further; nothing is to be called after this."""
+        """Let the machine note no more changes. Call nothing after this."""
         self._subscribers.clear()
         if self._machine.state is not None:
             self._machine.state.touched = None
@@ -195,10 +195,10 @@ class FeedSource:
     # Subscribers.
 
     def subscribe(self, subscription: Subscription) -> int:
-        """The number by which the subscriber is known here.
+        """The number by which the new subscriber is known here.
 
         Raises:
-            Overloaded: There are too many.
+            Overloaded: There are too many subscribers.
         """
         if len(self._subscribers) >= SUBSCRIBERS_MAX:
             raise Overloaded(f"{SUBSCRIBERS_MAX} replicas are fed by this partition already")
@@ -207,12 +207,12 @@ class FeedSource:
         return number
 
     def expect(self, number: int, claim: Claim | None) -> None:
-        """The subscriber's broker announced itself anew."""
+        """The subscriber's broker announced itself anew, under `claim`."""
         one = self._subscribers[number]
         one.claim, one.ready_under, one.told = claim, None, None
 
     def drop(self, number: int) -> None:
-        """The subscriber is gone; where it was is for its next subscription to say."""
+        """Forget a subscriber. Its next subscription names the position to go on from."""
         one = self._subscribers.pop(number, None)
         if one is not None:
             self._give_up(one)
@@ -223,18 +223,18 @@ class FeedSource:
         one.frozen = one.slices = None
 
     def _free(self) -> None:
-        """Let go of another bit of what was given up."""
+        """Free another part of the snapshots that are no longer sent."""
         if self._given_up and next(self._given_up[-1], _FREED) is _FREED:
             self._given_up.pop()
 
     def has_more(self, number: int) -> bool:
-        """Whether there may be more for that subscriber, who was just given a frame."""
+        """Whether there may be another frame for a subscriber that has just been sent one."""
         one = self._subscribers[number]
         is_told = one.claim is None or one.told is Ready
         return not is_told or one.slices is not None or one.next_entry != self._entries
 
     def unproven(self, number: int) -> tuple[int, bytes] | None:
-        """Position and chain hash that are to be looked for in the log; see `proven`."""
+        """The position and chain hash to look for in the log, if any; see `proven`."""
         one = self._subscribers[number]
         position, chain_hash = one.held
         if one.proof is not None or chain_hash is None or self._machine.state is None:
@@ -242,7 +242,7 @@ class FeedSource:
         return position, chain_hash
 
     def proven(self, number: int, held: tuple[int, bytes], *, is_held: bool) -> None:
-        """The log holds that position and hash, or never will."""
+        """Whether the log holds a subscriber's position and hash has been found out."""
         one = self._subscribers.get(number)
         if one is not None and one.held == held and one.proof is None:
             one.proof = is_held
@@ -252,7 +252,7 @@ class FeedSource:
         return self._subscribers[number].slices is not None
 
     def lag(self) -> int:
-        """How many events the slowest is behind of those who hold a snapshot."""
+        """Events by which the slowest of the subscribers with a whole snapshot is behind."""
         given = [one.given[0] for one in self._subscribers.values() if self._holds(one)]
         return self._position - min(given, default=self._position)
 
@@ -265,10 +265,11 @@ class FeedSource:
         limit: int = TAKEN_AT_ONCE,
         may_begin: Callable[[], bool] = lambda: True,
     ) -> list[Frame]:
-        """The next frames for that subscriber, in order; fewer than `limit` if that is all.
+        """The next frames for a subscriber, in order; fewer than `limit` if there are no more.
 
-        They are given once. More may come with each step of the machine, and with `expect`.
-        `may_begin`: whether a snapshot may begin now; who needs one is given nothing before.
+        Each frame is returned once. Each step of the machine may bring more, and so may
+        `expect`. `may_begin`: whether a snapshot may begin now; until it may, a subscriber that
+        needs one gets nothing.
         """
         self._free()
         one = self._subscribers[number]
@@ -332,7 +333,7 @@ class FeedSource:
     def _snapshot(self, one: _Subscriber, may_begin: Callable[[], bool]) -> Frame | None:
         state = self._machine.state
         if state is None or state.next_position - 1 != self._position:
-            return None  # A batch broke it off; what it is now has no position.
+            return None  # A batch failed half way: the state is between two positions.
         if one.slices is None and not may_begin():
             return None
         self._give_up(one)
@@ -347,7 +348,7 @@ class FeedSource:
         )
 
     def _word(self, one: _Subscriber) -> Ready | Fenced | None:
-        """What is new about the claim of `one`, which has got so far."""
+        """The news about the claim of `one`, at the position that it has been sent."""
         claim, state = one.claim, self._machine.state
         if claim is None or state is None:
             return None
@@ -355,7 +356,8 @@ class FeedSource:
         if under is not None:
             if one.ready_under != under:
                 one.ready_under, one.ready_at = under, self._position
-                if one.told is Ready:  # Another led meanwhile, and nobody took that word.
+                # Another session was open meanwhile, and the subscriber was not told.
+                if one.told is Ready:
                     one.told = Fenced
                     return Fenced(claim)
             if one.told is Ready or one.slices is not None or one.given[0] < one.ready_at:
@@ -371,7 +373,7 @@ class FeedSource:
     # The machine.
 
     def restarted(self) -> None:
-        """The machine has another state: it was loaded, maybe not for the first time."""
+        """The machine has loaded its state (again): begin anew, with the same subscribers."""
         self._begin()
         for one in self._subscribers.values():
             if one.next_entry is not None:
@@ -398,7 +400,7 @@ class FeedSource:
         else:
             parts = list(self._parts(state, events, touched))
         if self._unhashed:
-            return  # Nobody is fed yet, and the checksum is not known.
+            return  # No subscriber is fed yet, and the checksum is not known.
         delete_state, total = _delete_state(state), self._checksum(state)
         changes = [
             Change(
@@ -434,7 +436,7 @@ class FeedSource:
                 gone.append(segment_id)
             if before is not None:
                 epochs.update(dict.fromkeys(unpack_row(before)[EPOCHS][::3]))
-        for event in events:  # Also of segments that came and went.
+        for event in events:  # Also those of segments that were added and removed again.
             if type(event.body) is SegmentAdded:
                 epochs.update(dict.fromkeys(event.body.epochs[::2]))
         if state.strays or self._strays:
@@ -444,7 +446,7 @@ class FeedSource:
         return _cut(rows, state.strays, self._renumber(state, epochs), gone)
 
     def _renumber(self, state: PartitionState, epochs: Iterable[int]) -> list[EpochNumbers]:
-        """Those of `epochs` whose numbers are not what was given last."""
+        """The numbers of those of `epochs` that have changed since they were sent last."""
         changed: list[EpochNumbers] = []
         for epoch in epochs:
             tables = state.epochs[epoch]
@@ -471,7 +473,7 @@ class FeedSource:
 
 
 def _proof_of(position: int, chain_hash: bytes | None) -> bool | None:
-    """What is known of a place in the log before it was looked for: true if it is none."""
+    """Whether the log holds a place, before the search: None if not known, true if no place."""
     return True if position < 0 or chain_hash is None else None
 
 
@@ -480,7 +482,7 @@ def _delete_state(state: PartitionState) -> int | None:
 
 
 def _is_fenced(state: PartitionState, claim: Claim) -> bool:
-    """Whether the log says that `claim` led, and that another leads since."""
+    """Whether `claim`, or a later one of its broker, was in the log and does not lead now."""
     session, pair = state.session, (claim.incarnation, claim.announcement)
     if session is None or state.last_heard(claim.broker_id) < pair:
         return False
@@ -493,7 +495,7 @@ def _slices(
     position: int,
     epochs: Sequence[EpochNumbers],
 ) -> Iterator[Slice]:
-    """The snapshot at `position`, each slice made when it is taken; uses up `frozen`."""
+    """The slices of the snapshot at `position`, each made when it is taken; drains `frozen`."""
     contents = _cut(frozen.drain(), strays, epochs)
     held = next(contents)
     for number in itertools.count():
@@ -510,7 +512,7 @@ def _cut(
     epochs: Sequence[EpochNumbers],
     gone: Sequence[bytes] = (),
 ) -> Iterator[Contents]:
-    """All of it in bounded parts, of which there is at least one."""
+    """The contents in parts of bounded size, at least one."""
     part: list[bytes] = []
     size = 0
     for row in rows:
@@ -536,7 +538,7 @@ def _strays_of(
 
 
 def _size(contents: Contents) -> int:
-    """About what `contents` take in memory."""
+    """About how many bytes `contents` take in memory."""
     rows, gone, strays, epochs = contents
     others = len(gone) + len(strays) + len(epochs)
     return sum(map(len, rows)) + ENTRY_BYTES * others + 32 * len(rows)

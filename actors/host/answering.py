@@ -1,4 +1,4 @@
-"""Answers a `Query` from a state: at once if that is one search, in slices if it is long."""
+"""Answers a `Query` from a state: at once if it takes one search, in slices if it is long."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ PAGE_BYTES = 4 * 1024 * 1024
 a thousand times as long as others."""
 
 CURSORS_MAX = 64
-"""Lists that a host keeps open; the oldest is closed for the next, and its reader told so."""
+"""Lists that a host keeps open. The next one closes the oldest; its reader gets `NotReady`."""
 
 LISTS = ("list", "list_epoch")
 QUERIES = ("lookup", "highest_offset", "size", "summary", "next_txn", *LISTS)
 
 
 def answer_now(state: PartitionState, query: Query, *, stale: bool) -> Answered | None:
-    """The answer if it takes one search; none if it has to be made in slices.
+    """The answer if it takes one search; None if it has to be made in slices.
 
     Raises:
         PartitionDeleted: The partition's deletion is finished.
-        InvalidArgument: There is no such question.
+        InvalidArgument: There is no such kind of query.
     """
     if state.is_finished:
         raise PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
@@ -63,12 +63,12 @@ def answer_now(state: PartitionState, query: Query, *, stale: bool) -> Answered 
 
 
 def snapshot_for(state: PartitionState, query: Query) -> answers.Snapshot:
-    """What a sliced answer needs, fixed at the state's present position."""
+    """The snapshot, at the state's present position, from which a sliced answer is made."""
     return answers.Snapshot(state, None if query.kind == "list" else query.epoch)
 
 
 async def walk(snapshot: answers.Snapshot, query: Query) -> Answered:
-    """The answer of a long `next_txn`."""
+    """The answer to a `next_txn` query that needs a long walk, in slices."""
     offset = query.offset
     while True:
         found = answers.next_segment_with_txn_index(snapshot, query.epoch, offset)
@@ -91,7 +91,7 @@ class OpenLists:
     """Lists that readers go through page by page, each at one position."""
 
     def __init__(self, process: str) -> None:
-        """`process` tells its cursors from those of other hosts, and of those before it."""
+        """`process` makes cursors unique among this host's processes and all other hosts'."""
         self._process = process
         self._open: dict[str, _OpenList] = {}
         self._count = itertools.count(1)
@@ -99,9 +99,9 @@ class OpenLists:
     async def first_page(
         self, snapshot: answers.Snapshot, query: Query, failed: Failed
     ) -> Answered:
-        """Open a list and give its first page.
+        """The first page of a list, which stays open if it has more pages.
 
-        `failed` gives the error for the reader of a later page that cannot be made.
+        `failed` makes the error that the reader of a later page gets if making it fails.
         """
         rows: Iterator[bytes | None]
         if query.kind == "list":
@@ -111,11 +111,11 @@ class OpenLists:
         return await self._page(_OpenList(rows, snapshot.position, failed))
 
     async def next_page(self, cursor: str) -> Answered:
-        """The page that follows.
+        """The next page of the list that `cursor` names.
 
         Raises:
             NotReady: The list was closed to make room for others; begin it again.
-            RemoteStorageError: The page could not be made, as `failed` has it.
+            RemoteStorageError: The page could not be made; the error is that of `failed`.
         """
         found = self._open.pop(cursor, None)
         if found is None:

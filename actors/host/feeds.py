@@ -1,7 +1,7 @@
-"""What of a host's partitions is fed to replicas, of brokers, programs and other hosts.
+"""Feeds replicas in brokers, programs and other hosts with a host's partitions.
 
-Rule 1: a machine's step is over before anything is taken from its source, and nothing that is
-done here can be part of one. Rule 2: a feed that fails is its partition's failure.
+Rule 1: frames are taken from a machine's source only between two steps of the machine, never
+within one. Rule 2: a feed that fails quarantines its partition.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from tierledger.events.commands import Claim
 from tierledger.events.errors import DataError, NotLeader, Quarantined, RemoteStorageError
 
 SNAPSHOTS_AT_ONCE = 8
-"""That are under way on one host; one of a million rows takes a few seconds."""
+"""Snapshots under way on one host; one of a million rows takes a few seconds."""
 
 TURN_S = 10.0
-"""After that long a snapshot counts as one of a slow reader, which keeps nobody waiting."""
+"""After so long a snapshot's reader counts as slow, and other snapshots do not wait for it."""
 
 PROOFS_AT_ONCE = 8
-"""Replicas for which a host looks into logs at a time; each takes some twenty reads."""
+"""Replicas whose past a host compares with logs at a time; each takes some twenty reads."""
 
 DAMAGED = "damaged"
 """The alarm when a replica is not fed, since its past in the log does not verify."""
 
 LINGER_S = 60.0
-"""How long a feed stays open when nobody is fed: who comes back soon finds it in the ring."""
+"""How long a feed stays open without subscribers, so that one that comes back is fed from the
+ring and needs no snapshot."""
 
 
 class Fed:
-    """One subscriber. `take` what there is whenever `wake` was called."""
+    """One subscriber. Call `take` until it returns None whenever `wake` was called."""
 
     def __init__(
         self,
@@ -49,19 +50,19 @@ class Fed:
         self._feed = feed
         self._turns = turns
         self._is_waiting = False
-        """Whether it needs a snapshot and it is not its turn."""
+        """Whether it needs a snapshot and waits for its turn."""
         self._number = feed.source.subscribe(subscription)
         self._proving: asyncio.Task[None] | None = None
         self._trouble: RemoteStorageError | None = None
         self.wake = wake
 
     def take(self) -> Frame | None:
-        """What is next; none if that was all. It is given once.
+        """The next frame, which is given once; None if there is none now.
 
         Raises:
             NotLeader: The partition does not run here any more in that role.
-            Quarantined: Its feed cannot go on.
-            CorruptLog: What it remembers cannot be compared with the log.
+            Quarantined: The partition's feed failed.
+            CorruptLog: The replica's past cannot be compared with the log.
         """
         feed = self._feed
         if self._trouble is not None:
@@ -83,11 +84,11 @@ class Fed:
 
     @property
     def has_more(self) -> bool:
-        """Whether there may be more, behind what was just taken."""
+        """Whether there may be a frame behind the one that was just taken."""
         return self._feed.source.has_more(self._number)
 
     async def _prove(self, position: int, chain_hash: bytes) -> None:
-        """Find out whether the log holds what the replica remembers."""
+        """Find out whether the log holds the position and hash that the replica has."""
         feed = self._feed
         try:
             async with self._turns.proofs:
@@ -107,13 +108,13 @@ class Fed:
         return not self._is_waiting
 
     def expect(self, claim: Claim | None) -> None:
-        """Its broker announced itself anew."""
+        """The replica's broker announced itself anew, under `claim`."""
         if not self._feed.is_gone:
             self._feed.source.expect(self._number, claim)
         self.wake()
 
     def close(self) -> None:
-        """It is fed no further."""
+        """End the subscription."""
         if self._proving is not None:
             self._proving.cancel()
         self._turns.end(self)
@@ -123,12 +124,13 @@ class Fed:
 class Turns:
     """The snapshots that are under way on a host; further ones wait, first come, first served.
 
-    So where a host takes over what another fed, and all replicas want one, each is done soon.
+    When a host takes over many replicas that all need a snapshot, this lets the first ones
+    finish soon, in place of all of them late.
     """
 
     def __init__(self) -> None:
         self.under_way: dict[Fed, float] = {}
-        """With when each began."""
+        """By subscriber: when its snapshot began."""
         self.waiting: dict[Fed, None] = {}
         self.proofs = asyncio.Semaphore(PROOFS_AT_ONCE)
 
@@ -147,7 +149,7 @@ class Turns:
         return True
 
     def end(self, fed: Fed) -> None:
-        """It is under way no more, nor waits for its turn."""
+        """End the turn of `fed`, or its wait for one, and wake those that are next."""
         self.waiting.pop(fed, None)
         if self.under_way.pop(fed, None) is not None:
             for one in islice(self.waiting, SNAPSHOTS_AT_ONCE):
@@ -160,16 +162,16 @@ class _OpenFeed:
     def __init__(
         self, shell: PartitionShell, source: FeedSource, close: Callable[[PartitionShell], None]
     ) -> None:
-        """`close` is called when nobody has come back."""
+        """`close` is called once the feed had no subscriber for `LINGER_S`."""
         self.shell = shell
         self.source = source
         self._close = close
         self.is_gone = False
         self._is_beginning = False
         self.fed: dict[Fed, None] = {}
-        """In the order in which they are woken."""
+        """The subscribers, in the order in which they are woken."""
         self.closing: asyncio.TimerHandle | None = None
-        """While nobody is fed."""
+        """Set while there is no subscriber."""
 
     def stepped(self) -> None:
         if not self.source.has_begun:
@@ -178,7 +180,7 @@ class _OpenFeed:
             one.wake()
 
     def _begin_on(self) -> None:
-        """Let the source take up what stands there, in bounded steps."""
+        """Let the source take up the present state, in bounded steps."""
         if not self._is_beginning:
             self._is_beginning = True
             asyncio.get_running_loop().call_soon(self._begin_some)
@@ -210,20 +212,20 @@ class Feeds:
     """The feeds of one host."""
 
     def __init__(self, shells: Mapping[tuple[PartitionKey, str], PartitionShell]) -> None:
-        """`shells`: what runs here, as it is at any time."""
+        """`shells`: the host's live table of what runs there."""
         self._shells = shells
         self._open: dict[PartitionShell, _OpenFeed] = {}
         self._turns = Turns()
         self._overtaken = 0
-        """By feeds that are open no more."""
+        """Overtaken subscribers of feeds that are closed by now."""
 
     def subscribe(self, subscription: Subscription, wake: Callable[[], None]) -> Fed:
-        """Feed a replica; whenever there is something to take, or an end, `wake` is called.
+        """Feed a replica. `wake` is called whenever there may be a frame, and at the end.
 
         Raises:
             NotLeader: The partition does not run here in that role.
-            Overloaded: It has too many subscribers.
-            Quarantined: It cannot be fed.
+            Overloaded: The partition has too many subscribers.
+            Quarantined: The partition's feed failed.
         """
         shell = self._feeding(subscription)
         feed = self._open.get(shell)
@@ -238,7 +240,7 @@ class Feeds:
         return fed
 
     async def counts(self) -> dict[str, int]:
-        """What is fed, and how well."""
+        """Counts of feeds, replicas and snapshots, and the greatest lag in events."""
         slices, lag, replicas, overtaken = Slices(), 0, 0, self._overtaken
         for feed in list(self._open.values()):
             lag, replicas = max(lag, feed.source.lag()), replicas + len(feed.fed)
@@ -263,7 +265,7 @@ class Feeds:
         return shell
 
     def gone(self, shell: PartitionShell) -> None:
-        """The partition does not run here any more: its subscribers find out."""
+        """End the feed of a partition that runs here no more, and wake its subscribers."""
         feed = self._open.pop(shell, None)
         if feed is not None:
             self._overtaken += feed.source.overtaken

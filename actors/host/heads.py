@@ -1,7 +1,7 @@
-"""Where the heads of logs are, told by who leads to who follows elsewhere.
+"""Hints about the heads of logs, from hosts that lead to hosts that follow.
 
-What is told is a hint: it makes a follower read the log, and says nothing about what is in it.
-So a leader that is none, or tells what is not so, costs a follower some time and a read.
+A head is only a hint: it makes a follower read the log, and carries nothing of its contents. So
+a fenced leader, or a wrong hint, costs a follower one read and some time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTHING = -2
 
 
 class WatchedHead:
-    """One who is told of a head. `take` it whenever `wake` was called."""
+    """A subscription to one head. Call `take` whenever `wake` was called."""
 
     def __init__(self, heads: Heads, shell: PartitionShell, wake: Callable[[], None]) -> None:
         """Made by `Heads.watch`."""
@@ -30,7 +30,7 @@ class WatchedHead:
         self._told = NOTHING
 
     def take(self) -> Head | None:
-        """Where the head is by now; none if that was told. It is given once.
+        """The present head, once per position; None if the subscriber has got it already.
 
         Raises:
             NotLeader: The partition is not led here any more.
@@ -45,27 +45,27 @@ class WatchedHead:
 
     @property
     def has_more(self) -> bool:
-        """What moves next, wakes."""
+        """Always false: the next move of the head calls `wake`."""
         return False
 
     def expect(self, claim: Claim | None) -> None:
-        """Heads are nobody's claim."""
+        """Does nothing: heads depend on no claim."""
 
     def close(self) -> None:
-        """It is told no further."""
+        """End the subscription."""
         self._heads.drop(self)
 
 
 class Heads:
-    """Who is told of the heads of the logs that a host leads."""
+    """The subscriptions to heads of the logs that a host leads."""
 
     def __init__(self, shells: Mapping[tuple[PartitionKey, str], PartitionShell]) -> None:
-        """`shells`: what runs here, as it is at any time."""
+        """`shells`: the host's live table of what runs there."""
         self._shells = shells
         self._watched: dict[PartitionShell, dict[WatchedHead, None]] = {}
 
     def watch(self, key: PartitionKey, wake: Callable[[], None]) -> WatchedHead:
-        """Tell where a head is; whenever it has moved, or at the end, `wake` is called.
+        """Subscribe to a head. `wake` is called whenever it has moved, and at the end.
 
         Raises:
             NotLeader: The partition is not led here.
@@ -78,16 +78,16 @@ class Heads:
         return one
 
     def has(self, one: WatchedHead) -> bool:
-        """Whether it is still told."""
+        """Whether the subscription is still open."""
         return one in self._watched.get(one.shell, ())
 
     def moved(self, shell: PartitionShell) -> None:
-        """The log of a leader has grown."""
+        """Wake the subscribers of a leader whose log has grown."""
         for one in self._watched.get(shell, ()):
             one.wake()
 
     def gone(self, shell: PartitionShell) -> None:
-        """A partition does not run here any more: who was told of its head finds out."""
+        """Wake the subscribers of a partition that does not run here any more."""
         for one in self._watched.pop(shell, ()):
             one.wake()
 
@@ -100,18 +100,18 @@ class Heads:
 
 
 class Hints:
-    """What a host's followers were told of their logs' heads."""
+    """The hints that a host has got for its followers."""
 
     def __init__(self, shells: Mapping[tuple[PartitionKey, str], PartitionShell]) -> None:
-        """`shells`: what runs here, as it is at any time."""
+        """`shells`: the host's live table of what runs there."""
         self._shells = shells
         self._told: dict[PartitionKey, int] = {}
-        """By the hosts that lead; a leader of this host is asked itself."""
+        """Newest hint of another host's leader; a leader on this host is read directly."""
         self._read: dict[PartitionKey, int] = {}
-        """How far each follower was at the last look."""
+        """Position of each follower at the last poll."""
 
     def arrived(self, key: PartitionKey, position: int) -> None:
-        """The follower of `key` is to read its log at once, unless it was told as much."""
+        """Let the follower of `key` read its log at once, unless this hint is not newer."""
         if position > self._told.get(key, NOTHING):
             self._told[key] = position
             follower = self._shells.get((key, FOLLOWER))
@@ -119,16 +119,16 @@ class Hints:
                 follower.feed(msg.HintArrived(position))
 
     def end(self, key: PartitionKey) -> None:
-        """Nobody tells of it any more."""
+        """No host sends hints about `key` any more."""
         self._told.pop(key, None)
 
     def gone(self, key: PartitionKey) -> None:
-        """It is not followed here any more."""
+        """`key` is not followed here any more."""
         self.end(key)
         self._read.pop(key, None)
 
     def look(self) -> list[PartitionShell]:
-        """All followers that have loaded; from here on they count as being where they are."""
+        """All followers that have loaded; their positions are noted for `unheard`."""
         found = [
             shell
             for (_, role), shell in self._shells.items()
@@ -139,10 +139,10 @@ class Hints:
         return found
 
     def unheard(self) -> set[PartitionKey]:
-        """Followers whose leaders are not known to tell of what was read by the last look.
+        """Followers that were, at the last poll, ahead of every hint for them.
 
-        It has been found in the log without them. So who leads no more, and says nothing, is
-        soon believed no more.
+        They found events in the log without a hint. So a leader that leads no more and sends no
+        hints is not relied on for long: its followers are polled.
         """
         return {key for key, position in self._read.items() if self._heard(key) < position}
 

@@ -1,7 +1,7 @@
 """A host: one process that runs many partitions on one asyncio loop.
 
-Everything here is traffic: calls in, effects out. What runs here and when it loads is its
-machine's to say (`machine`), what a partition does that of its leader or follower.
+This module only carries calls in and effects out. The host's machine (`machine`) decides what
+runs here and when it loads; a partition's leader or follower decides what the partition does.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.serde import MetadataSerDe
 
 POLL_INTERVAL_S = 0.05
-"""How often the next slots of followers are looked at whose leaders do not tell of their logs;
-half the 100 ms a follower may lag."""
+"""How often the logs of followers are polled whose leaders send no hints; half the 100 ms that
+a follower may lag."""
 
 ALL_POLLED_EVERY = 20
-"""At one look in so many those of all followers are: what was told is only a hint."""
+"""One poll in so many reads the logs of all followers: hints may be missing or wrong."""
 
 POLL_KEYS = 500
-"""Slots of one poll's read."""
+"""Logs that one read of a poll covers."""
 
 CLOSE_S = 10.0
-"""How long a host that closes waits for its partitions."""
+"""How long a host that closes waits for its partitions to end."""
 
 STORE_METHODS = (
     "create",
@@ -88,7 +88,7 @@ _log = structlog.get_logger("tierledger.host")
 
 
 class Host:
-    """Runs leaders and followers. Made on a running loop, and started by `start`."""
+    """Runs leaders and followers. Make it on a running loop, and call `start` first."""
 
     def __init__(  # noqa: PLR0913 - What a host is made of, all by name.
         self,
@@ -104,7 +104,7 @@ class Host:
         give_up: Callable[[], None],
         oracle: LeaderOracle | None = None,
     ) -> None:
-        """`give_up` ends the process, real or simulated, after a failure nobody foresaw."""
+        """`give_up` ends the process, real or simulated, after an unforeseen error."""
         self.name = name
         self.process = process
         self.cluster_id = cluster_id
@@ -121,13 +121,13 @@ class Host:
         self._slots = SlotReader(backend)
         self._machine = HostMachine(blake2b(process.encode(), digest_size=8).digest())
         self._lives: dict[int, PartitionShell] = {}
-        """By their numbers in the machine."""
+        """All shells, by their life's number in the machine."""
         self._shells: dict[tuple[PartitionKey, str], PartitionShell] = {}
-        """Those that take calls, which the machine has no part in."""
+        """The leaders and followers, which take calls directly, without the machine."""
         self._closed = asyncio.Event()
         self._replies: dict[int, Callable[[object], None]] = {}
         self._questions: dict[int, PartitionShell | None] = {}
-        """Those of `_replies` that are asked, and who makes the answer, if it is hosted."""
+        """Queries among `_replies`, with the shell that answers; None: it is being loaded."""
         self._patience: AlarmClock[int] = AlarmClock(self._expire)
         self._reply_ids = itertools.count(1)
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -142,9 +142,9 @@ class Host:
             self.spawn(loop)
 
     async def close(self) -> None:
-        """Stop all partitions in good order (drain, checkpoint), then the rest.
+        """Stop all partitions in good order (drain, checkpoint), then all other tasks.
 
-        Sessions stay open: brokers lead on, served by another host.
+        Sessions stay open: their brokers lead on, served by another host.
         """
         slices = Slices()
         for effect in self._machine.handle(lives.CloseArrived(self._clock.now_ms())):
@@ -170,13 +170,13 @@ class Host:
 
     @property
     def is_asked(self) -> bool:
-        """Whether anybody waits for an answer."""
+        """Whether any caller waits for an answer."""
         return bool(self._replies)
 
     def call(self, call: Call) -> asyncio.Future[Any]:
-        """The result of a call that was checked: a value, or an error as a value.
+        """The future result of a checked call: a value, or an error as a value.
 
-        Who cancels it waits no more; see `give_up`.
+        To cancel the future is to give up on the call; see `give_up`.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         reply_to = self.answer(call, partial(_settle, future))
@@ -185,11 +185,11 @@ class Host:
         return future
 
     def answer(self, call: Call, then: Callable[[object], None]) -> int:
-        """Carry out a call that was checked; the number under which it can be given up.
+        """Carry out a checked call; returns the number under which it can be given up.
 
-        `then` is called with what it comes to, a value or an error as a value, in the step that
-        makes the answer and perhaps before this returns: a future, and a turn of the loop for
-        it, cost more than all else that happens to an answer here.
+        `then` is called with the result, a value or an error as a value. That happens in the
+        step that makes the answer, perhaps before this returns: a future and a turn of the loop
+        would cost more than everything else that is done for an answer here.
         """
         reply_to = next(self._reply_ids)
         match call:
@@ -211,7 +211,7 @@ class Host:
         return reply_to
 
     def give_up(self, reply_to: int) -> None:
-        """Nobody waits any more: a question costs nothing further, a write may happen."""
+        """Drop a call whose caller waits no more. A query ends; a write may still happen."""
         if self._replies.pop(reply_to, None) is not None and reply_to in self._questions:
             shell = self._questions.pop(reply_to)
             self._patience.take_out(reply_to)
@@ -258,7 +258,7 @@ class Host:
         return machine.is_ready_for(call.claim)
 
     def reply(self, reply_to: msg.ReplyTo, value: object) -> None:
-        """Give a waiting caller its result; late and repeated ones find nobody."""
+        """Give a waiting caller its result; late and repeated results are dropped."""
         then = None if reply_to is None else self._replies.pop(reply_to, None)
         if then is None or reply_to is None:
             return
@@ -270,9 +270,9 @@ class Host:
     # Placements.
 
     async def place(self, placements: Sequence[Placement]) -> None:
-        """Take on, change or release partitions; repeats and late words do nothing.
+        """Take on, change or release partitions, in order. Idempotent; late orders do nothing.
 
-        Raises what one of them leads to, with those before it done.
+        An error of one placement is raised; those before it are done.
         """
         slices = Slices()
         for placement in placements:
@@ -280,7 +280,7 @@ class Host:
             await slices.yield_if_due()
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
-        """Brokers lead no more: end their sessions, and no others."""
+        """End the sessions of brokers that lead no more, and no others."""
         slices = Slices()
         for close in closes:
             self._hear(lives.BrokerLeft(close, self._clock.now_ms()))
@@ -302,7 +302,7 @@ class Host:
                 self._begin(effect)
             case lives.Load() | lives.Feed() | lives.Drop():
                 shell = self._lives.get(effect.life)
-                if shell is not None:  # Others may have run between two effects.
+                if shell is not None:  # It may have ended since the effect was made.
                     self._change(shell, effect)
             case msg.ReplyError(reply_to=reply_to, error=error):
                 self.reply(reply_to, error)
@@ -344,7 +344,7 @@ class Host:
             self._hear(lives.Loaded(shell.life))
 
     def _look_if_read(self, shell: PartitionShell) -> None:
-        """What is read for calls is loaded when all of its log was read, or none can be."""
+        """Report a load for reads as done once the log is read to its end, or cannot be."""
         if shell.machine.phase is not Phase.LOADING:
             shell.after_step = None
             self._hear(lives.Loaded(shell.life))
@@ -364,10 +364,10 @@ class Host:
         if shell.machine.state is not None and len(shell.machine.state.rows) > ROWS_AT_ONCE:
             self.spawn(_dismantled(shell.machine.state))
 
-    # What shells ask for.
+    # What partition shells call.
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run `work` beside the rest, and let nobody lose its failure."""
+        """Run `work` as a task of this host; if it fails, the host gives up."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._finished)
@@ -377,8 +377,8 @@ class Host:
         self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             _log.error("a task of the host failed", host=self.name, exc_info=task.exception())
-            # Of a task that serves all partitions, as the committer does; what one partition
-            # does wrong ends with that partition. A successor replays the logs.
+            # Only tasks that serve all partitions, as the committer does, end here: an error
+            # of one partition ends only that partition. A successor replays the logs.
             self._give_up()
 
     def read_slot(self, slot: PendingSlot, delay_ms: int) -> None:
@@ -400,7 +400,7 @@ class Host:
                 self._hear(lives.Ended(shell.life, reason))
 
     def _head_moved(self, shell: PartitionShell, position: int) -> None:
-        """Let followers know at once: this host's, and those of hosts that asked for it."""
+        """Hint to followers at once: to this host's, and to those of hosts that subscribed."""
         self.heads.moved(shell)
         follower = self._shells.get((shell.key, FOLLOWER))
         if follower is not None:
@@ -426,7 +426,7 @@ class Host:
         try:
             found = await self.backend.last_keys(logs)
         except RemoteStorageError:
-            return  # The next poll asks again; reads go on from what is here.
+            return  # The next poll tries again; queries are answered from the present state.
         slices = Slices()
         for shell, last in zip(followers, found, strict=True):
             if last is not None and last >= shell.next_slot:
@@ -434,7 +434,7 @@ class Host:
                 await slices.yield_if_due()
 
     async def ping(self) -> HostPing:
-        """What the coordinator has to know; also tells that this host lives."""
+        """This host's report to the coordinator; that it comes shows that the host lives."""
         return HostPing(
             process=self.process,
             door=self.report.door,
@@ -447,19 +447,19 @@ class Host:
         return self._lives[number].machine.phase is Phase.LOADING
 
     async def counts(self) -> dict[str, Any]:
-        """Who this is, and what it has done since its process began."""
+        """The host's names and door, and its counts since its process began."""
         return {**self.report.counts(), "feeds": await self.feeds.counts()}
 
     async def store(
         self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401 - What the backend's method returns.
-        """Call the backend on behalf of a process that may not write to the store itself."""
+        """Call the backend for a process that may not write to the store itself."""
         if method not in STORE_METHODS:
             raise InvalidArgument(f"expected one of {', '.join(STORE_METHODS)}, got {method!r}")
         return await getattr(self.backend, method)(*arguments, **named)
 
     async def partitions(self) -> list[dict[str, Any]]:
-        """Role, phase, position and session of everything that runs here."""
+        """Role, phase, position and session of each leader and follower that runs here."""
         return await self.report.partitions()
 
 

@@ -1,4 +1,4 @@
-"""What holds between any two steps of a host, whatever happened before."""
+"""Invariants that hold between any two steps of a host."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from tierledger.actors.host import machine as rules
 from tierledger.actors.host.machine import HostMachine, Phase
 
 LIVES_MAX = 500
-"""A host with more of them takes too long to be checked after each step."""
+"""A host with more lives takes too long to be checked after each step."""
 
 
 def check(machine: HostMachine) -> None:
-    """Find what is wrong with a machine.
+    """Check a machine's invariants.
 
     Raises:
-        AssertionError: Something is; with the steps that led to it.
+        AssertionError: One is broken; the message has the last steps.
     """
     if len(machine.lives) > LIVES_MAX:
         return
@@ -37,7 +37,7 @@ def check(machine: HostMachine) -> None:
 
 
 def _check_words(machine: HostMachine) -> None:
-    """What was released runs no more, or leaves; what is told of a leader is one thing."""
+    """Released lives have ended or are leaving; no leader is both lost and refused."""
     story = machine.story
     for life in machine.lives.values():
         if life.role != STORAGE and life.phase is not Phase.LEAVING:
@@ -49,7 +49,7 @@ def _check_words(machine: HostMachine) -> None:
 
 
 def _check_reads(machine: HostMachine) -> None:
-    """Each that waits waits for one load, and no load is for nobody."""
+    """Each waiting read waits for one load, and each load for reads has a waiting read."""
     story, readers = machine.story, dict[int, int]()
     for life in machine.lives.values():
         if life.role == STORAGE:

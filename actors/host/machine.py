@@ -1,15 +1,16 @@
-"""The life of a host, as a pure state machine: what runs there, and in which order it loads.
+"""A host as a pure state machine: which leaders and followers run there, and in what order.
 
 Rule 1: the coordinator's placements and releases count by their numbers, however late and often
 they come; see `PlacementOrder`.
-Rule 2: a leader that ends without having been told to, and a claim that does not get to lead,
-are told to the coordinator with each ping until the partition is placed here anew.
-Rule 3: a read of a partition that nobody hosts waits for a load that begins after it came, with
-all others that wait for the same: what was durable before is in its answer.
+Rule 2: each ping reports to the coordinator the leaders that ended without its order and the
+claims that did not get to lead, until the partition is placed here anew.
+Rule 3: a read of a partition that no broker hosts waits for a load from the store that begins
+after the read came. So all that was durable before the read is in its answer. Reads of one
+partition share a load.
 
-Calls to what runs here do not pass through it, nor do the effects of leaders and followers: its
-shells look these up and carry them on. No I/O, clock or Ray here: the shells carry effects out,
-one on asyncio and one in the simulator.
+Calls to leaders and followers do not pass through this machine, nor do their effects: the
+shells look the partition up and hand both on. No I/O, clock or Ray here: the shells carry
+effects out, one on asyncio and one in the simulator.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tierledger.events.commands import CloseSession
 from tierledger.events.errors import NotReady, Overloaded
 
 LOADS_AT_ONCE = 8
-"""Partitions that load side by side; more would only compete for the store."""
+"""Partitions that load at the same time; more would only compete for the store."""
 
 READS_MAX = 1024
 """Reads that may wait for a load; the next is answered `Overloaded` at once."""
@@ -47,11 +48,11 @@ class Phase(Enum):
     """Where a partition is in its life on the host."""
 
     QUEUED = "queued"
-    """Its load waits for others to end."""
+    """Its load waits for other loads to end."""
     LOADING = "loading"
     RUNNING = "running"
     LEAVING = "leaving"
-    """It was told to go, and serves first what it had accepted."""
+    """It was stopped, and still serves the calls that it had accepted."""
     GONE = "gone"
 
 
@@ -64,9 +65,9 @@ HEARS: dict[Phase, frozenset[type[Any]]] = {
     Phase.RUNNING: _COORDINATOR | {msg.Ended, msg.Refused},
     Phase.LEAVING: _COORDINATOR | {msg.Ended, msg.Refused},
 }
-"""What may be heard of a life in each phase; of one that is gone whatever comes is late.
+"""Stimuli that may arrive about a life in each phase; for one that is gone, all are late.
 
-Until it has loaded a life ends only because it is let go, and is gone then.
+A life that has not loaded yet can only end because it is stopped, and is gone at once.
 """
 
 
@@ -81,11 +82,11 @@ class Life:
         self.role = role
         self.phase = Phase.QUEUED
         self.assignment = 0
-        """The last that it was given."""
+        """The number of its newest assignment."""
         self.calls: dict[int, QueryCall] = {}
-        """Reads that are answered when it is loaded, by caller."""
+        """Reads that are answered once this life has loaded, by caller."""
         self.later: dict[int, QueryCall] = {}
-        """Reads that came since the load began: they need the next."""
+        """Reads that came after the load had begun, by caller: they need the next load."""
 
 
 CHECKS: list[Callable[[HostMachine], None]] = []
@@ -96,30 +97,30 @@ class HostMachine:
     """Knows what runs on one host. Talk to it through `handle` only."""
 
     def __init__(self, opener: bytes) -> None:
-        """`opener`: this process, for the sessions that are opened here."""
+        """`opener`: names this process in the sessions that are opened here."""
         self.lives: dict[int, Life] = {}
         self.seats: dict[tuple[PartitionKey, str], Life] = {}
-        """The same by partition and role, of which each has one life at a time."""
+        """The same lives by partition and role; each pair has one life at a time."""
         self.order = PlacementOrder()
         self.lost: dict[PartitionKey, int] = {}
         """Leaders that ended here and were not placed anew, with their last assignment."""
         self.refused: dict[PartitionKey, Refusal] = {}
-        """Claims that did not get to lead here, until the next is placed."""
+        """Claims that did not get to lead here, until the partition's next placement."""
         self.is_closing = False
         self.story = Story()
         self.queue: deque[Life] = deque()
-        """Loads that wait, and some that are gone."""
+        """Lives that wait to load; some of them may be gone already."""
         self.loading: set[int] = set()
         self.readers: dict[int, Life] = {}
-        """Callers of reads that wait for a load."""
+        """Reads that wait for a load: the caller's number to the life that loads."""
         self._opener = opener
         self._numbers = count(1)
 
     def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
-        """What `stimulus` calls for. Effects are to be carried out in order.
+        """The effects that `stimulus` calls for, to be carried out in order.
 
         Raises:
-            AssertionError: No host may hear that now; with the last steps.
+            AssertionError: `stimulus` may not arrive in this phase; with the last steps.
         """
         life = self._about(stimulus)
         if life is not None and type(stimulus) not in HEARS[life.phase]:
@@ -133,7 +134,7 @@ class HostMachine:
         return effects
 
     def behind(self, is_loading: Callable[[int], bool]) -> list[PartitionKey]:
-        """Partitions that are followed here whose log `is_loading`, by the life's number."""
+        """Partitions whose follower here has not caught up, as `is_loading` tells by life."""
         return [
             life.key
             for life in self.lives.values()
@@ -198,14 +199,14 @@ class HostMachine:
             assert life is not None, "a release of nothing is late"
             return self._let_go(life, partition.StopArrived(None, now_ms))
         if self.is_closing:
-            return []  # Its process ends; the coordinator finds another host.
+            return []  # This process ends; the coordinator will use another host.
         if placement.role == LEADER:
             self.refused.pop(placement.key, None)
         assigned = partition.Assigned(assignment, None, now_ms, self._opener)
         if life is not None:
             life.assignment = assignment.number
             if life.phase is Phase.LEAVING:
-                life.phase = Phase.RUNNING  # A new claim calls it back.
+                life.phase = Phase.RUNNING  # A new claim ends the stop.
             return [msg.Feed(life.number, assigned)]
         life = self._new_life(placement.key, placement.role)
         life.assignment = assignment.number
@@ -219,13 +220,13 @@ class HostMachine:
 
     def _let_go(self, life: Life, stop: partition.StopArrived) -> list[msg.Effect]:
         feed = msg.Feed(life.number, stop)
-        if life.phase in {Phase.QUEUED, Phase.LOADING}:  # It has nothing to serve first.
+        if life.phase in {Phase.QUEUED, Phase.LOADING}:  # It has accepted no calls.
             return [feed, *self._forget(life)]
         life.phase = Phase.LEAVING
         return [feed]
 
     def _close(self, now_ms: int) -> list[msg.Effect]:
-        """Let all go; sessions stay open: brokers lead on, served by another host."""
+        """Stop all lives. Sessions stay open: their brokers lead on, served by another host."""
         self.is_closing = True
         self.queue.clear()
         stop = partition.StopArrived(msg.CLOSING, now_ms, is_released=False)
@@ -245,12 +246,12 @@ class HostMachine:
         return life
 
     def _load_next(self) -> list[msg.Effect]:
-        """Begin the loads that wait, as far as there is room."""
+        """Begin the loads that wait, up to `LOADS_AT_ONCE`."""
         effects: list[msg.Effect] = []
         while self.queue and len(self.loading) < LOADS_AT_ONCE:
             life = self.queue.popleft()
             if life.phase is not Phase.QUEUED:
-                continue  # It has gone meanwhile.
+                continue  # It was stopped meanwhile.
             life.phase = Phase.LOADING
             self.loading.add(life.number)
             effects.append(msg.Load(life.number))
@@ -280,7 +281,7 @@ class HostMachine:
         self.loading.discard(life.number)
         return [msg.Drop(life.number), *self._load_next()]
 
-    # Reads of partitions that nobody hosts.
+    # Reads of partitions that no broker hosts.
 
     def _read_arrived(
         self, reply_to: int, call: QueryCall, life: Life | None
@@ -309,7 +310,7 @@ class HostMachine:
         life.later.pop(reply_to, None)
         if life.calls:
             return []
-        stop = partition.StopArrived(None, 0)  # A store that is away keeps no load for nobody.
+        stop = partition.StopArrived(None, 0)  # Else it may retry an unreachable store.
         return [msg.Feed(life.number, stop), *self._over(life)]
 
     def _read(self, life: Life) -> list[msg.Effect]:
@@ -321,6 +322,6 @@ class HostMachine:
         return effects + self._over(life)
 
     def _over(self, life: Life) -> list[msg.Effect]:
-        """End a load for reads; one for those that came meanwhile is queued."""
+        """End a load for reads, and queue the next one for reads that came meanwhile."""
         effects = self._forget(life)
         return effects + self._begin_read(life.key, life.later) if life.later else effects

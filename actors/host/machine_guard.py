@@ -1,11 +1,12 @@
-"""Lets nothing unforeseen out of a partition's machine.
+"""Turns unforeseen errors of a partition's machine into a quarantine of that partition.
 
-Rule 1: whatever a step of a partition raises, and of whatever class, quarantines that partition
-and no other; nobody who uses a guard has to catch anything.
-Rule 2: callers whose answer the exception has lost are told so truthfully: a write may have
-been stored, unless it still waited for its turn.
+Rule 1: any exception of a partition's step, of whatever class, quarantines that partition and
+no other. Code that uses a guard does not have to catch anything.
+Rule 2: callers whose answer the exception has lost get a true error. A write is in doubt and
+gets `OutcomeUnknown`, unless it still waited for its turn.
 
-The story of the last steps is kept here, not in the machine: its state is its rules' alone.
+The story of the last steps is kept here, not in the machine, which holds only what its rules
+need.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tierledger.events.errors import OutcomeUnknown
 Machine: TypeAlias = Leader | Follower
 
 CAUSE_CHARACTERS = 300
-"""Of an unforeseen error's own words that are told."""
+"""Characters of an unforeseen error's message that are reported."""
 
 
 CHECKS: list[Callable[[Machine, Enum, msg.Stimulus], None]] = []
@@ -32,17 +33,17 @@ CHECKS: list[Callable[[Machine, Enum, msg.Stimulus], None]] = []
 
 
 class MachineGuard:
-    """A leader or follower, its last steps, and the callers that wait for it."""
+    """A leader or follower, its last steps, and the callers that wait for its answers."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.failure: str | None = None
-        """The last unforeseen one, until it is taken from here."""
+        """The cause of the last unforeseen error, until it is taken from here."""
         self._story = Story()
         self._waiting: dict[int, msg.Stimulus] = {}
 
     def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
-        """What `stimulus` calls for. Effects are to be carried out in order."""
+        """The effects that `stimulus` calls for, to be carried out in order."""
         if isinstance(stimulus, msg.QueryExpired):
             self._forget(stimulus.reply_to)
         elif isinstance(stimulus, msg.CommandsArrived):
@@ -63,7 +64,7 @@ class MachineGuard:
         return effects
 
     def failed(self, error: Exception) -> list[msg.Effect]:
-        """What follows from an unforeseen `error` in any step of the partition."""
+        """The effects of an unforeseen `error` in any step of the partition."""
         story = str(self._story)
         failure = msg.StepFailed(_cause(error), story)
         self.failure = failure.cause
@@ -87,7 +88,7 @@ class MachineGuard:
         self._story.note(stimulus, about, effects)
         waiting = self._waiting
         for effect in effects:
-            # Written out: it is done for each answer.
+            # Inlined for speed: this runs for each answer.
             if type(effect) is msg.Reply or type(effect) is msg.Answer:
                 waiting.pop(effect.reply_to, None)  # type: ignore[arg-type] # Nobody is none.
             else:
@@ -104,7 +105,7 @@ class MachineGuard:
 
 
 def _cause(error: Exception) -> str:
-    """What was raised, and where."""
+    """The class, message and place of `error`."""
     try:
         words = str(error)[:CAUSE_CHARACTERS]
     except Exception:  # noqa: BLE001 - An error of a foreign object's.

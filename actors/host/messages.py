@@ -1,7 +1,7 @@
 """What a host's machine is told (stimuli, in the past tense) and answers with (effects).
 
 A life is one stay of one partition in one role on the host. Its number is never used again, so
-what comes late about it is recognised as late.
+that late stimuli about it are recognised as late.
 """
 
 from __future__ import annotations
@@ -14,55 +14,55 @@ from tierledger.actors.messages import ReplyError
 from tierledger.events.identifiers import TopicIdPartition
 
 CLOSING = -1
-"""In place of a caller: for the end of this partition the host waits that closes."""
+"""In place of a caller's number: the closing host itself waits for the partition's end."""
 
 
 # Stimuli
 
 
 class Placed(NamedTuple):
-    """The coordinator wants a partition taken on, changed or released."""
+    """The coordinator orders that a partition is taken on, changed or released."""
 
     placement: Placement
     now_ms: int
 
 
 class BrokerLeft(NamedTuple):
-    """The coordinator says that a broker leads no more: its session is to end."""
+    """The coordinator reports that a broker leads no more: its session is to end."""
 
     close: CloseCall
     now_ms: int
 
 
 class Loaded(NamedTuple):
-    """A load is over: there is a state, or a quarantine; behind it all that calls ask for."""
+    """A load is over: there is a state, or a quarantine. For reads the whole log was read."""
 
     life: int
 
 
 class Refused(NamedTuple):
-    """A claim does not lead."""
+    """The log refused a claim: it does not lead."""
 
     life: int
     refused: partition.ClaimRefused
 
 
 class Ended(NamedTuple):
-    """The actor is gone."""
+    """The life's leader or follower has ended by itself or as ordered."""
 
     life: int
     reason: str
 
 
 class ReadArrived(NamedTuple):
-    """Somebody asks about a partition that nobody hosts."""
+    """A client reads a partition that no broker hosts."""
 
     reply_to: int
     call: QueryCall
 
 
 class ReadGivenUp(NamedTuple):
-    """The caller of a read waits no more, whatever it was about."""
+    """The caller of a read waits no more."""
 
     reply_to: int
 
@@ -77,7 +77,7 @@ class CloseArrived(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """Make the actor of a life; it takes calls at once. No claim: it follows, or is read."""
+    """Make the actor of a life, which takes calls at once: a leader if it has a `claim`."""
 
     life: int
     topic_id_partition: TopicIdPartition
@@ -92,14 +92,14 @@ class Load(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """Let an actor hear something."""
+    """Feed an actor with a stimulus."""
 
     life: int
     stimulus: partition.Stimulus
 
 
 class Drop(NamedTuple):
-    """Forget a life; a load of it is of no use any more."""
+    """Forget a life, and cancel its load."""
 
     life: int
 

@@ -1,6 +1,6 @@
 """One partition on a host: hands stimuli to a leader or follower, and carries its effects out.
 
-No rule of the protocol stands here: what happens next is always the machine's word.
+No rule of the protocol stands here: the machine alone decides what happens next.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tierledger.storage.partition.reader import PartitionReader
 T = TypeVar("T")
 
 HELD_MAX = 256
-"""Commands that a machine is not told of before the next commit; it refuses too many itself."""
+"""Commands that are held until the next commit; the machine itself refuses too many."""
 
 READ_BATCHES = 64
 """Batches that a log read takes from the store at once."""
@@ -54,7 +54,7 @@ FEED_BYTES = 32 * 1024
 """Bytes of batches that are applied in one step, or one batch: about 230 events, 2 ms."""
 
 RETRY_DELAY_S = 0.1
-"""Pause before a store that was away is asked again."""
+"""Pause before a request to an unreachable store is retried."""
 
 Said: TypeAlias = "msg.HeadMoved | msg.Alarm | msg.ClaimRefused | msg.Gone"
 """What a machine says to the process it runs in."""
@@ -87,7 +87,7 @@ class PartitionShell:
         machine: Leader | Follower,
         life: int,
     ) -> None:
-        """`life`: its number on the host."""
+        """`life`: the number of its life on the host."""
         self.host = host
         self.topic_id_partition = reader.topic_id_partition
         self.key = PartitionKey.of(reader.topic_id_partition)
@@ -95,9 +95,9 @@ class PartitionShell:
         self.machine = machine
         self.life = life
         self.loading: asyncio.Task[None] | None = None
-        """The load that is under way."""
+        """The task of the load that is under way."""
         self.after_step: Callable[[], None] | None = None
-        """Called after each step of the machine, if anybody waits for one; see `Feeds`."""
+        """Called after each step of the machine; see `Feeds`."""
         self._guard = MachineGuard(machine)
         self._held: list[msg.CommandArrived] = []
         """Commands that are decided on when the host's next commit begins."""
@@ -110,13 +110,15 @@ class PartitionShell:
     def feed(self, stimulus: msg.Stimulus) -> None:
         """Let the machine handle `stimulus`, and carry out what it calls for; never raises."""
         if self._held and type(stimulus) is not msg.AppendAnswered:
-            self.hand_over()  # They came before; with the next batch more may come.
+            # The held commands came before `stimulus`. An answered append is no reason: the
+            # next batch begins after it, and more commands may come until then.
+            self.hand_over()
         self._carry_out_all(self._guard.handle(stimulus))
         if self.after_step is not None:
             self.after_step()
 
     def want(self, command: msg.CommandArrived) -> None:
-        """Have `command` decided on, together with what else comes until the next commit."""
+        """Hold `command` until the next commit begins, so that others are decided with it."""
         machine = self.machine
         if not isinstance(machine, Leader) or not machine.may_wait:
             self.feed(command)
@@ -128,7 +130,7 @@ class PartitionShell:
 
     @property
     def held(self) -> int:
-        """Commands that the machine has not been told of."""
+        """Commands that are held, and not in the machine's inbox yet."""
         return len(self._held)
 
     def hand_over(self) -> None:
@@ -138,7 +140,7 @@ class PartitionShell:
             self._carry_out_all(self._guard.handle(msg.CommandsArrived(tuple(held))))
 
     def failed(self, error: Exception) -> None:
-        """Something of this partition raised what nobody foresaw; see `MachineGuard`."""
+        """Quarantine this partition after an unforeseen error; see `MachineGuard`."""
         tip = str(self.topic_id_partition)
         _log.error("a step of the partition failed", partition=tip, exc_info=error)
         self._carry_out_all(self._guard.failed(error))
@@ -148,7 +150,7 @@ class PartitionShell:
         reply = self.host.reply
         for effect in effects:
             try:
-                if type(effect) is msg.Reply:  # As most are; written out.
+                if type(effect) is msg.Reply:  # The most frequent effect, for speed.
                     reply(*effect)
                 else:
                     self._carry_out(effect)
@@ -156,7 +158,7 @@ class PartitionShell:
                 self.failed(error)
 
     def _spawn(self, work: Callable[..., Awaitable[None]], *given: Any) -> None:  # noqa: ANN401
-        """Do `work` with what is `given` beside the rest; its failure is this partition's."""
+        """Do `work(*given)` as a task; if it fails, this partition is quarantined."""
         self.host.spawn(self._guarded(work, *given))
 
     async def _guarded(self, work: Callable[..., Awaitable[None]], *given: Any) -> None:  # noqa: ANN401
@@ -198,14 +200,14 @@ class PartitionShell:
 
     @property
     def next_slot(self) -> str:
-        """The key of the batch that follows what the machine has read."""
+        """The key of the batch behind all that the machine has read."""
         return self._reader.log.key(self.machine.next_batch)
 
     async def has_history(self, position: int, chain_hash: bytes) -> bool:
-        """Whether the log holds `position`, with that hash behind it, however long that takes.
+        """Whether the log holds `position` with that chain hash behind it; retries the store.
 
         Raises:
-            CorruptLog: What is stored there does not verify.
+            CorruptLog: The log does not verify there.
         """
         near = self.machine.next_batch
         return await self._insisting(
@@ -245,10 +247,10 @@ class PartitionShell:
             self.host.reply(reply_to, self.unanswered(error))
 
     def unanswered(self, error: Exception) -> RemoteStorageError:
-        """What a caller hears whose answer ended with `error`."""
+        """The error for the caller of a query whose answer failed with `error`."""
         if isinstance(error, RemoteStorageError):
             return error
-        self.failed(error)  # What a state cannot answer, it should not decide on either.
+        self.failed(error)  # A state that cannot answer should not be decided on either.
         return Quarantined(f"the answer could not be made: {type(error).__name__}: {error}")
 
     # Disputes.
@@ -268,7 +270,7 @@ class PartitionShell:
     # Loading.
 
     async def load(self) -> None:
-        """Start the machine from the checkpoint, or from where the log begins."""
+        """Feed the machine with the state of the checkpoint, or of the log's beginning."""
         await self._guarded(self._load)
 
     async def _load(self) -> None:
@@ -324,7 +326,7 @@ class PartitionShell:
             is_finished = plan.is_finished
             del plan
             if is_finished and standing is Standing.OURS:
-                # Not the state: it may be, and its checkpoint not yet.
+                # The checkpoint's flag, not the state's, which may be finished before it.
                 await self._insisting(self._checkpoints.sweep)
         except RemoteStorageError as error:
             self.host.told(self, msg.Alarm("checkpoint", str(error)))
@@ -339,7 +341,7 @@ class PartitionShell:
             )  # Freed at once, 20,000 rows and their pages take 16 ms.
 
     async def _insisting(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What `attempt` returns, which is repeated while the store is away."""
+        """The result of `attempt`, which is retried while the store does not answer."""
         while True:
             try:
                 return await attempt()

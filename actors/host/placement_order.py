@@ -1,7 +1,7 @@
-"""Which of the coordinator's words to a host still count, however late and often they arrive.
+"""Which of the coordinator's orders to a host still count, however late and often they arrive.
 
-Every placement has a number, greater than those before it; a release names the last one that it
-is about.
+Every placement has a number, greater than those before it. A release names the number of the
+last placement that it ends.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from tierledger.actors.calls import LEADER, PartitionKey, Placement
 
 RELEASES_KEPT = 20_000
-"""Releases and ends that a host remembers; what is later than so many others is believed."""
+"""Releases and ends that a host remembers; a late order from before all of these counts."""
 
 
 class PlacementOrder:
-    """What one host was told to release, and which of its leaders have ended."""
+    """The newest releases of one host's partitions, and ends of its leaders, by number."""
 
     def __init__(self) -> None:
         self._passed: dict[tuple[PartitionKey, str], int] = {}
-        """Placements up to that number count no more."""
+        """By partition and role: the number up to which placements count no more."""
 
     def is_late(self, placement: Placement, known: int | None) -> bool:
-        """Whether something newer was heard; `known` is the number of what runs, if it does."""
+        """Whether a newer order came before; `known`: the number of what runs, if any."""
         if placement.assignment is None:
             self._pass((placement.key, placement.role), placement.until)
             return known is None or known > placement.until
@@ -29,23 +29,23 @@ class PlacementOrder:
             return True
         if known is None:
             return False
-        # A follower is placed for each of its brokers, all under one number.
+        # A follower gets one placement for each of its brokers, all with the same number.
         return number <= known if placement.role == LEADER else number < known
 
     def ended(self, key: PartitionKey, assignment: int) -> None:
-        """A leader is gone that ran under `assignment`; what was placed before it is late.
+        """The leader placed under `assignment` has ended: all placements before it are late.
 
-        Else an older word, repeated by a coordinator that has not read on, would take the place
-        of the newer claim, and nobody would hear that this one is lost.
+        Otherwise a coordinator that is behind its log could repeat an older placement. Its
+        claim would run here, and the host would stop reporting the newer claim as lost.
         """
         self._pass((key, LEADER), assignment - 1)
 
     def passed(self, key: PartitionKey, role: str) -> int:
-        """The last number that counts no more; -1 if each does."""
+        """The number up to which placements count no more; -1 if all count."""
         return self._passed.get((key, role), -1)
 
     def _pass(self, seat: tuple[PartitionKey, str], until: int) -> None:
-        # The newest last: the oldest are forgotten.
+        # The newest entry comes last, so that the oldest ones are forgotten.
         self._passed[seat] = max(self._passed.pop(seat, -1), until)
         while len(self._passed) > RELEASES_KEPT:
             del self._passed[next(iter(self._passed))]

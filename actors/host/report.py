@@ -1,7 +1,7 @@
-"""What a host says of itself: its counts, its alarms, and each partition that runs there.
+"""A host's own part of `status`: its counts, its alarms, and each partition that runs there.
 
-Everything is read on the host's own loop between two of its steps, so one partition's line is
-of one moment; two partitions' lines need not be.
+Everything is read on the host's own loop between two steps. So the fields of one partition are
+consistent with each other; those of two partitions may be of different moments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = structlog.get_logger("tierledger.host")
 
 
 class HostReport:
-    """Counts a host's alarms, and describes what runs there when asked."""
+    """Counts a host's alarms, and describes the partitions that run there."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class HostReport:
         shells: Mapping[tuple[PartitionKey, str], PartitionShell],
     ) -> None:
         self.door: str | None = None
-        """Where clients reach this host (HOST:PORT), if it listens."""
+        """Where clients reach this host (HOST:PORT); None if it does not listen."""
         self._name = name
         self._process = process
         self._committer = committer
@@ -52,7 +52,7 @@ class HostReport:
         _log.warning("alarm", kind=kind, partition=str(topic_id_partition), message=message)
 
     def alarm_of_host(self, kind: str, message: str) -> None:
-        """The same for one that is of no partition."""
+        """Count and log an alarm that is about no partition."""
         self._count(kind)
         _log.warning("alarm", kind=kind, message=message)
 
@@ -60,7 +60,7 @@ class HostReport:
         self._alarms[kind] = self._alarms.get(kind, 0) + 1
 
     def counts(self) -> dict[str, Any]:
-        """Who this is, and what it has done since its process began."""
+        """The host's names and door, and its counts since its process began."""
         return {
             "host": self._name,
             "process": self._process,
@@ -74,7 +74,7 @@ class HostReport:
         }
 
     async def partitions(self) -> list[dict[str, Any]]:
-        """Role, phase, position and session of everything that runs here."""
+        """Role, phase, position and session of each leader and follower that runs here."""
         slices = Slices()
         found = []
         for shell in list(self._shells.values()):

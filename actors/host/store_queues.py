@@ -1,7 +1,7 @@
-"""A host's traffic with its store: everything that waits becomes one step.
+"""A host's traffic with its store: requests that wait are sent as one.
 
-Appends of all partitions that arrive while a commit is under way are the next commit (group
-commit); probes and looks at lost slots are read together.
+Appends of all partitions that arrive while a commit is under way form the next commit (group
+commit). Probes, and reads of slots whose append is in doubt, are read together.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ COMMIT_BYTES_MAX = 8 * 1024 * 1024
 SLOTS_PER_READ = 500
 
 GATHERED_MIN = 8
-"""Commands of one commit whose callers are waited for before the next begins."""
+"""After a commit of at least so many commands the next one waits for those that follow."""
 
 GATHERED_PER_BATCH = 8
-"""Commands for each batch of that commit for which no more are waited for."""
+"""The wait ends at so many commands for each batch of the commit before: that is enough."""
 
 GATHER_S = 0.004
 QUIET_S = 0.001
-"""How long at most, and as long as another command comes within so long: who has many calls
-open sends the next ones when these are answered. A batch costs its partition, and a commit the
-store, about as much however many commands it holds."""
+"""The wait ends after `GATHER_S`, or once no command has come for `QUIET_S`. A client with many
+open calls sends the next ones as soon as these are answered. It is worth waiting for them: a
+batch costs its partition, and a commit the store, about the same however many commands it
+holds."""
 
 
 class Fed(Protocol):
-    """A partition that is told what became of its request."""
+    """A partition that gets the result of its request as a stimulus."""
 
     def feed(self, stimulus: msg.Stimulus) -> None: ...
 
@@ -45,7 +46,7 @@ class Holding(Protocol):
 
 
 class PendingAppend(NamedTuple):
-    """A batch that waits to be stored, and who wants to hear of it."""
+    """A batch that waits to be stored, with the partition that gets the result."""
 
     partition: Fed
     number: int
@@ -54,7 +55,7 @@ class PendingAppend(NamedTuple):
 
 
 class Committer:
-    """Turns all appends that wait into one durable step, again and again."""
+    """Commits all appends that wait in one durable step, again and again."""
 
     def __init__(self, backend: MetadataStorageBackend) -> None:
         self._backend = backend
@@ -62,9 +63,9 @@ class Committer:
         self._holding: list[Holding] = []
         self._wake = asyncio.Event()
         self._held = 0
-        """Commands that were announced since the last commit began."""
+        """Commands that `expect` has counted since the last commit began."""
         self._enough = 0
-        """As many as are worth waiting for: with more, batches are large as it is."""
+        """The number of commands at which the wait for more ends."""
         self._answered_at = 0.0
         self._has_enough = asyncio.Event()
         self.commits = 0
@@ -76,10 +77,10 @@ class Committer:
         self._has_enough.set()
 
     def expect(self, holding: Holding, *, is_first: bool) -> None:
-        """`holding` has another command, of which it is asked before the next commit begins.
+        """Count a command of `holding`, which hands it over before the next commit begins.
 
-        What comes while a commit is under way would wait for its end anyway, so a partition's
-        batch is whatever has come by then, not what came first.
+        Commands that arrive during a commit would wait for its end anyway. So a partition's
+        next batch holds all that arrive until then, not only the first.
         """
         self._held += 1
         if is_first:
@@ -103,14 +104,14 @@ class Committer:
                     self._expect_again(taken, len(appends))
 
     def _expect_again(self, answered: int, batches: int) -> None:
-        """So many were answered just now: that is how many are expected beside those held."""
+        """Set how many commands to wait for: as many as were just answered, and those held."""
         self._enough = min(answered + self._held, GATHERED_PER_BATCH * batches)
         if answered < GATHERED_MIN:
             self._enough = 0
         self._answered_at = asyncio.get_running_loop().time()
 
     async def _gather(self) -> None:
-        """Wait for those who were just answered, if they were many."""
+        """Wait for the next commands of the callers just answered, if those were many."""
         until = self._answered_at + GATHER_S
         self._has_enough.clear()
         if self._pending:
@@ -167,7 +168,7 @@ _OUTCOMES = {outcome: msg.AppendOutcome(outcome.value) for outcome in CreateOutc
 
 
 class PendingSlot(NamedTuple):
-    """A slot that waits to be read, and who wants to hear of it."""
+    """A slot that waits to be read, with the partition that gets the result."""
 
     partition: Fed
     number: int
@@ -175,7 +176,7 @@ class PendingSlot(NamedTuple):
 
 
 class SlotReader:
-    """Reads all slots that anybody asks about in one go, again and again."""
+    """Reads all slots that wait in one request, again and again."""
 
     def __init__(self, backend: MetadataStorageBackend) -> None:
         self._backend = backend
@@ -208,7 +209,7 @@ class SlotReader:
             await slices.yield_if_due()
 
     async def _found(self, slots: list[PendingSlot]) -> list[msg.Stimulus]:
-        """What stands in `slots`: as a rule nothing, and they are the ends of their logs."""
+        """The contents of `slots`, in order. Most are empty, being the ends of logs."""
         lasts = await self._backend.last_keys([folder_of(slot.key) or "" for slot in slots])
         taken = [
             slot.key

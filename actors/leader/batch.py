@@ -1,7 +1,7 @@
-"""One batch of a leader: what the commands that wait lead to, and who hears of it when.
+"""One batch of a leader: the events that queued commands lead to, and when callers hear of it.
 
-Nothing here changes the state: commands are decided on an overlay, and what was decided counts
-once it is durable.
+Nothing here changes the state: commands are decided on an overlay, and a decision counts once
+its events are durable.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ CUSTOM_BYTES_PER_BATCH = 4 * 1024 * 1024
 
 
 class Draft(NamedTuple):
-    """What commands lead to, decided and not yet stored."""
+    """What a batch of commands leads to: decided on, not stored yet."""
 
     commands: list[msg.CommandArrived]
     events: list[log.Event]
     replies: list[msg.Effect]
-    """Given once it is known that nobody else has written meanwhile."""
+    """Sent once it is known that no other leader has written meanwhile."""
     at_once: list[msg.Effect]
-    """Given now: they say nothing of the log."""
+    """Sent now: they do not depend on the log."""
     undecided: list[tuple[msg.CommandArrived, int]]
-    """Claims about which the oracle has to be asked, and after how many ms."""
+    """Claims about which the leader oracle has to be asked, each with the delay in ms."""
     given_up: list[cmd.Claim]
-    """Claims whose brokers lead no more: none of them is to wait."""
+    """Claims whose brokers lead no more: none of them may wait for the oracle."""
 
 
 class InFlight(NamedTuple):
-    """The one batch that is on its way, and who waits for it."""
+    """The one batch that is being appended, and the callers that wait for it."""
 
     number: int
     encoded: EncodedBatch
@@ -59,7 +59,7 @@ class InFlight(NamedTuple):
     commands: tuple[msg.CommandArrived, ...]
     replies: tuple[msg.Effect, ...]
     is_uncertain: bool = False
-    """An append of it was not answered, and may still arrive."""
+    """In doubt: the store did not answer an append of it, which may still arrive."""
 
 
 def draft(
@@ -67,7 +67,7 @@ def draft(
 ) -> Draft:
     """Take commands out of `inbox` until a batch is full, and decide on each."""
     drafted = Draft([], [], [], [], [], [])
-    # Not one that this batch opens: the oracle may be asked before that is durable.
+    # The durable session, not one that this batch opens: the oracle may be asked before that.
     led = 0 if overlay.session is None else overlay.session.number
     size = 0
     while inbox and len(drafted.events) < EVENTS_PER_BATCH and size < CUSTOM_BYTES_PER_BATCH:
@@ -99,7 +99,7 @@ def draft(
 def _rejected(
     overlay: Overlay, arrived: msg.CommandArrived, error: RemoteStorageError, *, claimed: bool
 ) -> list[msg.Effect]:
-    """Who hears that a command changed nothing."""
+    """The effects of a refused command: the caller's error, an alarm, a report of a claim."""
     effects: list[msg.Effect] = [msg.ReplyError(arrived.reply_to, error)]
     if not isinstance(error, NotLeader):
         effects.append(msg.Alarm(type(error).__name__, str(error)))
@@ -121,16 +121,17 @@ def _custom_bytes(events: Iterable[log.Event]) -> int:
 
 
 def unkept(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[msg.Effect]:
-    """What is left of `replies` that the store did not let us give.
+    """`error` in place of each of `replies`, which the store did not let us give.
 
-    A claim that was refused stays so: the coordinator hears, or nobody would claim any more.
+    `ClaimRefused` is kept. The refusal stands, and unless the coordinator hears of it, it takes
+    the claim for one that leads, and nobody claims again.
     """
     kept = [one for one in replies if isinstance(one, msg.ClaimRefused)]
     return [*refusals(replies, error), *kept]
 
 
 def refusals(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[msg.Effect]:
-    """What those hear to whom `replies` would have gone."""
+    """`error` for each caller to whom one of `replies` would have gone."""
     return [
         msg.ReplyError(reply.reply_to, error)
         for reply in replies
@@ -141,10 +142,10 @@ def refusals(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[m
 def damage_of(
     number: int, value: bytes, serde: MetadataSerDe, state: PartitionState
 ) -> OutcomeUnknown | None:
-    """What those hear whose batch found `value` in its slot, if that is nobody's batch.
+    """The error for the callers of a batch whose slot holds `value`, if that is damaged.
 
-    It may have been theirs, and damaged since. None if another's batch follows `state` there,
-    or the boundary of a log that was forgotten.
+    `value` may be their own batch, damaged since it was stored: the outcome is unknown. None if
+    `value` is another leader's batch behind `state`, or the boundary of a forgotten log.
     """
     try:
         if boundary_in(serde, state.topic_id_partition, number, value) is not None:

@@ -1,4 +1,4 @@
-"""When a leader writes a checkpoint: after so many events, and one at a time."""
+"""When a leader writes a checkpoint: after a number of events, and one at a time."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from tierledger.actors import messages as msg
 
 
 class Checkpoints:
-    """What one leader has applied since its last checkpoint, and how that one went."""
+    """Counts the events that one leader has applied since its last checkpoint."""
 
     def __init__(self) -> None:
         self.is_writing = False
         self._events = 0
         self._held = 0
-        """Of these, what the one that is being written holds."""
+        """Events that the checkpoint that is being written covers."""
 
     def applied(self, events: int) -> None:
-        """So many events were applied."""
+        """Count `events` more that were applied."""
         self._events += events
 
     def due(self, events_min: int, next_batch: int) -> list[msg.Effect]:
-        """The order to write one, up to `next_batch`, if it would hold enough events."""
+        """The order to write a checkpoint up to `next_batch`, if enough events call for one."""
         if self.is_writing or self._events < events_min:
             return []
         self.is_writing = True
@@ -27,11 +27,11 @@ class Checkpoints:
         return [msg.WriteCheckpoint(next_batch)]
 
     def holds_back(self, events_max: int) -> bool:
-        """Whether one is being written and so many events wait for the next already."""
+        """Whether one is being written and `events_max` events wait for the next already."""
         return self.is_writing and self._events >= events_max
 
     def done(self, done: msg.CheckpointDone) -> None:
-        """It was stored, or not; what was not may be due again at once."""
+        """A checkpoint was stored, or not. With `done.again` its events are due again."""
         self.is_writing = False
         if done.again:
             self._events += self._held

@@ -1,8 +1,8 @@
-"""How a leader comes into office: its claim, and claims that wait for the leader oracle.
+"""How an actor becomes leader: its claim, and claims that wait for the leader oracle.
 
-Nothing is decided here: a claim that waits is decided on anew with what the oracle said, or
-when the session against which it has to stand has changed. Meanwhile the present leader
-serves on.
+Nothing is decided here. A waiting claim is decided on again once the oracle has answered, or
+once the session that it is in dispute with has changed. Meanwhile the present leader keeps
+serving.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tierledger.events.errors import Fenced, RemoteStorageError
 from tierledger.events.partition.state import Session
 
 CLAIMS_MAX = 8
-"""Times a claim may find that the log grew under it before the coordinator is asked again."""
+"""Times a claim may find its slot taken before its actor ends, to be placed anew."""
 
 
 def open_command(assigned: msg.Assigned) -> msg.CommandArrived:
-    """The claim that an assignment calls for."""
+    """The command by which an assigned actor claims to lead."""
     given = assigned.assignment
     command = cmd.OpenSession(
         given.claim,
@@ -37,19 +37,19 @@ def open_command(assigned: msg.Assigned) -> msg.CommandArrived:
 
 
 def is_under(session: Session | None, claim: cmd.Claim) -> bool:
-    """Whether `session` is open, and is the one that `claim` asked for."""
+    """Whether `session` is open and was opened for `claim`."""
     return session is not None and session.is_open and session.is_of(claim)
 
 
 class _Waiting(NamedTuple):
     number: int
-    """Of the question that was asked last; answers to earlier ones are late."""
+    """Of the last question to the oracle; answers to earlier ones are late."""
     arrived: msg.CommandArrived
     command: cmd.OpenSession
 
 
 class WaitingClaims:
-    """The claims that wait for the oracle's word, one of each broker."""
+    """The claims that wait for the leader oracle's answer, at most one of each broker."""
 
     def __init__(self) -> None:
         self._of_broker: dict[int, _Waiting] = {}
@@ -63,7 +63,7 @@ class WaitingClaims:
         undecided: Iterable[tuple[msg.CommandArrived, int]],
         leaving: RemoteStorageError | None,
     ) -> list[msg.Effect]:
-        """Ask about each claim, after its delay in ms; or say that the actor is `leaving`."""
+        """Ask about each claim, after its delay in ms. `leaving`: refuse all with it."""
         effects: list[msg.Effect] = []
         for arrived, delay_ms in undecided:
             if leaving is None:
@@ -73,7 +73,7 @@ class WaitingClaims:
         return effects
 
     def hold(self, arrived: msg.CommandArrived, delay_ms: int) -> list[msg.Effect]:
-        """Ask about a claim. Of one broker's only the newest waits; another is refused."""
+        """Ask about a claim. Only a broker's newest claim waits; the other is refused."""
         command = arrived.command
         assert isinstance(command, cmd.OpenSession), "only a claim can be undecided"
         self._asked += 1
@@ -87,10 +87,10 @@ class WaitingClaims:
         return [ask] if other is None else [_replaced(other, command), ask]
 
     def overtake(self, decided: Iterable[cmd.Command]) -> list[msg.Effect]:
-        """Claims were decided on: no older one of the same broker waits any more.
+        """Refuse the claims that wait and are older than a `decided` one of the same broker.
 
-        Also where the newer one was refused. The coordinator takes the older one for replaced,
-        and would not hear if it opened a session after all.
+        Also if the newer claim was refused: the coordinator takes the older one for replaced,
+        and would not hear of it if the older claim opened a session after all.
         """
         effects: list[msg.Effect] = []
         for command in decided:
@@ -102,18 +102,18 @@ class WaitingClaims:
         return effects
 
     def answered(self, answer: msg.OracleAnswered) -> msg.CommandArrived | None:
-        """The claim with its verdict, to be decided anew; none if the answer is late."""
+        """The claim with the oracle's verdict, to be decided anew; None if that comes late."""
         waiting = self._of_broker.get(answer.claim.broker_id)
         if waiting is None or waiting.number != answer.number:
             return None
         del self._of_broker[answer.claim.broker_id]
         command = waiting.command._replace(verdict=answer.verdict or cmd.NOBODY_KNOWS)
-        imports = command.import_cluster is not None  # Its time is a recorded one.
+        imports = command.import_cluster is not None  # An import keeps its recorded time.
         now_ms = waiting.arrived.now_ms if imports else answer.now_ms
         return waiting.arrived._replace(command=command, now_ms=now_ms)
 
     def withdraw(self, given_up: Iterable[cmd.Claim]) -> list[msg.Effect]:
-        """None of these claims waits any more: their brokers lead no more."""
+        """Refuse those of the claims `given_up` that wait: their brokers lead no more."""
         effects: list[msg.Effect] = []
         for claim in given_up:
             waiting = self._of_broker.get(claim.broker_id)
@@ -124,7 +124,11 @@ class WaitingClaims:
         return effects
 
     def release(self) -> list[msg.CommandArrived]:
-        """All, in the order of their assignments: they stand against another session now."""
+        """Take out all claims, in the order of their assignments, to be decided anew.
+
+        The session has changed, so each is in dispute with another one now, and the time that
+        it has waited counts from 0 again.
+        """
         waiting = sorted(self._of_broker.values(), key=lambda one: one.command.assignment)
         self._of_broker.clear()
         return [
@@ -137,7 +141,7 @@ class WaitingClaims:
 
 
 def _age(command: cmd.OpenSession) -> tuple[int, int, int]:
-    """Of one broker's claims the greatest is the newest."""
+    """The key by which claims of one broker are ordered: the newest has the greatest."""
     claim = command.claim
     return (claim.incarnation, claim.announcement, command.assignment)
 

@@ -1,11 +1,12 @@
 """The rules by which one partition's leader lives, as a pure state machine.
 
 Rule 1: the log is the lease. The leader serves nothing before its own `SessionOpened` is
-durable and all before it is applied; a slot that somebody else filled ends it.
-Rule 2: nothing that anyone can read changes before it is durable. One batch is in flight at a
-time; what arrives meanwhile is the next batch.
-Rule 3: a reply that appends nothing is a read: it is given after a probe of the next slot, or
-with an append, that began after the call arrived.
+durable and every event before that is applied. If another writer has filled the leader's next
+slot, the leader is fenced and ends.
+Rule 2: no state that a caller can read changes before the change is durable. One batch is in
+flight at a time; commands that arrive meanwhile form the next batch.
+Rule 3: a reply that appends nothing is a read. It is sent only after a probe of the next slot
+or an append that began after the call arrived: that proves that no newer leader had written.
 
 No I/O, clock or Ray here: the host carries the effects out, and the simulator can, too.
 """
@@ -45,7 +46,7 @@ INBOX_MAX = 1024
 """Calls that may wait for one partition; the next is answered `Overloaded` at once."""
 
 SESSION_COMMANDS = (cmd.OpenSession, cmd.CloseSession)
-"""The coordinator's; they wait however long the queue is, since nobody would repeat them."""
+"""The coordinator's commands. A full inbox takes them, too, since nobody would retry them."""
 
 CHECKPOINT_EVENTS = 1000
 """Events between two checkpoints: 4 ms to replay, 2 ms to plan."""
@@ -55,7 +56,7 @@ LOADED_EVENTS = 20_000
 there, and no checkpoint has to hold a whole log."""
 
 RETRY_DELAY_MS = 50
-"""Pause before a slot is read again whose append was not answered."""
+"""Pause before the slot of an append without an answer is read (again)."""
 
 
 class Phase(Enum):
@@ -84,7 +85,7 @@ HEARS: dict[Phase, frozenset[type[msg.Stimulus]]] = {
     Phase.LEADING: _ALWAYS
     | {msg.AppendAnswered, msg.AppendRefused, msg.SlotRead, msg.ProbeFailed},
 }
-"""What may be heard in each phase. In the last two it is everything: answers come late."""
+"""Stimuli that may arrive in each phase. In the last two all may: answers come late."""
 
 
 class Leader:
@@ -106,12 +107,12 @@ class Leader:
         self._probe: list[msg.Effect] | None = None
         self._checkpoints = Checkpoints()
         self._is_held = False
-        """Whether the log is not read further before a checkpoint is done."""
+        """Whether loading pauses until the checkpoint that is being written is done."""
         self._stop: msg.StopArrived | None = None
         self._trouble: RemoteStorageError | None = None
 
     def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: C901, PLR0911, PLR0912
-        """What `stimulus` calls for. Effects are to be carried out in order."""
+        """The effects that `stimulus` calls for, to be carried out in order."""
         match stimulus:  # However many cases: each is one line. The frequent ones go first.
             case msg.CommandsArrived(commands):
                 return self._commands(commands)
@@ -163,33 +164,33 @@ class Leader:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait here."""
+        """Commands and queries that wait here."""
         return len(self._inbox) + len(self._queries)
 
     @property
     def may_wait(self) -> bool:
-        """Whether a command that comes now is decided on; otherwise it is refused at once."""
+        """Whether a command that comes now will be decided on; else it is refused at once."""
         return self.phase is Phase.LEADING and self._stop is None
 
     def holds(self, claim: cmd.Claim) -> bool:
-        """Whether the session that `claim` asked for is open here."""
+        """Whether this leader holds the session that was opened for `claim`."""
         return self.session_under(claim) is not None
 
     def session_under(self, claim: cmd.Claim) -> int | None:
-        """The number of the session that `claim` asked for, if it is open here."""
+        """The number of the session that was opened for `claim`; None if not held here."""
         if self.state is None or not self._has_claimed or self.phase is not Phase.LEADING:
             return None
         session = self.state.session
         return session.number if session is not None and is_under(session, claim) else None
 
     def open_feed(self) -> FeedSource:
-        """What feeds replicas with this leader's state; from now on it is kept up."""
+        """The source that feeds replicas with this state; from now on it gets every change."""
         if self._feed is None:
             self._feed = FeedSource(self, self.session_under)
         return self._feed
 
     def close_feed(self) -> None:
-        """Nobody is fed any more, and nobody comes back soon."""
+        """Drop the source: no replica has subscribed for some time."""
         if self._feed is not None:
             self._feed.close()
             self._feed = None
@@ -214,24 +215,25 @@ class Leader:
             self._checkpoints.applied(len(decoded.events))
         if stimulus.batches and not stimulus.is_end:
             return self._read_on()
-        # Leads nothing yet: the claim is the first command in the inbox. Only a finished
-        # deletion is final: it is served without a session, which nobody may open any more.
+        # This actor does not lead yet: its claim is the first command in the inbox. Only a
+        # partition whose deletion has finished is served without a session, since that is
+        # final and no session may be opened any more.
         self.phase = Phase.LEADING
         self._has_claimed = state.is_finished
         return self._pump()
 
     def _read_on(self) -> list[msg.Effect]:
-        """Read further, behind a checkpoint if as much was read as one may hold."""
+        """Read on. Write a checkpoint if one is due; wait for it if the next is due, too."""
         effects = self._checkpoints.due(LOADED_EVENTS, self.next_batch)
         self._is_held = self._checkpoints.holds_back(LOADED_EVENTS)
         return effects if self._is_held else [*effects, msg.ReadLog(self.next_batch)]
 
     def _apply(self, state: PartitionState, events: Sequence[Event], chain_hash: bytes) -> None:
-        """Change the state; unless that ends as `evolve` says, it is nobody's to read."""
+        """Apply events. After an unforeseen error the state, perhaps half changed, is gone."""
         self.state = None
         try:
             evolve_all(state, events, chain_hash)
-        except CorruptLog:  # Said before the event changes anything.
+        except CorruptLog:  # Raised before the event changes anything.
             self.state = state
             raise
         self.state = state
@@ -268,7 +270,7 @@ class Leader:
         return effects + self._pump()
 
     def _queued(self, arrived: msg.CommandArrived) -> list[msg.Effect]:
-        """Put a command behind those that wait; what it leads to before its turn comes."""
+        """Queue a command; the effects that it has before its turn comes."""
         if self.phase is Phase.GONE or not self._stays_for(arrived):
             return [msg.ReplyError(arrived.reply_to, self._gone_error())]
         if self._trouble is not None:
@@ -277,7 +279,8 @@ class Leader:
             error = Overloaded(f"{INBOX_MAX} calls wait for this partition; try again later")
             return [msg.ReplyError(arrived.reply_to, error)]
         self._inbox.append(arrived)
-        if isinstance(arrived.command, cmd.CloseSession):  # It may be some time until its turn.
+        # A broker that leads no more gives up its waiting claim now, not when its turn comes.
+        if isinstance(arrived.command, cmd.CloseSession):
             return self._undecided.withdraw([arrived.command.claim])
         return []
 
@@ -296,7 +299,8 @@ class Leader:
         return self._pump()
 
     def _query_in_quarantine(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
-        if self.state is None or arrived.position_min > self.position:  # Seen before it broke.
+        # A caller that has seen later events than the last good state must not go back.
+        if self.state is None or arrived.position_min > self.position:
             assert self._trouble is not None, "a quarantine has its reason"
             return [msg.ReplyError(arrived.reply_to, self._trouble)]
         return [msg.Answer(arrived.reply_to, arrived.query, stale=True)]
@@ -307,7 +311,7 @@ class Leader:
     # The one step that decides, appends or probes.
 
     def _pump(self) -> list[msg.Effect]:
-        """Start the next batch or probe if nothing is in flight."""
+        """Start the next append or probe if neither is in flight."""
         if self.phase is not Phase.LEADING or self._in_flight or self._probe is not None:
             return []
         if not self._inbox and not self._queries:
@@ -318,7 +322,7 @@ class Leader:
         )
         leaving = None if self._stop is None else self._gone_error()
         effects = drafted.at_once
-        if drafted.undecided or self._undecided:  # As in few batches.
+        if drafted.undecided or self._undecided:  # Rarely.
             effects = effects + self._undecided.hold_all(drafted.undecided, leaving)
             effects += self._undecided.withdraw(drafted.given_up)
             effects += self._undecided.overtake(one.command for one in drafted.commands)
@@ -359,21 +363,21 @@ class Leader:
         dropped = self._undecided.drop(self._gone_error())
         if self.phase is not Phase.LEADING or not (self._in_flight or self._has_claimed):
             return dropped + self._leave(msg.STOPPED)
-        # What is on its way may be stored: nobody is told otherwise.
+        # A batch in flight may be stored already: its callers wait for its true outcome.
         return dropped + self._pump()
 
     def _stays_for(self, arrived: msg.CommandArrived) -> bool:
-        """False if the partition is being let go; but a new claim calls it back."""
+        """Whether `arrived` is accepted. A stop accepts only a new claim, which ends it."""
         stop = self._stop
         if stop is None:
             return True
         if stop.reply_to is None and isinstance(arrived.command, cmd.OpenSession):
-            self._stop = None  # Nobody waits for the end, as the host does when it closes.
+            self._stop = None  # Nobody waits for this stop; a host that closes would.
             return True
         return False
 
     def _leave(self, reason: str) -> list[msg.Effect]:
-        """Refuse callers that still wait, and be gone."""
+        """Refuse the callers that still wait, and end."""
         self.phase = Phase.GONE
         self._is_held = False
         error = self._gone_error()
@@ -419,23 +423,24 @@ class Leader:
         return effects + checkpoint + self._pump()
 
     def _append_refused(self, refused: msg.AppendRefused) -> list[msg.Effect]:
-        """Nothing was kept: callers hear so. Claims are tried again: nobody repeats them."""
+        """The store kept nothing: callers get its error. Session commands are retried here."""
         flight = self._in_flight
         if flight is None or refused.number != flight.number:
             return []
-        if flight.is_uncertain:  # Of this attempt; an earlier one may have been stored.
+        if flight.is_uncertain:  # Only this attempt is refused; an earlier one may be stored.
             return [msg.ReadSlot(flight.number, delay_ms=RETRY_DELAY_MS)]
         self._in_flight = None
         effects = unkept(flight.replies, refused.error)
         if not self._has_claimed:
             return effects + self._leave("the claim could not be stored")
         if self._stop is not None and not self._inbox:
-            return effects + self._leave(msg.STOPPED)  # The next session replaces this one.
+            # A session that stays open does no harm: the next one replaces it.
+            return effects + self._leave(msg.STOPPED)
         again = [one for one in flight.commands if isinstance(one.command, SESSION_COMMANDS)]
         if not again:
             return effects + self._pump()
         self._inbox.extendleft(one._replace(reply_to=None) for one in reversed(again))
-        self._probe = []  # So that nothing is sent before that look.
+        self._probe = []  # So that nothing is appended before that slot was read.
         return [*effects, msg.ReadSlot(self.next_batch, delay_ms=RETRY_DELAY_MS)]
 
     def _slot_read(self, read: msg.SlotRead) -> list[msg.Effect]:
@@ -444,7 +449,8 @@ class Leader:
             if read.is_passed:
                 return self._passed(flight)
             if read.value is None:
-                # Still on its way, or lost: the same content, the same slot.
+                # The append is still on its way, or lost. The same bytes go to the same slot:
+                # whichever append arrives first fills it, so the batch is stored only once.
                 return [msg.Append(flight.number, flight.encoded.value)]
             if read.value == flight.encoded.value:
                 return self._stored(flight)
@@ -474,7 +480,7 @@ class Leader:
         return effects + self._pump()
 
     def _passed(self, flight: InFlight) -> list[msg.Effect]:
-        """Others wrote on behind our slot, and what stood in it is forgotten."""
+        """The log goes on behind our slot, which is empty: what stood in it was forgotten."""
         if not flight.is_uncertain:
             return self._overtaken(flight.number)
         self._in_flight = None
@@ -483,16 +489,17 @@ class Leader:
         return [*unkept(flight.replies, error), *self._leave("fenced")]
 
     def _overtaken(self, number: int) -> list[msg.Effect]:
-        """Somebody else wrote the next batch: whatever we would say now may be stale."""
+        """Another leader wrote the next batch: this one is fenced, its answers may be stale."""
         self._claims += 1
         flight, may_claim = self._in_flight, self._stop is None and self._claims < CLAIMS_MAX
         if not self._has_claimed and flight is not None and may_claim:
-            # A former leader wrote on while we loaded: read on, and claim again behind it.
+            # A former leader appended while we loaded: read its batches, then claim again.
             self._inbox.extendleft(reversed(flight.commands))
             self._in_flight = None
             self.phase = Phase.LOADING
             return [msg.ReadLog(self.next_batch)]
-        # Whether the caller's claim leads on elsewhere is for that leader to say.
+        # `NotLeader` and not `Fenced`: only the new leader knows whether the callers' claim
+        # still leads, so they ask it.
         self._trouble = NotLeader(f"batch {number} was written by another leader")
         return self._leave("fenced")
 

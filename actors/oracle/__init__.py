@@ -1,1 +1,1 @@
-"""Who is asked which broker leads a partition when the log alone cannot tell."""
+"""Leader oracles: they tell which broker leads a partition when the log alone cannot."""

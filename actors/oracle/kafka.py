@@ -1,4 +1,4 @@
-"""Kafka's own word on who leads: the brokers are asked for a topic's metadata, by its id."""
+"""Asks Kafka itself who leads: requests a topic's metadata from brokers, by the topic's id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Partition: TypeAlias = tuple[bytes, int]
 
 
 class KafkaOracle:
-    """Asks brokers; each question has connections of its own, since there are few of them."""
+    """Asks Kafka's brokers; questions are rare, so each opens its own connections."""
 
     def __init__(self, brokers: KafkaBrokers) -> None:
         self._brokers = brokers
@@ -24,14 +24,14 @@ class KafkaOracle:
     async def leaders_of(
         self, partitions: Sequence[TopicIdPartition]
     ) -> list[LeaderVerdict | None]:
-        """Of each partition the leader with the highest leader epoch that a broker names.
+        """For each partition, in order, the leader of the answer with the highest leader epoch.
 
         A broker that is cut off from the others goes on naming the leader that it knew, in an
-        older epoch: so all brokers given are asked, and the newest word counts.
+        older epoch. So all configured brokers are asked, and the highest epoch counts.
 
         Raises:
-            ConnectionError: None of them answered within `ORACLE_DEADLINE_S`.
-            InvalidArgument: What is said of how to ask them is wrong.
+            ConnectionError: No broker answered within `ORACLE_DEADLINE_S`.
+            InvalidArgument: The settings for connections to the brokers are wrong.
         """
         topic_ids = sorted({bytes(one.topic_id) for one in partitions})
         ask = partial(_leaders, topic_ids=topic_ids)
@@ -52,7 +52,7 @@ def _epoch(verdict: LeaderVerdict) -> int:
 async def _leaders(
     connection: Connection, topic_ids: Sequence[bytes]
 ) -> dict[_Partition, LeaderVerdict]:
-    """Who leads the partitions of these topics, as one broker knows it."""
+    """The leaders of these topics' partitions, as one broker knows them."""
     answer = (await connection.send(MetadataRequest(topic_ids))).to_object()
     # A topic that this broker does not know has no partitions.
     return {

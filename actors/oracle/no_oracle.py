@@ -1,4 +1,4 @@
-"""What a service does that cannot ask anybody who leads, and how long it waits if it can."""
+"""The oracle of a service without Kafka's addresses, and the deadline of those with them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition
 
 ORACLE_DEADLINE_S = 3.0
-"""Time the leader oracle has for an answer; without one by then, nobody knows. A broker that
-answers at all does so in milliseconds; the claim that waits serves nobody meanwhile."""
+"""Time the leader oracle has for an answer; after it the leader counts as unknown. A
+broker that answers at all does so in milliseconds, and the claim that waits cannot serve."""
 
 
 class NoOracle:
-    """Knows nothing, at once: every dispute opens for the later claim, and is on record."""
+    """Never knows a leader: in every dispute the later claim leads, and the log records it."""
 
     async def leaders_of(
         self, partitions: Sequence[TopicIdPartition]

@@ -1,7 +1,7 @@
 """Starts, joins and leaves a Ray cluster. Loopback only, no dashboard, no usage reports.
 
-Ray reads its environment when it is imported, so it is imported here, after that is set, and
-everybody else takes it from here.
+Ray reads its environment variables when it is imported. So this module sets them, then imports
+Ray, and all other modules take Ray from here.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-# A cluster that Ray starts asks for the user's token (in ~/.ray), but a process that joins one
-# does not offer it unless told to.
+# A cluster that Ray starts asks for the user's token (in ~/.ray), but a process that joins it
+# sends the token only with this setting.
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 # Without this Ray listens on all interfaces of a Linux machine, whatever address it is given.
-# The name speaks of other systems, the effect is the same here. A cluster that is joined was
-# started by others, and listens where they said.
+# The name is about other systems, but the effect is the same on Linux. This does not change a
+# cluster that others have started.
 os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-# Else a call after the cluster has gone would start a cluster of its own.
+# Otherwise a call after the end of the cluster would start a new cluster.
 os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # A hint nobody here needs.
-# Records of tasks are for a dashboard; leaving a cluster that has died takes 5 s with them.
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Silences a warning.
+# Task events are for the dashboard only; with them it takes 5 s to leave a dead cluster.
 os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
-# With Ray's 15 hosts get 1/28 of what each process of their session gets that wants the
-# processor: beside a few such a successor took a minute to start.
+# With Ray's default of 15, a host gets 1/28 of the processor time of each other busy process of
+# its session: beside a few of these, a successor took a minute to start.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
@@ -46,13 +46,13 @@ from tierledger.actors.processes import descendants
 from tierledger.events.errors import InvalidArgument, NotReady
 
 NAMESPACE = "tierledger"
-"""Of this process; each service has one of its own for its actors, see `handles`."""
+"""The Ray namespace of this process; each service has another for its actors, see `handles`."""
 
 AUTO = "auto"
-"""In place of an address: the cluster of this machine."""
+"""In place of an address: the cluster that runs on this machine."""
 
 ASK_TIMEOUT_S = 3.0
-"""How long a cluster's control store may take to say who it is."""
+"""How long a cluster's control store may take to give the cluster's id."""
 
 LOOPBACK = ("127.0.0.1:", "localhost:", "[::1]:")
 
@@ -70,18 +70,18 @@ __all__ = ["NAMESPACE", "find_actor", "join_cluster", "leave_cluster", "ray", "s
 
 
 def _to_log(data: dict[str, Any], *_: object, **__: object) -> None:
-    """What the raylet has to say, to our log."""
+    """Write the raylet's messages into our log."""
     for line in data["lines"]:
         _log.debug("ray", message=line)
 
 
 # Ray prints the raylet's messages (a worker died) on the driver's stdout, in the middle of
-# results that somebody may be parsing, and offers no switch for it. Ray's version is pinned.
+# results that a program may parse, and has no setting for that. Ray's version is pinned.
 ray._private.worker.print_to_stdstream = _to_log
 
 
 def start_cluster() -> str:
-    """A cluster of one node, owned by this process; its address for others.
+    """Start a cluster of one node, owned by this process; returns its address for others.
 
     Raises:
         NotReady: Ray's processes did not start in time.
@@ -96,7 +96,7 @@ def start_cluster() -> str:
             object_store_memory=OBJECT_STORE_BYTES,
         )
     )
-    # Ray would ask with SIGTERM first, which none of them hears where this thread does not.
+    # Ray would send SIGTERM first, which its processes do not get if this thread blocks it.
     node: Any = ray._private.worker._global_node
     node.kill_all_processes = lambda **_: end_own_cluster()
     address: str = context.address_info["gcs_address"]
@@ -109,13 +109,13 @@ def ensure_token() -> None:
 
 
 def tried_twice(start: Callable[[], T]) -> T:
-    """What `start` returns, which starts processes of Ray's.
+    """The result of `start`, which starts Ray's processes; it is tried twice.
 
-    They have 30 s, which Ray does not let anybody change; on a busy machine a first start can
-    take longer, and a second one finds the programs in memory.
+    Ray gives them 30 s, and has no setting for that. On a busy machine a first start can take
+    longer; a second one finds the programs in memory.
 
     Raises:
-        NotReady: They did not start in time either time; none of them is left.
+        NotReady: They did not start in time twice; none of them is left.
     """
     for is_last in (False, True):
         before = descendants((os.getpid(),))
@@ -132,11 +132,11 @@ def tried_twice(start: Callable[[], T]) -> T:
 
 
 def end_own_cluster() -> None:
-    """End the processes of a cluster that this process started, if it has, at once."""
+    """Kill the processes of the cluster that this process started, if it has started one."""
     node: Any = ray._private.worker._global_node
     started = {} if node is None else node.all_processes
     roots = {one.process.pid: one.process for kind in started.values() for one in kind}
-    started.clear()  # None of them has died by itself.
+    started.clear()  # So that Ray does not take them for crashed.
     family = descendants(roots)
     for root in roots.values():
         root.kill()
@@ -147,7 +147,7 @@ def end_own_cluster() -> None:
 
 
 def own_cluster_died() -> bool:
-    """Whether one without which a cluster is none has ended, of those this process started."""
+    """Whether control store or raylet of the cluster that this process started has ended."""
     node: Any = ray._private.worker._global_node
     started = {} if node is None else node.all_processes
     return any(
@@ -158,11 +158,11 @@ def own_cluster_died() -> bool:
 
 
 def join_cluster(address: str) -> str:
-    """Join the cluster at `address` (or `auto`); a second call is a no-op. Its address.
+    """Join the cluster at `address` (or `auto`); returns its address. A second call is a no-op.
 
     Raises:
-        InvalidArgument: That is no address.
-        NotReady: It cannot be joined (from here, or by this user), or nothing answers there.
+        InvalidArgument: `address` is no address.
+        NotReady: The cluster does not answer, or cannot be joined from here or by this user.
     """
     with _joining:
         return _joined(address)
@@ -173,7 +173,7 @@ def _joined(address: str) -> str:
         return joined_address()
     if address != AUTO:
         _require_cluster(address)
-    # Else this process would look for its own node on loopback.
+    # Otherwise this process would search for its own node on loopback.
     is_remote = not address.startswith(LOOPBACK)
     ray._private.ray_constants.ENABLE_RAY_CLUSTER = is_remote
     try:
@@ -189,7 +189,7 @@ def _joined(address: str) -> str:
 
 
 def _require_cluster(address: str) -> None:
-    """Ask first: Ray itself waits a minute for one that is not there, and says nothing."""
+    """Check that the cluster answers: Ray itself would wait a minute for one that is gone."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise InvalidArgument(
@@ -204,7 +204,7 @@ def _require_cluster(address: str) -> None:
 
 
 def joined_address() -> str:
-    """Where others find the cluster that this process is in."""
+    """The address of the cluster that this process is in, for other processes."""
     address: str = ray.get_runtime_context().gcs_address
     return address
 
@@ -217,7 +217,7 @@ async def has_lost_cluster() -> bool:
 
 
 def leave_cluster() -> None:
-    """Leave; a cluster that this process started ends with it."""
+    """Leave the cluster; one that this process started ends."""
     ray.shutdown()
 
 
@@ -241,20 +241,20 @@ def own_cluster() -> str:
 
 
 async def cluster_at(address: str) -> str | None:
-    """The id of the Ray cluster at `address`; none if no such answers there in time."""
+    """The id of the Ray cluster at `address`; None if none answers in time."""
     return await beside(lambda: cluster_id(address))
 
 
 def cluster_id(address: str) -> str | None:
-    """The same, for a thread that may wait."""
+    """The same, but it blocks for up to `ASK_TIMEOUT_S`."""
     found: list[str] = []
 
     def ask() -> None:
-        # What listens there may be no Ray.
+        # Something else than Ray may listen there.
         with contextlib.suppress(ray.exceptions.RayError, OSError, RuntimeError):
             found.append(GcsClient(address=address).cluster_id.hex())
 
-    # A thread that is left behind: against what is not Ray its call takes 40 s.
+    # The thread is left behind at the timeout: if no Ray listens there, the call takes 40 s.
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(ASK_TIMEOUT_S)
@@ -262,9 +262,9 @@ def cluster_id(address: str) -> str | None:
 
 
 async def beside(work: Callable[[], T]) -> T:
-    """What `work` returns or raises, done in a thread: Ray blocks for up to a minute.
+    """The result of `work`, which runs in a thread, since Ray blocks for up to a minute.
 
-    Who gives up on it leaves it running; it does not keep the program from ending.
+    If the caller is cancelled, `work` goes on; it does not keep the program from ending.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -291,24 +291,24 @@ async def beside(work: Callable[[], T]) -> T:
 
 
 def on_node(node: str) -> Any:
-    """The scheduling strategy for what must run on one node."""
+    """The scheduling strategy for an actor that must run on `node`."""
     return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
 def live_nodes() -> list[str]:
-    """The nodes of the cluster that Ray believes to live."""
-    nodes: Any = ray.nodes  # Its type is not told.
+    """The ids of the cluster's nodes that Ray believes to live, sorted."""
+    nodes: Any = ray.nodes  # Ray does not type it.
     return sorted(node["NodeID"] for node in nodes() if node["Alive"])
 
 
 def node_ips() -> set[str]:
-    """The machines of the cluster's nodes, by address."""
+    """The addresses of the machines of the cluster's living nodes."""
     nodes: Any = ray.nodes
     return {node["NodeManagerAddress"] for node in nodes() if node["Alive"]}
 
 
 def find_actor(name: str, namespace: str) -> Any:
-    """The handle of a named actor; none if it does not run."""
+    """The handle of a named actor; None if it does not run."""
     try:
         return ray.get_actor(name, namespace=namespace)
     except ValueError:
@@ -316,6 +316,6 @@ def find_actor(name: str, namespace: str) -> Any:
 
 
 def actor_names(namespace: str) -> list[str]:
-    """The named actors of a namespace that run, or are being started."""
+    """The names of a namespace's actors that run, or are being started; sorted."""
     listed: Any = ray.util.list_named_actors(all_namespaces=True)
     return sorted(one["name"] for one in listed if one["namespace"] == namespace)

@@ -1,8 +1,8 @@
-"""Short pauses of Python's garbage collector, however much a process holds.
+"""Keeps pauses of Python's garbage collector short, however much a process holds.
 
-A collection visits every entry of every page that it looks at: 50 ms for all of 600,000
-segments, or for what 10,000 new partitions are made of. None of it is garbage, and what dies is
-freed by its count of references, as ever.
+A collection visits each entry of each object that it examines: 50 ms for 600,000 segments, or
+for the objects of 10,000 new partitions. None of these is garbage: objects that die are freed
+by their reference counts, as always.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import gc
 from typing import Any
 
 LOOKS = (500, 2, 10)
-"""New objects before they are looked through, how often that is done before those that are left
-are looked through together, and that before all others are. Python's own are 700, 10 and 10."""
+"""Thresholds of `gc.set_threshold`: new objects before a collection of the youngest generation,
+and collections of each generation before one of the next. Python's own are 700, 10 and 10."""
 
 
 def keep_pauses_short() -> None:
-    """Look through nothing that has been found alive twice.
+    """Let the collector never visit an object again that has survived two collections.
 
-    For a process that serves until it ends: a cycle that dies after its second look is never
-    freed. Those that calls leave die before.
+    For a process that serves until it ends: a reference cycle that dies after its second
+    collection is never freed. Cycles that calls leave behind die before that.
     """
     gc.collect()
     gc.freeze()

@@ -32,7 +32,7 @@ WATCHED = "watched"
 
 
 class CoordinatorShell:
-    """Made by a process that misses it; it reads its log and takes up the work."""
+    """The actor: made by any process that finds no coordinator; `start` brings it up."""
 
     def __init__(self, settings: ServiceSettings, home: str) -> None:
         self._settings = settings
@@ -43,7 +43,7 @@ class CoordinatorShell:
         self._process = process_name(COORDINATOR, own_node())
 
     async def start(self) -> None:
-        """Read the log and start what is missing; a repeat does nothing.
+        """Read the log and start missing hosts; a repeat does nothing.
 
         Raises:
             StoreRefused: The store cannot be opened.
@@ -71,7 +71,7 @@ class CoordinatorShell:
             backend=None if one_writer else await connector.backend(read_only=False),
             reader=await readable(connector) if one_writer else None,
             oracle=oracle_of(settings),
-            give_up=lambda: os._exit(70),  # A process that misses it makes another.
+            give_up=lambda: os._exit(70),  # The next process that calls it makes another.
         )
         try:
             await service.start()
@@ -84,11 +84,11 @@ class CoordinatorShell:
         assert self._service is not None, "handles start a coordinator before they use it"
         return self._service
 
-    # In a group with a loop and a thread of its own: pings are answered while ten
-    # thousand requests wait, and not once the process is frozen.
+    # In a concurrency group with its own loop and thread: it is answered while ten thousand
+    # requests wait, and not answered once the process is frozen.
     @ray.method(concurrency_group=WATCHED)
     async def process(self) -> str:
-        """What this process calls itself."""
+        """The name of this process; `serve` calls this to check that it lives."""
         return self._process
 
     async def register(
@@ -121,14 +121,14 @@ class CoordinatorShell:
         return await self._started().status()
 
     async def close(self) -> None:
-        """Stop watching hosts, so that they can be closed."""
+        """Stop pinging hosts, so that they can be closed."""
         if self._recording is not None:
             self._recording.cancel()
             await asyncio.gather(self._recording, return_exceptions=True)
         await self._started().close()
 
 
-# See `host` for the options; the first process that misses the coordinator makes another.
+# See `host` for the options. Any process that finds no coordinator makes another.
 _CoordinatorActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack an option.
     max_restarts=0,
     max_task_retries=0,
@@ -139,9 +139,9 @@ _CoordinatorActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack
 
 
 def create_coordinator(settings: ServiceSettings, home: str) -> Any:
-    """The handle of the coordinator, made if there is none.
+    """The handle of the coordinator, which is made if there is none.
 
-    On the node `home` if the store is a file there; else wherever Ray likes.
+    It runs on the node `home` if the store has one writer there; else Ray chooses a node.
     """
     one_writer = settings.connector().has_one_writer
     return _CoordinatorActor.options(
@@ -159,14 +159,14 @@ def coordinator_of(settings: ServiceSettings, home: str) -> RayCoordinator:
 
 
 async def readable(connector: MetadataStorageConnector) -> MetadataStorageBackend:
-    """The store for reading, made if there is none.
+    """The store, opened for reading; made if there is none.
 
     Raises:
-        StoreRefused: It is not ours, or cannot be made.
+        StoreRefused: It is no store of ours, or cannot be made.
     """
     try:
         return await connector.backend(read_only=True)
     except StoreRefused:
-        # There is none: opening it for writing makes it. Else this says why not.
+        # Opening it for writing makes a missing store. If that is not the reason, it raises.
         await (await connector.backend(read_only=False)).close()
         return await connector.backend(read_only=True)

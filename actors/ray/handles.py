@@ -1,6 +1,6 @@
 """Ray actors as ports: every `.remote()` is here, with a timeout and our errors.
 
-A call that ends with its actor may or may not have happened: `OutcomeUnknown`, never a guess.
+A call whose actor dies may or may not have been carried out: that is `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.locate import public_url
 
 CALL_TIMEOUT_S = 60.0
-"""Longest wait for one call; callers with a deadline of their own give up earlier."""
+"""Longest wait for one call; callers with their own deadline give up earlier."""
 
 START_TIMEOUT_S = 180.0
-"""The same where the call waits for processes to start: a second each, and half a minute on a
+"""The same for a call that waits for processes to start: a second each, and half a minute on a
 machine that is busy with other work."""
 
 COORDINATOR_TIMEOUT_S = 10.0
-"""The same for a request to the coordinator: a frozen one has a successor by then."""
+"""The same for a request to the coordinator; a frozen coordinator has a successor by then."""
 
 
 def namespace_of(settings: ServiceSettings) -> str:
-    """The Ray namespace of the service on this store, whatever the user and password."""
+    """The Ray namespace of the service on this store; user and password do not change it."""
     known = with_absolute_store(settings)
     url = public_url(setting(known.storage, URL_SETTING) or "")
     digest = blake2b(f"{known.cluster_id}\0{url}".encode(), digest_size=8)
@@ -54,8 +54,8 @@ async def call(
     """The result of one actor call.
 
     Raises:
-        RemoteStorageError: What the actor raised, `HostFailed` if that is no error of ours,
-            `HostGone` if it is dead, or `OutcomeUnknown` if it did not answer.
+        RemoteStorageError: The actor's error, `HostFailed` if that is not one of ours,
+            `HostGone` if the actor is dead, or `OutcomeUnknown` if it did not answer.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -113,15 +113,15 @@ class RayHost:
 
 
 def addresses_of(name: str, namespace: str) -> list[str]:
-    """Where processes that serve as `name` are found, the newest last."""
+    """The addresses of processes that serve as `name`, the newest last."""
     found = [one for one in actor_names(namespace) if one.rpartition("/")[0] == name]
     return sorted(found, key=lambda one: int(one.rpartition("/")[2]))
 
 
 class NamedHost(RayHost):
-    """The process at an address, or the newest that serves as a host, found when it is called.
+    """The process at an address, or a host's newest process; searched for at the first call.
 
-    Every call raises `NotReady` if there is none; nothing was sent then.
+    Every call raises `NotReady` if there is no such process; nothing was sent then.
     """
 
     def __init__(self, name: str, namespace: str) -> None:
@@ -144,7 +144,7 @@ class NamedHost(RayHost):
 
 
 class RayCoordinator:
-    """A handle on the coordinator; finds or makes its successor when it is lost."""
+    """A handle on the coordinator; finds or makes a successor when the coordinator is lost."""
 
     def __init__(self, create: Callable[[], Any]) -> None:
         """`create`: gives the actor, made if there is none; travels to other processes."""
@@ -162,7 +162,7 @@ class RayCoordinator:
                     self._actor, method, *arguments, timeout_s=COORDINATOR_TIMEOUT_S
                 )
             except OutcomeUnknown as error:
-                # Requests to the coordinator can be repeated: it decides on what its log says.
+                # Requests to the coordinator are idempotent: it decides on its whole log.
                 self._actor = None
                 if attempt == 2 or not isinstance(error, HostGone):
                     raise
@@ -183,7 +183,7 @@ class RayCoordinator:
         return word
 
     async def follow_kafka(self, said: dict[str, Any]) -> Followed:
-        """Who owns the metadata; for `serve` alone, which no client may pass for."""
+        """The owner of the metadata, and whether `serve` is chosen; no client can call this."""
         followed: Followed = await self._call("follow_kafka", said)
         return followed
 
@@ -208,13 +208,13 @@ class RayCoordinator:
         return said
 
     async def process(self) -> str:
-        """What the coordinator calls its process."""
+        """The name of the coordinator's process."""
         process: str = await self._call("process")
         return process
 
 
 class WritingHost:
-    """Finds the host that writes for all, and finds it again when it has moved."""
+    """Finds the host that writes for all, and again after a call on it was lost."""
 
     def __init__(
         self, coordinator: RayCoordinator, settings: ServiceSettings, name: str
@@ -225,10 +225,10 @@ class WritingHost:
         self._host: RayHost | None = None
 
     async def current(self) -> RayHost:
-        """The host that writes.
+        """The host that writes for all.
 
         Raises:
-            StorageUnavailable: None does at the moment; nothing was sent anywhere.
+            StorageUnavailable: No host writes at the moment; nothing was sent.
         """
         if self._host is None:
             try:
@@ -241,5 +241,5 @@ class WritingHost:
         return self._host
 
     def forget(self) -> None:
-        """A call on it was lost: look again before the next."""
+        """Search for the host again before the next call, since one was lost."""
         self._host = None

@@ -23,7 +23,7 @@ from tierledger.actors.wall_clock import WallClock
 
 
 class HostShell:
-    """One process; a restart is another one, at another address."""
+    """The actor: one process. A restarted host is another process, at another address."""
 
     def __init__(
         self, address: str, settings: ServiceSettings, home: str, coordinator: RayCoordinator
@@ -40,7 +40,7 @@ class HostShell:
         """Open the store and begin to serve; a repeat does nothing.
 
         Raises:
-            StoreRefused: Another process writes to it, or it is not a store of ours.
+            StoreRefused: Another process writes to the store, or it is no store of ours.
         """
         async with self._opening:
             if self._host is None:
@@ -51,9 +51,9 @@ class HostShell:
                 keep_pauses_short()
 
     async def _door(self, host: Host) -> Gateway:
-        """Where clients come in."""
+        """Open the host's door, at which clients connect."""
         settings = self._settings
-        # A wildcard says nothing to clients; each node has an address of its own.
+        # If it listens on a wildcard, clients get the address of this node (`own_ip`).
         door = DoorSettings(settings.listen, settings.advertise, own_ip, settings.security)
         return await open_door(host, self._address, door, self._coordinator)
 
@@ -78,7 +78,7 @@ class HostShell:
             limits=settings.limits,
             clock=WallClock(),
             oracle=oracle_of(settings),
-            # Ends the process: a successor replays the logs.
+            # It ends the process; a successor replays the logs.
             give_up=lambda: os._exit(70),
         )
 
@@ -115,9 +115,9 @@ class HostShell:
         await host.backend.close()
 
 
-# Wrapped once: wrapping again would ship the class to the cluster again.
+# Wrapped once: each wrapping would send the class to the cluster again.
 # `max_restarts=0`: a restart must be a new incarnation with new sessions, so only the launcher
-# starts hosts. `max_task_retries=0`: only the caller may repeat a write. No CPU is reserved: a
+# starts hosts. `max_task_retries=0`: only the caller may retry a write. No CPU is reserved: a
 # host waits most of its time, and the cluster may be small.
 _HostActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack an option.
     max_restarts=0, max_task_retries=0, max_concurrency=10_000, num_cpus=0
@@ -133,7 +133,7 @@ def create_host(
 ) -> Any:
     """The handle of the detached actor at `address`, made if there is none.
 
-    `strategy` says on which node.
+    `strategy` determines the node.
     """
     return _HostActor.options(
         name=address,

@@ -25,7 +25,7 @@ from tierledger.actors.ray.host import create_host
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
 
 END_TIMEOUT_S = 15.0
-"""How long an ended process on this node may take to be gone."""
+"""How long a killed process on this node may take to end."""
 
 END_PAUSE_S = 0.02
 
@@ -46,15 +46,15 @@ class RayLauncher:
         self._namespace = namespace_of(settings)
         self._has_one_writer = settings.connector().has_one_writer
         self._nodes: dict[str, str] = {}
-        """Host to the node on which it runs, or is to run."""
+        """By host: the node on which it runs, or is to run."""
         self._failures: Counter[str] = Counter()
         self._failed_on: dict[str, str] = {}
-        """Host to the node of its last start, if that came to nothing."""
+        """By host: the node of its last start, if that failed."""
 
     def prepare(self, address: str) -> None:
-        """Let the writing host's process begin to start; `launch` lets it open the store.
+        """Begin to start the writing host's process; `launch` lets it open the store.
 
-        Python and Ray take a second for that, and half a minute on a busy machine.
+        Python and Ray take a second to start, and half a minute on a busy machine.
         """
         self._nodes[address.rpartition("/")[0]] = self._home
         self._create(address, self._home)
@@ -82,7 +82,7 @@ class RayLauncher:
         try:
             await call(host.actor, "open", timeout_s=START_TIMEOUT_S)
         except (OutcomeUnknown, asyncio.CancelledError):
-            # Ray may believe in a node that is gone.
+            # The node may be gone without Ray knowing.
             self._failures[node] += 1
             self._failed_on[name] = node
             raise
@@ -94,16 +94,16 @@ class RayLauncher:
         return host
 
     async def find(self, address: str) -> RayHost | None:
-        """The process at `address`; none if Ray knows none there."""
+        """The process at `address`; None if Ray knows none there."""
         actor = find_actor(address, self._namespace)
         if actor is None:
             return None
         return _LocatedHost(actor, address.rpartition("/")[0], self._nodes)
 
     def _emptiest(self, name: str) -> str:
-        """The node with the fewest hosts, for `name` to start on.
+        """The node with the fewest hosts, on which `name` is to start.
 
-        Ray's own strategy of spreading was seen to put two of three on one node.
+        Ray's own spread strategy has been seen to put two of three hosts on one node.
         """
         self._nodes.pop(name, None)
         hosts = Counter(self._nodes.values())
@@ -111,11 +111,12 @@ class RayLauncher:
         return emptiest_node(live_nodes(), hosts, self._failures, avoid)
 
     async def end(self, address: str, process: str | None) -> None:
-        """Kill what runs at `address`.
+        """Kill the process at `address`.
 
-        `ray.kill` comes back before the process is gone, and a frozen one outlives it, with
-        the store's lock: so a process on this node gets a signal, too. One on another node, or
-        whose start is not known, is left to Ray, which may not reach it: its log fences it.
+        `ray.kill` returns before the process has ended, and a frozen process survives it and
+        keeps the store's lock. So a process on this node is killed by a signal, too. A process
+        on another node, or one of unknown start time, is left to Ray. If Ray does not reach it,
+        it lives on, and the partitions' logs fence its writes.
 
         Raises:
             StorageUnavailable: A process on this node does not end.
@@ -128,7 +129,7 @@ class RayLauncher:
 
 
 class _LocatedHost(RayHost):
-    """A handle that notes on which node the host runs."""
+    """A handle that notes, at each ping, on which node the host runs."""
 
     def __init__(self, actor: Any, name: str, nodes: dict[str, str]) -> None:
         super().__init__(actor)
@@ -145,12 +146,12 @@ class _LocatedHost(RayHost):
 
 
 async def end_process(name: str) -> None:
-    """End the process of this node that calls itself `name`, and return once it is gone.
+    """Kill the process called `name` if it is on this node, and return once it has ended.
 
-    Others are left alone: one of another node, one that has the pid by now.
+    It never kills a process of another node, or one that has the same pid by now.
 
     Raises:
-        StorageUnavailable: It does not end.
+        StorageUnavailable: The process does not end.
     """
     process = process_of(name)
     if process is None or node_of(name) != own_node():

@@ -1,4 +1,4 @@
-"""Whom the processes of a service ask who leads, as its settings say."""
+"""The leader oracle of a service's processes, by its settings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tierledger.events.errors import InvalidArgument
 
 
 def oracle_of(settings: ServiceSettings) -> LeaderOracle:
-    """Kafka, if `settings` say where it is.
+    """An oracle that asks Kafka, if `settings` name brokers; otherwise one that knows nothing.
 
     Raises:
-        InvalidArgument: They say so in words that are no addresses.
+        InvalidArgument: A broker's address is none, or has no port.
     """
     if settings.kafka is None:
         return NoOracle()

@@ -41,25 +41,25 @@ from tierledger.events.errors import (
 from tierledger.storage.backend import Operation
 
 WATCH_INTERVAL_S = 1.0
-"""How often `serve` looks after the coordinator."""
+"""How often `serve` checks whether the coordinator answers."""
 
 COORDINATOR_TIMEOUT_S = 4.0
-"""How long the coordinator may take for a word."""
+"""How long the coordinator may take to answer a check."""
 
 SILENCES = 3
-"""Words in a row that it may miss before it is ended."""
+"""Checks in a row that the coordinator may miss before its process is ended."""
 
 LATE_S = 0.5
-"""How late a timer of this process may be before its own loop counts as what was too busy."""
+"""If a check's timeout fires so much too late, this process was busy, not the coordinator."""
 
 CLOSE_TIMEOUT_S = 20.0
-"""How long a host may take to drain; what it has not checkpointed is read from the log."""
+"""How long a host may take to drain; without a checkpoint more of the log is read later."""
 
 _log = structlog.get_logger("tierledger.service")
 
 
 class RayConnection:
-    """A service's processes, in the cluster that this process joined: to look and to strike."""
+    """A service's processes, in the cluster that this process joined."""
 
     def __init__(self, settings: ServiceSettings, home: str | None = None) -> None:
         """`home`: the Ray node whose machine has the store's file; else this process's."""
@@ -70,18 +70,18 @@ class RayConnection:
         return NamedHost(name, self._namespace)
 
     async def close(self) -> None:
-        """The cluster stays joined: a process joins one only."""
+        """Does nothing: the cluster stays joined, since a process joins only one."""
 
 
 async def connect(settings: ServiceSettings) -> RayConnection:
-    """The way to the service that runs on the store. Blocks no loop, whatever Ray does.
+    """A connection to the service that runs on the store. Never blocks the loop.
 
     Raises:
-        NotReady: None runs.
+        NotReady: No service runs.
         StoreRefused: There is no such store.
     """
     if await ray_cluster.has_lost_cluster():
-        # At once: a process that stays in it is ended by Ray after a minute.
+        # Leave the dead cluster at once: after a minute Ray ends processes that stay in it.
         await ray_cluster.beside(ray_cluster.leave_cluster)
     record = await live_record(settings)
     await ray_cluster.beside(lambda: ray_cluster.join_cluster(record.address))
@@ -96,8 +96,8 @@ async def connect(settings: ServiceSettings) -> RayConnection:
 class RayService:
     """A service that this process runs: the coordinator and its hosts, on a Ray cluster.
 
-    On a cluster of its own, or on one that runs already: there they live on if this process
-    dies, and `close` ends them.
+    The cluster is a new one, or one that runs already. On the latter they live on if this
+    process dies; `close` ends them.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class RayService:
     ) -> None:
         """`metrics`: where the service's metrics are, for its record.
 
-        `address`: of the cluster to use; none: a new one, which ends with this process.
+        `address`: the Ray cluster to use; None: a new one, which ends with this process.
         """
         self.settings = with_absolute_store(settings)
         self.record: ServiceRecord | None = None
@@ -119,12 +119,12 @@ class RayService:
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> ServiceRecord:
-        """Start everything and publish where it is.
+        """Start coordinator and hosts, and store the service's record, which is returned.
 
         Raises:
-            StoreRefused: A live service is named, or the store cannot be opened for writing.
-            InvalidArgument: The store is one that a second process could not see, or hosts on
-                several machines would not reach each other.
+            StoreRefused: A live service is recorded, or the store cannot be opened for writing.
+            InvalidArgument: A second process could not see the store, or hosts on several
+                machines would not reach each other.
             NotReady: The cluster cannot be joined.
         """
         await self._refuse_second()
@@ -165,7 +165,7 @@ class RayService:
             raise
         if record is None or not record.is_live:
             return
-        # Something listens there; it need not be the cluster that the record means.
+        # Something listens at the address; it may be another cluster than the recorded one.
         found = await ray_cluster.cluster_at(record.address)
         if found is None or record.cluster not in {None, found} or self._takes_over(record):
             return
@@ -174,7 +174,7 @@ class RayService:
         )
 
     def _refuse_unreachable(self) -> None:
-        """Hosts on several machines call each other."""
+        """Refuse a loopback address if there are several machines: hosts call each other."""
         listen = DoorAddress.parse(self.settings.listen)
         machines = sorted(ray_cluster.node_ips())
         if len(machines) > 1 and is_loopback(listen.host):
@@ -184,7 +184,7 @@ class RayService:
             )
 
     def _takes_over(self, record: ServiceRecord) -> bool:
-        """Whether it lives on in a cluster of others, but who looked after it is gone."""
+        """Whether the recorded service runs in this cluster, while its `serve` has ended."""
         if self._address is None:
             return False
         ray_cluster.join_cluster(self._address)
@@ -192,7 +192,7 @@ class RayService:
         return (record.cluster, record.node) == here and not record.is_looked_after
 
     async def _publish(self, record: ServiceRecord | None) -> None:
-        """Say in the store where the service is, or that there is none."""
+        """Store the service's record, or remove it (None)."""
         change: Operation = record_change(self.settings, record)
         connector = self.settings.connector()
         if connector.has_one_writer:
@@ -226,7 +226,7 @@ class RayService:
                         await self._end_coordinator(process)
                     silences = 0
             except RemoteStorageError as error:
-                # Whatever it was, the next round meets it again; the watch must not end.
+                # The watch must not end: if the error persists, the next check gets it again.
                 _log.warning("a look at the coordinator failed", error=str(error))
             await asyncio.sleep(WATCH_INTERVAL_S)
 
@@ -242,7 +242,7 @@ class RayService:
             await asyncio.gather(self._watch, return_exceptions=True)
         connection, self._connection = self._connection, None
         if connection is not None:
-            # A host that is gone already has nothing left to drain; the log has it all.
+            # A host that has ended already needs no drain: the log has all its writes.
             with contextlib.suppress(RemoteStorageError, TimeoutError):
                 await self._drain()
             await self._end_actors()
@@ -256,7 +256,7 @@ class RayService:
         names = ray_cluster.actor_names(self._namespace)
         writer = addresses_of(WRITER, self._namespace)
         others = [name for name in names if name not in {COORDINATOR, *writer}]
-        # The others commit through the one that writes.
+        # The other hosts commit through the writer, so it closes last.
         await asyncio.gather(*(self._close_host(name) for name in others))
         await self._publish(None)
         await asyncio.gather(*(self._close_host(name) for name in writer))
@@ -268,13 +268,13 @@ class RayService:
 
     async def _end_actors(self) -> None:
         names = ray_cluster.actor_names(self._namespace)
-        # The coordinator last: a host that misses it would make another.
+        # The coordinator last: without it, a living host would start another.
         for name in sorted(names, key=lambda one: one == COORDINATOR):
             kill_actor(name, self._namespace)
 
 
 async def _listening(coordinator: RayCoordinator) -> tuple[tuple[str, str, str], ...]:
-    """Where hosts listen now, as the record says it; from then on the coordinator writes it."""
+    """Where hosts listen now, in the record's form; later the coordinator updates it."""
     said, doors = await coordinator.status(), await coordinator.doors()
     found = [(said["addresses"][name], process) for name, process in said["hosts"].items()]
     return tuple((one, doors[one], process) for one, process in found if one in doors)
@@ -288,7 +288,7 @@ def kill_actor(name: str, namespace: str) -> None:
 
 
 def host_names(settings: ServiceSettings) -> list[str]:
-    """The hosts of which a process runs."""
+    """The names of the hosts that have a process, sorted."""
     addresses = ray_cluster.actor_names(namespace_of(settings))
     return sorted({one.rpartition("/")[0] for one in addresses if "/" in one})
 

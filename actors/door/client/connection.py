@@ -1,4 +1,4 @@
-"""A client's way to a service through its doors: no Ray, no store."""
+"""A client's connection to a service through its doors: no Ray, no store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 
 COORDINATOR_MS = 10_000
-"""How long a request to the coordinator may take; a frozen one has a successor by then."""
+"""Timeout of a request to the coordinator; a frozen one has a successor by then."""
 
 DOORS_KEPT = 1000
-"""Doors that were learnt from hosts; the oldest are forgotten for the next."""
+"""Doors learnt from hosts that are kept; the oldest are dropped for new ones."""
 
 TOLD_MS = 10_000
-"""The same for what a host says of itself."""
+"""Timeout of a request for a host's own counts or partitions."""
 
 
 class ClientSettings(Protocol):
@@ -44,7 +44,7 @@ class ClientSettings(Protocol):
 
 
 def greeting_of(cluster_id: str, broker_id: int | None = None) -> pb.ClientGreeting:
-    """What a client of this program says first."""
+    """The greeting of a client of this release."""
     return pb.ClientGreeting(
         version_min=VERSION_MIN,
         version_max=VERSION_MAX,
@@ -57,10 +57,10 @@ def greeting_of(cluster_id: str, broker_id: int | None = None) -> pb.ClientGreet
 def connect_at(
     url: str, opened: Opened | None = None
 ) -> Callable[[ClientSettings], Awaitable[DoorConnection]]:
-    """How a manager finds the service whose doors `url` names; `opened`: see `Streams`.
+    """A manager's `connect`, for the service of the doors in `url`; `opened`: see `Streams`.
 
     Raises:
-        InvalidArgument: It is no `tierledger://HOST:PORT,…`, nor with `tierledgers`.
+        InvalidArgument: `url` is no `tierledger://HOST:PORT,…`, nor one with `tierledgers`.
     """
     doors = doors_in(url)
     learnt: dict[str, str] = {}
@@ -68,7 +68,7 @@ def connect_at(
     async def connect(settings: ClientSettings) -> DoorConnection:
         security = ClientSecurity.of(settings.storage, tls=url.startswith(TLS_SCHEME))
         greeting = greeting_of(settings.cluster_id, broker_in(settings))
-        # Where those of the URL are gone by then, the next connection has what this one learnt.
+        # Shared with the next connection, as the doors of the URL may be gone by then.
         connection = DoorConnection(doors, greeting, security, opened, learnt)
         try:
             await connection.any()
@@ -81,7 +81,7 @@ def connect_at(
 
 
 def broker_in(settings: ClientSettings) -> int | None:
-    """For which broker a manager was configured; commands speak for none."""
+    """The broker that a manager was configured for; None for commands."""
     broker_id = settings.storage.get("broker.id")
     return None if broker_id is None else int(broker_id)
 
@@ -97,9 +97,9 @@ class DoorConnection:
         opened: Opened | None = None,
         learnt: dict[str, str] | None = None,
     ) -> None:
-        """`doors`: where hosts of the service listen, one or more of them.
+        """`doors`: the doors of one or more hosts of the service.
 
-        `learnt`: where others do, by their addresses, as was heard last; kept up.
+        `learnt`: doors by host address, as learnt last; this connection adds to it.
         """
         self.coordinator = DoorCoordinator(self)
         self._bootstraps = list(doors)
@@ -107,14 +107,14 @@ class DoorConnection:
         self._doors = {} if learnt is None else learnt
 
     def host(self, name: str) -> DoorHost:
-        """The process at an address; one that is gone is found out when it is called."""
+        """A handle on the process at an address; a call finds out whether it is gone."""
         return DoorHost(self, name)
 
     def heard(self, hosts: Sequence[pb.Host]) -> None:
         """Note where hosts listen."""
         for one in hosts:
             if one.door:
-                self._doors.pop(one.address, None)  # Who was heard of last stands last.
+                self._doors.pop(one.address, None)  # The newest entry comes last.
                 self._doors[one.address] = one.door
         for address in list(self._doors)[:-DOORS_KEPT]:
             del self._doors[address]
@@ -125,7 +125,7 @@ class DoorConnection:
         return None if door is None else self._streams.at_hand(door, name)
 
     async def to(self, name: str) -> Stream:
-        """The stream to the host at an address; to another, which passes calls on, if need be.
+        """The stream to the host at an address, or to another host, which passes calls on.
 
         Raises:
             NotReady: No door can be opened; nothing was sent.
@@ -143,7 +143,7 @@ class DoorConnection:
 
         Raises:
             NotReady: No door can be opened; nothing was sent.
-            RemoteStorageError: Why a host would not let this client in, or was not believed.
+            RemoteStorageError: A host refused this client, or is not trusted.
         """
         error: RemoteStorageError = NotReady("no door is known")
         known = dict.fromkeys((*self._streams.doors, *self._bootstraps, *self._doors.values()))
@@ -151,7 +151,7 @@ class DoorConnection:
             try:
                 return await self._streams.to(door)
             except RemoteStorageError as closed:
-                # A refusal tells more than that another host is away.
+                # A refusal tells the caller more than that another host is unreachable.
                 error = closed if isinstance(error, NotReady) else error
         raise error
 
@@ -160,7 +160,7 @@ class DoorConnection:
 
 
 class DoorHost:
-    """A host, through its own door or another's."""
+    """A host, through its own door or another host's."""
 
     def __init__(self, connection: DoorConnection, name: str) -> None:
         self._connection = connection
@@ -171,7 +171,7 @@ class DoorHost:
 
         Raises:
             NotReady: Nothing was sent.
-            OutcomeUnknown: The stream ended before there was an answer.
+            OutcomeUnknown: The stream ended before the answer came.
         """
         message = pb.Call(deadline_ms=attempt.left_ms, host=self._name)
         put_call(call, message)
@@ -259,16 +259,16 @@ class DoorCoordinator:
         asked = pb.StatusQuestion(of=pb.StatusQuestion.SERVICE)
         answer = await self._ask("status", status=asked)
         said: dict[str, Any] = json.loads(answer.status.json)
-        # JSON has text for names.
+        # In JSON all keys are text.
         return {**said, "brokers": {int(one): told for one, told in said["brokers"].items()}}
 
 
 def _expected(answer: pb.Answer, what: str) -> pb.Answer:
-    """`answer` if it is one of that kind.
+    """`answer`, if it is of kind `what`.
 
     Raises:
-        RemoteStorageError: It is a failure.
-        OutcomeUnknown: It is another kind of answer.
+        RemoteStorageError: The answer is a failure.
+        OutcomeUnknown: The answer is of another kind.
     """
     got = answer.WhichOneof("result")
     if got == "failure":

@@ -19,10 +19,10 @@ from tierledger.events.commands import Claim
 
 
 class Taker(Protocol):
-    """Whose subscription it is."""
+    """The owner of a subscription."""
 
     def given(self, item: pb.Fed) -> bool:
-        """Take the next item; whether the subscription goes on."""
+        """Take the next item; returns whether the subscription is to go on."""
 
 
 class _Subscribed(NamedTuple):
@@ -31,7 +31,7 @@ class _Subscribed(NamedTuple):
 
 
 class FeedStream(Stream):
-    """An open stream: subscriptions out, items in, each taken before the next is read."""
+    """An open stream: sends subscriptions and reads items, each taken before the next."""
 
     method = FEED_METHOD
 
@@ -42,7 +42,7 @@ class FeedStream(Stream):
         self._said = pb.ClientFrame()
 
     async def feed(self, subscription: Subscription, taker: Taker) -> pb.FeedEnded:
-        """Let `taker` take what the host gives; returns when either has ended it.
+        """Pass the host's items to `taker`; returns when either ends the subscription.
 
         Raises:
             NotReady: The stream has ended.
@@ -56,7 +56,7 @@ class FeedStream(Stream):
     def begin(
         self, subscription: Subscription, taker: Taker
     ) -> tuple[int, asyncio.Future[pb.FeedEnded]]:
-        """The number of a new subscription, and its end; `feed` for who has no task for it.
+        """The number of a new subscription, and its end; like `feed`, but it needs no task.
 
         Raises:
             NotReady: The stream has ended.
@@ -72,13 +72,13 @@ class FeedStream(Stream):
         return number, ended
 
     def drop(self, number: int) -> None:
-        """Be given no more of a subscription; one that has ended is ignored."""
+        """End a subscription; does nothing if it has ended already."""
         if self._subscribed.pop(number, None) is not None:
             self._said.unsubscribed.append(number)
             self._wake.set()
 
     def expect(self, taker: Taker, claim: Claim | None) -> None:
-        """The broker of `taker` announced itself anew."""
+        """The broker of `taker` announced itself anew, under `claim`."""
         for number, one in self._subscribed.items():
             if one.taker is taker:
                 self._said.expected.append(expect_message(number, claim))
@@ -136,7 +136,7 @@ class FeedStreams(Streams):
     kind: type[Stream] = FeedStream
 
     async def feeding(self, door: str, host: str | None = None) -> FeedStream:
-        """The stream from a door; see `to`."""
+        """The feed stream to a door; see `to`."""
         stream = await self.to(door, host)
         assert isinstance(stream, FeedStream), "all of them are"
         return stream

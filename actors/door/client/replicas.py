@@ -1,8 +1,8 @@
 """Replicas of partitions in a client's memory, which hosts feed through their doors.
 
-Rule 1: a replica is wherever it was when a stream breaks, and goes on from there on the next.
-Rule 2: what does not add up is dropped as a whole, fetched again and counted; meanwhile the
-replica says that it does not know.
+Rule 1: when a stream breaks, a replica keeps its contents and goes on from there on the next.
+Rule 2: if its contents do not match the checksum, a replica drops all of them, fetches them
+again and counts that; meanwhile its answers are `NotReady`.
 """
 
 from __future__ import annotations
@@ -32,34 +32,35 @@ from tierledger.events.partition.answers import metadata_of
 
 PAUSE_S = 0.05
 PAUSE_MAX_S = 2.0
-"""Before a replica subscribes again; it doubles with each time that brought it nothing."""
+"""Shortest and longest pause before a replica subscribes again; doubles with each failure."""
 
 SILENCE_S = 10.0
-"""How long a replica waits for a word that it needs before it asks elsewhere."""
+"""How long a replica waits for an item that it needs before it subscribes at another host."""
 
 DOORS_KEPT = 64
-"""Doors that were learnt from hosts; the oldest is forgotten for the next."""
+"""Doors learnt from hosts that are kept; the oldest is dropped for a new one."""
 
 _log = structlog.get_logger("tierledger.replica")
 
 
 class ReplicaCounts(NamedTuple):
-    """What happened to one replica."""
+    """Counts of what happened to one replica."""
 
     subscriptions: int = 0
     snapshots: int = 0
-    """That were begun."""
+    """Snapshots that were begun."""
     dropped: int = 0
-    """How often what it held, or was given, did not add up."""
+    """How often it dropped its contents, as they or an item were wrong."""
 
 
 class FedReplica:
     """One partition's answers from memory, each as of `position`; made by `Replicas.of`.
 
-    Every answer raises `NotReady` if the replica cannot be certain of it: it has no whole
-    snapshot, or it may be behind the head that stood when its claim was announced, and then
-    only what was found is certain. `PartitionDeleted` once the partition's deletion has
-    finished; `CorruptLog` if the service came back with another history: make a new replica.
+    An answer raises `NotReady` if it may be wrong: while the replica has no whole snapshot, or
+    if it has not applied all that the log held when its claim was announced. In the latter case
+    it still returns segments that it finds. `PartitionDeleted` once the partition's deletion
+    has finished; `CorruptLog` if the service came back with another history: make a new
+    replica.
     """
 
     def __init__(
@@ -68,16 +69,16 @@ class FedReplica:
         self.topic_id_partition = tip
         self.counts = ReplicaCounts()
         self.trouble: RemoteStorageError | None = None
-        """Why it was not fed when that was tried last; none while it is."""
+        """Why the last attempt to be fed failed; None while it is fed."""
         self._home = home
         self._replica = Replica(PartitionKey.of(tip), role)
         self._replica.expect(claim)
         self._stream: FeedStream | None = None
         self._is_over = False
         self._words = 0
-        """Items that came."""
+        """Items that have arrived."""
         self._gained = False
-        """Whether the present subscription has made it whole, or moved it on."""
+        """Whether the present subscription has moved its position on."""
         self._moved = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._keep_fed())
         self._task.add_done_callback(self._finished)
@@ -86,26 +87,26 @@ class FedReplica:
 
     @property
     def position(self) -> int:
-        """The last batch of the log that it has applied; -1 if it holds nothing whole."""
+        """The position that the replica has applied; -1 if it has no whole snapshot."""
         return self._replica.position if self._replica.is_whole else -1
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has caught up with the head that stood when its claim was announced."""
+        """Whether it has applied all that the log held when its claim was announced."""
         return self._replica.is_ready
 
     def expect(self, claim: Claim | None) -> None:
-        """The broker announced itself: not ready before a host says so of `claim`."""
+        """The broker announced itself anew: not ready before a host reports so for `claim`."""
         self._replica.expect(claim)
         if self._stream is not None:
             self._stream.expect(self, claim)
 
     async def when_ready(self) -> None:
-        """Return once it is ready, however long that takes."""
+        """Return once the replica is ready, however long that takes."""
         await self._until(lambda: self._replica.is_ready)
 
     async def reached(self, position: int) -> None:
-        """Return once its answers are of `position` or later, however long that takes."""
+        """Return once answers are as of `position` or later, however long that takes."""
         await self._until(lambda: self.position >= position)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
@@ -119,7 +120,7 @@ class FedReplica:
     def remote_log_segment_metadata(
         self, epoch_for_offset: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds `offset` in that leader epoch; none if no finished one."""
+        """The finished segment that holds `offset` in that leader epoch; None if none does."""
         return self._metadata(self._known().lookup(epoch_for_offset, offset))
 
     def next_segment_with_txn_index(
@@ -137,7 +138,7 @@ class FedReplica:
         return [metadata_of(self.topic_id_partition, row) for row in rows]
 
     def highest_offset_for_epoch(self, leader_epoch: int) -> int | None:
-        """The highest offset that ever finished in `leader_epoch`; none if none did."""
+        """The highest offset that ever finished in `leader_epoch`; None if none did."""
         return self._known().highest_offset_for_epoch(leader_epoch)
 
     def remote_log_size(self, leader_epoch: int) -> int:
@@ -163,7 +164,7 @@ class FedReplica:
             except RemoteStorageError as error:
                 self.trouble, better = error, ""
             in_vain = 0 if self._gained else in_vain + 1
-            # To a better door at once, but for hosts that point at each other.
+            # Go to a better door at once, but pause if hosts keep naming each other.
             door = better
             if in_vain > 1 or not door:
                 await asyncio.sleep(min(PAUSE_S * 2 ** min(in_vain, 16), PAUSE_MAX_S))
@@ -176,7 +177,7 @@ class FedReplica:
             self._moved.set()
 
     async def _fed(self, stream: FeedStream) -> str:
-        """Be fed until that ends; the door at which it goes on, if it is known."""
+        """Be fed until the subscription ends; returns the door to go on at, if known."""
         self._count("subscriptions")
         self._stream = stream
         feeding = asyncio.ensure_future(stream.feed(self._replica.subscription(), self))
@@ -202,7 +203,7 @@ class FedReplica:
         return not replica.is_whole or (replica.claim is not None and not replica.is_ready)
 
     def given(self, item: pb.Fed) -> bool:
-        """Take the next item of the subscription; whether it goes on."""
+        """Take the next item of the subscription; returns whether the subscription goes on."""
         self._words += 1
         replica, before = self._replica, self.position
         try:
@@ -239,7 +240,7 @@ class FedReplica:
         self.counts = self.counts._replace(**{what: getattr(self.counts, what) + 1})
 
     async def close(self) -> None:
-        """Be fed no further, and answer nothing. A repeat does nothing."""
+        """End the feed; later queries fail. A repeat does nothing."""
         self._is_over = True
         self._moved.set()
         self._task.cancel()
@@ -247,7 +248,7 @@ class FedReplica:
 
 
 class Replicas:
-    """Makes replicas, and feeds them over one stream from each host. Made on a running loop."""
+    """Makes replicas, and feeds them over one stream per host. Make it on a running loop."""
 
     def __init__(
         self,
@@ -256,13 +257,13 @@ class Replicas:
         broker_id: int | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`url`: `tierledger://HOST:PORT,…`, or with `tierledgers`; any host of the service.
+        """`url`: `tierledger://HOST:PORT,…`, or with `tierledgers`; any hosts of the service.
 
-        `broker_id`: the only one whose claims are expected; who expects none needs none.
-        `settings`: as a manager has them, of TLS and token (`door.…`).
+        `broker_id`: the broker whose claims replicas wait for; None if they wait for none.
+        `settings`: a manager's settings of TLS and token (`door.…`).
 
         Raises:
-            InvalidArgument: One of them is not what it should be.
+            InvalidArgument: An argument is wrong.
         """
         self._bootstraps = doors_in(url)
         security = ClientSecurity.of(settings or {}, tls=url.startswith(TLS_SCHEME))
@@ -275,17 +276,17 @@ class Replicas:
     ) -> FedReplica:
         """A replica of a partition, fed by its leader or a follower from now on.
 
-        `claim`: the announcement of the broker that keeps it. Without one it never is ready.
+        `claim`: that of the broker that keeps the replica. Without one it is never ready.
         """
         replica = FedReplica(self, tip, role, claim)
         self._replicas.append(replica)
         return replica
 
     async def stream(self, door: str, attempt: int) -> FeedStream:
-        """The stream from `door`, or from any; further attempts go to further doors.
+        """The stream from `door`; if that is empty, each `attempt` takes another known door.
 
         Raises:
-            RemoteStorageError: It cannot be opened.
+            RemoteStorageError: The stream cannot be opened.
         """
         if not door:
             doors = list(
@@ -295,12 +296,12 @@ class Replicas:
         return await self._streams.feeding(door)
 
     def learn(self, door: str) -> None:
-        """A host feeds at that door."""
+        """Keep the door of a host that feeds."""
         if door and door not in self._learnt:
             self._learnt.append(door)
 
     async def close(self) -> None:
-        """End all of them. A repeat does nothing."""
+        """Close all replicas. A repeat does nothing."""
         replicas, self._replicas = self._replicas, []
         await asyncio.gather(*(one.close() for one in replicas))
         await self._streams.close()

@@ -1,4 +1,4 @@
-"""Conversations with hosts, from the client's side: one stream to each door."""
+"""A client's streams to hosts: one to each door."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ OPEN_S = 3.0
 """How long a host may take to greet: a frozen one still accepts connections."""
 
 WORD_PAUSE_S = 1.0
-"""How often a host that owes answers, and said nothing meanwhile, is asked for a word."""
+"""A host that owes answers is pinged after so long without any frame from it."""
 
 SILENT_S = 3.0
-"""How long it may take to say anything then. gRPC's own signs of life tell nothing of a loop
-that hangs, and a proxy gives them for the hosts behind it."""
+"""Timeout of such a ping. gRPC's keepalives do not show that a host's loop hangs, and a proxy
+answers them for the hosts behind it."""
 
 LATE_S = 0.5
-"""How late a timer of this process may be before its own loop counts as what was too busy."""
+"""If a ping's timeout fires so much too late, this process was too busy, and not the host."""
 
 REOPEN_PAUSE_S = 0.1
-"""For so long after a door was closed it is not knocked at again."""
+"""Pause after a failed attempt to open a stream before the next one to that door."""
 
 REFUSED_PAUSE_MAX_S = 5.0
-"""The same, at most, after refusals in a row; it doubles with each."""
+"""The longest such pause after refusals in a row; it doubles with each."""
 
 NO_SECURITY = ClientSecurity()
 
@@ -63,19 +63,19 @@ OPTIONS = (
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", -1),  # Answers are as long as what was asked for.
-    ("grpc.max_send_message_length", -1),  # The host's own limit is kept before.
+    ("grpc.max_receive_message_length", -1),  # Answers have no limit of their own.
+    ("grpc.max_send_message_length", -1),  # `ask` keeps to the host's limit.
     ("grpc.use_local_subchannel_pool", 1),  # A stream that is replaced gets a new connection.
     ("grpc.enable_retries", 0),
-    ("grpc.enable_http_proxy", 0),  # Hosts are reached directly, whatever the environment says.
+    ("grpc.enable_http_proxy", 0),  # Direct connections, whatever the environment says.
 )
 
 BROKEN = (grpc.aio.AioRpcError, asyncio.InvalidStateError, ConnectionError)
-"""What is raised when a stream has ended; the second by gRPC, which says so to later calls."""
+"""Errors of an ended stream; gRPC raises the second one for calls after the first."""
 
 
 class Stream:
-    """One open stream: calls out, answers in, whatever is ready at a time in one frame."""
+    """One open stream: sends calls and reads answers; each frame holds all that is ready."""
 
     method = METHOD
 
@@ -86,7 +86,7 @@ class Stream:
         self.host = ""
         """The address of the host that greeted."""
         self.ended: RemoteStorageError | None = None
-        """Why it is open no more."""
+        """Why the stream has ended; None while it is open."""
         self._channel = channel
         self._call = call
         self._call_bytes_max = 0
@@ -95,7 +95,7 @@ class Stream:
         self._answers: dict[int, asyncio.Future[pb.Answer]] = {}
         self._cancelled: list[int] = []
         self._heard = 0
-        """Frames that came."""
+        """Frames that have arrived."""
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -103,11 +103,11 @@ class Stream:
     async def opened(
         cls, door: str, greeting: pb.ClientGreeting, security: ClientSecurity = NO_SECURITY
     ) -> Self:
-        """A stream on which both sides have greeted; the files of `security` as they are now.
+        """A stream on which both sides have greeted; reads the files of `security` now.
 
         Raises:
-            NotReady: Nobody answers there as a host does; nothing was asked.
-            NotAuthorized: One side does not believe the other, or they do not both speak TLS.
+            NotReady: No host answers there; nothing was asked.
+            NotAuthorized: One side does not trust the other, or only one of them speaks TLS.
             InvalidArgument: A file of `security` is wrong.
             RemoteStorageError: The host's farewell.
         """
@@ -121,7 +121,7 @@ class Stream:
         try:
             return await cls.greeted(door, greeting, channel, converse(metadata=metadata))
         except NotReady as error:
-            is_farewell = error.__cause__ is None  # It says itself why.
+            is_farewell = error.__cause__ is None  # A farewell gives its own reason.
             if not is_farewell and (trouble := await trouble_with(door, security)) is not None:
                 raise NotAuthorized(f"{door}: {trouble}") from error
             raise
@@ -134,10 +134,10 @@ class Stream:
         channel: Any,  # noqa: ANN401 - As gRPC types neither of the two.
         call: Any,  # noqa: ANN401
     ) -> Self:
-        """A stream over `call`, closed with its `channel`: gRPC's, or what does as they do.
+        """A stream over `call`, which is closed with its `channel`: gRPC's, or doubles of them.
 
         Raises:
-            NotReady: Nobody answers there as a host does; nothing was asked.
+            NotReady: No host answers there; nothing was asked.
             RemoteStorageError: The host's farewell.
         """
         stream = cls(door, channel, call)
@@ -156,8 +156,8 @@ class Stream:
         return stream
 
     async def _greet(self, greeting: pb.ClientGreeting) -> None:
-        # Listening before it speaks: a host that lets nobody in may have ended the stream while
-        # the greeting is written, and after a failed write gRPC gives away no farewell.
+        # Begin to read before writing: a host that refuses the client may end the stream while
+        # the greeting is written, and after a failed write gRPC returns no farewell.
         hearing = asyncio.ensure_future(self._call.read())
         try:
             with contextlib.suppress(*BROKEN):
@@ -176,10 +176,10 @@ class Stream:
         """The answer to a call, which gets its id here; `attempt` notes when it is sent.
 
         Raises:
-            NotReady: The stream had ended; it was not sent.
-            Overloaded: Too many calls wait on this stream.
-            InvalidArgument: It is longer than the host takes.
-            OutcomeUnknown: The stream ended before there was an answer.
+            NotReady: The stream had ended; the call was not sent.
+            Overloaded: Too many calls wait on this stream; the call was not sent.
+            InvalidArgument: The call is longer than the host accepts.
+            OutcomeUnknown: The stream ended before the answer came.
         """
         if self.ended is not None:
             raise NotReady(str(self.ended))
@@ -206,15 +206,15 @@ class Stream:
             raise
 
     async def _watch(self) -> None:
-        """End the stream when its host is frozen, or cannot be heard.
+        """Ping a silent host; end the stream when the host is frozen or unreachable.
 
-        What it owes is in doubt then, and is asked again where the partition is served by then.
+        Its open calls are in doubt then. Callers retry them on the host that serves by then.
         """
         loop = asyncio.get_running_loop()
         while self.ended is None:
             heard = self._heard
             await asyncio.sleep(WORD_PAUSE_S)
-            # A host that owes so many answers reads no further, and lives.
+            # A host that owes `calls_max` answers reads no further, so it would get no ping.
             is_due = 0 < len(self._answers) < self.greeting.calls_max
             if self._heard > heard or not is_due:
                 continue
@@ -241,7 +241,7 @@ class Stream:
             await self._end(error)
 
     def _next_frame(self) -> bytes:
-        """Whatever waits; calls that were cancelled before they were sent are left out."""
+        """The next frame, of waiting calls; calls cancelled before that are left out."""
         parts: list[bytes] = []
         size = 0
         cancelled, self._cancelled = set(self._cancelled), []
@@ -294,7 +294,7 @@ class Stream:
                 future.set_exception(kind(reason))
 
     async def close(self) -> None:
-        """End it; calls without an answer may have happened."""
+        """End the stream; calls that were sent and have no answer are in doubt."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -304,13 +304,13 @@ class Stream:
 
 
 def word_of(host: str) -> pb.Call:
-    """The question what a host says of itself, which no other answers."""
+    """A ping: the query for a host's own counts, which no other host answers."""
     asked = pb.StatusQuestion(of=pb.StatusQuestion.HOST)
     return pb.Call(deadline_ms=int(SILENT_S * 1000), host=host, status=asked)
 
 
 def _head(size: int) -> bytes:
-    """What stands before a call in the bytes of a `ClientFrame`: field 2, then its size."""
+    """The bytes before a call in a `ClientFrame`: the tag of field 2, then the call's size."""
     if size < 0x80:
         return bytes((0x12, size))
     if size < 0x4000:
@@ -343,7 +343,7 @@ def _reason(error: BaseException) -> str:
 Opened: TypeAlias = (
     "Callable[[str, pb.ClientGreeting, ClientSecurity], Coroutine[Any, Any, Stream]]"
 )
-"""`Stream.opened`, or what takes its place."""
+"""`Stream.opened`, or a replacement."""
 
 
 class Streams:
@@ -357,21 +357,21 @@ class Streams:
         security: ClientSecurity = NO_SECURITY,
         opened: Opened | None = None,
     ) -> None:
-        """`security`: how the client and the hosts prove to each other who they are.
+        """`security`: how client and hosts prove their identities to each other.
 
-        `opened`: makes a stream, by gRPC unless told otherwise.
+        `opened`: makes a stream; by default over gRPC.
         """
         self._opened_by = opened
         self._greeting = greeting
         self._security = security
         self._refusals: dict[str, int] = {}
-        """By door: in a row, by either side; waiting a moment changes nothing about one."""
+        """By door: refusals in a row, by either side; a short wait does not cure them."""
         self._open: dict[str, asyncio.Task[Stream]] = {}
         self._closed_until: dict[str, tuple[float, RemoteStorageError]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def at_hand(self, door: str, host: str) -> Stream | None:
-        """The stream to a door if it is open, and the door is `host`'s."""
+        """The stream to a door if it is open and the door belongs to `host`; else None."""
         opening = self._open.get(door)
         if opening is None or not opening.done() or opening.cancelled():
             return None
@@ -381,10 +381,10 @@ class Streams:
         return stream if stream.ended is None and stream.host == host else None
 
     async def to(self, door: str, host: str | None = None) -> Stream:
-        """The stream to a door.
+        """The stream to a door, opened if it is not.
 
         Raises:
-            NotReady: It cannot be opened, or another than `host` has the door by now.
+            NotReady: It cannot be opened, or another host than `host` has the door by now.
             RemoteStorageError: The host's farewell.
         """
         opening = self._open.get(door)

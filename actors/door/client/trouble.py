@@ -1,4 +1,4 @@
-"""Why a connection to a door did not come about: what gRPC does not say, or not plainly.
+"""Finds out why a connection to a door failed, where gRPC's error does not say so plainly.
 
 After a failure the door is tried once more without gRPC, only for the reason; no token is sent.
 """
@@ -14,18 +14,18 @@ from tierledger.actors.door.security.settings import ClientSecurity
 TRIED_S = 2.0
 
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""What a gRPC client says first (RFC 9113, 3.4), with no settings of its own."""
+"""The first bytes of an HTTP/2 client (RFC 9113, 3.4), with no settings of its own."""
 
 
 async def trouble_with(door: str, security: ClientSecurity) -> str | None:
-    """What is wrong with the TLS of a door, or with ours; none if it is something else."""
+    """What is wrong with TLS, on the door's side or ours; None if the cause is another."""
     address = DoorAddress.parse(door)
     try:
         async with asyncio.timeout(TRIED_S):
             if security.tls:
                 return await _tls_trouble(address, security)
             return await _plaintext_trouble(address)
-    except (OSError, TimeoutError):  # Also what TLS raises where it says nothing more.
+    except (OSError, TimeoutError):  # Also TLS errors without a known cause.
         return None
 
 
@@ -35,11 +35,11 @@ async def _tls_trouble(address: DoorAddress, security: ClientSecurity) -> str | 
         context.load_cert_chain(*security.pair)
     context.set_alpn_protocols(["h2"])
     try:
-        # A host that is just ending closes a connection, too, but not a second one.
+        # A host that is ending closes the connection, too; the second try tells them apart.
         heard = await _first_word(address, context) or await _first_word(address, context)
     except ssl.SSLCertVerificationError as error:
         if security.ca is None and "issuer" in error.verify_message:
-            return None  # This machine's authorities are not those of gRPC.
+            return None  # This machine's list of authorities differs from gRPC's.
         return f"the host's certificate is not accepted: {error.verify_message}"
     except ssl.SSLError as error:
         if error.reason in {"WRONG_VERSION_NUMBER", "HTTP_REQUEST"}:
@@ -55,7 +55,7 @@ async def _tls_trouble(address: DoorAddress, security: ClientSecurity) -> str | 
 
 async def _plaintext_trouble(address: DoorAddress) -> str | None:
     context = ssl.create_default_context()
-    context.check_hostname = False  # Only whether it speaks TLS is asked.
+    context.check_hostname = False  # This only tests whether the door speaks TLS.
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     try:
@@ -66,7 +66,7 @@ async def _plaintext_trouble(address: DoorAddress) -> str | None:
 
 
 async def _first_word(address: DoorAddress, context: ssl.SSLContext) -> bytes:
-    """What is answered behind a handshake; nothing if the connection is closed instead."""
+    """The first byte after the handshake; empty if the connection is closed instead."""
     reader, writer = await asyncio.open_connection(
         address.host, address.port, ssl=context, server_hostname=address.host
     )

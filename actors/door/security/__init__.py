@@ -1,1 +1,1 @@
-"""TLS, tokens, and who a caller is."""
+"""TLS, tokens, and clients' identities."""

@@ -1,12 +1,12 @@
-"""Who a client has proved to be, and what that one may ask for. The one list of rules.
+"""Clients' identities, and what each of them may do. This is the only list of such rules.
 
 | identity | may |
 |---|---|
-| `reader` | ask, and be fed |
-| `broker:N` | ask, and speak for broker N: register, announce, write |
+| `reader` | query, and be fed |
+| `broker:N` | query, and act for broker N: register, announce, write |
 | `broker:*` | the same for every broker |
-| `admin` | the same, import recorded history, and say who owns a cluster's metadata |
-| `host` | anything: hosts pass on to each other what one of them has let in |
+| `admin` | the same, import recorded history, and change the owner of a cluster's metadata |
+| `host` | anything: hosts pass calls that one of them has admitted on to each other |
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _BROKER = re.compile(r"broker:(0|[1-9][0-9]{0,9})")
 
 
 class Identity(NamedTuple):
-    """A name of the list above."""
+    """An identity of the list above."""
 
     name: str
     broker_id: int | None = None
-    """The only broker it may speak for, if it is one."""
+    """The only broker that it may act for; None for the other identities."""
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """The identity of that name.
+        """The identity called `text`.
 
         Raises:
-            InvalidArgument: There is none.
+            InvalidArgument: There is no such identity.
         """
         if text in {"reader", "broker:*", "admin", "host"}:
             return cls(text)
@@ -49,25 +49,25 @@ class Identity(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing is refused."""
+        """Whether it may do anything."""
         return self.name in {"admin", "host", ANYBODY}
 
     def speaks_for(self, broker_id: int) -> bool:
-        """Whether it may act as that broker."""
+        """Whether it may act for that broker."""
         return self.is_free or self.name == "broker:*" or self.broker_id == broker_id
 
 
 ANYBODY = "anybody"
-"""Where a service has neither tokens nor a client CA; no file can say it."""
+"""The identity of all clients without tokens and a client CA; no file can give it."""
 
 
 class Wish(NamedTuple):
-    """What a call needs an identity for."""
+    """The rights that a call needs."""
 
     brokers: tuple[int, ...] = ()
-    """In whose names it is; none: it only asks."""
+    """The brokers that it acts for; none if it only reads."""
     admins: str | None = None
-    """What of it only an admin may do."""
+    """What only an admin may do in it, for the message; None if there is nothing such."""
 
 
 _IMPORT = "import recorded history"
@@ -79,7 +79,8 @@ def _of_write(call: pb.Call) -> Wish:
     brokers = [write.claim.broker_id]
     if kind == "import_records":
         return Wish(tuple(brokers), _IMPORT)
-    # Under this id a repeat is recognised; another's would stand for what it never asked.
+    # Repeats are recognised by this broker's id and the request id. With another broker's id,
+    # the write could pass for a request that the other never made.
     brokers.append(write.origin_broker_id)
     if kind is not None:
         brokers.append(getattr(write, kind).broker_id)
@@ -108,7 +109,7 @@ RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "hosts": _asks,
     "status": _asks,
 }
-"""By the kind of a call; one that is missing here is refused."""
+"""By kind of call; kinds that are missing here are refused."""
 
 
 def _of_claim(message: pb.Subscribe | pb.Expect) -> Wish:
@@ -120,30 +121,30 @@ FEED_RULES: Mapping[str, Callable[[Any], Wish]] = {
     "expected": _of_claim,
     "unsubscribed": lambda _: Wish(),
 }
-"""The same for what a frame of `Feed` may hold; to be fed is to ask."""
+"""The same for the items of a `Feed` frame; to be fed counts as reading."""
 
 
 def check_fed(identity: Identity, kind: str, message: Any) -> None:  # noqa: ANN401 - Of `kind`.
-    """Let pass who may be fed as that item of a frame says.
+    """Refuse an item of a `Feed` frame that `identity` has no right to.
 
     Raises:
-        NotAuthorized: It may not; the message names who, and for whom.
+        NotAuthorized: It has not; the message names the identity and the broker.
     """
     for broker_id in FEED_RULES[kind](message).brokers:
         check_speaks_for(identity, broker_id, kind)
 
 
 def check_allowed(identity: Identity, call: pb.Call) -> None:
-    """Let pass what `identity` may ask for.
+    """Refuse a call that `identity` has no right to.
 
     Raises:
-        NotAuthorized: It may not; the message names who, and for whom.
+        NotAuthorized: It has not; the message names the identity and the broker or right.
     """
     if identity.is_free:
         return
     kind = call.WhichOneof("ask")
     if kind is None:
-        return  # It is refused as no call of ours; see `Desk`.
+        return  # `Desk` refuses it as an unknown call.
     rule = RULES.get(kind)
     if rule is None:
         raise NotAuthorized(f"{identity.name} may not ask for {kind}: no rule says who may")
@@ -155,7 +156,7 @@ def check_allowed(identity: Identity, call: pb.Call) -> None:
 
 
 def check_speaks_for(identity: Identity, broker_id: int, what: str) -> None:
-    """Let pass who may act as a broker.
+    """Refuse `what` if `identity` may not act for the broker.
 
     Raises:
         NotAuthorized: It may not; the message names both.

@@ -1,4 +1,4 @@
-"""What is read from files and renewed without a restart: read again when they have changed."""
+"""Values from files, which are read again when the files change, without a restart."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ T = TypeVar("T")
 
 
 class Renewed(Generic[T]):
-    """A value made of files, made anew when one of them has changed."""
+    """A value that is loaded from files, and again when one of them has changed."""
 
     def __init__(
         self, paths: Sequence[str], load: Callable[[], T], complain: Callable[[str], None]
     ) -> None:
         """`load` makes the value, or raises `InvalidArgument`.
 
-        `complain` hears why later files were not taken, once for each change of them: the value
-        is the former then.
+        If changed files are wrong, the value stays the former one, and `complain` gets the
+        reason, once for each change.
 
         Raises:
             InvalidArgument: The files are wrong as they are now.
@@ -32,8 +32,8 @@ class Renewed(Generic[T]):
         self._value = load()
 
     def current(self) -> T:
-        """The value of the newest files that were right; looks at them, so it may block."""
-        # Taken before the files are read: what changes meanwhile is seen by the next look.
+        """The value of the newest valid files; checks the files, so it may block."""
+        # Checked before the files are read: the next call sees changes during the read.
         state = self._look()
         if state != self._state:
             self._state = state
@@ -56,10 +56,10 @@ def _look_at(path: str) -> tuple[int, ...] | None:
 
 
 def read(path: str, what: str) -> bytes:
-    """What is in a file.
+    """The contents of a file.
 
     Raises:
-        InvalidArgument: It cannot be read; the message names `what` and the path.
+        InvalidArgument: The file cannot be read; the message names `what` and the path.
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - As above.

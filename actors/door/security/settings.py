@@ -1,6 +1,6 @@
-"""What is set about a door's security: paths of files and switches, never what is in the files.
+"""Settings of a door's security: paths of files and switches, never the files' contents.
 
-So these values may travel, be stored and be shown.
+So these values may be sent, stored and shown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLAINTEXT_KEY = "door.token.without.tls"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody on another machine can be there."""
+    """Whether only this machine can reach `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -39,11 +39,11 @@ def is_loopback(host: str) -> bool:
 
 
 class ClientSecurity(NamedTuple):
-    """How a client proves who it is, and whom it believes."""
+    """How a client proves its identity, and which hosts it trusts."""
 
     tls: bool = False
     ca: str | None = None
-    """Whose signatures on a host's certificate count; none: those in gRPC's own list."""
+    """Authorities that may sign a host's certificate; None: those of gRPC's own list."""
     certificate: str | None = None
     key: str | None = None
     token: str | None = None
@@ -52,10 +52,10 @@ class ClientSecurity(NamedTuple):
 
     @classmethod
     def of(cls, config: Mapping[str, str], *, tls: bool) -> ClientSecurity:
-        """What a client's settings say, for a URL with or without TLS.
+        """The security in a client's settings, for a URL with or without TLS.
 
         Raises:
-            InvalidArgument: They contradict each other, or the URL.
+            InvalidArgument: The settings contradict each other, or the URL.
         """
         made = cls(
             tls=tls,
@@ -74,7 +74,7 @@ class ClientSecurity(NamedTuple):
 
     @property
     def config(self) -> dict[str, str]:
-        """The client's settings that say the same; see `of`."""
+        """The client's settings from which `of` makes the same."""
         given = {
             CA_KEY: self.ca,
             CERTIFICATE_KEY: self.certificate,
@@ -85,7 +85,7 @@ class ClientSecurity(NamedTuple):
         return {name: value for name, value in given.items() if value is not None}
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """For a connection that is opened now; none: it is not encrypted.
+        """The TLS credentials of a connection that is opened now; None: it is not encrypted.
 
         Raises:
             InvalidArgument: A file is wrong.
@@ -96,17 +96,17 @@ class ClientSecurity(NamedTuple):
 
     @property
     def pair(self) -> Pair | None:
-        """The client's own certificate."""
+        """The client's own certificate and key; None without one."""
         if self.certificate is None or self.key is None:
             return None
         return Pair(self.certificate, self.key)
 
     def metadata(self, door: str) -> tuple[tuple[str, str], ...]:
-        """What a stream to `door` that is opened now says of its client.
+        """The metadata, with the client's token, of a stream to `door` that is opened now.
 
         Raises:
             InvalidArgument: The token's file is wrong.
-            NotAuthorized: Everybody on the way could read the token.
+            NotAuthorized: The token would be sent unencrypted to another machine.
         """
         if self.token is None:
             return ()
@@ -121,32 +121,32 @@ class ClientSecurity(NamedTuple):
 
 
 class DoorSecurity(NamedTuple):
-    """How a service's hosts prove who they are, and whom they let in."""
+    """How a service's hosts prove their identity, and which clients they admit."""
 
     certificate: str | None = None
     key: str | None = None
     client_ca: str | None = None
-    """Whose signatures on clients' certificates count; then each client needs one."""
+    """Authorities that may sign clients' certificates; if set, each client needs one."""
     tokens: str | None = None
-    """The list of tokens; then each client needs one, and it says who it is."""
+    """The list of tokens; if set, each client needs a token, which gives its identity."""
     host_token: str | None = None
-    """The token with which hosts come in at each other's doors."""
+    """The token with which hosts connect to each other's doors."""
     ca: str | None = None
-    """Whose signatures on each other's certificates hosts accept."""
+    """Authorities that may sign hosts' certificates, for other hosts."""
     allow_plaintext: bool = False
     allow_anonymous: bool = False
-    """The same off loopback, where else neither is."""
+    """Off loopback, whether to go without TLS, and (this) without proof of identity."""
 
     @property
     def pair(self) -> Pair | None:
-        """The hosts' certificate."""
+        """The hosts' certificate and key; None without one."""
         if self.certificate is None or self.key is None:
             return None
         return Pair(self.certificate, self.key)
 
     @property
     def as_client(self) -> ClientSecurity:
-        """How a host comes in at another's door."""
+        """How a host connects to another host's door."""
         return ClientSecurity(
             tls=self.pair is not None,
             ca=self.ca or self.client_ca,
@@ -157,13 +157,13 @@ class DoorSecurity(NamedTuple):
         )
 
     def credentials(self, complain: Callable[[str], None]) -> grpc.ServerCredentials | None:
-        """For a port; none: it is not encrypted. Raises as `check` does."""
+        """The TLS credentials of a port; None: it is not encrypted. Raises as `check` does."""
         if self.pair is None:
             return None
         return server_credentials(self.pair, self.client_ca, complain)
 
     def check(self, listen: DoorAddress, now_ms: Callable[[], int]) -> None:
-        """Refuse what would not work, or would let in more than was said.
+        """Refuse settings that would not work, or would admit more clients than they say.
 
         Raises:
             InvalidArgument: Settings contradict each other, a file is wrong, or the door would

@@ -1,4 +1,4 @@
-"""Certificates and keys from PEM files, as gRPC wants them."""
+"""Certificates and keys from PEM files, as gRPC credentials."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class Pair(NamedTuple):
-    """Where a certificate chain and its key are."""
+    """The paths of a certificate chain and its key."""
 
     certificate: str
     key: str
 
     def read(self) -> tuple[bytes, bytes]:
-        """Chain and key, which belong to each other.
+        """The bytes of chain and key, checked to belong to each other.
 
         Raises:
-            InvalidArgument: They do not, or one is none. No key is in the message.
+            InvalidArgument: They do not, or a file has none. The message contains no key.
         """
         chain, key = read(self.certificate, "the certificate"), read(self.key, "the key")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -39,15 +39,15 @@ class Pair(NamedTuple):
 
 
 def _no_password() -> str:
-    """Else OpenSSL would ask the terminal."""
+    """Without this, OpenSSL would ask on the terminal."""
     return ""
 
 
 def read_authorities(path: str) -> bytes:
-    """The certificates of those whose signatures count.
+    """The bytes of a file with the certificates of authorities.
 
     Raises:
-        InvalidArgument: There are none.
+        InvalidArgument: The file has no certificates.
     """
     found = read(path, "the certificate authority")
     try:
@@ -60,10 +60,10 @@ def read_authorities(path: str) -> bytes:
 def server_credentials(
     pair: Pair, client_authority: str | None, complain: Callable[[str], None]
 ) -> grpc.ServerCredentials:
-    """What a port needs; each new connection gets what the files hold then.
+    """The credentials of a port; each new connection uses the files as they are then.
 
     Raises:
-        InvalidArgument: They are wrong as they are now.
+        InvalidArgument: The files are wrong as they are now.
     """
     import grpc  # noqa: PLC0415 - Settings are read without it.
 
@@ -77,7 +77,7 @@ def server_credentials(
     given = files.current()
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
-        """What gRPC asks for at each connection, on a thread of its own; none: no change."""
+        """Called by gRPC at each connection, on one of its threads; None: no change."""
         nonlocal given
         former, given = given, files.current()
         return None if given is former else given
@@ -90,7 +90,7 @@ def server_credentials(
 
 
 def channel_credentials(authority: str | None, own: Pair | None) -> grpc.ChannelCredentials:
-    """What a connection needs, as the files are now; without `authority`, gRPC's list counts.
+    """The credentials of a connection, from the files now; no `authority`: gRPC's own list.
 
     Raises:
         InvalidArgument: A file is wrong.

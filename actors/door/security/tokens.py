@@ -1,4 +1,4 @@
-"""Bearer tokens: a client's own in a file, and a service's list of whose they are.
+"""Bearer tokens: a client's own in a file, and a service's list of tokens and identities.
 
 A service keeps no token, only its SHA-256. A line of its list:
 
@@ -25,7 +25,7 @@ HEADER = "authorization"
 SCHEME = "Bearer "
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,4096}=*")
-"""RFC 6750's letters; shorter than that one could guess."""
+"""The characters of RFC 6750; a shorter token could be guessed."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -39,12 +39,12 @@ class KnownToken(NamedTuple):
 
 
 class TokenList(NamedTuple):
-    """Whose tokens a service knows."""
+    """The tokens that a service knows."""
 
     known: tuple[KnownToken, ...]
 
     def find(self, digest: bytes) -> KnownToken | None:
-        """The line of a token; takes as long for a wrong one as for any."""
+        """The line of a token, or None; a wrong token takes as long as a right one."""
         found = None
         for one in self.known:
             if hmac.compare_digest(one.digest, digest):
@@ -60,7 +60,8 @@ def read_list(path: str) -> TokenList:
     """The list in a file.
 
     Raises:
-        InvalidArgument: It is none; the message names the line, not what is in it.
+        InvalidArgument: A line is wrong, or there is none; the message names the line, not its
+            contents.
     """
     text = read(path, "the list of tokens").decode(errors="replace")
     known: dict[bytes, KnownToken] = {}
@@ -82,7 +83,7 @@ def read_list(path: str) -> TokenList:
 
 def _parsed(fields: Sequence[str]) -> KnownToken:
     if len(fields) not in {2, 3} or not _DIGEST.fullmatch(fields[0].lower()):
-        # Nothing of a line is repeated: it may be a token.
+        # The message repeats nothing of the line, which may be a token.
         raise ValueError("expected SHA256-IN-HEX IDENTITY [EXPIRY]")
     expires_ms = None
     if len(fields) > 2:
@@ -104,7 +105,7 @@ def read_token(path: str) -> str:
     """The one token in a client's file.
 
     Raises:
-        InvalidArgument: There is none, or more; the message does not say what is there.
+        InvalidArgument: The file has no token, or more; the message does not contain it.
     """
     token = read(path, "the token").decode(errors="replace").strip()
     if not _TOKEN.fullmatch(token):

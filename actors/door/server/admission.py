@@ -1,4 +1,4 @@
-"""Who comes in: the one place where a connection is accepted, and who it is becomes known."""
+"""Admission of clients: the one place where connections are accepted and identified."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 
 LOOK_S = 1.0
-"""How long a token may count after its line was taken out, on a stream that is open."""
+"""How long an open stream may still use a token whose line was removed from the list."""
 
 
 class Guest(NamedTuple):
-    """A client that was let in."""
+    """A client that was admitted."""
 
     peer: str
-    """Where it calls from, as gRPC names it."""
+    """The client's address, as gRPC gives it."""
     broker_id: int | None
-    """For whom it speaks, as it says itself and may."""
+    """The broker that the client represents, as it says and is allowed to."""
     software: str
     version: int
-    """The protocol version that is spoken."""
+    """The protocol version of the connection."""
     identity: str
-    """Who it has proved to be."""
+    """The name of the identity that it has proved."""
 
 
 class Admission:
-    """What a door asks of those who come."""
+    """Checks the clients that connect to a door."""
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class Admission:
         now_ms: Callable[[], int] = lambda: 0,
         complain: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`complain` hears why changed files are not taken, perhaps on another thread.
+        """`complain` gets the reason why changed files are not used, perhaps on another thread.
 
-        `now_ms` tells which tokens have expired.
+        `now_ms` is the time by which tokens expire.
 
         Raises:
             InvalidArgument: A file is wrong as it is now.
         """
         security = security or DoorSecurity()
         self.credentials = security.credentials(complain)
-        """Of the port; none: it is not encrypted."""
+        """The port's TLS credentials; None: it is not encrypted."""
         self._cluster_id = cluster_id
         self._now_ms = now_ms
         self._has_certificates = security.client_ca is not None
@@ -77,12 +77,12 @@ class Admission:
             self._list = self._tokens.current()
 
     def admitted(self, greeting: pb.ClientGreeting, peer: str, credential: Credential) -> Guest:
-        """The client that says `greeting`.
+        """The client that has sent `greeting`, as admitted.
 
         Raises:
-            NotAuthorized: It may not speak for the broker that it names.
-            InvalidArgument: It is after another cluster, speaks no version that is spoken here,
-                or a field is not what it should be.
+            NotAuthorized: It may not act for the broker that it names.
+            InvalidArgument: It wants another cluster, has no protocol version in common with
+                this host, or a field is wrong.
         """
         software: str = checked(Text, greeting.software, "greeting.software")
         version = min(greeting.version_max, VERSION_MAX)
@@ -104,13 +104,13 @@ class Admission:
         return Guest(peer, broker_id, software, version, identity.name)
 
     def credential(self, context: Context) -> Credential:
-        """What the client on a stream proves who it is with.
+        """The credential of the client on a stream.
 
-        Where there is a list of tokens, its token says who it is; else its certificate's common
-        name, if certificates are asked for.
+        With a list of tokens, the client's token determines its identity. Otherwise its
+        certificate's common name does, if the door asks for certificates.
 
         Raises:
-            NotAuthorized: It is nobody.
+            NotAuthorized: The client has proved no identity.
         """
         if self._tokens is not None:
             self._look(asyncio.get_running_loop().time(), self._tokens)
@@ -123,10 +123,10 @@ class Admission:
         return credential
 
     def owner(self, digest: bytes) -> Identity:
-        """Whose token it is now.
+        """The identity that a token, by its digest, belongs to now.
 
         Raises:
-            NotAuthorized: It is nobody's, or has expired.
+            NotAuthorized: The token is not in the list, or has expired.
         """
         assert self._tokens is not None, "who has no list asks for no token"
         found = self._list.find(digest)
@@ -137,7 +137,7 @@ class Admission:
         return found.identity
 
     def looked(self) -> float:
-        """When the list of tokens was looked at last, which happens now if it is long ago."""
+        """When the list of tokens was checked last; checks it now if that is `LOOK_S` ago."""
         now_s = asyncio.get_running_loop().time()
         if self._tokens is not None and now_s >= self._looked_s + LOOK_S:
             self._look(now_s, self._tokens)
@@ -148,20 +148,20 @@ class Admission:
 
 
 class Credential:
-    """What one client has shown. It counts for as long as the service's list says so."""
+    """What one client has shown. A token is valid only as long as the service's list has it."""
 
     def __init__(self, admission: Admission, shown_as: Identity | bytes) -> None:
-        """`shown_as`: a token's digest, or who it is for as long as the stream is open."""
+        """`shown_as`: a token's digest, or an identity for as long as the stream is open."""
         self._admission = admission
         self._digest = shown_as if isinstance(shown_as, bytes) else None
         self._identity = shown_as if isinstance(shown_as, Identity) else Identity("")
         self._looked_s = float("-inf")
 
     def identity(self) -> Identity:
-        """Who the client is.
+        """The client's present identity.
 
         Raises:
-            NotAuthorized: It is nobody any more.
+            NotAuthorized: Its token was removed, or has expired.
         """
         if self._digest is not None:
             looked_s = self._admission.looked()
@@ -181,7 +181,7 @@ def _token_of(context: Context) -> bytes:
 
 
 def _named_in(context: Context) -> Identity:
-    """The identity that a certificate, which gRPC has verified, is for."""
+    """The identity that a certificate, which gRPC has verified, was issued for."""
     names = [one.decode(errors="replace") for one in _common_names(context)]
     if len(names) != 1:
         raise NotAuthorized(f"expected one common name in the certificate, got {len(names)}")

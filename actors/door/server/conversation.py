@@ -1,8 +1,8 @@
 """One client's stream, from the host's side: calls in, answers out as they are ready.
 
-One task reads and begins calls, one writes whatever has been answered since its last frame.
-Who has too many calls without an answer, or does not read, is read no further; so one client's
-haste is its own affair.
+One task reads and begins calls, another writes the answers that are ready since its last frame.
+Back-pressure: a client with too many calls without a written answer, as one that does not read,
+is read no further. So one client's load does not slow others down.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from tierledger.events.errors import (
 )
 
 FAREWELL_S = 1.0
-"""How long a client may take to hear why it is sent away."""
+"""How long a client may take to read the farewell, which says why the stream ends."""
 
 CALLS_AT_ONCE = 32
-"""Calls that are begun before others may run, at least: a millisecond's."""
+"""Calls that are begun before other tasks may run, at least: about a millisecond."""
 
 CHANGES = ("write", "register", "announce")
-"""Calls that may have happened when their time is over."""
+"""Calls that are in doubt when their time is over."""
 
 ANSWER_BYTES = 64
-"""What an answer without rows counts for."""
+"""Bytes that an answer without rows counts for."""
 
 _log = structlog.get_logger("tierledger.door")
 
@@ -60,16 +60,16 @@ class _Open:
     def __init__(self, message: pb.Call) -> None:
         self.message = message
         self.answering: int | asyncio.Task[object] | None = None
-        """What gives it up."""
+        """What to pass to `Desk.give_up`."""
 
 
 class Conversation:
-    """Made after the greetings; `run` until either side has had enough."""
+    """One stream, made after the greetings; `run` returns when either side has ended it."""
 
     def __init__(
         self, desk: Desk, limits: DoorLimits, context: Context, credential: Credential
     ) -> None:
-        """`context`: gRPC's end of the stream; `credential`: whose it is."""
+        """`context`: gRPC's end of the stream; `credential`: the client's."""
         self._desk = desk
         self._credential = credential
         self._limits = limits
@@ -78,12 +78,12 @@ class Conversation:
         self._loop = asyncio.get_running_loop()
         self._open: dict[int, _Open] = {}
         self._patience: AlarmClock[int] = AlarmClock(self._expire)
-        """Of the callers, by the calls' numbers."""
+        """The calls' deadlines, by call number."""
         self._frames: deque[tuple[pb.HostFrame, int]] = deque()
-        """What is to be written, each frame with its bytes, about; the last one still grows."""
+        """Frames to write, each with about its size in bytes; the last one still grows."""
         self._unread_bytes = 0
         self._unwritten = 0
-        """Calls that were begun and whose answers are in no frame that was written."""
+        """Calls that were begun, without those whose answers are in written frames."""
         self._has_answers = asyncio.Event()
         self._has_room = asyncio.Event()
         self._farewell: asyncio.Future[RemoteStorageError | None] = (
@@ -91,19 +91,20 @@ class Conversation:
         )
 
     def end(self, error: RemoteStorageError | None) -> None:
-        """End the conversation, with a farewell if there is a reason to tell."""
+        """End the stream; with an `error`, a farewell tells the client why."""
         if not self._farewell.done():
             self._farewell.set_result(error)
-            self._has_answers.set()  # The writer looks up.
+            self._has_answers.set()  # Wakes the writer.
 
     async def run(self) -> None:
-        """Talk until the client has left, or is told farewell."""
+        """Read and answer calls until the client has left, or `end` was called."""
         loop = asyncio.get_running_loop()
         reading = loop.create_task(self._guarded(self._read()))
         writing = loop.create_task(self._guarded(self._write()))
         try:
             error = await asyncio.shield(self._farewell)
-            # A frame that is being written is not broken off: gRPC would take no other.
+            # Let a write that is under way finish: gRPC would take no farewell after half a
+            # frame.
             await asyncio.wait([writing], timeout=FAREWELL_S)
         finally:
             for task in (reading, writing):
@@ -113,7 +114,7 @@ class Conversation:
             self._patience.stop()
             await asyncio.gather(reading, writing, return_exceptions=True)
         if error is not None:
-            with contextlib.suppress(TimeoutError):  # It reads nothing; its loss.
+            with contextlib.suppress(TimeoutError):  # The client does not read.
                 await self._say(error)
 
     async def _say(self, error: RemoteStorageError) -> None:
@@ -122,7 +123,7 @@ class Conversation:
             await self._context.write(frame.SerializeToString())
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Whatever ends the reader or the writer ends the conversation, and is told."""
+        """Run the reader or the writer; its end or its error ends the stream."""
         try:
             await work
             self.end(None)
@@ -162,14 +163,14 @@ class Conversation:
             await self._has_room.wait()
 
     def _begin(self, message: pb.Call) -> None:
-        # Who is not known any more gets no answer, but is told to come in again.
+        # A client whose token is not valid any more gets a farewell in place of answers.
         identity = self._credential.identity()
         number = message.id
         if number <= self._last_id:
             raise InvalidArgument(f"expected an id above {self._last_id}, got {number}")
         self._last_id = number
         self._unwritten += 1
-        # Before it is answered, which may be at once.
+        # Noted before `answer`, which may answer at once.
         one = self._open[number] = _Open(message)
         try:
             check_allowed(identity, message)
@@ -187,7 +188,7 @@ class Conversation:
             self._has_room.set()
 
     def _give_up(self, number: int) -> pb.Call:
-        """Have nothing further done for a call, which gets no answer."""
+        """Drop a call, which gets no answer; returns its message."""
         one = self._open.pop(number)
         self._patience.take_out(number)
         if one.answering is not None:
@@ -202,7 +203,7 @@ class Conversation:
     # Out.
 
     def _answered(self, number: int, result: object) -> None:
-        if self._open.pop(number, None) is not None:  # Else nobody waits for it any more.
+        if self._open.pop(number, None) is not None:  # Else the call was dropped.
             self._patience.take_out(number)
             self._put(number, result)
 
@@ -213,7 +214,7 @@ class Conversation:
             self._frames.append((frame, size))
         answer = frame.answers.add()
         added = ANSWER_BYTES
-        if type(result) is int:  # Of a write, as most are.
+        if type(result) is int:  # A write's position, the most frequent answer.
             answer.written.position = result
         elif isinstance(result, pb.Answer):
             answer.CopyFrom(result)
@@ -248,10 +249,10 @@ class Conversation:
 
 
 async def next_frame(context: Context) -> pb.ClientFrame | None:
-    """What a client says next; none if it has left.
+    """The client's next frame; None if the client has left.
 
     Raises:
-        InvalidArgument: It is no frame.
+        InvalidArgument: The bytes are no frame.
     """
     data: Any = await context.read()
     if data is grpc.aio.EOF:
@@ -263,7 +264,7 @@ async def next_frame(context: Context) -> pb.ClientFrame | None:
 
 
 def _bytes(result: object) -> int:
-    """About how long an answer is."""
+    """About how many bytes an answer has."""
     if isinstance(result, Answered):
         value = result.value
         if type(value) is list:

@@ -1,6 +1,6 @@
-"""Where calls are answered: here, by another host, or by the coordinator.
+"""Finds where a call is answered: here, by another host, or by the coordinator.
 
-A call about what this host serves goes straight to it, in the step that reads it.
+A call about a partition that this host serves is passed to the host in the step that reads it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tierledger.actors.door.client.streams import Stream, Streams
 
 PASSED_ON = (pb.RETRYABLE, pb.UNKNOWN)
-"""What a host that serves a partition no longer says of it."""
+"""Fates of failures after which a host may serve the partition no longer."""
 
 
 class ServingHost(Protocol):
@@ -68,12 +68,12 @@ class ServingHost(Protocol):
 
 
 class Desk:
-    """Finds who answers a call."""
+    """Passes each call to this host, another host, or the coordinator."""
 
     def __init__(
         self, address: str, host: ServingHost, coordinator: CoordinatorHandle, peers: Streams
     ) -> None:
-        """`address`: of `host`, among hosts; `peers` lead to the doors of the others."""
+        """`address`: that of `host`; `peers`: streams to the doors of other hosts."""
         self.address = address
         self._host = host
         self._coordinator = coordinator
@@ -85,13 +85,13 @@ class Desk:
     def answer(
         self, message: pb.Call, then: Callable[[object], None]
     ) -> int | asyncio.Task[object]:
-        """See to `message`; what is returned is for `give_up`.
+        """Have `message` answered; returns what to pass to `give_up`.
 
-        `then` is called, perhaps before this returns, with what it comes to: a `pb.Answer`, a
-        value for `put_result`, or an error.
+        `then` is called with the result, perhaps before this returns: a `pb.Answer`, a value
+        for `put_result`, or an error.
 
         Raises:
-            RemoteStorageError: At once: the call is none, and nothing was done.
+            RemoteStorageError: `message` is no valid call; nothing was done.
         """
         call = call_of(message)
         if call is None:
@@ -101,7 +101,7 @@ class Desk:
         return _spawned(self._pass_on(message, call), then)
 
     def give_up(self, answering: int | asyncio.Task[object]) -> None:
-        """Nobody waits for that answer any more."""
+        """Drop a call whose answer is not wanted any more."""
         if isinstance(answering, int):
             self._host.give_up(answering)
         else:
@@ -169,7 +169,7 @@ class Desk:
         try:
             return await self._peers.to(door, address)
         except RejectedError as error:
-            # The service's own trouble; to who asks it is not the answer.
+            # A refusal between hosts is a fault of the service, and no answer to the client.
             raise NotReady(
                 f"{self.address} cannot pass calls on to {address}: {error}"
             ) from error
@@ -186,7 +186,7 @@ class Desk:
         return doors[address]
 
     async def _doors_of(self, addresses: set[str]) -> dict[str, str]:
-        """Where hosts listen; asked for again if one is not known."""
+        """Doors by host address; fetched again if one of `addresses` is not known."""
         if not addresses <= self._doors.keys():
             self._doors = await self._coordinator.doors()
         return self._doors
@@ -195,26 +195,26 @@ class Desk:
 
     @property
     def is_asked(self) -> bool:
-        """Whether anybody waits for an answer of this host's."""
+        """Whether any caller waits for an answer of this host."""
         return self._host.is_asked
 
     @property
     def feeds(self) -> Feeds:
-        """What of the partitions that run here is fed."""
+        """The feeds of the partitions that run here."""
         return self._host.feeds
 
     @property
     def heads(self) -> Heads:
-        """Who is told of the heads of the logs that are led here."""
+        """The subscriptions to heads of the logs that are led here."""
         return self._host.heads
 
     async def fed_elsewhere(self, subscription: Subscription) -> str:
-        """The door of the host that feeds such a replica; empty if it is this one's own.
+        """The door of the host that feeds such a replica; empty if it is this host's own.
 
         Raises:
-            RemoteStorageError: Nobody feeds it at the moment.
+            RemoteStorageError: No host feeds it at the moment.
         """
-        self._routes.forget(subscription.key)  # It was asked for here since then.
+        self._routes.forget(subscription.key)  # The kept route may lead here, wrongly.
         address, serving = await self._routes.where(subscription.key, subscription.role)
         if serving != subscription.role and (serving == STORAGE or subscription.claim):
             raise NotReady(f"{subscription.key.named('?')} has no {subscription.role} now")
@@ -283,7 +283,7 @@ class Desk:
         """The address and the door of each partition's leading host; empty if not known.
 
         Raises:
-            RemoteStorageError: The coordinator does not say.
+            RemoteStorageError: The coordinator does not answer.
         """
         routes = await self._coordinator.route(keys)
         leading = [route.leader_host or "" for route in routes]
@@ -291,7 +291,7 @@ class Desk:
         return [(one, doors.get(one, "")) for one in leading]
 
     async def close(self) -> None:
-        """Let the other hosts go on without this one."""
+        """Close the streams to other hosts."""
         await self._peers.close()
 
 

@@ -1,9 +1,9 @@
 """One client's stream of feeds, from the host's side.
 
-A frame is filled with what subscriptions have to give, one item of each by turns, and the next
-is filled when gRPC has taken it. So a client that reads slowly has one frame and a place in
-each feed's ring here, a snapshot delays no other partition's changes by more than an item, and
-the loop is free after each frame.
+A frame is filled with items of subscriptions, one of each in turn. The next frame is filled
+once gRPC has taken this one. So a client that reads slowly costs one frame and a place in each
+feed's ring, a snapshot delays changes of other partitions by one item at most, and the loop is
+free after each frame.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from tierledger.events.errors import (
 )
 
 ITEM_BYTES = 128
-"""What an item without rows counts for."""
+"""Bytes that an item without rows counts for."""
 
 SLICES_PAUSE_S = 0.002
-"""After a frame with slices, which takes the loop for about a millisecond, while anybody waits
-for an answer of this host: they are to get more of it than a snapshot."""
+"""Pause after a frame with slices while a caller waits for an answer of this host. Such a frame
+takes the loop for about a millisecond, and calls are to get more of its time than snapshots."""
 
 HEADS_PAUSE_S = 0.01
-"""After a frame with heads, each of which costs a follower a read: under load of several
-batches."""
+"""Pause after a frame with heads. Each head costs a follower a read, which under load covers
+several batches thanks to the pause."""
 
 _PAUSES_S = {Slice: SLICES_PAUSE_S, Head: HEADS_PAUSE_S}
 
 ELSEWHERE_S = 5.0
-"""How long the coordinator may take to say where else a partition is fed."""
+"""How long the coordinator may take to name another host that feeds a partition."""
 
 
 class _Subscribed:
@@ -59,11 +59,11 @@ class _Subscribed:
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
         self.fed: Fed | WatchedHead | None = None
-        """None while it is found out where else it is fed."""
+        """None while another host that feeds the partition is searched for."""
 
 
 class FeedConversation(Conversation):
-    """Made after the greetings; `run` until either side has had enough."""
+    """A stream of feeds, made after the greetings; `run` returns when a side has ended it."""
 
     def __init__(
         self, desk: Desk, limits: DoorLimits, context: Context, credential: Credential
@@ -71,7 +71,7 @@ class FeedConversation(Conversation):
         super().__init__(desk, limits, context, credential)
         self._subscribed: dict[int, _Subscribed] = {}
         self._due: dict[int, None] = {}
-        """Those that may have something to give; who was first is asked first."""
+        """Subscriptions that may have an item, in the order in which they are asked."""
         self._ended: dict[int, pb.FeedEnded] = {}
         self._searches: dict[asyncio.Task[None], None] = {}
 
@@ -176,10 +176,10 @@ class FeedConversation(Conversation):
         self._has_answers.set()
 
     def _search(self, number: int, error: NotLeader) -> None:
-        """Tell a subscriber that is not fed here where else it is."""
+        """End a subscription that is not fed here, with the door of the host that feeds it."""
         one = self._subscribed[number]
         if one.subscription.head_only:
-            self._end_one(number, error)  # It asks for many routes at once.
+            self._end_one(number, error)  # Such subscribers ask for many routes at once.
             return
         if one.fed is not None:
             one.fed.close()
@@ -215,7 +215,7 @@ class FeedConversation(Conversation):
             await self._has_answers.wait()
             self._has_answers.clear()
             while (self._ended or self._due) and not self._farewell.done():
-                self._credential.identity()  # Who is not known any more is fed no further.
+                self._credential.identity()  # Ends the stream if the token is not valid now.
                 frame, pause_s = self._filled()
                 if not frame.fed:
                     await asyncio.sleep(0)
@@ -226,7 +226,7 @@ class FeedConversation(Conversation):
                     await asyncio.sleep(0 if is_free else pause_s)
 
     def _filled(self) -> tuple[pb.HostFrame, float]:
-        """What there is to give, as much as one frame takes; how long to wait behind it."""
+        """A frame with as many items as it takes, and the pause (s) to make after it."""
         frame, size, pause_s = pb.HostFrame(), 0, 0.0
         while self._ended and len(frame.fed) < FRAME_ITEMS:
             number = next(iter(self._ended))
@@ -257,7 +257,7 @@ class FeedConversation(Conversation):
 
 
 def _bytes(frame: Frame | Head) -> int:
-    """About how long an item is."""
+    """About how many bytes an item has."""
     if not isinstance(frame, (Slice, Change)):
         return ITEM_BYTES
     rows, *others = frame.contents

@@ -1,4 +1,4 @@
-"""The door of a host: listens, lets clients in, and keeps each of them within its bounds."""
+"""The door of a host: listens, admits clients, and keeps each of them within its limits."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tierledger.actors.door.wire.failures import failure_message
 from tierledger.events.errors import InvalidArgument, NotReady, Overloaded, RemoteStorageError
 
 FAREWELL_S = 2.0
-"""How long the conversations of a door that closes may take to end."""
+"""How long the streams of a door that closes may take to end."""
 
 _log = structlog.get_logger("tierledger.door")
 
 
 class Gateway:
-    """One listening port; made on a running loop."""
+    """One listening port. Make it on a running loop."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Gateway:
         limits: DoorLimits | None = None,
         admission: Admission | None = None,
     ) -> None:
-        """`desk` answers; nobody who is after another cluster than `cluster_id` is let in.
+        """`desk` answers calls. Clients of other clusters than `cluster_id` are refused.
 
-        `admission` says who is; without it everybody else is.
+        `admission` decides about all other clients; without it all of them are admitted.
         """
         self._desk = desk
         self._cluster_id = cluster_id
@@ -55,17 +55,18 @@ class Gateway:
         self._conversations: dict[Conversation, None] = {}
 
     async def start(self, listen: DoorAddress) -> DoorAddress:
-        """Listen, at an address whose port may be 0; where it listens then.
+        """Listen at an address whose port may be 0; returns the address with the bound port.
 
-        With the admission's credentials it speaks TLS, and nothing else.
+        If the admission has TLS credentials, the port speaks only TLS.
 
         Raises:
-            NotReady: The port is taken, or the address is none of this machine's.
+            NotReady: The port is taken, or the address is not this machine's.
         """
         limit = self._limits.frame_bytes_max
         server = grpc.aio.server(
             options=(
-                # Else a process that hangs would get half of its successor's connections.
+                # With SO_REUSEPORT a hanging process would get half of its successor's
+                # connections.
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", limit),
                 ("grpc.max_send_message_length", -1),
@@ -113,8 +114,8 @@ class Gateway:
         self._connections += 1
         try:
             try:
-                # Heard to the end before anything is judged: a client that is still writing
-                # when its stream ends does not read why.
+                # Read the whole greeting before any check: a client that is still writing when
+                # its stream ends does not read the farewell.
                 greeting = await self._greeted(context)
                 if greeting is None:
                     return
@@ -133,7 +134,7 @@ class Gateway:
             self._connections -= 1
 
     async def _greeted(self, context: Context) -> pb.ClientGreeting | None:
-        """What a client says first; none if it left without a word."""
+        """The client's greeting; None if the client left without one."""
         try:
             async with asyncio.timeout(self._limits.greeting_s):
                 frame = await next_frame(context)
@@ -167,13 +168,13 @@ class Gateway:
             self._conversations.pop(conversation, None)
 
     async def close(self) -> None:
-        """Say farewell to everybody and listen no more."""
+        """Send a farewell to all clients and stop listening."""
         for conversation in list(self._conversations):
             conversation.end(NotReady("the host is closing"))
         await self._end(FAREWELL_S)
 
     async def abandon(self) -> None:
-        """Listen no more at once, as after a crash."""
+        """Stop listening and cut all streams at once, as a crash does."""
         await self._end(None)
 
     async def _end(self, grace_s: float | None) -> None:

@@ -1,7 +1,7 @@
-"""Lets a host's followers be told, by the hosts that lead, when their logs grow.
+"""Subscribes a host's followers to hints, from the hosts that lead, that their logs have grown.
 
-One stream to each such host carries positions. The coordinator's routes say where the leaders
-are; a route that turns out wrong is asked for again, and meanwhile the log is polled.
+One stream to each leading host carries positions. The coordinator's routes name these hosts; a
+route that turns out wrong is asked for again, and the log is polled meanwhile.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5
 LOOK_MAX_S = 4.0
-"""How often it is looked for followers that nobody tells anything; the pause doubles while they
-are the same ones, as where no broker leads."""
+"""Shortest and longest pause between two searches for followers that get no hints. It doubles
+while they are the same ones, as where no broker leads."""
 
 ROUTES_AT_ONCE = 500
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger("tierledger.host")
 
 
 class _Told:
-    """Takes what is told of one partition."""
+    """Passes the hints about one partition on to `Hints`."""
 
     def __init__(self, hints: Hints, key: PartitionKey) -> None:
         self._hints = hints
@@ -53,17 +53,17 @@ class _Subscribed(NamedTuple):
 
 
 class Hinting:
-    """The subscriptions of one host to heads elsewhere."""
+    """The subscriptions of one host to heads at other hosts."""
 
     def __init__(self, host: Host, desk: Desk, streams: FeedStreams) -> None:
-        """`desk` knows who leads; `streams` go to the doors of other hosts."""
+        """`desk` knows which host leads; `streams` go to the doors of other hosts."""
         self._host = host
         self._desk = desk
         self._streams = streams
         self._subscribed: dict[PartitionKey, _Subscribed] = {}
 
     async def run(self) -> None:
-        """Subscribe, and again where that ended or came to nothing, until cancelled."""
+        """Subscribe until cancelled, and again if a subscription ended or brings no hints."""
         pause_s = LOOK_S
         unheard: set[PartitionKey] = set()
         asked: set[PartitionKey] = set()
@@ -74,7 +74,7 @@ class Hinting:
                     if not self._host.serves(key, FOLLOWER):
                         self._drop(key)
                 former, unheard = unheard, self._host.hints.unheard()
-                # One look is not enough for a subscription: its word may be on its way.
+                # A subscription counts as lost after two searches: a hint may be on its way.
                 lost = {key for key in unheard if key not in self._subscribed or key in former}
                 pause_s = min(2 * pause_s, LOOK_MAX_S) if lost and lost == asked else LOOK_S
                 asked, keys = lost, sorted(lost)
@@ -113,7 +113,7 @@ class Hinting:
     def _ended(
         self, key: PartitionKey, one: _Subscribed, ended: asyncio.Future[pb.FeedEnded]
     ) -> None:
-        ended.exception()  # The next look asks again, whatever it was.
+        ended.exception()  # Marked as seen: the next search subscribes again.
         if self._subscribed.get(key) is one:
             self._drop(key)
 

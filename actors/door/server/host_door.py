@@ -1,4 +1,4 @@
-"""The door of one host: which port it gets, and where clients are told that it is."""
+"""The door of one host: its port, and the address that clients get."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tierledger.events.errors import InvalidArgument, NotReady
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - They are what is looked for.
 
 TAKEN_S = 5.0
-"""How long a host waits for its port: the process before it may not be quite gone."""
+"""How long a host waits for its port, which its predecessor may still have for a moment."""
 
 TAKEN_PAUSE_S = 0.1
 
@@ -42,13 +42,13 @@ class DoorSettings:
     ) -> None:
         """`listen`: `HOST:PORT` of host-0; host-N takes PORT+N, and 0 is any free port.
 
-        `advertise`: the same for what clients are told, where that is another; without a port
-        it is the one that is listened on. `own_ip` gives it for a host that listens everywhere.
+        `advertise`: the address that clients get, if another; without a port, that of `listen`
+        is used. `own_ip` gives it for a host that listens on all interfaces.
 
-        `security`: who proves to whom who it is; without, nobody.
+        `security`: how hosts and clients prove their identity; None: they do not.
 
         Raises:
-            InvalidArgument: An address is none, or nobody could connect to it.
+            InvalidArgument: An address is invalid, or clients could not connect to it.
         """
         self.security = security or DoorSecurity()
         self._listen = DoorAddress.parse(listen)
@@ -64,14 +64,14 @@ class DoorSettings:
         self._advertise = None if told is None else DoorAddress.parse(told)
 
     def listen(self, number: int) -> DoorAddress:
-        """Where the host of that number listens."""
+        """The address at which host-`number` listens."""
         return self._listen.at(number)
 
     def refuse_taken(self, hosts: int) -> None:
-        """Make sure that the ports of so many hosts can be had on this machine now.
+        """Make sure that the ports of `hosts` hosts are free on this machine now.
 
         Raises:
-            InvalidArgument: One is taken, or there is none.
+            InvalidArgument: A port is taken, or out of range.
         """
         for listen in map(self.listen, range(hosts)):
             family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
@@ -83,7 +83,7 @@ class DoorSettings:
                 ) from error
 
     def told(self, number: int, bound: DoorAddress) -> str:
-        """Where clients find that host, which listens at `bound`."""
+        """The address that clients get of host-`number`, which listens at `bound`."""
         if self._advertise is None:
             return str(bound)
         told = self._advertise.at(number)
@@ -101,11 +101,11 @@ async def open_door(
     coordinator: CoordinatorHandle,
     limits: DoorLimits | None = None,
 ) -> Gateway:
-    """Let clients in to `host`, the process at `address`; it says from now on where.
+    """Open the door of `host`, the process at `address`; its pings report the door from now on.
 
     Raises:
-        NotReady: Its port is taken.
-        InvalidArgument: It would be open to more than was said, or a file is wrong.
+        NotReady: The port is taken.
+        InvalidArgument: The settings would admit more than they say, or a file is wrong.
     """
     number = int(host.name.rpartition("-")[2])
     listen, security = settings.listen(number), settings.security

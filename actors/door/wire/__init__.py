@@ -1,5 +1,5 @@
-"""Messages of the door to objects of the domain, and back.
+"""Converts messages of the door to objects of the domain, and back.
 
-Rule: what comes in leaves here checked, or as `InvalidArgument` that names the field. Below
-nobody asks for types or bounds.
+Rule: an incoming message is either checked completely here, or refused with an
+`InvalidArgument` that names the field. Code below does not check types or bounds.
 """

@@ -1,4 +1,4 @@
-"""What hosts answer about partitions, as messages, and back."""
+"""Hosts' answers about partitions, as messages, and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tierledger.events.partition.answers import PartitionSummary
 
 
 def put_result(result: object, into: pb.Answer) -> None:
-    """Make `into` the answer to a call about a partition: a value, or an error as a value."""
+    """Write the result of a call about a partition, a value or an error, into `into`."""
     if type(result) is int:
         into.written.position = result
     elif isinstance(result, Answered):
@@ -39,7 +39,7 @@ def _put_found(answered: Answered, into: pb.Found) -> None:
         into.number = value
     elif type(value) is list:
         into.rows.rows.extend(value)
-        into.rows.SetInParent()  # Also an empty list is one.
+        into.rows.SetInParent()  # So that an empty list is sent as a list.
     elif value is not None:
         states, sizes, epochs, deletion = value
         into.summary.CopyFrom(
@@ -53,7 +53,7 @@ def _put_found(answered: Answered, into: pb.Found) -> None:
 
 
 def result_of(answer: pb.Answer) -> Any:  # noqa: ANN401 - Whatever the call comes to.
-    """What a call about a partition came to, as a host's `submit` gives it."""
+    """The result of a call about a partition: a value, or an error as a value."""
     match answer.WhichOneof("result"):
         case "written":
             return answer.written.position
@@ -79,7 +79,7 @@ def _answered(found: pb.Found) -> Answered:
         case "summary":
             value = tuple(_summary(found.summary))
         case _:
-            pass  # "None", for certain.
+            pass  # The answer is None.
     cursor = found.cursor if found.HasField("cursor") else None
     return Answered(value, found.position, cursor, found.stale)
 

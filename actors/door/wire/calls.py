@@ -1,4 +1,4 @@
-"""What clients want of a partition: `calls.Call` as a message, and back."""
+"""Calls about a partition: `calls.Call` as a message, and back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tierledger.events.typed_fields import INT32_MAX, REQUEST_ID_BYTES_MAX, chec
 N = TypeVar("N", pb.Role, pb.QuestionKind)
 
 DEADLINE_MS = 30_000
-"""Of a call that names none."""
+"""Deadline of a call that names none."""
 
 _ROLES: dict[str, pb.Role] = {
     LEADER: pb.LEADER,
@@ -63,15 +63,15 @@ _KIND_NAMES = {number: name for name, number in _KINDS.items()}
 
 
 def kind_number(kind: str) -> pb.QuestionKind:
-    """The number of a kind of question."""
+    """The number of a kind of query."""
     return _numbered(_KINDS, kind, "kind")
 
 
 def kind_of(number: pb.QuestionKind) -> str:
-    """The kind of question that has this number.
+    """The kind of query that has this number.
 
     Raises:
-        InvalidArgument: None has.
+        InvalidArgument: No kind has it.
     """
     return _named(_KIND_NAMES, number, "kind")
 
@@ -80,10 +80,10 @@ def kind_of(number: pb.QuestionKind) -> str:
 
 
 def put_call(call: Call, into: pb.Call) -> None:
-    """Make `into` ask what `call` asks.
+    """Write `call` into the message `into`.
 
     Raises:
-        InvalidArgument: No caller may ask it.
+        InvalidArgument: `call` is no call that clients may make.
     """
     match call:
         case CommandCall():
@@ -110,7 +110,7 @@ def put_call(call: Call, into: pb.Call) -> None:
 
 
 def put_write(call: CommandCall, into: pb.Write) -> None:
-    """Make `into` the change that `call` wants; raises as `put_call` does."""
+    """Write the change of `call` into the message `into`; raises as `put_call` does."""
     command = call.command
     match command:
         case cmd.AddSegment(claim, origin, metadata):
@@ -149,9 +149,9 @@ def _packed_head(
     claim: cmd.Claim,
     origin_broker_id: int | None,
 ) -> bytes:
-    """What the writes of a broker to a partition have in common, as bytes of a `pb.Write`.
+    """The fields that all writes of a broker to a partition share, as bytes of a `pb.Write`.
 
-    To merge it into a message costs a fourth of what setting the fields does.
+    To merge these bytes into a message costs a fourth of setting the fields.
     """
     return pb.Write(
         partition=pb.Partition(topic_id=topic_id, partition=partition, topic=topic),
@@ -180,11 +180,11 @@ def _numbered(numbers: Mapping[str, N], name: str, what: str) -> N:
 
 
 def call_of(message: pb.Call) -> CommandCall | QueryCall | ReadyCall | PageCall | None:
-    """What a message asks of a partition; none if it asks something else.
+    """The call about a partition in a message; None if it is another call.
 
     Raises:
-        InvalidArgument: A field is not what it should be; the message names it.
-        MetadataParseError: So is a record of Kafka's.
+        InvalidArgument: A field is wrong; the error names it.
+        MetadataParseError: A record of Kafka's cannot be parsed.
     """
     match message.WhichOneof("ask"):
         case "write":
@@ -204,7 +204,7 @@ def call_of(message: pb.Call) -> CommandCall | QueryCall | ReadyCall | PageCall 
 
 
 def write_of(message: pb.Write) -> CommandCall:
-    """The change that a message wants; raises as `call_of` does."""
+    """The write in a message; raises as `call_of` does."""
     tip, key = partition_of(message.partition)
     claim = claim_of(_given(message, "claim").claim)
     request_id = message.request_id if message.HasField("request_id") else None
@@ -267,7 +267,7 @@ def _named(names: Mapping[N, str], number: N, what: str) -> str:
 
 
 def _given(message: pb.Write | pb.ReadyQuestion, field: str) -> pb.Write | pb.ReadyQuestion:
-    """`message` if it has the field; an unset one would read as one of zeros."""
+    """`message`, if it has the field: protobuf would read an unset one as zeros."""
     if not message.HasField(field):
         raise InvalidArgument(f"expected a value for {field}, got none")
     return message

@@ -1,4 +1,4 @@
-"""What clients say to the coordinator and hear from it, as messages, and back."""
+"""Requests to the coordinator and its answers, as messages, and back."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tierledger.events.typed_fields import Count, RequestId, checked, shown
 
 
 class RegisterCall(NamedTuple):
-    """A client begins to speak for a broker; see `CoordinatorHandle.register`."""
+    """A client registers for a broker; see `CoordinatorHandle.register`."""
 
     broker_id: int
     request: RequestId
     after: Count
     mode: PluginMode | None = None
-    """Of a broker's plugin."""
+    """The mode of a broker's plugin; None for a program."""
 
 
 _MODES = {
@@ -66,11 +66,11 @@ def register_of(message: pb.Register) -> RegisterCall:
     """The registration in a message.
 
     Raises:
-        InvalidArgument: A field is not what it should be.
+        InvalidArgument: A field is wrong.
     """
     mode = _mode_of(message.mode) if message.mode else None
     if message.is_plugin and mode is None:
-        mode = PluginMode.TIERLEDGER  # A plugin from before there were others.
+        mode = PluginMode.TIERLEDGER  # Older plugins have only this mode.
     call: RegisterCall = checked(
         RegisterCall,
         RegisterCall(checked_broker(message.broker_id), message.request, message.after, mode),
@@ -99,10 +99,10 @@ def handover_message(wish: Handover) -> pb.HandOver:
 
 
 def handover_of(message: pb.HandOver) -> Handover:
-    """The wish in a message.
+    """The request to change the owner in a message.
 
     Raises:
-        InvalidArgument: A field is not what it should be.
+        InvalidArgument: A field is wrong.
     """
     wish: Handover = checked(
         Handover,
@@ -130,10 +130,10 @@ def attend_message(said: Attend) -> pb.Attend:
 
 
 def attend_of(message: pb.Attend) -> Attend:
-    """What a broker's plugin says of itself.
+    """A plugin's report in a message.
 
     Raises:
-        InvalidArgument: A field is not what it should be.
+        InvalidArgument: A field is wrong.
     """
     said: Attend = checked(
         Attend,
@@ -151,7 +151,7 @@ def attend_of(message: pb.Attend) -> Attend:
 
 
 def word_message(word: OwnerWord, mode: PluginMode) -> pb.OwnerWord:
-    """A word, and what follows from it for a broker of that mode."""
+    """The owner's word, and by whose manager a broker in `mode` reads then."""
     return pb.OwnerWord(
         number=word.number,
         owner=word.owner,
@@ -190,10 +190,10 @@ def shadow_message(report: ShadowReport) -> pb.ShadowReport:
 
 
 def shadow_of(message: pb.ShadowReport) -> ShadowReport:
-    """What a broker in shadow has found.
+    """The comparisons of a broker in shadow, in a message.
 
     Raises:
-        InvalidArgument: A field is not what it should be.
+        InvalidArgument: A field is wrong.
     """
     if len(message.differences) > DIFFERENCES_KEPT:
         raise InvalidArgument(
@@ -288,7 +288,7 @@ def host_message(address: str, doors: Mapping[str, str]) -> pb.Host:
 
 
 def route_message(route: Route, doors: Mapping[str, str]) -> pb.Route:
-    """A route, with where its hosts listen as `doors` says by host address."""
+    """The message for a route; `doors`: where hosts listen, by host address."""
     leader, follower = route.leader_host, route.follower_host
     return pb.Route(
         known=route.known,

@@ -1,4 +1,4 @@
-"""Errors: which class, what it says, and what it leaves behind."""
+"""Errors as messages: their class, their text, and their fate (what the call left behind)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tierledger.events import errors
 from tierledger.events.errors import RemoteStorageError
 
 TEXT_MAX = 4096
-"""Characters of a message that travel."""
+"""Characters of an error's text that are sent."""
 
 _KINDS: dict[type[RemoteStorageError], pb.Kind] = {
     errors.NotReady: pb.NOT_READY,
@@ -41,7 +41,7 @@ _BY_FATE = {fate: error for error, fate in _FATES.items()}
 
 
 def failure_message(error: BaseException) -> pb.Failure:
-    """What a client hears of `error`; one that is not ours may have left anything behind."""
+    """The message for `error`; errors that are not ours become `OUTCOME_UNKNOWN`."""
     known = type(error).__mro__ if isinstance(error, RemoteStorageError) else ()
     text = str(error) if known else f"{type(error).__name__}: {error}"
     default = pb.OUTCOME_UNKNOWN if not known else pb.KIND_UNSPECIFIED
@@ -53,6 +53,6 @@ def failure_message(error: BaseException) -> pb.Failure:
 
 
 def error_of(failure: pb.Failure) -> RemoteStorageError:
-    """The error that a host means; of a kind that is not known here, that of its fate."""
+    """The error in a host's message; for an unknown kind, the class that fits its fate."""
     made = _BY_KIND.get(failure.kind) or _BY_FATE.get(failure.fate, errors.OutcomeUnknown)
     return made(failure.message)

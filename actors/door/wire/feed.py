@@ -1,4 +1,4 @@
-"""Subscriptions and what they are given, as messages, and back."""
+"""Subscriptions and the frames of feeds, as messages, and back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ROLE_NAMES = {number: name for name, number in _ROLES.items()}
 
 
 def subscribe_message(number: int, subscription: Subscription) -> pb.Subscribe:
-    """The subscription of that id."""
+    """The message for a subscription, with id `number`."""
     held = subscription.position if subscription.position >= 0 else None
     return pb.Subscribe(
         id=number,
@@ -51,10 +51,10 @@ def subscribe_message(number: int, subscription: Subscription) -> pb.Subscribe:
 
 
 def subscription_of(message: pb.Subscribe) -> Subscription:
-    """What a replica asks for.
+    """The subscription in a message.
 
     Raises:
-        InvalidArgument: A field is not what it should be.
+        InvalidArgument: A field is wrong; the message names it.
     """
     role = _ROLE_NAMES.get(message.role)
     if role is None:
@@ -88,15 +88,15 @@ def expect_message(number: int, claim: Claim | None) -> pb.Expect:
 
 
 def claim_in(message: pb.Subscribe | pb.Expect) -> Claim | None:
-    """The announcement for which a replica wants to hear that it is ready."""
+    """The claim for which a replica waits to be ready; None if it waits for none."""
     return claim_of(message.claim) if message.HasField("claim") else None
 
 
-# What they are given.
+# Frames.
 
 
 def put_frame(frame: Frame | Head, into: pb.Fed) -> None:
-    """Make `into` that frame."""
+    """Write `frame` into the message `into`."""
     match frame:
         case SnapshotBegun():
             _put_head(frame, into.snapshot)
@@ -150,10 +150,10 @@ def _put_contents(contents: Contents, into: pb.Contents) -> None:
 
 
 def frame_of(message: pb.Fed) -> Frame:
-    """The frame of a subscription; not for one that has ended.
+    """The frame in a message; not for the end of a subscription.
 
     Raises:
-        InvalidArgument: It is none, or a field is not what it should be.
+        InvalidArgument: The message has no frame, or a field is wrong.
     """
     match message.WhichOneof("what"):
         case "snapshot":
@@ -193,7 +193,7 @@ def _head_of(message: pb.SnapshotBegun | pb.Change) -> tuple[Any, ...]:
 
 
 def _contents_of(message: pb.Contents) -> Contents:
-    # What is wrong with rows, or with the order of positions, the replica finds out.
+    # The replica itself checks rows and the order of positions.
     return Contents(
         tuple(message.rows),
         tuple(checked(Id, one, "gone") for one in message.gone),

@@ -1,4 +1,4 @@
-"""Partitions, claims, and what Kafka says about segments."""
+"""Partitions, claims and Kafka's segment metadata, as messages, and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tierledger.events.metadata import (
 from tierledger.events.typed_fields import shown
 
 PARTITIONS_KEPT = 10_000
-"""Partitions of which the checked object is kept: writes come to the same ones again."""
+"""Partitions whose checked objects are cached: writes come to the same ones again."""
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
@@ -51,7 +51,7 @@ def partition_of(message: pb.Partition) -> tuple[TopicIdPartition, PartitionKey]
     """The partition that a message names, and its identity.
 
     Raises:
-        InvalidArgument: It names none.
+        InvalidArgument: The message names no partition.
     """
     return _partition(message.topic_id, message.partition, message.topic)
 
@@ -95,10 +95,10 @@ def claim_of(message: pb.Claim) -> Claim:
 
 
 def put_added(metadata: RemoteLogSegmentMetadata, into: pb.AddSegment) -> None:
-    """Make `into` the message that adds a segment.
+    """Write the segment to add into the message `into`.
 
     Raises:
-        InvalidArgument: Its copy is not one that starts.
+        InvalidArgument: The segment's state is not COPY_SEGMENT_STARTED.
     """
     if metadata.state != STARTED:
         raise InvalidArgument(
@@ -122,7 +122,7 @@ def added_metadata(tip: TopicIdPartition, message: pb.AddSegment) -> RemoteLogSe
     """The segment that a message adds to a partition.
 
     Raises:
-        InvalidArgument: A field is not what it should be.
+        InvalidArgument: A field is wrong.
     """
     starts = message.segment_leader_epochs
     epochs = {one.epoch: one.offset for one in starts}
@@ -144,7 +144,7 @@ def added_metadata(tip: TopicIdPartition, message: pb.AddSegment) -> RemoteLogSe
 
 
 def put_update(update: RemoteLogSegmentMetadataUpdate, into: pb.UpdateSegment) -> None:
-    """Make `into` the message that moves a segment on."""
+    """Write the update of a segment into the message `into`."""
     into.segment_id = update.remote_log_segment_id.id
     into.event_timestamp_ms = update.event_timestamp_ms
     into.state = update.state + 1  # type: ignore[assignment] # Enums travel as numbers.
@@ -159,7 +159,7 @@ def update_of(
     """The update of a partition's segment in a message.
 
     Raises:
-        InvalidArgument: A field is not what it should be.
+        InvalidArgument: A field is wrong.
     """
     state = _SEGMENT_STATES.get(message.state)
     if state is None:
@@ -193,7 +193,7 @@ def deletion_of(
     """The step of a partition's deletion in a message.
 
     Raises:
-        InvalidArgument: A field is not what it should be.
+        InvalidArgument: A field is wrong.
     """
     state = _DELETION_STATES.get(message.state)
     if state is None:
