@@ -56,7 +56,7 @@ def asking(count: int) -> Asking:
 def _misdecided_behind(
     log: FinalLog, facts: Facts, state: PartitionState, count: int
 ) -> tuple[list[Violation], list[Event]]:
-    """Decide on `count` commands behind the log, by both; returns how they differ, or events.
+    """Decide on `count` commands behind the log; returns how the rules differ, or the events.
 
     `facts` and `state` are of the whole log; the events are applied to `facts` alone.
     """
