@@ -177,7 +177,7 @@ def difference(  # noqa: C901 - One loop, as a leader's.
 
 
 def _plain(effect: msg.Effect) -> Any:  # noqa: ANN401
-    """A reply as it is compared: to whom, and what."""
+    """A reply as it is compared: its receiver and its content."""
     match effect:
         case msg.Reply():
             return (effect.reply_to, effect.position)

@@ -275,6 +275,14 @@ class SlowCoordinator:
             row.led = former._replace(number=0)
 
     def _LeaderRefused(self, body: ev.LeaderRefused) -> None:  # noqa: N802
+        """The log refused the claim in force: restore the log's claim, or one that came later.
+
+        Otherwise the refused claim would be placed again and again. A claim that came after the
+        log's and still stands goes first, since Kafka does not repeat its notification. If the
+        log refuses that one, too, the next is found, and in the end the log's own.
+        The log's claim keeps its placement only if its leader still runs, and no other placed
+        claim may wait for the oracle: only a newer session stops such a claim from opening.
+        """
         row = self.rows.get(PartitionKey(body.topic_id, body.partition))
         if row is None or row.led is None or row.led.number != body.assignment:
             return
@@ -317,7 +325,12 @@ class SlowCoordinator:
         return self.incarnations.get(said.claim.broker_id) == said.claim.incarnation
 
     def heir(self, key: PartitionKey, broker_id: int) -> Said | None:
-        """The replaced claim that is restored if `broker_id` gives up the one in force."""
+        """The replaced claim that is restored if `broker_id` gives up the one in force.
+
+        Kafka's notifications of two elections may arrive in either order, and Kafka does not
+        repeat them: without this claim nobody would lead. Its broker must be alive, and its
+        leader epoch must not be known to be the lower one.
+        """
         row = self.rows.get(key)
         if row is None or row.led is None or row.led.claim.broker_id != broker_id:
             return None
@@ -334,6 +347,13 @@ class SlowCoordinator:
         return self.words[-1] if self.words else ev.OwnerChanged("nobody")
 
     def hand_over(self, wish: Handover) -> list[Any] | str:
+        """Events that let `wish` come true, or its error; none if it is true already.
+
+        Between Kafka's manager and tierledger the metadata must be moving, while brokers hold
+        their writes. Without that step one broker would not see what another had written with
+        the other manager, and what a broker does not see is deleted. `number` names the move
+        that a wish ends, so that a late wish cannot end a later move.
+        """
         to, of, heading, number, within = wish
         owner, source, towards, _ = self.word
         step = (of, to)
@@ -421,6 +441,11 @@ class SlowCoordinator:
         ]
 
     def _is_new_leader(self, given: ev.Announcement, item: Any) -> bool:  # noqa: ANN401
+        """Whether the claim replaces the one in force.
+
+        Not another broker's claim if the log would refuse this one for its leader epoch: the
+        claim in force would be lost when its leader has to move.
+        """
         row, epoch = self.rows.get(PartitionKey(item[0], item[1])), item[3]
         led = None if row is None else row.led
         if led is None:
@@ -434,6 +459,11 @@ class SlowCoordinator:
         return not (is_known and is_same)
 
     def _is_new_follower(self, given: ev.Announcement, item: Any) -> bool:  # noqa: ANN401
+        """Whether the broker does not follow yet, or announced it before the owner changed.
+
+        A broker that announces itself again after such a change must become ready with what the
+        log holds now, so its announcement counts although nothing else changes.
+        """
         row = self.rows.get(PartitionKey(*item[:2]))
         claim = None if row is None else row.followers.get(given.broker_id)
         if claim is None or claim.incarnation != given.incarnation:

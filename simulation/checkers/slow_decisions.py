@@ -60,7 +60,7 @@ class _Segment(NamedTuple):
 
 
 class Facts:
-    """What a log says, as far as deciding needs it."""
+    """What decisions need to know of a log."""
 
     def __init__(self, custom_bytes_max: int, retention_ms: int) -> None:
         self.custom_bytes_max = custom_bytes_max
@@ -234,6 +234,15 @@ def decided(  # noqa: C901 - One case each.
 
 
 def _sessions(facts: Facts, command: cmd.OpenSession, now_ms: int) -> list[Any]:
+    """The events that open a session for a claim.
+
+    Claims of an older announcement or assignment are fenced: they only arrive late. Another
+    broker's open session is a rival, unless that broker has announced since that it follows.
+    Against a rival a claim needs a higher leader epoch. If neither epoch is known the newer
+    claim wins. If only one is, the two cannot be compared, and the leader oracle decides.
+    If the oracle names nobody the claim wins after a wait, which doubles with each dispute in a
+    row: two brokers must not take the session from each other all the time.
+    """
     claim, last, ours = command.claim, facts.session, command.leader_epoch
     if claim[1:] < facts.heard.get(claim.broker_id, (0, 0)):
         raise Refused("Fenced")

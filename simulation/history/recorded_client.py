@@ -38,7 +38,10 @@ class KnownIds:
 
 
 class RecordedClient:
-    """One process of a history: one call at a time; a call in doubt gives it a new name."""
+    """One process of a history, which makes one call at a time.
+
+    A call in doubt may still take effect later, so after it the process has a new name.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Mistakes in followers, and in what a partition in quarantine says."""
+"""Mistakes in followers, and in the answers of a partition in quarantine."""
 
 from __future__ import annotations
 
