@@ -117,9 +117,9 @@ async def _sample(
     asked: list[float],
     reached: list[float],
 ) -> None:
-    """Milliseconds from a write's acknowledgement to the answer of a follower that has it.
+    """Note in `asked` the ms from a write's acknowledgement until a follower answers from it.
 
-    In every second turn, until a replica of the follower has it; no read triggers that.
+    In every other round, note in `reached` the ms until the follower's replica has it unasked.
     """
     for number in numbers:
         workload = workloads[number % len(workloads)]
