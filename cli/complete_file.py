@@ -63,7 +63,7 @@ def require_place(*paths: Path | None, overwrite: bool = False) -> None:
     If one is standard output, the command's messages go to standard error from here on.
 
     Raises:
-        InvalidArgument: One exists already, is a folder, has none, may not be written, or two
+        InvalidArgument: One exists already, is a folder or in none, may not be written, or two
             are the same.
     """
     places: list[object] = []

@@ -20,7 +20,7 @@ MOMENTS_MAX: Final = 50_000
 SPANS_MAX: Final = 20_000
 """At most so many of each are in a page, the earliest first: below 10 MB at 50 bytes each."""
 ROWS_MAX: Final = 2_000
-"""Most lines of the table; longer runs are for `text`."""
+"""The most lines of the table; a run with more is easier to read as text."""
 PAINTED_MAX: Final = 8000
 """Messages painted at one zoom; of more, every second, third, ... is, as the page tells."""
 NAMED_MAX: Final = 400

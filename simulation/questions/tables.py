@@ -111,7 +111,7 @@ def _rows_differ(random: Random, count: int) -> str | None:
     table, plain = SegmentRows(), dict[bytes, bytes]()
     frozen = table.snapshot(), dict(plain)
     for step in range(count):
-        # Ids share their first bytes or not, so that shards are spread.
+        # Many ids agree in their first bytes, so that shards are spread.
         at = int(random.random() * KEYS)
         segment_id = bytes((at % 2, at % 3, at)).ljust(ID_BYTES, b"\0")
         match int(random.random() * 8):

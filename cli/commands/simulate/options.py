@@ -71,5 +71,5 @@ def seeds_of(text: str) -> range:
 
 
 def words_of(text: str | None) -> list[str]:
-    """The words between commas; none of none."""
+    """The words of a comma-separated text; none if there is no text."""
     return text.split(",") if text else []
