@@ -40,7 +40,7 @@ class OnRay:
         return manager
 
     async def addresses(self, tips: Sequence[TopicIdPartition]) -> list[str | None]:
-        """Of the hosts that lead the partitions."""
+        """The addresses of the hosts that lead the partitions; none where nobody leads."""
         keys = [PartitionKey.of(tip) for tip in tips]
         return [route.leader_host for route in await self.connection.coordinator.route(keys)]
 
