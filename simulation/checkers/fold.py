@@ -78,7 +78,7 @@ def lifecycle(
 
 
 class Folded(NamedTuple):
-    """What a fold of a log came to."""
+    """The result of a fold of a log."""
 
     violations: list[Violation]
     state: PartitionState | None
@@ -93,7 +93,7 @@ def check_fold(
     every: int = 0,
     at_end: bool = False,
 ) -> Folded:
-    """All that is checked against states, in one pass over the log."""
+    """Fold the log once, and compare checkpoints and states with it on the way."""
     found: list[Violation] = []
     asked = Asked(checkpoints, states)
     doubted = set(range(every - 1, len(log.events), every)) if every else set()

@@ -71,7 +71,7 @@ def liveness(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> 
 
 
 class Staleness(NamedTuple):
-    """By how much followers' answers were older than what was known when they were asked."""
+    """How much older followers' answers were than what was known when they were asked."""
 
     reads: int
     p50_ns: int

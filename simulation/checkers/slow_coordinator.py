@@ -36,7 +36,7 @@ class Said(NamedTuple):
 
 @dataclass
 class Row:
-    """What is known of one partition."""
+    """The state of one partition."""
 
     topic: str
     led: Said | None = None

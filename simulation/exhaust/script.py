@@ -12,10 +12,10 @@ BEGINS = 1000 * MS
 """When messages may first be late; by then a first leader serves."""
 
 GAP = 700 * MS
-"""Between two elections: enough to miss and replace a host that has ended."""
+"""The time between two elections, in which a lost host is missed and replaced."""
 
 STRIDE = 20 * MS
-"""Between two calls of a broker: longer than a list takes."""
+"""The time between two calls of a broker, which is longer than a list takes."""
 
 LIST = 6
 """A read's kind, in the order of `strikes.KINDS`."""

@@ -1,4 +1,4 @@
-"""What to do to a service while it works: seeded, so that the same seed does the same."""
+"""Disturbances of a working service, drawn by a seed: the same seed draws the same ones."""
 
 from __future__ import annotations
 
