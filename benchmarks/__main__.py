@@ -77,7 +77,7 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "tier-retention": tier_retention.measure,
     "tier-scrub": tier_scrub.measure,
 }
-"""In this order, whichever are asked for: the service takes the partition over for good."""
+"""The order of the parts, whichever are asked for: the service keeps the partition for good."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             bench = Bench(QUICK if options.quick else Scale(), Path(folder), progress(begun))
             figures.extend(measured(bench, options.name))
     finally:
-        # Also what was measured before a part failed, or somebody had enough.
+        # Also the figures measured before a part failed or was interrupted.
         console = Console(width=None if sys.stdout.isatty() else 160)
         console.print(table(figures))
         console.print(summary(figures, time.monotonic() - begun), highlight=False)
@@ -108,11 +108,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def measured(bench: Bench, names: Collection[str] = ()) -> Iterator[Figure]:
-    """The figures of the named parts, or of all, as soon as a part is done."""
+    """The figures of the named parts, or of all, each part's as soon as it is done."""
     for name, measure in PARTS.items():
         if not names or name in names:
             yield from asyncio.run(_finished(measure(bench)))
-            gc.collect()  # What one part leaves is not the next one's business.
+            gc.collect()  # Not on the next part's time.
 
 
 async def _finished(figures: Awaitable[list[Figure]]) -> list[Figure]:
@@ -120,7 +120,7 @@ async def _finished(figures: Awaitable[list[Figure]]) -> list[Figure]:
 
 
 def progress(begun: float) -> Callable[[str], None]:
-    """Says on stderr what is going on, and since when."""
+    """A function that prints on stderr what is going on, with the seconds since `begun`."""
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - begun:5.0f} s  {text}", file=sys.stderr, flush=True)
@@ -129,7 +129,7 @@ def progress(begun: float) -> Callable[[str], None]:
 
 
 def summary(figures: Sequence[Figure], seconds: float) -> str:
-    """How it went, and where."""
+    """How many goals are reached, and on which machine."""
     verdicts = [verdict(figure) for figure in figures if figure.goal is not None]
     where = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
     return (

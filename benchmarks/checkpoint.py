@@ -1,4 +1,4 @@
-"""Whether a checkpoint costs what has changed, or what there is."""
+"""Whether a checkpoint costs as much as its changes, or as the whole partition."""
 
 import statistics
 import time
@@ -34,7 +34,7 @@ async def measure(bench: Bench) -> list[Figure]:
 
 
 async def timed(ledger: Ledger) -> float:
-    """Milliseconds of planning a checkpoint and of making it durable."""
+    """Milliseconds to plan a checkpoint and make it durable."""
     begun = time.perf_counter()
     await ledger.checkpoint()
     return (time.perf_counter() - begun) * 1e3

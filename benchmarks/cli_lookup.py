@@ -1,4 +1,4 @@
-"""How long `tierledger lookup` takes on a large partition, from nothing: no service runs."""
+"""How long `tierledger lookup` takes on a large partition when no service runs."""
 
 import asyncio
 import subprocess
@@ -21,7 +21,7 @@ COMMAND = ("-m", "tierledger.cli.main")
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Seconds of the whole process, and of one that does nothing."""
+    """Seconds of the whole process, and of a process that does nothing."""
     scale = bench.scale
     path = await bench.store(scale.segments)
     await leave_tail(bench)

@@ -1,6 +1,6 @@
-"""How soon a large partition serves after a start, and what it takes in memory.
+"""How soon a large partition serves after a start, and how much memory it takes.
 
-Run as a program on a store, it is the fresh process in which that is measured.
+Run as a program on a store, this module is the fresh process that is measured.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ SECONDS_MAX = 3.0
 BYTES_PER_SEGMENT_MAX = 400
 
 MEMORY_FILE = Path("/proc/self/status")
-"""Where Linux says what a process takes; elsewhere the figure is left out."""
+"""Where Linux lists a process's memory; elsewhere the figure is left out."""
 
 
 class ColdStart(NamedTuple):
-    """What one start in a fresh process came to."""
+    """The result of one start in a fresh process."""
 
     seconds: float
     segments: int
@@ -62,7 +62,7 @@ async def leave_tail(bench: Bench) -> None:
 
 
 def in_fresh_process(path: Path) -> ColdStart:
-    """One start, alone in its process."""
+    """The result of one start, alone in its process."""
     done = subprocess.run(
         [sys.executable, "-m", "tierledger.benchmarks.cold_start", str(path)],
         check=True,
@@ -89,7 +89,7 @@ async def start(path: Path) -> ColdStart:
 
 
 def resident_bytes() -> int | None:
-    """What this process holds of the machine's memory, where that can be told."""
+    """The resident memory of this process in bytes; none where it is unknown."""
     if not MEMORY_FILE.exists():
         return None
     lines = MEMORY_FILE.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Whether a commit costs more in a large partition: decided, encoded, durable, applied."""
+"""Whether commits cost more in a large partition: deciding, encoding, storing, applying."""
 
 import statistics
 import time
@@ -32,7 +32,7 @@ async def measure(bench: Bench) -> list[Figure]:
     ledgers = [await bench.ledger(segments) for segments in sizes]
     bench.say(f"commit: {scale.commits} of each kind and size")
     try:
-        for turn in range(scale.commits):  # Taken in turns, so that both see the same disk.
+        for turn in range(scale.commits):  # In turns, so that both use the same disk.
             for segments, ledger in zip(sizes, ledgers, strict=True):
                 for kind, commands in zip(KINDS, commits(ledger, turn), strict=True):
                     costs[kind, segments].append(await timed(ledger, commands))
@@ -57,7 +57,7 @@ def _figures(
 
 
 def commits(ledger: Ledger, turn: int) -> list[Sequence[Command]]:
-    """One commit of each kind; the partition stays as large as it was, but for the overlaps."""
+    """One commit of each kind; they do not change the partition's size, but for overlaps."""
     workload, head, tail = ledger.workload, ledger.head, ledger.tail
     middle = (head + tail) // 2 + turn
     return [
@@ -69,7 +69,7 @@ def commits(ledger: Ledger, turn: int) -> list[Sequence[Command]]:
 
 
 async def timed(ledger: Ledger, commands: Sequence[Command]) -> Cost:
-    """Commit `commands`, and say what that cost."""
+    """Commit `commands`; returns the cost."""
     begun = time.perf_counter()
     events, encoded = ledger.prepared(commands)
     prepared = time.perf_counter()

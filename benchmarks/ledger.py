@@ -1,4 +1,4 @@
-"""One partition of a SQLite store, written without actors: what a leader does, step by step."""
+"""One partition of a SQLite store, written without actors: a leader's work, step by step."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ LIMITS = Limits()
 CLAIM = cmd.Claim(BROKER, 1, 1)
 
 VALUES_PER_COPY = 200
-"""Of one step: a batch of the log takes 30 kB, and a step at most 16 MiB."""
+"""Values copied in one step: a batch takes 30 kB, and a step at most 16 MiB."""
 
 
 class Ledger:
@@ -95,7 +95,7 @@ class Ledger:
         self.apply(events, encoded)
 
     def prepared(self, commands: Sequence[cmd.Command]) -> tuple[list[Event], EncodedBatch]:
-        """What `commands` lead to, as one batch."""
+        """The events of `commands`, as one batch."""
         overlay = Overlay(self.state)
         events: list[Event] = []
         for command in commands:
@@ -105,7 +105,7 @@ class Ledger:
         return events, encode_batch(self.reader.serde, events, self.state.chain_hash)
 
     def lead(self) -> None:
-        """Open a session, in memory alone: nothing that follows may be stored.
+        """Open a session in memory only: nothing that follows may be stored.
 
         A service may have led the partition since it was made.
         """
@@ -124,7 +124,7 @@ class Ledger:
         assert outcomes == [CreateOutcome.CREATED], "nobody else writes here"
 
     def apply(self, events: list[Event], encoded: EncodedBatch) -> None:
-        """Let the state follow a batch that is durable."""
+        """Apply a batch that is durable to the state."""
         evolve_all(self.state, events, encoded.chain_hash)
         self.next_batch += 1
 
@@ -157,7 +157,7 @@ async def open_for_reading(path: Path) -> MetadataStorageBackend:
 
 
 async def copy_to(url: str, path: Path) -> None:
-    """Make the store at `url` hold what the SQLite store at `path` holds."""
+    """Copy the content of the SQLite store at `path` to the store at `url`."""
     source = await open_for_reading(path)
     target = await load_connector({"metadata.storage.url": url}).backend(read_only=False)
     try:

@@ -1,4 +1,4 @@
-"""What a read costs once the state is at hand: a lookup, and a size that must not grow."""
+"""The cost of a read on a loaded state: a lookup, and a size, which must not grow."""
 
 import statistics
 import time
@@ -16,7 +16,7 @@ SEED = 20261121
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Microseconds of a lookup, and how the size's cost depends on the partition's."""
+    """Microseconds of a lookup, and how the cost of a size grows with the partition."""
     scale = bench.scale
     lookups: list[float] = []
     sizes: dict[int, list[float]] = {}
@@ -26,7 +26,7 @@ async def measure(bench: Bench) -> list[Figure]:
         try:
             if segments == scale.segments:
                 places = random_places(ledger, scale.lookups)
-                looked_up(ledger, places)  # Unpacks the pages, as reading them once does.
+                looked_up(ledger, places)  # Unpacks the pages, as first reads do.
                 lookups = [looked_up(ledger, places) for _ in range(scale.repetitions)]
             sizes[segments] = [sized(ledger, scale.lookups) for _ in range(scale.repetitions)]
         finally:
@@ -42,7 +42,7 @@ async def measure(bench: Bench) -> list[Figure]:
 
 
 def random_places(ledger: Ledger, count: int) -> list[tuple[int, int]]:
-    """Leader epochs and offsets, all of which some segment holds."""
+    """Leader epochs and offsets, each held by some segment."""
     random = Random(SEED)
     first, end = ledger.head * OFFSETS_PER_SEGMENT, ledger.tail * OFFSETS_PER_SEGMENT
     offsets = (random.randrange(first, end) for _ in range(count))

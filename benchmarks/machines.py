@@ -16,7 +16,7 @@ SIMULATED_MIN = 1000.0
 """Seconds of virtual time per second of the processor's."""
 
 SMALL_PER_LARGE = 5
-"""About as much longer does a large world take."""
+"""About how many times as long a large world takes."""
 
 
 async def measure(bench: Bench) -> list[Figure]:
@@ -30,7 +30,7 @@ async def measure(bench: Bench) -> list[Figure]:
         rates, ratios = [], []
         verdicts: list[Verdict] = []
         gc.collect()
-        gc.freeze()  # As in a campaign: what was there before is not looked through.
+        gc.freeze()  # As campaigns do: skips older objects.
         for turn in bench.turns(f"machines: {name},"):
             begun = time.process_time()
             verdicts = [

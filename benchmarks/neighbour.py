@@ -1,4 +1,4 @@
-"""How long an add waits on a host that is just loading a large partition."""
+"""How long adds wait on a host that loads a large partition at the same time."""
 
 import asyncio
 import itertools
@@ -46,7 +46,7 @@ async def waits(path: Path, turn: int) -> list[float]:
         loading = asyncio.create_task(led(manager, [PARTITION]))
         waited = await adds_until_done(manager, tip, loading)
         await loading
-        # Else the next service would load it on its own account, before anyone looks.
+        # Else the next service would load the partition by itself, before it is measured.
         await manager.on_stop_partitions([tip, PARTITION])
     return waited
 
@@ -57,9 +57,9 @@ async def adds_until_done(
     done: asyncio.Future[Any],
     numbers: Iterator[int] | None = None,
 ) -> list[float]:
-    """Milliseconds that each add took, one at a time, until `done` is.
+    """Milliseconds of each add, one at a time, until `done` is done.
 
-    `numbers`: of the segments; a partition's next adds go on with the same.
+    `numbers`: of the segments; to continue a partition, pass the same iterator.
     """
     workload = Workload(1, Claim(0, 0, 0), tip)
     numbers = numbers or itertools.count()
@@ -73,5 +73,5 @@ async def adds_until_done(
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value below which `share` of `values` lie."""
+    """The value below which `share` of `values` lies."""
     return sorted(values)[min(int(len(values) * share), len(values) - 1)]

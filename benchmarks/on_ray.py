@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.05
 LOOKS_S = 60.0
-"""How often, and how long at most, a service is looked at until it is as it should be."""
+"""How often, and how long at most, a service is checked for the expected state."""
 
 
 class OnRay:
@@ -40,12 +40,12 @@ class OnRay:
         return manager
 
     async def addresses(self, tips: Sequence[TopicIdPartition]) -> list[str | None]:
-        """Of the hosts that lead the partitions."""
+        """The addresses of the hosts that lead the partitions; none where nobody leads."""
         keys = [PartitionKey.of(tip) for tip in tips]
         return [route.leader_host for route in await self.connection.coordinator.route(keys)]
 
     async def all_serve(self) -> None:
-        """Return once as many hosts serve as should."""
+        """Return once all wanted hosts serve."""
 
         async def do() -> bool:
             return len(await self.connection.coordinator.hosts()) >= self.settings.hosts
@@ -53,7 +53,7 @@ class OnRay:
         await _until(do)
 
     async def all_released(self) -> None:
-        """Return once no host leads or follows anything: what is stopped is drained first."""
+        """Return once no host leads or follows a partition; stopped partitions drain first."""
 
         async def are() -> bool:
             return not any(one["leaders"] or one["followers"] for one in await self.pings())
@@ -61,7 +61,7 @@ class OnRay:
         await _until(are)
 
     async def pings(self) -> list[dict[str, Any]]:
-        """What each host says of itself."""
+        """What each host reports about itself."""
         addresses = (await self.connection.coordinator.hosts()).values()
         return [await self.connection.host(address).counts() for address in addresses]
 
@@ -74,8 +74,8 @@ async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 @asynccontextmanager
 async def on_ray(store: str, hosts: int = 1) -> AsyncIterator[OnRay]:
-    """A service with so many hosts on the store that `store` names; ended on return."""
-    # Ray takes a second to import; other measurements do without it.
+    """A service with so many hosts on the store that `store` names; it ends with the block."""
+    # Ray takes a second to import, which other measurements avoid.
     from tierledger.actors.ray.service import RayConnection, RayService  # noqa: PLC0415
 
     settings = ServiceSettings(CLUSTER, {"metadata.storage.url": store}, hosts=hosts)
@@ -93,7 +93,7 @@ async def on_ray(store: str, hosts: int = 1) -> AsyncIterator[OnRay]:
 
 @contextmanager
 def stores(bench: Bench, name: str) -> Iterator[Iterator[tuple[str, str]]]:
-    """Each kind of store and the URL of a new one, in turn; gone afterwards."""
+    """Each kind of store and the URL of a new one, in turn; removed afterwards."""
     wanted = bench.scale.stores
     made: list[tuple[str, str]] = []
     if SQLITE in wanted:
@@ -108,7 +108,7 @@ def stores(bench: Bench, name: str) -> Iterator[Iterator[tuple[str, str]]]:
 def led_workloads(
     manager: AsyncRemoteLogMetadataManager, topic: str, count: int
 ) -> list[Workload]:
-    """What to ask of the partitions of a topic that `manager` leads."""
+    """A workload for each partition of a topic that `manager` leads."""
     made = []
     for number in range(count):
         tip = new_partition(topic, number)

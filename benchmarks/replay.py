@@ -19,7 +19,7 @@ from tierledger.storage.serde import MsgpackSerDe
 EVENTS_PER_BATCH = 100
 DELETED_ONE_IN = 10
 COPIES_AT_A_TIME = 3
-"""Copies that a broker has under way: adds and finishes of neighbours interleave."""
+"""How many copies a broker has under way: their adds and finishes interleave."""
 
 EVENTS_PER_S_MIN = 200_000
 
@@ -48,7 +48,7 @@ async def measure(bench: Bench) -> list[Figure]:
 
 
 def as_read(batches: Iterable[Batch]) -> list[Batch]:
-    """The batches as a reader has them: each event in memory next to the one before."""
+    """The batches as a reader gets them: the events of each adjacent in memory."""
     serde = MsgpackSerDe()
     values = [serde.serialize("batch", batch) for batch in batches]
     return [serde.deserialize("batch", value) for value in values]

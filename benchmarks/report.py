@@ -1,4 +1,4 @@
-"""Figures: what was measured, what it should be, and how both are shown."""
+"""Figures: measured values with their goals, and how both are shown."""
 
 import json
 import statistics
@@ -28,18 +28,18 @@ class Figure(NamedTuple):
     unit: str
     goal: Goal | None = None
     detail: str = ""
-    """What the value was made of, as a ratio's two sides."""
+    """What the value is made of, such as a ratio's two sides."""
 
 
 def median(
     name: str, values: Iterable[float], unit: str, goal: Goal | None = None, detail: str = ""
 ) -> Figure:
-    """The middle one of what was measured several times."""
+    """The figure of the median of several measurements."""
     return Figure(name, statistics.median(values), unit, goal, detail)
 
 
 class Sided(NamedTuple):
-    """One side of a ratio: how large it was, and what it cost."""
+    """One side of a ratio: its size and its cost."""
 
     size: int
     value: float
@@ -51,7 +51,7 @@ class Sided(NamedTuple):
 
 
 def ratio(name: str, large: Sided, small: Sided, bound: float | None) -> Figure:
-    """How much more the large side costs than the small one, with both sides."""
+    """How many times as much the large side costs as the small one, with both sides."""
     return Figure(
         name=name,
         value=large.value / small.value,
@@ -62,7 +62,7 @@ def ratio(name: str, large: Sided, small: Sided, bound: float | None) -> Figure:
 
 
 def number(value: float) -> str:
-    """`value` with three digits that count."""
+    """`value` with three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""How large a run is, and what its parts share."""
+"""The size of a run, and what its parts share."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,14 +38,14 @@ class Scale:
         worlds: Large worlds of state machines in one repetition, and five times as many small.
         tier_segments: Segments of the partition that retention looks at.
         tier_entries: Segments that the index cache holds.
-        tier_bytes: Of the log that is read from the tier.
+        tier_bytes: Bytes of the log that is read from the tier.
         kafka_calls: Calls of a broker's plugin, one at a time; of Kafka's manager a tenth.
         kafka_many: Such calls, many at a time; of both.
         kafka_partitions: Partitions that a broker's segments are divided among.
         spark_events: Events of the store that Spark reads.
         spark_partitions: Partitions that they are divided among.
         spark_large: Events of the one partition whose fold is watched for memory.
-        spark_imported: Records of a topic that Spark takes over; no more than `spark_events`.
+        spark_imported: Records of a topic that Spark imports; no more than `spark_events`.
         spark_sizes: Events of stores on which Spark is compared with plain Python.
         spark_repetitions: Of each look at a store through Spark.
         stores: Kinds of stores that the service on Ray is measured on.
@@ -113,34 +113,34 @@ QUICK = Scale(
     spark_sizes=(20_000, 100_000),
     spark_repetitions=1,
 )
-"""A look at everything in less than a minute; its figures are not comparable."""
+"""Touches every part in less than a minute; its figures are not comparable."""
 
 COMMANDS_PER_COMMIT = 256
 """A leader's largest batch."""
 
 SEGMENTS_PER_CHECKPOINT = 250_000
-"""Bounds the memory of the one atomic step that a checkpoint is."""
+"""Bounds the memory of a checkpoint, which is one atomic step."""
 
 
 class Bench:
     """One run: its scale, its folder, and the stores that were built in it."""
 
     def __init__(self, scale: Scale, folder: Path, say: Callable[[str], None]) -> None:
-        """`say` shows what is going on, where something takes long."""
+        """`say` reports progress where something takes long."""
         self.scale = scale
         self.say = say
         self._folder = folder
         self._built: dict[int, Path] = {}
 
     def turns(self, what: str, count: int = 0) -> Iterator[int]:
-        """The number of each repetition, or of so many, which is shown when it begins."""
+        """The number of each repetition (by default `repetitions`), reported when it begins."""
         count = count or self.scale.repetitions
         for turn in range(count):
             self.say(f"{what} {turn + 1} of {count}")
             yield turn
 
     def new_store(self, name: str) -> Path:
-        """Where a store of a part's own can be made."""
+        """The path of a new store that a part may make for itself."""
         return self._folder / f"{name}.sqlite"
 
     async def store(self, segments: int) -> Path:
@@ -152,7 +152,7 @@ class Bench:
         return self._built[segments]
 
     async def ledger(self, segments: int) -> Ledger:
-        """That store's partition, loaded and open for writing; the caller closes it."""
+        """The partition of that store, loaded and open for writing; the caller closes it."""
         return await Ledger.open(await self.store(segments), segments)
 
     async def build(self, path: Path, segments: int, tip: TopicIdPartition = PARTITION) -> None:

@@ -16,7 +16,7 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 
 @asynccontextmanager
 async def served(path: Path) -> AsyncIterator[AsyncRemoteLogMetadataManager]:
-    """A manager of a service on the store at `path`; one process, so nothing travels."""
+    """A manager of a service on the store at `path`, all in one process without sockets."""
     async with serving(path) as (_, manager):
         yield manager
 
@@ -25,7 +25,7 @@ async def served(path: Path) -> AsyncIterator[AsyncRemoteLogMetadataManager]:
 async def serving(
     path: Path, door: DoorSettings | None = None
 ) -> AsyncIterator[tuple[LocalService, AsyncRemoteLogMetadataManager]]:
-    """The same, with its service; `door`: where that listens for other processes."""
+    """The same, with its service; `door` makes it listen for other processes."""
     settings = store_settings(path)
     service = LocalService(ServiceSettings(CLUSTER, settings), WallClock(), door=door)
     await service.start()
@@ -41,7 +41,7 @@ async def serving(
 async def led(
     manager: AsyncRemoteLogMetadataManager, partitions: Sequence[TopicIdPartition]
 ) -> None:
-    """Lead `partitions`; all are ready on return."""
+    """Lead `partitions`; they are ready on return."""
     await manager.on_partition_leadership_changes(partitions, [])
     await manager.when_ready(partitions)
 

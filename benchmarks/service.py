@@ -1,4 +1,4 @@
-"""What the service does in one process: adds one at a time, and many calls outstanding."""
+"""Throughput of the service in one process: single adds, and many outstanding calls."""
 
 import asyncio
 import itertools
@@ -17,11 +17,11 @@ OUTSTANDING = 64
 PARTITIONS = 16
 
 FIRST_COPIED = 1_000_000
-"""Of the numbers of copied segments: behind those that were added one at a time."""
+"""The first number of copied segments, above those of single adds."""
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Figures that have no goal: they tell what to expect of a machine."""
+    """Figures without a goal, which show what to expect of a machine."""
     scale = bench.scale
     alone, together, reads = [], [], []
     for turn in bench.turns("service:"):

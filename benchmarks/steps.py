@@ -1,7 +1,7 @@
-"""The longest step on a host's and a coordinator's loop, whatever a partition holds.
+"""The longest step on the loops of a host and of a coordinator, for partitions of any size.
 
-A step is what runs between two turns of the loop: processor time of that thread, so that
-neither another process nor a thread that writes to the store counts.
+A step is what runs between two turns of the loop, in processor time of its thread, so neither
+other processes nor threads that write to the store count.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ KEY = PartitionKey.of(PARTITION)
 
 
 class Steps:
-    """Watches a running loop: `longest_ms` since the last time it was taken."""
+    """Watches a running loop: `longest_ms` since it was last taken."""
 
     def __init__(self) -> None:
         self._longest = 0.0
 
     async def watch(self) -> None:
-        """Look at every turn of the loop, until cancelled."""
+        """Observe every turn of the loop, until cancelled."""
         before = time.thread_time()
         while True:
             await asyncio.sleep(0)
@@ -89,7 +89,7 @@ async def measure(bench: Bench) -> list[Figure]:
     async with watched() as steps:
         first = await _first_life(backend, steps, taken, rows)
         await _second_life(backend, steps, taken)
-        del first  # What it held is not freed while the second is watched.
+        del first  # Keeps its state alive until here.
     await backend.close()
     async with watched() as steps:
         await _many_partitions(
@@ -174,7 +174,7 @@ async def _led(host: Host, number: int = 1) -> None:
 
 
 class _Service:
-    """A service of many partitions, asked as its clients ask it, who live elsewhere."""
+    """A service of many partitions, called as clients in other processes call it."""
 
     def __init__(self, path: Path, count: int) -> None:
         self._settings = ServiceSettings(
@@ -186,7 +186,7 @@ class _Service:
         self.start, self.close = self._service.start, self._service.close
 
     async def announce(self, broker: int, *, leads: bool) -> None:
-        """All partitions, in pieces; returns when all are placed."""
+        """Announce all partitions, in pieces; returns when all are placed."""
         coordinator = self._service.coordinator
         await coordinator.register(broker, b"request", 0)
         for number, first in enumerate(range(0, len(self._items), ITEMS_MAX), 1):
@@ -201,7 +201,7 @@ class _Service:
             await asyncio.sleep(POLL_S)
 
     async def settled(self, role: str) -> None:
-        """Returns when every partition is led, or followed, by a host that is ready."""
+        """Return once a ready host leads, or follows, every partition."""
         left, running = len(self._items), ["host-0", "host-1", "host-2"]
         while left:
             await asyncio.sleep(10 * POLL_S)
@@ -212,7 +212,7 @@ class _Service:
                     await slices.yield_if_due()
 
     async def look(self) -> None:
-        """What `status` and the metrics ask."""
+        """Ask what `status` and the metrics ask."""
         for _ in range(3):
             for name in (await self._service.coordinator.status())["hosts"]:
                 await self._service.host(name).counts()
@@ -227,7 +227,7 @@ class _Service:
         await self._placed()
 
     async def read_log(self) -> None:
-        """What a coordinator does that starts."""
+        """Read the coordinator's log as a coordinator does that starts."""
         backend = await self._settings.connector().backend(read_only=True)
         keys = DefaultMetadataKeyFactory(CLUSTER)
         await read_on(Fold(CLUSTER, keys, MsgpackSerDe()), backend, keys)
@@ -237,7 +237,7 @@ class _Service:
 async def _many_partitions(
     path: Path, count: int, steps: Steps, taken: dict[str, float]
 ) -> None:
-    """What hosts and their coordinator do for many partitions."""
+    """Measure a service of many partitions: its hosts and its coordinator."""
     service = _Service(path, count)
     await service.start()
     steps.take_ms()

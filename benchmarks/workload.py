@@ -1,6 +1,6 @@
-"""What a broker asks of one partition: copies at the end of the log, deletions at its head.
+"""A broker's commands for one partition: copies at the log's end, deletions at its head.
 
-The same number always names the same segment, so a partition can be taken up where it stands.
+The same number always names the same segment, so work on a partition can be continued.
 """
 
 import itertools
@@ -26,7 +26,7 @@ LEADER_EPOCHS = 10
 """Leader epochs of a partition, whatever its size: partitions differ in size alone."""
 
 CUSTOM_METADATA_EVERY = 10
-"""Each so many segments carry custom metadata, as where a bucket's name differs."""
+"""One segment in so many carries custom metadata, as if its bucket's name differed."""
 
 START_MS = 1_700_000_000_000
 
@@ -46,9 +46,9 @@ class Workload:
         *,
         first_request: int = 0,
     ) -> None:
-        """`segments` that the partition has at first: its leader epochs divide those.
+        """`segments`: how many the partition has at first; its leader epochs divide these.
 
-        Requests are numbered from `first_request`; a number that was used is a repeat.
+        Requests are numbered from `first_request`; a number that was used before is a repeat.
         """
         self.claim = claim
         self.tip = tip
@@ -57,7 +57,7 @@ class Workload:
         self._prefix = blake2b(repr(claim).encode(), digest_size=8).digest()
 
     def epochs_of(self, number: int) -> dict[int, int]:
-        """Leader epochs of segment `number` and where they start in it; mostly one."""
+        """Leader epochs of segment `number` with their start offsets in it; mostly one."""
         start = number * OFFSETS_PER_SEGMENT
         epoch = self._epoch(number)
         before = self._epoch(max(number - 1, 0))
@@ -113,7 +113,7 @@ class Workload:
         return self._update(self._id(number, b"overlapping"), number, FINISHED)
 
     def delete(self, number: int) -> list[cmd.UpdateSegment]:
-        """Retention takes segment `number`: its deletion starts, and finishes."""
+        """Retention deletes segment `number`: its deletion starts and finishes."""
         segment_id = self._id(number)
         return [
             self._update(segment_id, number, DELETE_STARTED),
@@ -140,7 +140,7 @@ class Workload:
 
 
 def build_commands(workload: Workload, numbers: Iterable[int]) -> list[cmd.Command]:
-    """Each of `numbers` copied: added, and finished before the next is added."""
+    """Copy each of `numbers`: add it, and finish it before the next is added."""
     commands: list[cmd.Command] = []
     for number in numbers:
         commands += (workload.add(number), workload.finish(number))

@@ -12,7 +12,7 @@ CALLS_PER_S_MIN = 10_000.0
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Of a world in which nothing fails; the time is the processor's."""
+    """Calls per second of processor time, in a world without faults."""
     scale = bench.scale
     rates, shares = [], []
     for turn in bench.turns("world:"):

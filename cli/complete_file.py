@@ -1,9 +1,9 @@
 """How every command writes the files that its user names: one way for all of them.
 
-A regular file gets its name, and becomes durable, when it is complete; it replaces another
-only if that was asked for. A link is followed. What is no regular file, which `-`, devices,
-pipes and /dev/fd/N are, is written through. Where a file goes to standard output, what the
-command says goes to standard error.
+A regular file gets its name, and becomes durable, when it is complete; it replaces an existing
+file only with `overwrite`. Links are followed. What is no regular file (`-`, devices, pipes,
+/dev/fd/N) is written directly. While a file goes to standard output, the command's messages go
+to standard error.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = "-"
 
 LINKS_MAX = 40
-"""Links that are followed one by one, as the kernel does."""
+"""How many links are followed, one by one, as the kernel does."""
 
 _STDOUT = 1
 
 UNFINISHED = ".unfinished"
-"""How names of files end that are being written; only SIGKILL leaves one behind."""
+"""The ending of the names of incomplete files; only SIGKILL leaves one behind."""
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""What a file system says that has no hard links."""
+"""Errors of file systems that have no hard links."""
 
 
 class _Given:
-    """Standard output, while a file is written to it and the command speaks elsewhere."""
+    """Standard output as a file's place, while the command's messages go elsewhere."""
 
     stdout: TextIO | None = None
 
 
 @contextmanager
 def command_output() -> Iterator[None]:
-    """One command's run: when it ends, standard output is what it was."""
+    """One command's run; when it ends, standard output is restored."""
     before = sys.stdout
     try:
         yield
@@ -58,13 +58,13 @@ def command_output() -> Iterator[None]:
 
 
 def require_place(*paths: Path | None, overwrite: bool = False) -> None:
-    """Refuse files that surely cannot be written, before the work that is to fill them.
+    """Refuse files that surely cannot be written, before the work that would fill them.
 
-    If one is standard output, what the command prints from here on goes to standard error.
+    If one is standard output, the command's messages go to standard error from here on.
 
     Raises:
-        InvalidArgument: One is there already, is a folder, has none, may not be written, or
-            two are the same.
+        InvalidArgument: One exists already, is a folder or in none, may not be written, or two
+            are the same.
     """
     places: list[object] = []
     for path in paths:
@@ -80,19 +80,19 @@ def require_place(*paths: Path | None, overwrite: bool = False) -> None:
 
 @contextmanager
 def complete_file(path: Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
-    """A file to write, which is all there when the block ends well; named *.gz it is gzipped.
+    """A file to write, complete when the block ends well; one named *.gz is gzipped.
 
-    A regular file has its name only then, and is durable. If the block fails nothing is left.
+    A regular file gets its name only then, and is durable. If the block fails nothing is left.
 
     Raises:
-        InvalidArgument: As `require_place` says, also if somebody made it meanwhile.
-        OSError: The system did not take it; it names the file.
+        InvalidArgument: As in `require_place`, also if the file was created meanwhile.
+        OSError: The system refused to write; names the file.
     """
     require_place(path, overwrite=overwrite)
     try:
         with _opened(path, overwrite=overwrite) as file:
             if path.suffix == ".gz":
-                # Without name and time: one store gives one file, byte for byte.
+                # Without name and time, so that one store always gives the same bytes.
                 with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
                     yield cast("BinaryIO", packed)
             else:
@@ -123,7 +123,7 @@ def _opened(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _replacing(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """A new file that becomes `path`; two that are written at once are two files."""
+    """A new file that replaces `path`; two concurrent writers have two files."""
     unfinished = path.with_name(f".tierledger-{token_hex(8)}{UNFINISHED}")
     with _ended_in_order(), _gone_in_the_end(unfinished):
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -150,7 +150,7 @@ def _gone_in_the_end(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """SIGTERM is an exception meanwhile, as SIGINT is; unless somebody else waits for it."""
+    """Meanwhile SIGTERM raises an exception, as SIGINT does, unless it has a handler."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -167,7 +167,7 @@ def _end(_number: int, _frame: object) -> None:
 
 
 def _name(unfinished: Path, path: Path) -> None:
-    """Give a file its name, if no other has it."""
+    """Give a file its name, unless another file has it."""
     try:
         path.hardlink_to(unfinished)  # Unlike a rename, it replaces nothing.
     except FileExistsError:
@@ -179,7 +179,7 @@ def _name(unfinished: Path, path: Path) -> None:
 
 
 def _required(path: Path, *, overwrite: bool) -> Path | int:
-    """Where `path` leads, which can be written: a path, or a descriptor of this process."""
+    """The place that `path` leads to and that can be written: a path or an own descriptor."""
     try:
         descriptor = _descriptor_of(path)
         if descriptor is not None:
@@ -202,7 +202,7 @@ def _required(path: Path, *, overwrite: bool) -> Path | int:
 
 
 def _is_written_through(path: Path) -> bool:
-    """Whether it is there, and neither a regular file nor a folder."""
+    """Whether the path exists, and is neither a regular file nor a folder."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -211,7 +211,7 @@ def _is_written_through(path: Path) -> bool:
 
 
 def _check(path: Path, place: Path, *, overwrite: bool) -> None:
-    """Refuse a regular file that is not to be made, or replaced, at `place`."""
+    """Refuse a regular file that cannot or must not be created or replaced at `place`."""
     if place.is_dir():
         raise InvalidArgument(f"cannot write {path}: it is a folder")
     if not place.parent.is_dir():
@@ -227,10 +227,10 @@ def _is_there(path: Path) -> InvalidArgument:
 
 
 def _descriptor_of(path: Path) -> int | None:
-    """The descriptor of this process that `path` is a name of: `-`, /dev/stdout, /dev/fd/3.
+    """The descriptor of this process that `path` names: `-`, /dev/stdout, /dev/fd/3.
 
-    It is not opened by that name: of a file that would forget how far it has been written, and
-    a socket cannot be opened.
+    The caller must not open that name: for a file this would reset the position, and a socket
+    cannot be opened.
     """
     if "\0" in str(path):
         raise InvalidArgument(f"cannot write {str(path)!r}: no file has that name")

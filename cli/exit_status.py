@@ -1,4 +1,4 @@
-"""What the command's exit status says, for a script or a monitor to act on."""
+"""The command's exit status, for scripts and monitors."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tierledger.events.errors import (
 )
 
 ASKED_WRONGLY = (RejectedError, MetadataParseError, StoreRefused, FormatTooNew)
-"""Errors that the same command meets again, until it is given something else."""
+"""Errors that the same command would meet again."""
 
 
 class ExitStatus(IntEnum):
-    """All that there are; each says one thing, whichever command it comes from."""
+    """All exit statuses; each means the same for every command."""
 
     WELL = 0
-    """It is done, and nothing was found."""
+    """The command did its work, and found nothing."""
     FOUND = 1
-    """The command did its work, and the answer is no, or something was found."""
+    """The command did its work, and the answer is no, or it found something."""
     USAGE = 2
-    """What was asked for is wrong: an option, an argument, or what it names."""
+    """The user's request is wrong: an option, an argument, or what it names."""
     PARTLY = 3
-    """It is done, but for what is damaged or was refused, which is named."""
+    """The command did its work but for what is damaged or was refused; it names that."""
     FAILED = 4
-    """It could not do its work."""
+    """The command could not do its work."""
     INTERRUPTED = 130
-    """SIGINT ended it before it was done; what it had started has ended, too."""
+    """SIGINT ended the command before it was done; what it had started has ended, too."""
     TERMINATED = 143
-    """The same of SIGTERM."""
+    """SIGTERM ended it in the same way."""
 
     @classmethod
     def of(cls, error: Exception) -> ExitStatus:
-        """What an error says that ended a command."""
+        """The status of a command that `error` ended."""
         return cls.USAGE if isinstance(error, ASKED_WRONGLY) else cls.FAILED

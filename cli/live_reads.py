@@ -1,7 +1,7 @@
-"""What the leaders and followers of a running service answer, for commands that ask them.
+"""Answers of the leaders and followers of a running service, for commands that read.
 
-Nothing is announced and nobody is registered: a command that reads disturbs no broker. A
-service is named by its store, or by its doors.
+They announce nothing and register nobody, so they disturb no broker. A service is named by its
+store, or by its doors.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from tierledger.cli.opened_store import StoreOptions
 
 DEADLINE_S = 10.0
-"""How long to look for somebody who answers."""
+"""How long to look for a host that answers."""
 
 
 class _Place(NamedTuple):
-    """Where to ask: the partition, and in which role somebody serves it."""
+    """Where to ask: the partition, and the role of the node that answers."""
 
     router: Router
     key: PartitionKey
@@ -60,10 +60,10 @@ class _Place(NamedTuple):
 async def lookup_live(
     options: StoreOptions, where: tuple[str, int], role: str, place: tuple[int, int]
 ) -> bytes | None:
-    """The segment that `role` answers for an epoch and offset; none if it knows none.
+    """The segment that `role` returns for an epoch and offset; none if it has none.
 
     Raises:
-        NotReady: No service runs, or nobody answered in time.
+        NotReady: No service runs, or no host answered in time.
         RemoteResourceNotFound: The partition is unknown, or its deletion is finished.
     """
     async with _asking(options, where, role) as asked:
@@ -74,7 +74,7 @@ async def lookup_live(
 async def list_live(
     options: StoreOptions, where: tuple[str, int], role: str, epoch: int | None
 ) -> list[bytes]:
-    """All segments as `role` lists them, or one leader epoch's. Raises as a lookup does."""
+    """All segments as `role` lists them, or one leader epoch's. Raises as `lookup_live`."""
     query = Query("list") if epoch is None else Query("list_epoch", epoch)
     async with _asking(options, where, role) as asked:
         answered = await asked.ask(query)
@@ -99,18 +99,18 @@ async def _asking(
     link = ServiceLink(lambda: connect(settings))
     router = Router(link, DEADLINE_S)
     try:
-        connection = await link.ready()  # The calls themselves would wait for a service.
+        connection = await link.ready()  # A call itself would wait.
         yield _Place(router, key or await _served(connection, *where), role)
     finally:
         await router.close()
 
 
 async def _served(connection: ServiceConnection, topic: str, partition: int) -> PartitionKey:
-    """The partition that is called so, where only a service can be asked.
+    """The key of a named partition, where only a service can be asked for it.
 
     Raises:
         RemoteResourceNotFound: No host serves a topic of that name.
-        InvalidArgument: Hosts serve several of that name.
+        InvalidArgument: Hosts serve several topics of that name.
     """
     with suppress(InvalidArgument):
         return PartitionKey(bytes(Uuid.parse(topic)), partition)

@@ -1,4 +1,4 @@
-"""Where a command's own log goes: stderr, from warnings on, so that stdout is results only."""
+"""A command's own log goes to stderr, from warnings on; stdout has only results."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def log_to_stderr() -> None:
 
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        # Whatever stderr is by then: bound now, it might be closed when it is written to.
+        # The stderr of the moment: one that was bound now might be closed when it is used.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )

@@ -1,7 +1,7 @@
 """The `tierledger` command. Each command lives in a module of its own and gets its name here.
 
-How a command ends is decided here alone: an error of ours is one line on stderr, and what the
-status says is in `exit_status`.
+Only this module decides how a command ends: an error of ours is one line on stderr, and
+`exit_status` defines the status.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tierledger.events.extras import naming_extras
 class OneLineErrors(TyperGroup):
     """Commands whose errors of ours end the process with one line instead of a traceback.
 
-    So do those of the system: a full disk, or an output that takes nothing.
+    So do the system's errors: a full disk, or an output that accepts nothing.
     """
 
     @override
@@ -67,7 +67,7 @@ class OneLineErrors(TyperGroup):
             try:
                 return super().main(*args, **extra)
             finally:
-                sys.stdout.flush()  # Now, while what it cannot take can still be told.
+                sys.stdout.flush()  # Now, while a failure can be reported.
         except SystemExit as end:
             _end_otherwise(end)
             raise
@@ -82,18 +82,18 @@ class OneLineErrors(TyperGroup):
 
 
 def _end_otherwise(end: SystemExit) -> None:
-    """Where Click says no more than that something was wrong."""
+    """Set the status and end in cases that Click reports as a mere failure."""
     why = end.__context__
     if isinstance(why, BrokenPipeError):
         _end_by_closed_pipe()
     if isinstance(why, typer.Abort) and why.__context__ is not None:
-        # At a question: Ctrl-C, or nobody was there to answer it.
+        # At a prompt: Ctrl-C, or the input ended.
         interrupted = isinstance(why.__context__, KeyboardInterrupt)
         end.code = ExitStatus.INTERRUPTED if interrupted else ExitStatus.FAILED
 
 
 def _nobody_reads() -> bool:
-    """Whether it was our output that broke, not a connection to something."""
+    """Whether an output of ours broke, and not a connection."""
     looked = select.poll()
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:
@@ -102,7 +102,7 @@ def _nobody_reads() -> bool:
 
 
 def _end_by_closed_pipe() -> None:
-    """Who reads has enough: end as `cat` and `grep` do, in silence."""
+    """The reader has closed the pipe: end silently, as `cat` and `grep` do."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.raise_signal(signal.SIGPIPE)
 

@@ -1,4 +1,4 @@
-"""The store a command works on, opened, with the cluster that is meant."""
+"""The store that a command works on, opened, and the chosen cluster in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class StoreOptions(NamedTuple):
-    """What the user said about the store."""
+    """The user's choice of a store and cluster."""
 
     store: str | None = None
     cluster: str | None = None
@@ -31,12 +31,12 @@ class StoreOptions(NamedTuple):
 async def opened_catalog(
     options: StoreOptions, *, read_only: bool = True
 ) -> AsyncIterator[Catalog]:
-    """The catalog of the cluster that is meant.
+    """The catalog of the chosen cluster.
 
     Raises:
         InvalidArgument: The store holds several clusters and none was named.
-        RemoteResourceNotFound: It does not hold the one that was named, or none at all.
-        StoreRefused: It is no store, or (for a writer) somebody else writes it.
+        RemoteResourceNotFound: It does not hold the named cluster, or holds none.
+        StoreRefused: It is no store, or (for a writer) another process writes it.
     """
     from tierledger.storage.catalog import Catalog, chosen_cluster, clusters
     from tierledger.storage.connector import load_connector, load_serde
@@ -55,7 +55,7 @@ async def opened_catalog(
 
 
 async def found_topic(catalog: Catalog, topic: str) -> FoundTopic:
-    """The topic that `topic` names; says so if the name is that of several."""
+    """The topic that `topic` names; notes it if several topics have that name."""
     found = await catalog.topic(topic)
     if found.others:
         others = ", ".join(str(one) for one in found.others)
@@ -67,7 +67,7 @@ async def found_topic(catalog: Catalog, topic: str) -> FoundTopic:
 
 
 async def found_partition(catalog: Catalog, topic: str, partition: int) -> TopicIdPartition:
-    """That partition; unknown topics and unknown partitions are different errors."""
+    """The partition that is named; unknown topics and unknown partitions give other errors."""
     return await catalog.partition(await found_topic(catalog, topic), partition)
 
 
@@ -87,7 +87,7 @@ async def chosen_partitions(
 async def ask(
     reader: PartitionReader, as_of: AsOf | None, question: Callable[[PartitionState], T]
 ) -> T:
-    """What `question` finds in the state as of then, or in the newest one."""
+    """The answer to `question` on the state at `as_of`, or on the newest one."""
     if as_of is None:
         from tierledger.storage.partition.point_reads import ask as ask_newest
 
@@ -99,7 +99,7 @@ async def ask(
 
 
 async def whole_state(reader: PartitionReader, as_of: AsOf | None) -> PartitionState:
-    """The state as of then, or the newest one, with all its segments."""
+    """The state at `as_of`, or the newest one, with all its segments."""
     if as_of is None:
         state = (await reader.state()).state
     else:
@@ -109,7 +109,7 @@ async def whole_state(reader: PartitionReader, as_of: AsOf | None) -> PartitionS
 
 
 def print_notes(reader: PartitionReader) -> None:
-    """Say what was odd about the reading."""
+    """Print what was odd when the partition was read, and clear it."""
     for note in reader.notes:
         print_note(note)
     reader.notes.clear()

@@ -1,4 +1,4 @@
-"""Options that commands share, and what their texts mean."""
+"""Options that commands share, and how their texts are parsed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tierledger.events.errors import InvalidArgument
 
 
 def file_option(about: str) -> Any:  # noqa: ANN401 - As `typer.Option` says.
-    """An option that names a file to read, whatever the working folder is later."""
+    """An option that names a file to read, also if the working folder changes later."""
     return typer.Option(metavar="FILE", resolve_path=True, help=about)
 
 
@@ -81,7 +81,7 @@ TopicArgument = Annotated[str, typer.Argument(help="A topic's name or id.")]
 PARTITION_MAX = 2**31 - 1
 EPOCH_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
-"""Kafka's, as are the others; positions go as far."""
+"""Kafka's largest offset; positions go as far. The limits below are Kafka's, too."""
 
 PartitionArgument = Annotated[
     int, typer.Argument(min=0, max=PARTITION_MAX, help="A partition's number.")
@@ -98,21 +98,21 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 A_TIME = "a time like 2026-01-31T12:00:00Z"
 
 DIGITS_MAX = len(str(OFFSET_MAX))
-"""Of a number in an option."""
+"""The most digits of a number in an option."""
 
 
 class AsOf(NamedTuple):
-    """A point in a log: one of the two is given."""
+    """A point in a log, of which one field is given."""
 
     position: int | None = None
     time_ms: int | None = None
 
 
 def whole_number(text: str, what: str, low: int = 0, high: int = OFFSET_MAX) -> int:
-    """The number that `text` is; `what` is what an error calls it."""
+    """The number in `text`; an error calls it `what`."""
     digits = text.removeprefix("-")
     is_number = digits.isascii() and digits.isdigit()
-    # Longer ones are refused by Python itself, in words of its own.
+    # Python refuses longer ones itself, with a message of its own.
     if not is_number or len(digits) > DIGITS_MAX or not low <= int(text) <= high:
         raise InvalidArgument(
             f"{what}: expected a whole number from {low} to {high}, got {shortened(text)}"
@@ -121,10 +121,10 @@ def whole_number(text: str, what: str, low: int = 0, high: int = OFFSET_MAX) -> 
 
 
 def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
-    """The time that `text` says in ISO 8601, in ms since 1970; UTC unless it says another.
+    """The time in `text`, which is ISO 8601, in ms since 1970; UTC unless it has an offset.
 
     Raises:
-        InvalidArgument: It is no time, or none from 1970 to 9999; it says what was `expected`.
+        InvalidArgument: It is no time from 1970 to 9999; the message has what was `expected`.
     """
     refused = InvalidArgument(f"{what}: expected {expected}, got {shortened(text)}")
     try:
@@ -140,7 +140,7 @@ def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
 
 
 def number_or_time(text: str, what: str, unit: str) -> tuple[int | None, int | None]:
-    """The number or the time in ms since 1970 that `text` is: `N`, `UNIT:N` or ISO 8601."""
+    """The number, or time in ms since 1970, in `text`: `N`, `UNIT:N` or ISO 8601."""
     if text.startswith(f"{unit}:"):
         return whole_number(text.removeprefix(f"{unit}:"), what), None
     if not (text.isascii() and text.isdigit()):
@@ -158,12 +158,12 @@ def number_or_time(text: str, what: str, unit: str) -> tuple[int | None, int | N
 
 
 def parse_as_of(text: str | None) -> AsOf | None:
-    """The point that `text` names; none for none."""
+    """The point that `text` means; none for none."""
     return None if text is None else AsOf(*number_or_time(text, "--as-of", "position"))
 
 
 def live_role(source: str, as_of: AsOf | None) -> str | None:
-    """Who of a running service is to answer; none if the store itself is read."""
+    """The role in a running service that is to answer; none to read the store itself."""
     if source == FROM_STORE:
         return None
     if source not in FROM_SERVICE:

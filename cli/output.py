@@ -1,7 +1,7 @@
-"""How the command speaks: results on stdout, everything about them on stderr.
+"""How commands print: results on stdout, everything about them on stderr.
 
-Rule: text that comes from a store or a user is printed through `escaped`, so that no name can
-move the cursor or forge a line.
+Rule: text from a store or a user is printed through `escaped`, so that no name can move the
+cursor or forge a line.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PLAIN_WIDTH = 10_000
-"""Columns of a table that is not shown on a terminal: nothing is cut for a pipe."""
+"""The width of a table in columns outside a terminal, so that pipes get full values."""
 
 STYLED_ROWS_MAX = 2000
-"""Rows of a table that rich may set: it takes 0.2 ms for each, and all of them at once."""
+"""Rows up to which rich formats a table; it takes 0.2 ms for each, before it shows any."""
 
 _ERRNO = re.compile(r"\[Errno -?\d+\] ")
 
 SHOWN_MAX = 80
-"""Characters of a value that an error shows."""
+"""Characters of a value that are shown in an error."""
 
 MS_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999; nothing later can be written as a date."""
+"""The last millisecond of the year 9999; no later date can be written."""
 
 
 def escaped(text: str) -> str:
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 
 
 def shortened(value: object) -> str:
-    """What somebody gave, as Python writes it, cut where it becomes too long for a line."""
+    """A given value as Python writes it, cut if it is too long for a line."""
     text = repr(value)
     return (
         text
@@ -53,12 +53,12 @@ def shortened(value: object) -> str:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on one line."""
+    """Print one JSON document on one line."""
     print(json.dumps(value, separators=(",", ":")))
 
 
 def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
-    """Names and values, one pair to a line; without values none is printed."""
+    """Print names and values, one pair per line; pairs without a value are left out."""
     shown = [(name, value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -66,7 +66,7 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table; numbers stand to the right. A very long one is set plainly."""
+    """Print a table, numbers to the right; very long tables are printed without rich."""
     cells = [list(row) for row in rows]
     if len(cells) > STYLED_ROWS_MAX:
         _print_plain(columns, cells)
@@ -96,7 +96,7 @@ def _print_styled(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> 
 
 
 def styled_table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> Table:
-    """A table for rich to show; numbers stand to the right."""
+    """A table for rich, with numbers to the right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -111,12 +111,12 @@ def styled_table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> T
 
 
 def print_note(message: str) -> None:
-    """Something to know about the result, which does not change it."""
+    """Print a note about the result, which does not change it, on standard error."""
     print(f"note: {escaped(_without_numbers(message))}", file=sys.stderr)
 
 
 def error_text(error: BaseException) -> str:
-    """What an error says, in a user's words: of the system's, which file and why."""
+    """An error's text for users; for one of the system, the file and the reason."""
     if isinstance(error, OSError) and error.strerror:
         named = f"{error.filename}: " if error.filename is not None else ""
         return f"{named}{error.strerror}"
@@ -124,17 +124,17 @@ def error_text(error: BaseException) -> str:
 
 
 def print_error(error: Exception) -> None:
-    """What went wrong, in one line on standard error."""
+    """Print an error in one line on standard error."""
     print(f"error: {escaped(_without_numbers(error_text(error)))}", file=sys.stderr)
 
 
 def _without_numbers(message: str) -> str:
-    """`message` without the numbers that the system's errors begin with, however deep."""
+    """`message` without the system's error numbers, at any depth."""
     return _ERRNO.sub("", message)
 
 
 def time_text(time_ms: int) -> str:
-    """A time as ISO 8601 in UTC; milliseconds where there is no such date."""
+    """A time as ISO 8601 in UTC; milliseconds if no such date exists."""
     if not 0 <= time_ms <= MS_MAX:
         return f"{time_ms} ms"
     at = datetime.fromtimestamp(time_ms / 1000, UTC)
@@ -143,7 +143,7 @@ def time_text(time_ms: int) -> str:
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Counts what was done; shown on stderr while it lasts, if that is a terminal."""
+    """A counter for what was done; shows progress on stderr if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""Segments as the command shows them; as JSON under the names of recorded traces."""
+"""Segments as commands print them; JSON has the names of recorded traces."""
 
 from __future__ import annotations
 

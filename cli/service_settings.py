@@ -1,4 +1,4 @@
-"""The settings of a service on the store that the user means."""
+"""The settings of a service on the store that the user chose."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from tierledger.cli.opened_store import StoreOptions
 
 DEFAULT_CLUSTER = "default"
-"""The cluster's id in a new store, where the user gives none."""
+"""The cluster's id in a new store, if the user gives none."""
 
 
 def names_doors(options: StoreOptions) -> bool:
-    """Whether what is meant is a running service, by its doors, and no store."""
+    """Whether the user named a running service by its doors, and no store."""
     url = str(store_config(options.store).get(URL_SETTING, ""))
     return url.startswith((SCHEME, TLS_SCHEME))
 
 
 def refuse_doors(options: StoreOptions, instead: str) -> None:
-    """Refuse a URL of doors for what reads the store itself; `instead` is what to say then."""
+    """Refuse a URL of doors for commands that read the store; `instead` suggests what to do."""
     if names_doors(options):
         raise InvalidArgument(
             f"--store: {shortened(str(store_config(options.store)[URL_SETTING]))} is a service "
@@ -54,11 +54,11 @@ async def client_settings(options: StoreOptions) -> ServiceSettings:
 async def service_settings(
     options: StoreOptions, limits: Limits | None = None
 ) -> ServiceSettings:
-    """The settings that `options` call for.
+    """The settings of a service for `options`.
 
     Raises:
         InvalidArgument: The store holds several clusters and none was named.
-        StoreRefused: There is a file, and it is no store.
+        StoreRefused: The file exists, and is no store.
     """
     config = {key: str(value) for key, value in store_config(options.store).items()}
     config.setdefault("metadata.storage.url", str(default_store_url()))

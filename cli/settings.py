@@ -1,4 +1,4 @@
-"""What the environment sets for the `tierledger` command; read here and nowhere else."""
+"""The environment variables of the `tierledger` command; read here and nowhere else."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def door_config() -> Mapping[str, str]:
 
 
 def store_config(option: str | None) -> Mapping[str, object]:
-    """The settings of the store that is meant: `option`, the environment's, or the default."""
+    """The settings of the store: from `option`, else the environment, else the default."""
     url = option or os.environ.get(STORE_VARIABLE)
     return {"metadata.storage.url": url} if url else {}
 
 
 def cluster_setting(option: str | None) -> str | None:
-    """The cluster that is meant, if anybody said so."""
+    """The chosen cluster: `option`, else the environment's; none if neither is given."""
     return option or os.environ.get(CLUSTER_VARIABLE)

@@ -1,4 +1,4 @@
-"""What is said of an option or argument that is no such value: what was expected, what came."""
+"""Messages for wrong options and arguments: what was expected, and what was given."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _EXPECTED = {
     "finite_number": "a number that ends",
     "string_unicode": "text in UTF-8",
 }
-"""By what the parser calls the mistake."""
+"""What was expected, by the parser's name of the mistake."""
 
 
 def say_in_own_words(error: typer.BadParameter) -> None:
-    """Let `error` say what was expected instead of how the parser failed.
+    """Rewrite `error` to tell what was expected instead of how the parser failed.
 
-    Typer's parser is pydantic, which tells its own errors; others are left as they are.
+    Typer's parser is pydantic, which has errors of its own; other errors stay as they are.
     """
     cause: Any = error.__cause__
     if not hasattr(cause, "errors"):

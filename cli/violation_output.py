@@ -1,4 +1,4 @@
-"""Violations as people and programs read them."""
+"""Violations as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What pages are made of: templates, style sheets, scripts, and what the templates may call."""
+"""Parts of pages: templates, style sheets, scripts, and functions for the templates."""

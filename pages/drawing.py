@@ -1,4 +1,4 @@
-"""Drawings as data: templates/drawing.html makes SVG of them.
+"""Drawings as data, which templates/drawing.html turns into SVG.
 
 Widths are percentages, heights are pixels: a drawing fits any screen, and text stays readable.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 Range = tuple[int, int]
-"""First and last, both inclusive."""
+"""The first and the last value, both inclusive."""
 
 
 class Box(NamedTuple):
@@ -22,9 +22,9 @@ class Box(NamedTuple):
     y: int
     height: int
     tip: str = ""
-    """What is told when somebody points at it."""
+    """The text of its tooltip."""
     detail: int | None = None
-    """In place of `tip`: the number of what the page's data tell of it."""
+    """In place of `tip`: the number of its entry in the page's data."""
 
 
 class Words(NamedTuple):
@@ -37,12 +37,12 @@ class Words(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What stands in one line of a plot.
+    """The content of one line of a plot.
 
     Attributes:
-        label: What it shows, for those who do not see it; makes it a stop for the keyboard.
-        disputes: Where the mark of a dispute stands.
-        has_grid: Whether lines go through it where the scale has its ticks.
+        label: Describes it to screen readers; with it, the keyboard can reach the drawing.
+        disputes: Where marks of disputes are drawn.
+        has_grid: Whether lines go through it at the ticks of the scale.
     """
 
     height: int
@@ -55,7 +55,7 @@ class Drawing(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line of a plot: what it is, on the left, and its drawing."""
+    """A line of a plot: its name on the left, and its drawing."""
 
     title: str
     note: str

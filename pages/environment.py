@@ -1,7 +1,7 @@
 """Pages from templates: each is one file that loads nothing, and runs only its own scripts.
 
-Rule: what a template shows is escaped by the environment, never by the template's author
-or its data, so a hostile topic name stays a name.
+Rule: the environment escapes whatever a template shows, not the template's author or its data,
+so a hostile topic name stays a name.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tierledger.pages.texts import count_text, many, size_text, span_text, time_
 
 
 def render(template: str, /, **shown: object) -> str:
-    """The page that `template` makes of `shown`, ready to be written as UTF-8."""
+    """The page that `template` makes of `shown`, to be written as UTF-8."""
     return _ENVIRONMENT.get_template(template).render(shown)
 
 
 @cache
 def source(name: str) -> Markup:
-    """A style sheet or script of this package, as it stands in its file."""
+    """A style sheet or script of this package, unchanged."""
     return Markup((files("tierledger.pages") / name).read_text("utf-8"))
 
 
 def policy(scripts: Iterable[str]) -> Markup:
-    """Nothing may be fetched, from anywhere; nothing but `scripts` may run."""
+    """A policy under which nothing may be fetched, and only `scripts` may run."""
     allowed = [
         f"'sha256-{base64.b64encode(hashlib.sha256(source(one).encode()).digest()).decode()}'"
         for one in scripts
@@ -41,7 +41,7 @@ def policy(scripts: Iterable[str]) -> Markup:
 
 
 def _printable(value: object) -> object:
-    """`value` as it may be written; `Markup` is what a template made, of values like this."""
+    """`value` as it may be written; `Markup` comes from a template and is escaped already."""
     return value if isinstance(value, Markup) else visible(value)
 
 

@@ -13,10 +13,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def visible(value: object) -> str:
-    """`value` as text on one line, in which what does not print is spelled out.
+    """`value` as text on one line, in which unprintable characters are spelled out.
 
-    Control characters, changes of direction and lone surrogates: a topic's name must not
-    rearrange the page, nor make it impossible to encode.
+    Those are control characters, changes of direction and lone surrogates: a topic's name must
+    not rearrange the page, nor make it impossible to encode.
     """
     text = str(value)
     if text.isprintable():
@@ -25,12 +25,12 @@ def visible(value: object) -> str:
 
 
 def exact(number: int | None) -> int | str | None:
-    """`number` as JSON may carry it to a browser: as text where that would round it."""
+    """`number` as JSON for a browser: as text if the browser would round it."""
     return number if number is None or abs(number) <= SAFE_INTEGER else str(number)
 
 
 def count_text(number: int) -> str:
-    """With commas between thousands: 1,234,567."""
+    """The number with commas between thousands: 1,234,567."""
     return f"{number:,}"
 
 
@@ -40,7 +40,7 @@ def many(number: int, noun: str) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes in the largest unit that leaves at least 1: "1.5 MiB"."""
+    """Bytes in the largest unit in which they are at least 1: "1.5 MiB"."""
     value, unit = float(size), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -48,7 +48,7 @@ def size_text(size: int) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """UTC to the millisecond; the bare number where no calendar reaches."""
+    """UTC to the millisecond; the bare number if no calendar reaches so far."""
     try:
         moment = _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:

@@ -9,7 +9,7 @@ from threading import Thread
 
 
 def end_with_parent() -> None:
-    """End this worker once its parent has ended, even by SIGKILL; it would wait for ever."""
+    """End this worker once its parent has ended, even by SIGKILL; else it would never end."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "called in a worker"
 

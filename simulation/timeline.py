@@ -1,7 +1,7 @@
-"""A run as a picture shows it: who there was, what happened to them, what they sent.
+"""A run as a picture shows it: its processes, what happened to them, and their messages.
 
-Times are whole microseconds of the run's one clock. Both worlds fill this in;
-`explain/page.py` and `explain/text.py` draw it, and know nothing else of a run.
+Times are whole microseconds of the run's one clock. Both worlds make timelines.
+`explain/page.py` and `explain/text.py` draw them, and know nothing else of a run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KINDS: Final = (BROKER, COORDINATOR, HOST, STORE)
 DEAD, PAUSED, CUT_OFF = "dead", "paused", "cut off"
 LEADS, FOLLOWS, CALL = "leads", "follows", "call"
 STATES: Final = (DEAD, PAUSED, CUT_OFF)
-"""Spans in which a whole process is not as it should be; others are bars beneath its lane."""
+"""Spans in which a whole process is disturbed; other spans are bars beneath its lane."""
 
 
 class Lane(NamedTuple):
@@ -28,18 +28,18 @@ class Lane(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Something that happened in one lane at once."""
+    """Something that happened in one lane at one time."""
 
     time_us: int
     lane: str
-    """A name that no lane has gets a lane of its own; "" is the run itself."""
+    """An unknown name gets a lane of its own; "" is the run itself."""
     what: str
     """"crash", "claim", "op ok", ...: `explain/marks.py` has the marks; others get a ring."""
     detail: str = ""
     epoch: int | None = None
-    """The session or epoch that it belongs to, which colours it."""
+    """The session or epoch of the moment, which gives its colour."""
     key: str = ""
-    """The partition; "" for what concerns all of them, which no filter hides."""
+    """The partition; "" for moments of all partitions, which no filter hides."""
 
 
 class Arrow(NamedTuple):
@@ -49,7 +49,7 @@ class Arrow(NamedTuple):
     source: str
     target: str
     received_us: int | None
-    """None if it never arrived: lost, or still on its way at the end."""
+    """None if it never arrived: it was lost, or on its way at the end."""
     what: str
     detail: str = ""
     is_lost: bool = False
@@ -58,7 +58,7 @@ class Arrow(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Something that lasted."""
+    """Something that took some time."""
 
     lane: str
     begin_us: int
@@ -74,21 +74,21 @@ class Timeline(NamedTuple):
 
     title: str
     command: str
-    """The words that repeat the run."""
+    """The command that repeats the run."""
     lanes: list[Lane]
     moments: list[Moment]
     arrows: list[Arrow]
     spans: list[Span]
     decisions: list[str]
-    """What the run is a function of, besides its configuration. One that is the detail of a
-    moment leads there."""
+    """What the run depends on, besides its configuration. A decision that is the detail of a
+    moment is linked to it."""
     violations: list[str]
 
 
 def ordered(timeline: Timeline) -> Timeline:
-    """The same run by time, with a lane for every name, lanes of one kind together.
+    """The same run by time, with a lane for every name, and lanes of one kind together.
 
-    What happened at one time stays as it was given: that is the order in which it happened.
+    Moments at the same time keep their order, in which they happened.
     """
     return timeline._replace(
         lanes=_lanes(timeline),
@@ -124,5 +124,5 @@ def _names(timeline: Timeline) -> Iterable[str]:
 
 def _rank(lane: Lane) -> int:
     if not lane.name:
-        return -1  # The run itself stands above all who take part in it.
+        return -1  # The run itself stands above its processes.
     return KINDS.index(lane.kind) if lane.kind in KINDS else len(KINDS)

@@ -1,4 +1,4 @@
-"""What a client gets through a host's door, and what one that asks nothing costs the host."""
+"""Throughput of a client through a host's door, and what an idle client costs the host."""
 
 import asyncio
 import os
@@ -28,13 +28,13 @@ from tierledger.benchmarks.workload import CLUSTER, Workload
 MANY = 256
 
 IDLE_S = 2.0
-"""How long a host is watched that is asked nothing."""
+"""How long an idle host is watched."""
 
 OPENED_AT_ONCE = 50
 
 IDLE_MB_MAX = 50.0
 IDLE_PERCENT_MAX = 10.0
-"""Of one core; a loop that is busy takes all of it."""
+"""Percent of one core; a busy loop takes all of it."""
 
 GOALS = {
     "p50_ms": Goal(1.0),
@@ -56,7 +56,7 @@ NAMES = {
 }
 
 WARMING = range(FIRST_COPIED - 200, FIRST_COPIED)
-"""Numbers of segments that are added before anything is measured."""
+"""Numbers of the segments that are added before measuring."""
 
 
 class Turn(NamedTuple):
@@ -72,7 +72,7 @@ class Turn(NamedTuple):
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Figures of each kind of store."""
+    """The figures of each kind of store."""
     figures: list[Figure] = []
     with stores(bench, "door-calls") as urls:
         for kind, url in urls:
@@ -87,7 +87,7 @@ async def _turns(bench: Bench, kind: str, service: OnRay) -> list[Turn]:
     manager = await service.manager(1)
     await led(manager, new_partitions("door", PARTITIONS))
     workloads = led_workloads(manager, "door", PARTITIONS)
-    await one_at_a_time(manager, workloads[0], WARMING)  # Routes and connections.
+    await one_at_a_time(manager, workloads[0], WARMING)  # Finds routes, opens connections.
     return [
         await _turn(service, manager, workloads, turn, bench.scale.ray_calls)
         for turn in bench.turns(f"door, {kind}:")
@@ -122,7 +122,7 @@ async def _turn(
 
 
 async def _idle(bench: Bench, kind: str, service: OnRay) -> list[Figure]:
-    """What connections cost a host while nothing travels on them."""
+    """What idle connections cost a host."""
     count = bench.scale.idle
     bench.say(f"{count:,} idle connections, {kind}")
     (host,) = await service.pings()
@@ -148,14 +148,14 @@ async def _idle(bench: Bench, kind: str, service: OnRay) -> list[Figure]:
 
 
 async def _cores_used(pid: int) -> float:
-    """How many cores a process keeps busy that is left alone for a moment."""
+    """How many cores an idle process keeps busy."""
     used = _exact_cpu_s(pid)
     await asyncio.sleep(IDLE_S)
     return (_exact_cpu_s(pid) - used) / IDLE_S
 
 
 def _exact_cpu_s(pid: int) -> float:
-    """As `cpu_s`, to the nanosecond, but without threads that have ended."""
+    """Like `cpu_s`, to the nanosecond, but without threads that have ended."""
     told = [one.read_text() for one in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(int(one.split()[0]) for one in told) / 1e9
 
@@ -166,7 +166,7 @@ def _resident_mb(pid: int) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """What a process has used of the cores so far, all its threads together."""
+    """The CPU time (s) of a process so far, all its threads together."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

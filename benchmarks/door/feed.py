@@ -1,6 +1,6 @@
-"""The feed of a partition's replicas: a snapshot made and taken, and what a change costs.
+"""The feed of a partition's replicas: sending and loading a snapshot, and cost of a change.
 
-First without a store or a socket: the source's own steps, and those of the Python model of a
+First without a store or a socket: the steps of the source, and of the Python model of a
 replica. Then through a door, to another process.
 """
 
@@ -22,7 +22,7 @@ ROWS_PER_S_MIN = 300_000
 STEP_MS_MAX = 10.0
 CHANGES = 4_000
 BATCHES = (1, 64)
-"""Events of a batch: a caller who waits for each, and many at once."""
+"""Events per batch: a caller that waits for each event, and many calls at once."""
 
 KEY = PartitionKey.of(PARTITION)
 SUBSCRIPTION = Subscription(KEY, LEADER)
@@ -55,7 +55,7 @@ def _snapshot(ledger: Ledger, source: FeedSource, repetitions: int) -> list[Figu
     longest = 0.0
     for _ in range(repetitions):
         number, making = source.subscribe(SUBSCRIPTION), 0.0
-        while True:  # Without a replica: collecting its garbage is no step of a host's.
+        while True:  # No replica here: its garbage is not the host's.
             begun = time.thread_time()
             frames = source.take(number)
             step = time.thread_time() - begun
@@ -74,7 +74,7 @@ def _snapshot(ledger: Ledger, source: FeedSource, repetitions: int) -> list[Figu
 
 
 def _taken(source: FeedSource) -> float:
-    """Seconds of a replica that takes a snapshot."""
+    """Seconds that a replica takes to load a snapshot."""
     replica, number, spent = Replica(KEY, LEADER), source.subscribe(SUBSCRIPTION), 0.0
     while frames := source.take(number):
         begun = time.thread_time()
@@ -88,7 +88,7 @@ def _taken(source: FeedSource) -> float:
 
 
 def _given_up(ledger: Ledger, source: FeedSource) -> Figure:
-    """A snapshot that is dropped when every shard was written to since."""
+    """A snapshot that the source drops, since every shard was written to meanwhile."""
     number = source.subscribe(SUBSCRIPTION)
     source.take(number, 2)
     for row in ledger.state.rows.snapshot():
@@ -100,7 +100,7 @@ def _given_up(ledger: Ledger, source: FeedSource) -> Figure:
 
 
 def _changes(ledger: Ledger, events: int, repetitions: int) -> list[Figure]:
-    """What a batch costs to be applied: with no feed, with one and nobody there, and fed."""
+    """The cost of applying a batch: without a feed, with an idle feed, and with a replica."""
     alone: list[float] = []
     kept: list[float] = []
     fed: list[float] = []

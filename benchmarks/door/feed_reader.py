@@ -1,6 +1,6 @@
-"""A process with replicas, which the feed's benchmark asks for figures; see `feed_wire`.
+"""A process with replicas that the feed's benchmark queries; see `feed_wire`.
 
-It reads one order a line and answers each with a line, both JSON.
+It reads one command per line and answers each with one line, both JSON.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 
 
 class Counter:
-    """Takes a snapshot without keeping it: what the wire and the decoding cost."""
+    """Decodes a snapshot without keeping it, to measure the wire and the decoding."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -38,7 +38,7 @@ class Counter:
 
 
 class TimedReplica(FedReplica):
-    """Notes when it got where."""
+    """A replica that notes the time of each position it reaches."""
 
     def __init__(self, home: Replicas, tip: TopicIdPartition) -> None:
         super().__init__(home, tip, LEADER, None)
@@ -52,7 +52,7 @@ class TimedReplica(FedReplica):
 
 
 class Reader:
-    """What it is asked for, by name."""
+    """The commands of the process, by name."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -60,7 +60,7 @@ class Reader:
         self._followed: list[TimedReplica] = []
 
     async def counted(self, tip: TopicIdPartition) -> int:
-        """Rows of a snapshot that is not kept."""
+        """The number of rows of a snapshot, which is not kept."""
         counter = Counter()
         door = self._url.partition("://")[2].split(",")[0]
         stream = await FeedStream.opened(door, greeting_of(CLUSTER))
@@ -69,20 +69,20 @@ class Reader:
         return counter.rows
 
     async def kept(self, tip: TopicIdPartition) -> int:
-        """Subscriptions until the snapshot is whole in a replica."""
+        """Load the snapshot into a replica; returns how many subscriptions that took."""
         replica = self._home.of(tip, LEADER)
         await replica.reached(0)
         await replica.close()
         return replica.counts.subscriptions
 
     async def follow(self, *tips: TopicIdPartition) -> int:
-        """Replicas that are whole, and are fed from now on."""
+        """Load replicas that are fed from now on; returns how many."""
         self._followed = [TimedReplica(self._home, tip) for tip in tips]
         await asyncio.gather(*(one.reached(0) for one in self._followed))
         return len(tips)
 
     async def moves(self, *positions: int) -> list[list[tuple[int, float]]]:
-        """When each of those replicas got where, until they are at `positions`."""
+        """The positions and times of each of those replicas, once they are at `positions`."""
         for one, position in zip(self._followed, positions, strict=True):
             await one.reached(position)
         return [one.moves for one in self._followed]
@@ -93,7 +93,7 @@ class Reader:
 
 
 async def main(url: str) -> None:
-    """Carry out orders until there are no more."""
+    """Carry out commands until the input ends."""
     keep_pauses_short()
     reader = Reader(url)
     while line := await asyncio.to_thread(sys.stdin.readline):

@@ -1,4 +1,4 @@
-"""The feed through sockets: to replicas in another process, from a host in this one."""
+"""The feed through sockets: from a host in this process to replicas in another one."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ ROWS_PER_S_MIN = 300_000
 CHANGE_MS_MAX = 20.0
 
 LINE_BYTES = 1 << 26
-"""Of what a reader says at once."""
+"""The longest line of a reader."""
 
 
 class ReaderProcess:
@@ -41,7 +41,7 @@ class ReaderProcess:
         self._process = process
 
     async def ask(self, name: str, *given: object) -> tuple[Any, float]:
-        """What it answers, and the seconds that it took there."""
+        """The process's answer to a command, and the seconds it took there."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         order = [name, *(_plain(one) for one in given)]
@@ -73,7 +73,7 @@ async def reading(url: str) -> AsyncIterator[ReaderProcess]:
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """How fast a snapshot arrives, who waits for it, and how late changes are."""
+    """How fast snapshots arrive, how long adds wait meanwhile, and how late changes are."""
     scale = bench.scale
     path = await bench.store(scale.segments)
     figures = await _snapshots(bench, path)
@@ -123,7 +123,7 @@ async def _snapshots(bench: Bench, path: Path) -> list[Figure]:
 
 
 async def _changes(path: Path, calls: int) -> tuple[list[float], float]:
-    """Milliseconds from each batch's step until a replica has it, and writes per second."""
+    """Milliseconds from storing each batch until a replica has it, and writes per second."""
     tips = [new_partition("fed", number) for number in range(PARTITIONS)]
     workloads = [Workload(1, Claim(0, 0, 0), tip) for tip in tips]
     async with serving(path, DoorSettings("127.0.0.1:0")) as (service, manager):
@@ -143,12 +143,12 @@ async def _changes(path: Path, calls: int) -> tuple[list[float], float]:
         positions = [position for position, _ in moves]
         for position, at in one.moves:
             _, reached = moves[bisect_left(positions, position)]
-            lags.append((reached - at) * 1e3)  # One clock for all processes of a machine.
+            lags.append((reached - at) * 1e3)  # All processes of a machine share this clock.
     return lags, rate
 
 
 class Applied:
-    """Notes when the leader of a partition applied each batch, in the step that did."""
+    """Notes when the leader of a partition applies each batch, in the same step."""
 
     def __init__(self, service: LocalService, tip: TopicIdPartition) -> None:
         self.moves: list[tuple[int, float]] = []
@@ -158,7 +158,7 @@ class Applied:
             pass
 
     def _note(self) -> None:
-        with suppress(NotLeader):  # It was told before the service closed, and hears it after.
+        with suppress(NotLeader):  # The service closes: the leader is gone.
             while (frame := self._fed.take()) is not None:
                 if isinstance(frame, Change):
                     self.moves.append((frame.position, time.perf_counter()))

@@ -1,1 +1,1 @@
-"""What a stock broker gets from Kafka's own manager of remote log metadata, and from ours."""
+"""Kafka's own remote log metadata manager in a stock broker, compared with ours."""

@@ -1,4 +1,4 @@
-"""Writes of a leader, one at a time and many, and a thousand leaders at once."""
+"""Writes of one leader, singly and many at once, and of a thousand leaders at once."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ OUTSTANDING = 64
 PARTITIONS = 16
 FINISHED = "COPY_SEGMENT_FINISHED"
 PLENTY = 1_000_000
-"""The first number of segments that nothing else is measured with."""
+"""The first of the segment numbers that no other measurement uses."""
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - A folder of our own in it.
-"""Where a store's fsync costs nothing, as that of Kafka's topic does, which has none."""
+"""A folder in which a store's fsync costs nothing; Kafka's topic does not fsync either."""
 
 UNSYNCED = " (a store that does not fsync)"
 
 
 class Turn(NamedTuple):
-    """What one manager took."""
+    """The times of one manager."""
 
     mean_ms: float
     p99_ms: float
@@ -61,7 +61,7 @@ async def _turn(both: Managers, name: str, bench: Bench, calls: int) -> Turn:
     scale = bench.scale
     await both.lead(name, "calls", count=PARTITIONS)
     many = (scale.kafka_many, OUTSTANDING)
-    await both.write(name, "calls", PLENTY, calls // 4)  # The JVM compiles what it runs.
+    await both.write(name, "calls", PLENTY, calls // 4)  # Warms up the JVM.
     await both.write(name, "calls", 2 * PLENTY, *many, partitions=PARTITIONS)
     _, *took = await both.write(name, "calls", 0, calls)
     outstanding, *_ = await both.write(name, "calls", 3 * PLENTY, *many, partitions=PARTITIONS)

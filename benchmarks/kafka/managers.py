@@ -1,4 +1,4 @@
-"""Both managers in one Java process, as a broker has them, each with what it runs on."""
+"""Both managers in one Java process, as in a broker, and the service or topic of each."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ KAFKAS_CLASS = (
 )
 OUR_CLASS = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
 BROKERS = {"ours": 1, "kafkas": 2}
-"""Which broker asks which manager."""
+"""The broker id of each manager."""
 
 HEAP = "-Xmx6g"
 LOGGED_MAX = 4_000
-"""Characters of the process's log that an error shows."""
+"""Characters of the process's log in an error."""
 
 
 class Broker(KafkaBroker):
-    """A broker that is to be fast, where tests want one that starts soon."""
+    """A broker with options for speed, where tests want a fast start."""
 
     java: tuple[str, ...] = ("java", "-Xmx2g")
 
 
 class Managers:
-    """The Java process; Managers.java says what can be asked of it."""
+    """The Java process; Managers.java lists its commands."""
 
     def __init__(self, broker: KafkaBroker, doors: str) -> None:
-        """`broker`: on which Kafka's manager keeps its topic; `doors`: of our service."""
+        """`broker` holds the topic of Kafka's manager; `doors` are those of our service."""
         self._broker = broker
         self._doors = doors
         self._log = broker.folder / "managers.log"
@@ -67,14 +67,14 @@ class Managers:
         self._process.communicate()
 
     async def figures(self, name: str, question: str, *words: object) -> list[float]:
-        """The numbers that are the answer."""
+        """A manager's answer, as numbers."""
         return [float(one) for one in (await self.ask(name, question, *words)).split()]
 
     async def ask(self, name: str, question: str, *words: object) -> str:
-        """The answer of a manager.
+        """A manager's answer.
 
         Raises:
-            RuntimeError: It failed, with the end of what the process has logged.
+            RuntimeError: The command failed; quotes the end of the process's log.
         """
         line = " ".join(map(str, (BROKERS[name], question, *words)))
         answer = await asyncio.to_thread(self._ask, line)
@@ -93,7 +93,7 @@ class Managers:
         return answer.strip() if answer else "failed: the process has ended"
 
     async def lead(self, name: str, topic: str, first: int = 0, count: int = 1) -> float:
-        """Seconds until so many partitions are ready."""
+        """Lead partitions; returns the seconds until all of them are ready."""
         await self.ask(name, "lead", topic, first, count)
         [took] = await self.figures(name, "ready", topic, first, count)
         return took
@@ -109,16 +109,16 @@ class Managers:
         partitions: int = 1,
         state: str = "COPY_SEGMENT_STARTED",
     ) -> list[float]:
-        """Seconds for segments that are brought to `state`, so many at a time; and of each.
+        """Bring segments to `state`, `many` at a time; returns all seconds, then those of each.
 
-        By turns in the first `partitions`.
+        The segments go to the first `partitions` in turn.
         """
         return await self.figures(
             name, "write", topic, 0, partitions, first, count, many, state
         )
 
     async def copy(self, topic: str, partitions: int) -> None:
-        """Let Kafka's topic have the history of our partitions, which we lead."""
+        """Copy the history of our partitions, which we lead, to Kafka's topic."""
         await self.ask("ours", "copy", topic, 0, partitions, self._broker.address)
 
     async def open_ours(self) -> None:
@@ -143,10 +143,10 @@ class Managers:
 
 @asynccontextmanager
 async def managers(store: str) -> AsyncIterator[Managers]:
-    """A process, a service on the store that `store` names, and a broker with an empty topic.
+    """The Java process, a service on the store named `store`, and a broker with an empty topic.
 
     Raises:
-        RuntimeError: Java, the broker's or the plugin's jar is missing; it says what to do.
+        RuntimeError: Java, the broker's jars or the plugin's is missing; tells how to get it.
     """
     if not PLUGIN_JAR.exists():
         raise RuntimeError(f"{PLUGIN_JAR} is not there: `make plugin` builds it")
@@ -160,18 +160,18 @@ async def managers(store: str) -> AsyncIterator[Managers]:
 
 
 class Compared(NamedTuple):
-    """The same work done by both."""
+    """The cost of the same work in both managers."""
 
     ours: float
     kafkas: float
     unit: str
 
     def times_faster(self, name: str, bound: float) -> Figure:
-        """How many times as long Kafka's manager takes; at least `bound`, we hope."""
+        """How many times as long Kafka's manager takes; the goal is at least `bound`."""
         return self._figure(name, self.kafkas / self.ours, Goal(bound, at_least=True))
 
     def share(self, name: str, bound: float) -> Figure:
-        """What ours takes of that which Kafka's takes; at most `bound`, we hope."""
+        """Our cost as a share of that of Kafka's manager; the goal is at most `bound`."""
         return self._figure(name, self.ours / self.kafkas, Goal(bound))
 
     def _figure(self, name: str, value: float, goal: Goal) -> Figure:

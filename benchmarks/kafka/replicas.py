@@ -1,4 +1,4 @@
-"""What a broker holds of a large partition, or of a thousand: ready, in its heap, and read."""
+"""A broker's replica of a large partition, or a thousand: start, heap, and reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tierledger.benchmarks.served import new_partition
 from tierledger.benchmarks.workload import LEADER_EPOCHS
 
 LIST_EPOCH = LEADER_EPOCHS // 2
-"""Any that has a tenth of the segments."""
+"""A leader epoch with a tenth of the segments."""
 
 LOOKUP_SHARES = {1_000: 1.2, 100_000: 0.8}
 LARGE_SHARE = 0.8
@@ -35,7 +35,7 @@ async def measure_one(bench: Bench) -> list[Figure]:
 
 
 async def measure_many(bench: Bench) -> list[Figure]:
-    """As many segments, spread over partitions."""
+    """The same number of segments, spread over many partitions."""
     count = bench.scale.kafka_partitions
     each = bench.scale.segments // count
     path = bench.new_store("kafka-many")
@@ -61,8 +61,8 @@ async def _open(both: Managers, name: str) -> None:
 
 
 async def _copy(both: Managers, topics: Mapping[str, int]) -> None:
-    """Let Kafka's topic have the history that the service has."""
-    await both.open_kafkas()  # It makes the topic.
+    """Copy the service's history to Kafka's topic."""
+    await both.open_kafkas()  # Creates the topic.
     await both.lead("kafkas", "warm")
     await both.ask("kafkas", "forget")
     await both.open_ours()
@@ -75,7 +75,7 @@ async def _copy(both: Managers, topics: Mapping[str, int]) -> None:
 async def _held(
     both: Managers, name: str, bench: Bench, topics: Mapping[str, int]
 ) -> dict[str, float]:
-    """What one manager takes, by the names that `_figures` knows."""
+    """The figures of one manager, by the names that `_figures` uses."""
     large = list(topics)[-1]
     size = topics[large]
     await _open(both, name)

@@ -11,7 +11,7 @@ SECONDS_MAX = 5.0
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Seconds from the announcement until all are ready, on one host; all of them are new."""
+    """Seconds from the announcement until all partitions are ready on one host; all are new."""
     scale = bench.scale
     figures: list[Figure] = []
     with stores(bench, "ray-announce") as urls:

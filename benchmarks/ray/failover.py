@@ -23,19 +23,19 @@ from tierledger.events.identifiers import TopicIdPartition
 
 HOSTS = 3
 TAIL_SEGMENTS = 250
-"""Copied since the last checkpoint when the host is lost: half of what a leader lets come."""
+"""Segments since the last checkpoint when the host is lost: half a leader's interval."""
 
 DATA, FILLERS = "lost", "elsewhere"
 
 
 class Loss(NamedTuple):
-    """A way in which a host is lost."""
+    """A way of losing a host."""
 
     kind: str
     what: str
     number: signal.Signals
     place: int
-    """Of the host among those that serve, by name: 0 is the one that writes to a file."""
+    """The host's index among the hosts by name; host 0 is the one that writes to a file."""
     seconds_max: float
 
 
@@ -50,7 +50,7 @@ LOSSES = (
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Seconds until the last of the partitions was written to again."""
+    """Seconds until all of the partitions were written to again."""
     figures: list[Figure] = []
     built = bench.new_store("failover-built")
     for tip in new_partitions(DATA, PARTITIONS):
@@ -82,7 +82,7 @@ async def _measured(bench: Bench, drill: "Drill", loss: Loss) -> list[Figure]:
 
 
 async def _fill(kind: str, url: str, built: Path) -> None:
-    """Make the store at `url` a copy of the one that was built."""
+    """Copy the prepared store to the one at `url`."""
     if kind == SQLITE:
         shutil.copy(built, url.removeprefix("sqlite:"))
         return
@@ -90,7 +90,7 @@ async def _fill(kind: str, url: str, built: Path) -> None:
 
 
 class Drill:
-    """Loses hosts of one service, again and again."""
+    """Loses hosts of one service repeatedly."""
 
     def __init__(self, bench: Bench, service: OnRay) -> None:
         self._bench = bench
@@ -109,7 +109,7 @@ class Drill:
         self._follower = await self._service.manager(2)
 
     async def lose(self, loss: Loss) -> list[float]:
-        """Seconds from the loss to the answer of each partition's next write."""
+        """Lose a host; returns seconds until each partition's next write was acknowledged."""
         everywhere = self._spread(loss.place)
         await led(self._leader, everywhere)
         await self._follower.on_partition_leadership_changes([], self._tips)
@@ -132,7 +132,7 @@ class Drill:
         return [end - begun for end in ends]
 
     def _spread(self, place: int) -> list[TopicIdPartition]:
-        """The partitions among others, so that taking turns puts all of them on one host."""
+        """The partitions among fillers, so that round-robin puts all of them on one host."""
         others = iter(new_partitions(FILLERS, (HOSTS - 1) * PARTITIONS))
         return [
             tip if host == place else next(others)
@@ -141,7 +141,7 @@ class Drill:
         ]
 
     async def _leave_tail(self) -> None:
-        """Copy segments to each partition, as brokers would have done since a checkpoint."""
+        """Copy segments in each partition, as brokers would since a checkpoint."""
         tail = min(TAIL_SEGMENTS, self._bench.scale.failover_segments)
         count = tail * PARTITIONS
         await per_second(copied(self._leader, self._workloads, count, self._copied))
@@ -154,7 +154,7 @@ class Drill:
         return pid
 
     async def _written(self, workload: Workload) -> float:
-        """When the next write was answered."""
+        """The time at which the next write was acknowledged."""
         metadata = workload.add(self._copied).metadata
         await self._leader.add_remote_log_segment_metadata(metadata)
         return time.perf_counter()

@@ -22,16 +22,16 @@ from tierledger.events.identifiers import TopicIdPartition
 P99_MS_MAX = 100.0
 
 HOSTS = 2
-"""So that no follower shares a process with its leader, which would tell it at once."""
+"""Two, so that no follower shares a process with its leader, which would notify it."""
 
 SAMPLERS = 4
-"""Who looks, each one look at a time."""
+"""How many tasks sample, each one write at a time."""
 
 TOPIC = "followed"
 
 
 NEVER_READY = cmd.Claim(2, 0, 0)
-"""With it a replica is fed by a follower only."""
+"""A claim with which a replica is fed by a follower only."""
 
 
 class Turn(NamedTuple):
@@ -45,7 +45,7 @@ class Turn(NamedTuple):
 
 
 class Load:
-    """Copies without an end, until it is told to stop."""
+    """An endless series of copies, until it is stopped."""
 
     def __init__(
         self, manager: AsyncRemoteLogMetadataManager, workloads: list[Workload], first: int
@@ -61,7 +61,7 @@ class Load:
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """The 99th percentile and the median, with the load under which they were seen."""
+    """The 99th percentile and the median, with the load at the same time."""
     figures: list[Figure] = []
     with stores(bench, "ray-followers") as urls:
         for kind, url in urls:
@@ -117,9 +117,9 @@ async def _sample(
     asked: list[float],
     reached: list[float],
 ) -> None:
-    """Milliseconds from a write's answer to that of a follower which must have seen it.
+    """Note in `asked` the ms from a write's acknowledgement until a follower answers from it.
 
-    By turns: until a replica of the follower has it, which nobody's question makes read on.
+    In every other round, note in `reached` the ms until the follower's replica has it unasked.
     """
     for number in numbers:
         workload = workloads[number % len(workloads)]

@@ -1,4 +1,4 @@
-"""A recorded topic taken over into SQLite by Spark; and taken up again, with all there."""
+"""A recorded topic imported into SQLite by Spark, and imported again without news."""
 
 import time
 from itertools import islice
@@ -20,7 +20,7 @@ RATE_MIN = 100_000
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Records per second, the first time and when nothing is new."""
+    """Records per second, at first and when nothing is new."""
     recorded = bench.new_store("recorded").with_suffix(".jsonl")
     count = await _recorded(bench, recorded)
     url = f"sqlite:{bench.new_store('imported')}"
@@ -39,7 +39,7 @@ async def measure(bench: Bench) -> list[Figure]:
 
 
 async def _recorded(bench: Bench, out: Path) -> int:
-    """Write what Kafka's topic would hold; how many records those are."""
+    """Write the records of a topic as Kafka would hold them; returns how many there are."""
     path = await store_of_many(bench)
     scale = bench.scale
     wanted = min(scale.spark_imported, scale.spark_events)

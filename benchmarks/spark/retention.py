@@ -1,4 +1,4 @@
-"""What another retention would delete, asked of a whole cluster by Spark."""
+"""What another retention would delete in a whole cluster, computed by Spark."""
 
 import statistics
 import time
@@ -15,13 +15,13 @@ from tierledger.pipeline.tables.frames import Digests, made
 from tierledger.pipeline.tables.plan import planned
 
 SECONDS_MAX = 60
-"""Of a million segments."""
+"""The goal for a million segments."""
 
 SEGMENT_BYTES = 1 << 30
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Seconds of a million segments, if half of each partition would go: by size, by time."""
+    """Seconds for a million segments, if half of each partition goes: by size, by time."""
     path = await store_of_many(bench)
     scale = bench.scale
     segments = scale.spark_events // EVENTS_PER_SEGMENT

@@ -49,7 +49,7 @@ def _scanned(bench: Bench, spark: SparkSession, kind: str, url: str) -> list[Fig
 
 
 def rows_per_s(frame: DataFrame) -> float:
-    """Of one look at all rows, from planning to the last one handed over."""
+    """Rows per second of one pass over all rows, from planning to the last row."""
     counted = Observation()
     observed = frame.observe(counted, sql.count(sql.lit(1)).alias("rows"))
     begun = time.perf_counter()

@@ -12,7 +12,7 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.session import spark_session
 
 EVENTS_PER_SEGMENT = 2
-"""It is added and finished."""
+"""The segment is added and finished."""
 
 PARTITIONS_PER_TOPIC = 10
 
@@ -45,7 +45,7 @@ async def store_of_many(bench: Bench) -> Path:
 
 @contextmanager
 def session(cores: int) -> Iterator[SparkSession]:
-    """A session on so many cores of this machine, which has done something already."""
+    """A session on so many cores of this machine, warmed up."""
     spark = spark_session("benchmark", f"local[{cores}]", CONFIG)
     try:
         spark.range(1000).mapInPandas(lambda frames: frames, "id long").count()

@@ -34,7 +34,7 @@ SESSION_CORES = 2
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Events per second, what a second core gains, memory, and where Spark begins to win."""
+    """Events per second, speedup by a second core, memory, and where Spark becomes faster."""
     path = await store_of_many(bench)
     seconds = {cores: _folded(bench, path, cores) for cores in (1, 2)}
     count = bench.scale.spark_events
@@ -55,7 +55,7 @@ async def measure(bench: Bench) -> list[Figure]:
 
 
 def _folded(bench: Bench, path: Path, cores: int) -> float:
-    """Seconds that the table takes, median."""
+    """The median of the seconds that the table takes."""
     with session(cores) as spark:
         took = []
         for run in range(bench.scale.spark_repetitions):
@@ -75,13 +75,13 @@ def _write(frame: DataFrame, folder: Path) -> None:
 
 
 async def _memory(bench: Bench) -> Figure:
-    """What the one worker that folds a large partition has used at most."""
+    """The peak memory of the one worker that folds a large partition."""
     count = bench.scale.spark_large
     path = await bench.store(count // EVENTS_PER_SEGMENT)
     with session(1) as spark:
         bench.say(f"one partition of {count:,} events")
         took = _written(spark, path)
-        # The same worker is used again, and knows its own peak.
+        # The same worker process is used again, and tells its own peak.
         rows = spark.range(0, 1, 1, 1).mapInArrow(_peak, "bytes long").collect()
     return Figure(
         f"segments of one partition with {count:,} events: memory of its worker",

@@ -21,7 +21,7 @@ ENTRIES_PER_INDEX = 1_000
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Microseconds of a hit; seconds of a start beside files of an earlier life."""
+    """Microseconds of a hit; seconds of a start with the files of an earlier run."""
     count = bench.scale.tier_entries
     workload = Workload(count, Claim(0, 0, 0))
     segments = [workload.add(number).metadata for number in range(count)]
@@ -56,7 +56,7 @@ async def _hit(cache: RemoteIndexCache, segment: RemoteLogSegmentMetadata) -> fl
 
 
 class SameIndexes(ReadOnlyStorageManager):
-    """Has the same indexes for every segment, and no logs."""
+    """A tier with the same indexes for every segment, and no logs."""
 
     layout = "a measurement"
 

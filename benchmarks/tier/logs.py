@@ -22,7 +22,7 @@ WORDS = [b"%08x" % random.Random(number).getrandbits(32) for number in range(256
 
 
 class WrittenLog(NamedTuple):
-    """What `write_log` has written, without the active segment."""
+    """What `write_log` wrote, without the active segment."""
 
     segments: int
     size_in_bytes: int

@@ -63,7 +63,7 @@ async def measure(bench: Bench) -> list[Figure]:
 async def copied(
     folder: Path, written: WrittenLog
 ) -> AsyncIterator[tuple[Callable[[], RemoteLogReader], float]]:
-    """What makes readers of the log once it is in the tier, and the seconds that took."""
+    """A function that opens readers of the log in the tier, and the seconds of the copying."""
     numbers = itertools.count(1)
     tier = folder / "tier"
     tier.mkdir()

@@ -1,4 +1,4 @@
-"""What the first read of a segment costs: requests, and time where each takes 20 ms."""
+"""The cost of a segment's first read: requests, and time if each takes 20 ms."""
 
 import asyncio
 import json
@@ -37,13 +37,13 @@ T = TypeVar("T")
 REQUEST_S = 0.02
 SEGMENT_BYTES = 1 << 20
 READ_BYTES = 1 << 16
-"""Of the log, behind the position that the indexes give."""
+"""Bytes that are read of the log, from the position that the indexes give."""
 TURNS = 15
 TIP = new_partition("asked")
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Requests of a first read in each layout; all indexes at once against one by one."""
+    """Requests of a first read in each layout; all indexes at once compared with one by one."""
     folder = bench.new_store("tier-requests").with_suffix("")
     write_log(folder / "asked-0", 1, SEGMENT_BYTES)
     # Kafka's transaction index: version, producer, first and last offset, last stable offset.
@@ -92,7 +92,7 @@ async def measure(bench: Bench) -> list[Figure]:
 
 
 class Requests:
-    """First reads of one segment, of which the layout's own custom metadata may be known."""
+    """First reads of one segment; the custom metadata of its layout may be known."""
 
     def __init__(self, tier: Path, metadata: RemoteLogSegmentMetadata) -> None:
         self._tier = tier
@@ -113,7 +113,7 @@ class Requests:
         return first, store.counts.total() - first
 
     async def seconds(self, opened: Open) -> float:
-        """Median time of a first read."""
+        """The median time (s) of a first read."""
         took = []
         for _ in range(TURNS):
             storage = opened(SlowStore(self._tier, REQUEST_S))
@@ -133,7 +133,7 @@ class Requests:
 
 
 class SlowStore(ObjectStore):
-    """A directory of which each request takes some time, as if it were far."""
+    """A directory in which each request takes some time, like a remote store."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         super().__init__(LocalStore(folder), f"dir:{folder}", RequestCounts(), directory=folder)
@@ -152,7 +152,7 @@ class SlowStore(ObjectStore):
 
 
 def files_of(data: LogSegmentData) -> dict[IndexType, bytes]:
-    """All indexes of a segment that has five."""
+    """The content of a segment's five indexes."""
     return {
         IndexType.OFFSET: data.offset_index.read_bytes(),
         IndexType.TIMESTAMP: data.time_index.read_bytes(),

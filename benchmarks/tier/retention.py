@@ -1,4 +1,4 @@
-"""A retention run over a large partition in which nothing is due, against a service on Ray."""
+"""A retention run over a large partition without due segments, with a service on Ray."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ from tierledger.tiering.metrics.tier_metrics import TierMetrics
 from tierledger.tiering.retention.expiration_task import ExpirationTask, Retention
 
 SEGMENT_BYTES = 1 << 30
-"""Of each segment of the workload."""
+"""The size of each segment of the workload."""
 
 RUNS = 20
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """Milliseconds of a run: by size, by time, and where only listing tells."""
+    """Milliseconds of a run: by size, by time, and where only a list of segments tells."""
     count = bench.scale.tier_segments
     store = await bench.store(count)
     log = BenchedLog(PARTITION, _leader_epochs(count), count * OFFSETS_PER_SEGMENT + 10)

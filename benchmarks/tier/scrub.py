@@ -15,7 +15,7 @@ from tierledger.tiering.scrub.segments import CatalogSegments
 
 
 async def measure(bench: Bench) -> list[Figure]:
-    """MiB of the tier per second, of one process that does nothing else."""
+    """MiB of the tier per second, in a process that does nothing else."""
     folder = bench.new_store("tier-scrub").with_suffix("")
     bench.say("tier: writing and copying a log")
     written = write_log(folder / "tiered-0", SEGMENTS, bench.scale.tier_bytes // SEGMENTS)

@@ -41,7 +41,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 T = TypeVar("T")
 
 WRITE_BYTES = 256 << 10
-"""Gathered before it is written: a write of each record would take longer than the reading."""
+"""Bytes that are gathered before a write: writing each record would be slower than reading."""
 
 
 FromOffsetOption = Annotated[
@@ -88,7 +88,7 @@ CacheOption = Annotated[
 
 
 class Wanted(NamedTuple):
-    """Which records, and how they are shown."""
+    """Which records are wanted, and how they are shown."""
 
     from_offset: int | None
     from_timestamp: int | None
@@ -98,7 +98,7 @@ class Wanted(NamedTuple):
     format: str
 
     def check(self) -> None:
-        """Refuse what makes no sense before anything is opened."""
+        """Refuse options that contradict each other, before anything is opened."""
         if self.from_offset is not None and self.from_timestamp is not None:
             raise InvalidArgument("expected --from-offset or --from-timestamp, got both")
         if self.to_offset is not None and self.to_offset < (self.from_offset or 0):
@@ -217,7 +217,7 @@ def _hex(data: bytes | None) -> str | None:
 async def _note_unfinished(
     reader: RemoteLogReader, isolation: IsolationLevel, wanted: Wanted
 ) -> None:
-    """Say why it stopped before the tier's end, if it did."""
+    """Note why the reader stopped before the tier's end, if it did."""
     from tierledger.tiering.reader.reader import IsolationLevel
 
     if isolation is not IsolationLevel.READ_COMMITTED or wanted.max_records is not None:
@@ -236,7 +236,7 @@ async def _note_unfinished(
 async def _opened_cache(
     directory: Path | None, storage: RemoteStorageManager
 ) -> AsyncIterator[RemoteIndexCache | None]:
-    """The index cache, or none if it cannot be used: everything can be read without."""
+    """The index cache; none if it cannot be used, since reading works without it."""
     from tierledger.tiering.index_cache.cache import RemoteIndexCache
 
     if directory is None:
@@ -257,7 +257,7 @@ async def _opened_cache(
 
 
 class _Output:
-    """Standard output, as bytes; what was gathered is written when the block ends."""
+    """Standard output, as bytes; gathered bytes are written when the block ends."""
 
     def __init__(self) -> None:
         self._gathered: list[bytes] = []
@@ -267,7 +267,7 @@ class _Output:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Also after an error: all that lies before it was asked for, and is good.
+        # Also after an error: the records before it are good, and were asked for.
         self._flush()
 
     def write(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""`check`: every checker over a history that was written down earlier."""
+"""`check`: every checker over a recorded history."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _print(record: Record, judgement: Judgement) -> None:
     found = Counter(one.checker for one in judgement.violations)
     known = _checkers(record.seen)
     if found[ASSUMPTIONS]:
-        # Then the others have said nothing, which is not the same as finding nothing.
+        # The others were not asked, which is not the same as finding nothing.
         known = {ASSUMPTIONS: known[ASSUMPTIONS]}
         print_note("this history breaks an assumption, so no other checker was asked")
     others = {one.checker: "" for one in judgement.violations if one.checker not in known}
@@ -88,7 +88,7 @@ def _as_json(record: Record, judgement: Judgement) -> dict[str, object]:
 
 
 def _checkers(seen: Observations) -> dict[str, str]:
-    """Each checker that was asked, by the name of what it finds, and what that would be."""
+    """Each checker that was asked, by name, with the anomaly that it finds."""
     from tierledger.simulation.checkers import all as checkers
     from tierledger.simulation.checkers import fold as checkers_fold
     from tierledger.simulation.checkers.healing import liveness, lockout

@@ -57,7 +57,7 @@ def export(
 async def _export(
     options: StoreOptions, out: Path, metadata_partitions: int, *, overwrite: bool
 ) -> tuple[int, list[str]]:
-    """How many records were written, and which partitions were left out."""
+    """Returns how many records were written, and which partitions were left out."""
     from tierledger.storage.kafka_export import exported_records
     from tierledger.storage.partition.verification import FindingKind, verify
 
@@ -69,7 +69,7 @@ async def _export(
             if entry.is_forgotten:
                 continue
             tip = entry.topic_id_partition
-            # All of it before any of it is written: half a log would pass for a whole one.
+            # Verify the log before writing any of it: half a log would pass for a whole one.
             report = await verify(catalog.reader(tip))
             found = [one for one in report.findings if one.kind is FindingKind.LOG]
             if found:

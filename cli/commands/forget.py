@@ -1,4 +1,4 @@
-"""`forget`: let go of a partition that holds nothing any more."""
+"""`forget`: remove the log of a partition that holds nothing any more."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 DIRECTIONS = ("kafka", "tierledger")
 
 SETTLES_S = 15.0
-"""How long who follows Kafka's topic may be in trouble, after a broker's restart for instance;
-it begins anew within 5 s."""
+"""How long the follower of Kafka's topic may report trouble, as after a broker's restart; it
+retries within 5 s."""
 
 LOOK_S = 0.25
 
@@ -82,7 +82,7 @@ async def _hand_over(
     accepts_losses: bool,
     json: bool,
 ) -> None:
-    """`to`: none for a fresh cluster."""
+    """Hand over to `to`; none for a fresh cluster."""
     from tierledger.actors.coordinator.events import Owner
     from tierledger.cli.service_settings import client_settings
     from tierledger.pipeline.imports.topic import cluster_id_of
@@ -95,7 +95,7 @@ async def _hand_over(
         )
     if to is None:
         await _refuse_metadata(brokers)
-    # A service of another cluster refuses a client that names this one.
+    # Naming this cluster makes the service of any other one refuse.
     settings = replace(await client_settings(options), cluster_id=cluster_id)
     wanted = None if to is None else Owner(to)
     owner, number = await _owned(settings, brokers, wanted, accepts_losses)
@@ -131,7 +131,7 @@ async def _owned(
 
 
 async def settled(coordinator: CoordinatorHandle) -> None:
-    """Give who follows Kafka's topic its time to be well; the move looks again."""
+    """Wait until the follower of Kafka's topic is well, for a limited time; the move checks."""
     told = None
     with suppress(TimeoutError):
         async with asyncio.timeout(SETTLES_S):
@@ -143,7 +143,7 @@ async def settled(coordinator: CoordinatorHandle) -> None:
 
 
 async def _refuse_metadata(brokers: KafkaBrokers) -> None:
-    """Let pass a cluster whose own manager has never written anything.
+    """Accept only a cluster whose own manager has never written anything.
 
     Raises:
         RejectedError: Its metadata topic has records, or had some.

@@ -1,4 +1,4 @@
-"""`log`: what happened to a partition, event by event."""
+"""`log`: a partition's events, one by one."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _plain_body(body: log.Body) -> dict[str, Any]:
     from tierledger.events.log_events import SegmentUpdated
 
     plain: dict[str, Any] = {}
-    # With the session's own, an event's broker would be there twice.
+    # With the session's fields, an event's broker would be there twice.
     for name, value in body._asdict().items():
         match name:
             case "segment_id":

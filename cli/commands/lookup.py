@@ -1,4 +1,4 @@
-"""`lookup`: which segment serves an offset. Reads a handful of values, whatever is stored."""
+"""`lookup`: the segment that serves an offset; reads a few values, however large the log is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ls` and `describe`: which partitions there are, and how each stands."""
+"""`ls` and `describe`: the partitions, and the state of each."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from tierledger.storage.catalog import Catalog
 
 KEPT_STATES = tuple(RemoteLogSegmentState)[:3]
-"""The states a stored segment can be in; whatever reaches the fourth is gone."""
+"""The states of stored segments; a segment that reaches the fourth state is gone."""
 
 
 class Summary(NamedTuple):
-    """How a partition stands."""
+    """The state of a partition in numbers."""
 
     counts: list[int]
     sizes: list[int]
@@ -51,7 +51,7 @@ class Summary(NamedTuple):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether nothing is there to be seen, and nobody leads."""
+        """Whether the partition has no segments and no leader."""
         return not sum(self.counts) and not (self.session and self.session.is_open)
 
     @property
@@ -122,7 +122,7 @@ def summary_of(state: PartitionState) -> Summary:
 async def _list(
     options: StoreOptions, as_of: AsOf | None, json: bool, everything: bool
 ) -> bool:
-    """Print the list; whether something in it is damaged."""
+    """Print the list; returns whether a partition in it is damaged."""
     shown: list[tuple[TopicIdPartition, Summary | DataError]] = []
     damaged = False
     async with opened_catalog(options) as catalog:
@@ -133,7 +133,7 @@ async def _list(
             try:
                 summary = await ask(catalog.reader(tip), as_of, summary_of)
             except RemoteResourceNotFound:
-                continue  # It did not exist then.
+                continue  # It did not exist at that point.
             except DataError as error:
                 damaged = True
                 _note_damage(tip, error)
@@ -173,7 +173,7 @@ def _cells(found: Summary | DataError) -> tuple[object, ...]:
 async def _describe(
     options: StoreOptions, topic: str, partition: int | None, as_of: AsOf | None, json: bool
 ) -> bool:
-    """Print them; whether one is damaged."""
+    """Print the partitions; returns whether one is damaged."""
     damaged = False
     async with opened_catalog(options) as catalog:
         for tip in await _partitions(catalog, topic, partition):

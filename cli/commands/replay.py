@@ -1,4 +1,4 @@
-"""`tierledger replay`: a recorded trace through live leaders, and Kafka's answers out."""
+"""`tierledger replay`: a recorded trace through live leaders; writes Kafka's answers."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ ReportOption = Annotated[
 
 
 class Written(NamedTuple):
-    """What is written of a replay, and how."""
+    """The files that a replay writes."""
 
     answers: dict[str, Path]
-    """By the source that gives them."""
+    """The file of each source of answers."""
     report: Path | None
     overwrite: bool
     json: bool
@@ -202,7 +202,7 @@ async def _run(
 
 
 def _answer_files(out: Path, sources: Sequence[str]) -> dict[str, Path]:
-    """Where the answers of each source go: one file each, named after it."""
+    """The file for the answers of each source, named after the source."""
     if len(sources) == 1:
         return {sources[0]: out}
     if str(out) == STANDARD_OUTPUT:
@@ -256,11 +256,11 @@ def _print_result(
 
 
 async def _known(service: Service, trace: LoadedTrace) -> int:
-    """How many partitions of `trace` have a log already."""
+    """How many partitions of `trace` have a log already; 0 if that is unknown."""
     settings = service.settings
     backend = await service.readable_backend()
     if backend is None:
-        return 0  # Nobody knows.
+        return 0  # It cannot be read.
     keys = settings.connector().key_factory(settings.cluster_id)
     try:
         logs = [

@@ -1,4 +1,4 @@
-"""`scrub`: every object of a tier that the metadata names, read and verified."""
+"""`scrub`: read and verify every object of a tier that the metadata names."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def scrub(
 
 
 def parse_rate(text: str) -> int | None:
-    """The bytes per second that `text` names; none for no limit."""
+    """The bytes per second that `text` means; none for no limit."""
     if text == UNLIMITED:
         return None
     found = re.fullmatch(rf"([0-9]{{1,9}})({'|'.join(UNITS)})(/s)?", text)
@@ -148,7 +148,7 @@ async def _scrub(
 
 
 def _fingerprint(option: str | None) -> str:
-    """Tells stores apart, and shows nothing of one's password."""
+    """An id of the store for comparisons, which reveals nothing of its password."""
     url = str(store_config(option).get("metadata.storage.url", ""))
     return hashlib.sha256(re.sub(r"//[^/]*@", "//", url).encode()).hexdigest()[:16]
 
@@ -196,7 +196,7 @@ def _summary(made: Progress) -> dict[str, object]:
 
 
 def _end(made: Progress) -> None:
-    """End with another status than 0 if not all is well."""
+    """Exit with a status other than 0 if not all is well."""
     if made.damaged_logs:
         raise typer.Exit(ExitStatus.PARTLY)
     if made.findings:

@@ -1,4 +1,4 @@
-"""`segments`: what a partition, or one of its leader epochs, holds."""
+"""`segments`: the segments of a partition, or of one leader epoch."""
 
 from __future__ import annotations
 

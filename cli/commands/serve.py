@@ -1,4 +1,4 @@
-"""`tierledger serve`: the service on a store, until it is told to stop."""
+"""`tierledger serve`: run the service on a store, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 STOPS = {signal.SIGINT, signal.SIGTERM}
 
 LOOK_S = 0.2
-"""Between two looks for a signal."""
+"""The pause between two checks for a signal."""
 
 START_GRACE_S = 5.0
-"""How long a start that is cancelled may take to undo what it has done."""
+"""How long a cancelled start may take to undo what it has done."""
 
 SILENCES = 2
-"""Times in a row that a Ray cluster may not answer before it counts as gone."""
+"""A Ray cluster counts as gone after so many unanswered requests in a row."""
 
 LimitOption = Annotated[
     int,
@@ -157,7 +157,7 @@ MetricsPartitionsOption = Annotated[
 
 
 class PlacementOptions(NamedTuple):
-    """On how many hosts, and of which Ray cluster."""
+    """How many hosts to run, and on which Ray cluster."""
 
     hosts: int
     partitions_per_host: int
@@ -231,13 +231,13 @@ def _text(path: Path | None) -> str | None:
 
 
 class _Serving(threading.Thread):
-    """The service in a thread of its own, since what is asked of Ray may block for a minute."""
+    """The service in a thread of its own, since requests to Ray may block for a minute."""
 
     def __init__(self, serve: Callable[[_Serving], Awaitable[None]]) -> None:
         super().__init__(daemon=True)
         self.begun = threading.Event()
         self.address: str | None = None
-        """Of the Ray cluster, once everything has started there."""
+        """The address of the Ray cluster, once everything has started there."""
         self.error: BaseException | None = None
         self._serve = serve
         self._told = asyncio.Event()
@@ -262,7 +262,7 @@ class _Serving(threading.Thread):
         await self._told.wait()
 
     def stop(self) -> None:
-        """Let the service end, or cancel its start; from any thread."""
+        """End the service, or cancel its start; may be called from any thread."""
         assert self._loop is not None, "it has begun"
         assert self._task is not None, "it has begun"
         how = self._task.cancel if self.address is None else self._told.set
@@ -272,11 +272,11 @@ class _Serving(threading.Thread):
 def _until_stopped(serving: _Serving) -> None:
     """Serve until a signal; then end in order, or at once if Ray is gone.
 
-    What Ray starts hears none of these signals: it would be gone before it is drained.
+    The signals are blocked for processes that Ray starts: they must live until all is drained.
 
     Raises:
-        StorageUnavailable: Ray is gone, and nobody has told the service to end.
-        RemoteStorageError: It cannot start.
+        StorageUnavailable: Ray is gone, and no signal has ended the service.
+        RemoteStorageError: The service cannot start.
     """
     from tierledger.actors.ray import cluster as ray_cluster
 
@@ -302,14 +302,14 @@ def _until_stopped(serving: _Serving) -> None:
                     _leave_at_once(ExitStatus.WELL)
     finally:
         while signal.sigpending() & STOPS:
-            signal.sigwait(STOPS)  # Said once more.
+            signal.sigwait(STOPS)  # Sent again meanwhile.
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
     if not isinstance(serving.error, asyncio.CancelledError | None):
         raise serving.error
 
 
 def _watch(address: str | None, lost: threading.Event) -> None:
-    """Tell when the cluster is gone; without an address, when it has had its time to start."""
+    """Set `lost` when the cluster is gone; without an address, when its start took too long."""
     from tierledger.actors.ray import cluster as ray_cluster
 
     if address is None:
@@ -323,7 +323,7 @@ def _watch(address: str | None, lost: threading.Event) -> None:
 
 
 def _leave_at_once(status: int) -> NoReturn:
-    """End this process and what it has started, while a thread of it is held up by Ray."""
+    """End this process and what it has started, though one of its threads waits for Ray."""
     from tierledger.actors.ray import cluster as ray_cluster
 
     ray_cluster.end_own_cluster()
@@ -358,12 +358,12 @@ async def _serve(
         security=placement.security,
         kafka=placement.kafka,
     )
-    oracle_of(settings)  # Refuses what is no list of addresses.
+    oracle_of(settings)  # Refuses a wrong list of addresses.
     if placement.kafka is not None:
-        placement.kafka.client_options()  # Refuses what is no such file.
+        placement.kafka.client_options()  # Refuses a wrong file.
     doors = DoorSettings(placement.listen, placement.advertise, own_ip)
     placement.security.check(doors.listen(0), WallClock().now_ms)
-    if placement.address is None:  # Else hosts run on other machines, too.
+    if placement.address is None:  # Hosts run on this machine only.
         doors.refuse_taken(placement.hosts)
     async with metrics_served(metrics) as served:
         service = RayService(settings, served.address, placement.address)
@@ -372,7 +372,7 @@ async def _serve(
         served.connect(connection)
         store = public_url(settings.storage["metadata.storage.url"])
         where = f"at {record.address}, pid {record.pid}"
-        # Asked before anything is said: from the first line on a lost cluster ends `serve`.
+        # Asked before the first line: from that line on, a lost cluster ends `serve`.
         found = (await connection.coordinator.doors()).values()
         url = url_of(found, tls=placement.security.pair is not None)
         print(f"serving cluster {settings.cluster_id} from {store} {where}", flush=True)
@@ -381,7 +381,7 @@ async def _serve(
         print(f"clients come in at {url}", flush=True)
         async with _following(service.settings, connection, placement):
             await serving.told_to_stop(record.address)
-    # Nobody may look for a coordinator any more: a process that misses it starts another.
+    # From here on no process may look for the coordinator: one that misses it starts another.
     print_note("stopping: draining partitions")
     await service.close()
 
@@ -390,7 +390,7 @@ async def _serve(
 async def _following(
     settings: ServiceSettings, connection: RayConnection, placement: PlacementOptions
 ) -> AsyncIterator[None]:
-    """Meanwhile Kafka's metadata topic is imported, or mirrored into, as its owner asks."""
+    """Meanwhile import Kafka's metadata topic, or mirror into it, as the owner requires."""
     if placement.kafka is None:
         yield
         return
@@ -399,7 +399,7 @@ async def _following(
     from tierledger.moving.standby import start_standby
 
     options = FollowOptions(placement.kafka, placement.mirror)
-    if placement.address is not None:  # Else all of it ends with this process.
+    if placement.address is not None:  # Else nothing outlives this process.
         await beside(lambda: start_standby(settings, options, own_node()))
     following = Following(settings, connection.coordinator, options)
     task = asyncio.create_task(following.run())

@@ -77,7 +77,7 @@ async def _verify_coordinator(catalog: Catalog, json: bool) -> bool:
         trouble = error
     position = fold.state.next_position
     if trouble is None and not position:
-        return True  # No service ever ran here.
+        return True  # No service ever ran on this store.
     if json:
         finding = {"kind": "coordinator", "position": position, "message": str(trouble)}
         print_json(

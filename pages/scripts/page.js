@@ -1,4 +1,4 @@
-// What the scripts of several pages use. What came from a log or a run is written as text only.
+// Functions for several pages. Values from a log or a run are written as text only.
 "use strict";
 const $ = (id) => document.getElementById(id);
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
@@ -20,7 +20,7 @@ function describe(facts, into) {
   }
 }
 
-// Beside the pointer, and within the window.
+// Places the tooltip beside the pointer, within the window.
 function placeTip(tip, x, y) {
   tip.hidden = false;
   const box = tip.getBoundingClientRect();

@@ -1,4 +1,4 @@
-// What the report does when it is touched: filter, sort, zoom, unfold, and tell what a bar is.
+// How the report reacts: filters, sorting, zoom, folding, and tooltips of bars.
 "use strict";
 {
 const details = JSON.parse($("details").textContent);
@@ -53,7 +53,7 @@ document.addEventListener("pointerdown", (event) => {
 document.documentElement.addEventListener("pointerleave", () => { if (!keyed) hide(); });
 document.addEventListener("scroll", () => { if (!keyed) hide(); }, true);
 
-// Keys: a lane is one stop; arrows walk along its bars.
+// Keys: a lane is one tab stop; arrows move along its bars.
 let keyed = null;
 function unkey() {
   if (keyed) keyed.classList.remove("at");
@@ -144,7 +144,7 @@ all("[data-zoom]").forEach((button) => button.addEventListener("click", () => {
   });
 }));
 
-// The same as text, made when asked for.
+// The same as text, made on demand.
 all(".list").forEach((list) => list.addEventListener("toggle", () => {
   if (!list.open || list.querySelector("table")) return;
   const table = make("table", undefined, make("div", undefined, list));

@@ -1,7 +1,7 @@
-// What draws the page of a run, and what it does when it is touched.
+// Draws the page of a run, and reacts to the pointer and to keys.
 //
-// Everything is painted on canvases, anew for each view, and only what can be told apart at
-// that zoom, so that a run of many thousand messages moves as smoothly as one of a hundred.
+// Each view is painted anew on canvases, with only the details that can be seen at its zoom. So
+// a run of many thousand messages moves as smoothly as one of a hundred.
 "use strict";
 {
 const data = JSON.parse($("data").textContent);
@@ -100,7 +100,7 @@ function layOut() {
     kind = lane.kind;
     lane.top = y;
     lane.y = y + LANE / 2;
-    // Calls that overlap are many and say little: they get thin bars.
+    // Overlapping calls are many and tell little: they get thin bars.
     lane.row = lane.rows > 2 && lane.bars.every((bar) => text(bar.what) === "call") ? 5 : ROW;
     lane.bottom = y + LANE + lane.rows * lane.row + (lane.rows ? 5 : 0);
     const button = label("button", lane.name || "run", "", lane.y - 12);
@@ -261,7 +261,7 @@ function paintBar(pen, lane, bar) {
     pen.strokeRect(from, y, wide, high);
   }
 }
-// Over the messages, or nobody could read it.
+// Painted over the messages, so that it can be read.
 function nameBar(pen, lane, bar) {
   const from = Math.max(0, X(bar.begin)), to = Math.min(width, X(bar.end));
   if (to - from < 14 || lane.row < ROW || text(bar.what) === "call") return;
@@ -282,7 +282,7 @@ function nameBar(pen, lane, bar) {
   }
 }
 
-// Where an arrow is on the screen; one that never arrived is a stub that points its way.
+// An arrow's place on the screen; for a message that never arrived, a stub towards its receiver.
 function ends(one) {
   const x = X(one.begin), y = lanes[one.source].y, to = lanes[one.target].y;
   if (one.lost || one.received === null) {
@@ -362,7 +362,7 @@ function paintChosen(pen, one) {
 function nameArrow(pen, one) {
   const [x1, y1, x2, y2] = ends(one), words = text(one.what);
   const from = Math.max(0, Math.min(x1, x2)), to = Math.min(width, Math.max(x1, x2));
-  // A slanted line gives room to its name only where it is long.
+  // A slanted line has room for its name only if it is long.
   const share = 0.3, x = x1 + (x2 - x1) * share, y = y1 + (y2 - y1) * share;
   const isStub = one.lost || one.received === null;
   if (!isStub && (to - from < 24 && Math.abs(y2 - y1) < 30 || x < 0 || x > width)) return;
@@ -376,7 +376,7 @@ function nameArrow(pen, one) {
   pen.fillText(words, left, isStub ? y2 : y);
 }
 
-// Marks: the rare on top; of equal ones on one spot, one is painted.
+// Marks: rare ones on top; of equal ones on one spot, only one is painted.
 function paintMarks(pen) {
   const last = new Map();
   for (const isRare of [false, true]) for (const one of moments) {
@@ -391,7 +391,7 @@ function paintMarks(pen) {
   nameMarks(pen);
   for (const one of pinned) if (one.type !== "s") paintGuide(pen, one.begin);
 }
-// A name stands beside its mark where the lane is free up to the next one.
+// A name is written beside its mark if the lane is free up to the next mark.
 function nameMarks(pen) {
   const shown = moments.filter((one) => one.begin >= view.from && one.begin <= view.to &&
     isShown(one));
@@ -450,7 +450,7 @@ function paintGuide(pen, time) {
   pen.setLineDash([]);
 }
 
-// The overview: how many messages when, what is rare, and the view as a window.
+// The overview: messages over time, rare marks, and the view as a window.
 let density = null;
 function paintOverview() {
   const high = 38, pen = fitted(overview, high), wide = overview.clientWidth;
@@ -600,7 +600,7 @@ function distance(x, y, [x1, y1, x2, y2]) {
   return Math.hypot(x - x1 - at * (x2 - x1), y - y1 - at * (y2 - y1));
 }
 
-// Telling what it is.
+// The text about a thing under the pointer.
 function facts(one) {
   const lane = (at) => lanes[at].name || "run", list = [];
   if (one.type === "a") {

@@ -1,1 +1,1 @@
-"""Many seeds: run, counted, failures made small."""
+"""Many seeds: run them, count results, shrink failures."""

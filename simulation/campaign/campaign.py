@@ -1,4 +1,4 @@
-"""Many seeds, on all cores: which fail, what was seen in them, which mutants are caught."""
+"""Many seeds on all cores: which fail, what they met, and which mutants they catch."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from tierledger.simulation.service import plan as service_plan
 from tierledger.simulation.service import verdict as service
 
 MACHINES = "machines"
-"""State machines alone, on a clockwork."""
+"""The world of the state machines alone, on a clockwork."""
 SERVICE = "service"
-"""The whole service, on a virtual loop."""
+"""The world of the whole service, on a virtual loop."""
 WORLDS = (MACHINES, SERVICE)
 
 SEEDS_PER_TASK = {MACHINES: 50, SERVICE: 10}
-"""Seeds that a worker takes at once: a second or two of work."""
+"""Seeds that a worker takes at once: one or two seconds of work."""
 
 TASKS_AHEAD = 4
-"""Tasks that wait per worker: a budget that is used up leaves no more than these undone."""
+"""Tasks that are queued per worker; when a budget is used up, only these are cancelled."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SAYS_NOTHING = frozenset({"vacuous", "assumptions"})
-"""Checkers of the run, and not of the service."""
+"""Checkers that judge the run and not the service."""
 
 UNFORESEEN = "unforeseen_failure"
-"""What a world is said to have found that ended with an exception of its own."""
+"""The checker's name for a world that ended with an exception of its own."""
 
 
 def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Verdict:
-    """Run one seed and check it; an exception of the world is a violation as well."""
+    """Run one seed and check it; an exception of the world counts as a violation."""
     began, is_small = process_time(), False
     if world == SERVICE:
         with with_mistake(mutant):
@@ -66,11 +66,11 @@ def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Verd
 
 
 def judged(scenario: Scenario, mutant: str | None = None) -> Verdict:
-    """A scenario's verdict, also if its run ends with an exception.
+    """A scenario's verdict; an exception of the run counts as a violation.
 
-    The mutant is planted for this run alone: some count what they do.
+    The mutant is planted anew for this run, since some mutants count what they do.
     """
-    with with_mistake(mutant):  # One that cannot be planted is not found.
+    with with_mistake(mutant):  # A mutant that fails to plant raises.
         try:
             return machines.judge(scenario)
         except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
@@ -82,7 +82,7 @@ def judged(scenario: Scenario, mutant: str | None = None) -> Verdict:
 
 
 def watched(scenario: Scenario, mutant: str | None = None) -> World:
-    """The world of a scenario with all that is written down of it, as far as it came."""
+    """The world of a scenario with its full timeline, as far as the run came."""
     world = World(scenario, keeps=True)
     with with_mistake(mutant):
         try:
@@ -93,7 +93,7 @@ def watched(scenario: Scenario, mutant: str | None = None) -> World:
 
 
 def unforeseen(error: Exception) -> Violation:
-    """A world ended with `error`: which, and where it came from."""
+    """The violation of a world that ended with `error`: its class, and where it was raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} in {Path(last.filename).stem}.{last.name}"
     return Violation(UNFORESEEN, None, f"{place}: {error}")
@@ -111,7 +111,7 @@ class Workers:
 
     def __enter__(self) -> Self:
         if self.jobs > 1:
-            # Fork would copy whatever threads and loops the caller has.
+            # Fork would copy the caller's threads and loops.
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self.jobs, context, _settle)
         return self
@@ -121,7 +121,7 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
 
     def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """What `work` makes of each item, in order; nothing runs far ahead of the reader."""
+        """The result of `work` for each item, in order; only `TASKS_AHEAD` run ahead."""
         if self._pool is None:
             yield from map(work, items)
             return
@@ -147,10 +147,10 @@ class Workers:
 
 
 def _settle() -> None:
-    """Begin a worker's life: Ctrl-C is its parent's to answer."""
+    """Prepare a worker: its parent handles Ctrl-C, and it ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
-    gc.freeze()  # Worlds come and go; what was there before need not be looked through.
+    gc.freeze()  # Worlds come and go; older objects need no collection.
 
 
 def _chunks(seeds: Iterable[int], size: int) -> Iterator[list[int]]:
@@ -161,12 +161,12 @@ def _chunks(seeds: Iterable[int], size: int) -> Iterator[list[int]]:
 
 def _outcomes(seeds: Sequence[int], *, mutant: str | None, world: str) -> list[Verdict]:
     found = [outcome(seed, world, mutant) for seed in seeds]
-    gc.collect()  # Nothing is while a world runs.
+    gc.collect()  # Worlds run without collections.
     return found
 
 
 def with_mistake(mutant: str | None) -> AbstractContextManager[None]:
-    """The service with that mutant planted, or as it is."""
+    """The service with the mutant planted, or as it is."""
     return nullcontext() if mutant is None else planted(mutant_named(mutant))
 
 
@@ -174,7 +174,7 @@ def mutant_named(name: str) -> Mutant:
     """The mutant of that name; its number, "M05", is enough.
 
     Raises:
-        InvalidArgument: There is none; the message lists those there are.
+        InvalidArgument: There is no such mutant; the message lists all.
     """
     for mutant in (*MUTANTS, *DOOR_MUTANTS, *SLIPS):
         if name in {mutant.name, mutant.name.partition(" ")[0]}:
@@ -196,9 +196,9 @@ def verdicts(
     world: str = MACHINES,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Iterator[Verdict]:
-    """Each seed's outcome, in their order and the same ones whatever the number of `jobs`.
+    """Each seed's outcome in the seeds' order, the same for any number of `jobs`.
 
-    Ends early once `is_over` says so.
+    Ends early once `is_over` returns true.
     """
     with Workers(jobs) as workers:
         for one in workers.outcomes(seeds, mutant=mutant, world=world):
@@ -211,22 +211,22 @@ def verdicts(
 
 
 class Hunt(NamedTuple):
-    """How a mutant fared."""
+    """The result of the search for a mutant."""
 
     mutant: Mutant
     caught_at: int | None
-    """The first seed that caught it, by a checker of those that have to."""
+    """The first seed in which a checker that must find the mutant did."""
     caught: int
-    """Seeds that caught it."""
+    """How many seeds caught it."""
     seeds: int
     checkers: Counter[str]
     """In how many seeds each checker found something."""
     cpu_s: float
-    """What it took of a core."""
+    """CPU time of all seeds (s)."""
 
     @property
     def per_thousand(self) -> float:
-        """Seeds that caught it, of a thousand."""
+        """How many of a thousand seeds catch the mutant."""
         return 1000 * self.caught / max(1, self.seeds)
 
 
@@ -240,7 +240,8 @@ def hunt(
 ) -> Hunt:
     """Look for `mutant`, in the world that shows it, until a seed catches it.
 
-    `to_the_end` counts how many of all do. `workers` that are there already save their start.
+    With `to_the_end` all seeds run, and those that catch it are counted. Running `workers` save
+    the time to start some.
     """
     if workers is None:
         with Workers(jobs) as made:

@@ -1,4 +1,4 @@
-"""Failing seeds made small, each with the one command that repeats it."""
+"""Failing seeds shrunk to few decisions, each with the command that repeats it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from tierledger.simulation.machines.timeline_of import decision_text
 
 
 class Reduction(NamedTuple):
-    """What is left of a failing seed, for people."""
+    """A failing seed, shrunk, for people."""
 
     seed: int
     mutant: str | None
     violation: Violation
-    """What is still found."""
+    """The violation that the shrunk run still shows."""
     decisions: list[str]
-    """Those that are kept, as people read them."""
+    """The decisions that are kept, as text."""
     of: int
-    """How many the seed has."""
+    """How many decisions the seed has."""
     keep: tuple[int, ...]
-    """The same, by their numbers among them."""
+    """The numbers of the kept decisions among those."""
     words: tuple[str, ...]
-    """What made its world simpler."""
+    """Names of the simplifications of its world."""
     runs: int
 
     @property
     def command(self) -> str:
-        """What repeats it."""
+        """The command that repeats the shrunk run."""
         return replay_command(self.seed, self.mutant, self.keep, self.words)
 
 
@@ -56,7 +56,7 @@ def replay_command(
 
 
 def symptom(violation: Violation) -> str:
-    """What two violations share if they come of one mistake, as far as one can say."""
+    """What two violations of the same mistake share, as far as one can tell."""
     if violation.checker != UNFORESEEN:
         return violation.checker
     return f"{UNFORESEEN}: {violation.message.partition(':')[0]}"
@@ -65,7 +65,7 @@ def symptom(violation: Violation) -> str:
 def reduced(
     seed: int, *, mutant: str | None = None, runs_max: int = RUNS_MAX
 ) -> Reduction | None:
-    """A failing seed, shrunk; none if it does not fail."""
+    """A failing seed, shrunk; none if the seed does not fail."""
     whole = drawn(seed)
     first = _telling(judged(whole, mutant).violations, mutant)
     if first is None:
@@ -88,7 +88,7 @@ def reduced(
 
 
 def _telling(violations: list[Violation], mutant: str | None) -> Violation | None:
-    """The violation to go on with: of a mutant one that has to find it, if one has."""
+    """The violation to shrink for: if possible, one by a checker that must find the mutant."""
     if mutant is not None:
         caught_by = mutant_named(mutant).caught_by
         for violation in violations:
@@ -104,5 +104,5 @@ def reductions(
     mutant: str | None = None,
     runs_max: int = RUNS_MAX,
 ) -> Iterator[Reduction | None]:
-    """Each of the seeds, shrunk, in their order."""
+    """Each of the seeds, shrunk, in the order of the seeds."""
     yield from workers.each(partial(reduced, mutant=mutant, runs_max=runs_max), seeds)

@@ -1,4 +1,4 @@
-"""What the seeds of a campaign came to, and whether that was enough to mean anything."""
+"""The sums of a campaign's seeds, and whether they saw enough to mean anything."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from tierledger.simulation.machines.marks import MARKS
 TWO_BELIEVERS = "two believed they lead"
 
 FAULT_GROUPS = frozenset({"store", "processes", "network", "coordinator", "damage"})
-"""Groups of marks of which most are faults that came about."""
+"""Groups of marks that are mostly faults which came about."""
 
 ALL_MARKS_SEEDS = 20_000
-"""A campaign of so many seeds has seen every mark, or its worlds are too kind."""
+"""A campaign of so many seeds must have seen every mark; else its worlds are too kind."""
 
 MEANS_SEEDS = 20
-"""From so many seeds on their means are held against the least that they must be."""
+"""With at least so many seeds, their means must reach the minimums below."""
 
 OK_CALLS_MIN = 10.0
 CHANGES_MIN = 1.0
-"""What a seed has to have on average."""
+"""Leadership changes that a seed must have on average."""
 DELETIONS_SHARE_MIN = 0.45
 FAULTY_SHARE_MIN = 0.5
-"""Share of the seeds in which some fault must have come about."""
+"""The share of seeds in which some fault must have come about."""
 
 
 class SizeSummary:
-    """Of the small worlds, or of the big ones."""
+    """The sums of all small worlds, or of all big ones."""
 
     def __init__(self) -> None:
         self.seeds = 0
@@ -44,7 +44,7 @@ class SizeSummary:
 
     @property
     def seeds_per_s(self) -> float:
-        """Of one core."""
+        """Seeds per second of one core."""
         return self.seeds / self.cpu_s if self.cpu_s else 0.0
 
     @property
@@ -57,7 +57,7 @@ class SizeSummary:
 
 
 class Summary:
-    """What the seeds of a campaign came to together."""
+    """The sums of all seeds of a campaign."""
 
     def __init__(self) -> None:
         self.small = SizeSummary()
@@ -73,9 +73,9 @@ class Summary:
         self.marks: Counter[str] = Counter()
         """Faults and rare situations: in how many seeds each came about."""
         self.counts: Counter[str] = Counter()
-        """How much of what is rare there was: sums, or the greatest of all seeds."""
+        """How often rare things happened: sums, or the maximum of all seeds."""
         self.counted: Counter[str] = Counter()
-        """In how many seeds there was any of it."""
+        """In how many seeds each of them happened at all."""
 
     def add(self, outcome: Verdict) -> None:
         (self.small if outcome.is_small else self.big).add(outcome)
@@ -105,21 +105,21 @@ class Summary:
 
     @property
     def two_believers_share(self) -> float:
-        """Of the seeds: those in which two hosts at once believed to lead a partition."""
+        """The share of seeds in which two hosts believed at once to lead a partition."""
         return self.marks[TWO_BELIEVERS] / max(1, self.seeds)
 
     @property
     def unseen_marks(self) -> list[str]:
-        """Declared situations that no seed came to."""
+        """Declared situations that came about in no seed."""
         return [mark for mark in MARKS if not self.marks[mark]]
 
     @property
     def never_counted(self) -> list[str]:
-        """What came about in no seed of those things that are counted."""
+        """Counted things that happened in no seed."""
         return [name for name in SUMMED if not self.counts[name]]
 
     def shortfalls(self, *, requires_marks: bool) -> list[str]:
-        """Why the silence of these seeds means nothing; empty if it means something."""
+        """Why finding nothing in these seeds means nothing; empty if it means something."""
         seeds = max(1, self.seeds)
         found = []
         if not self.ok_calls:
@@ -144,7 +144,7 @@ class Summary:
 
 
 def _median(counted: Counter[int]) -> int:
-    """The middle one of values that were counted; 0 of none."""
+    """The median of counted values; 0 if there are none."""
     left = (counted.total() + 1) // 2
     for value in sorted(counted):
         left -= counted[value]

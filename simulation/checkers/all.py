@@ -52,8 +52,8 @@ from tierledger.simulation.history.observations import Applied, Healed, Led, Sta
 Asking: TypeAlias = (
     "Callable[[FinalLog, Facts, PartitionState], tuple[list[Violation], list[Event]]]"
 )
-"""Asks for decisions on a state, which stays as it is, and on facts, which take them in; tells
-what is wrong with them, or what follows from them."""
+"""Asks for decisions behind a log's end: the state stays as it is, the events are folded into
+the facts. Returns what is wrong with the decisions, and the events that follow."""
 
 OF_CALLS_AND_LOG = (
     linearizability,
@@ -74,7 +74,7 @@ _INVOKED = attrgetter("invoked", "number")
 
 
 class Minimums(NamedTuple):
-    """What a run must have seen, so that its silence means something."""
+    """What a run must have seen at least; without it, finding nothing proves nothing."""
 
     ok_writes: int = 0
     ok_reads: int = 0
@@ -106,12 +106,12 @@ def check(  # noqa: PLR0913 - What is known of a run, each by name.
         history: All calls, as their callers saw them.
         logs: Every partition's final log, also of partitions that nobody called.
         checkpoints: Per partition (last position, digest) of each that was seen.
-        states: What nodes' states were, in any order.
-        applied: What nodes took in, each life's in its order.
+        states: States of nodes that were seen, in any order.
+        applied: Batches that nodes applied; those of each life in its order.
         led: Which durable batches leaders answered for.
-        healed: Partitions of which it is known when they should have been well again.
-        limits: What leaders were given.
-        drafts: What leaders decided, in any order.
+        healed: Partitions with a known time by which they must be well again.
+        limits: The limits that leaders were given.
+        drafts: Batches that leaders drafted, in any order.
         asks: What asks for further decisions behind the end of each log.
         check_every: Check a state's invariants after so many events, and always in the end.
         questions: How many questions the service's rules and the slow model are both asked at
@@ -193,7 +193,7 @@ def _of_states(log: FinalLog, known: _Known, every: int, questions: int) -> list
 def _of_decisions(
     log: FinalLog, known: _Known, state: PartitionState | None
 ) -> tuple[list[Violation], list[Event]]:
-    """What leaders decided, and what they would behind the log's end; `state` goes there."""
+    """Judge leaders' drafts and further decisions behind the log; `state` takes those in."""
     limits, drafts = known.limits, known.drafts.get(log.key, ())
     if limits is None or state is None or not (drafts or known.asks):
         return [], []
@@ -209,7 +209,7 @@ def _of_decisions(
 
 
 def _without_log(known: _Known, logs: Mapping[PartitionKey, FinalLog]) -> Iterator[Violation]:
-    """Nodes of a partition whose log nobody knows can still be held against each other."""
+    """Compare the nodes of each partition whose log is unknown with each other."""
     keys = {*known.states, *known.applied, *known.led} - logs.keys()
     for key in sorted(keys):
         yield from _of_nodes(key, None, known)
@@ -273,7 +273,7 @@ def _misrecorded(op: Operation) -> str | None:
 def _overlaps(operations: Sequence[Operation]) -> list[Violation]:
     found = []
     busy: dict[str, tuple[int | None, int]] = {}
-    for op in sorted(operations, key=_INVOKED):  # Stable, and in order already as a rule.
+    for op in sorted(operations, key=_INVOKED):  # Usually in order already; the sort is stable.
         process, invoked, number = op.process, op.invoked, op.number
         before = busy.get(process)
         if before is not None and (before[0] is None or before[0] > invoked):

@@ -1,4 +1,4 @@
-"""Answers to reads as people read them, and what sets one apart from another."""
+"""Answers to reads as text for people, and how two answers differ."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FIELDS = (
     "empty transaction index",
     "finished at",
 )
-"""Of a row."""
+"""The fields of a row, in its order."""
 
 SHOWN = 5
-"""Segments of a list."""
+"""How many segments of a list are shown."""
 
 
 def id_text(segment_id: bytes) -> str:
-    """As much of an id as tells it from the others of a run."""
+    """The first digits of an id, enough to tell it from the others of a run."""
     return segment_id.hex()[:8]
 
 

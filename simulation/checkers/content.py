@@ -1,6 +1,6 @@
-"""What values say, as people read them, in pages and in what checkers say.
+"""Values as text for people, in pages and in checkers' messages.
 
-Both say the same thing alike, so that it is found.
+Both write the same value in the same way, so that it can be searched for.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.checkers.answer_text import answer_text
 
 SHORT = 20
-"""Bytes that are ids or hashes; longer ones are content of their own."""
+"""Up to so many bytes are an id or a hash; of longer values only the length is shown."""
 
 DIGITS = 8
-"""Of an id or hash so many are shown, as in what checkers say."""
+"""How many digits of an id or hash are shown."""
 
 CONTENT_MAX = 400
 """Characters of a message's content that are shown."""
 
 
 def content(args: Sequence[Any]) -> str:
-    """What a message says, as people read it."""
+    """A message's arguments as text, at most about `CONTENT_MAX` characters."""
     text = "; ".join(said for one in args if (said := _said(one)))
     return text if len(text) <= CONTENT_MAX else f"{text[:CONTENT_MAX]}..."
 
 
 def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
-    """One part of a message: of processes nothing, of calls their number."""
+    """One argument as text; empty for processes and whatever else has no text."""
     own = _own_words(value)
     if own is not None:
         return own
@@ -65,7 +65,7 @@ def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
 
 
 def _own_words(value: Any) -> str | None:  # noqa: ANN401
-    """What a call or a replica is called, and of what holds rows their segments."""
+    """The text of values that have one of their own (`said`), or hold rows; else none."""
     if isinstance(value, Answered) and not value.cursor:
         stale = ", stale" if value.stale else ""
         return f"{answer_text(value.value)} at position {value.position}{stale}"
@@ -76,7 +76,7 @@ def _own_words(value: Any) -> str | None:  # noqa: ANN401
 
 
 def _bytes_text(value: bytes) -> str:
-    """Requests are text; of a topic's id the zeros before it say nothing."""
+    """Printable bytes (request ids) as text; else hex, without a topic id's leading zeros."""
     if len(value) > SHORT:
         return f"{len(value)} bytes"
     if value.isascii() and (text := value.decode()).isprintable():
@@ -85,7 +85,7 @@ def _bytes_text(value: bytes) -> str:
 
 
 def partition_of(args: Sequence[Any]) -> int | None:
-    """The partition that a message is about; none if there are several, or it says none."""
+    """The partition that a message names; none if it names several or none."""
     named = set(_partitions(args))
     return named.pop() if len(named) == 1 else None
 
@@ -102,16 +102,16 @@ def _partitions(value: Any) -> Iterator[int]:  # noqa: ANN401 - Whatever is sent
 
 
 def first_difference(found: Any, expected: Any) -> str:  # noqa: ANN401 - Any two values.
-    """Where two values that differ do so first, and what each says there."""
+    """Where two unequal values first differ, and what each of them has there."""
     where, one, other = _apart(found, expected)
     return f"{where}{' ' if where else ''}{_shown(one)}; expected {_shown(other)}"
 
 
 NOTHING = object()
-"""What a list holds behind its end."""
+"""Stands for an item behind a list's end."""
 
 SHOWN_MAX = 300
-"""Characters of a value in which two differ."""
+"""Characters that are shown of a value that differs."""
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401
@@ -120,7 +120,7 @@ def _shown(value: Any) -> str:  # noqa: ANN401
 
 
 def _apart(found: Any, expected: Any) -> tuple[str, Any, Any]:  # noqa: ANN401
-    """The way to the first difference, and what stands there."""
+    """The path to the first difference, and both values there."""
     if isinstance(found, dict) and isinstance(expected, dict):
         for key in (*expected, *found):
             one, other = found.get(key, NOTHING), expected.get(key, NOTHING)

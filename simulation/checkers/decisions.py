@@ -1,8 +1,8 @@
 """A checker of what leaders decide: each batch is decided again, by the slow rules.
 
-Answers tell of a decision what callers hear of it, and only where somebody asks; here every
-command that a leader takes up is held against the log before it, so that a batch of several has
-to come to what one after the other would have come to.
+Answers show only what callers hear of a decision, and only if somebody asks. Here every
+command that a leader takes up is decided again after the log before it. So a batch of several
+commands must come to the same as its commands one after the other.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from tierledger.simulation.history.final_log import FinalLog
 
 
 class Drafted(NamedTuple):
-    """What a leader made of the commands that waited."""
+    """The batch that a leader drafted from the commands in its inbox."""
 
     key: PartitionKey
     position: int
-    """Of the next event in the state that it was decided on."""
+    """The next event's position in the state that the batch was decided on."""
     queue: object
-    """The leader's own: stands for it."""
+    """The leader's inbox, whose identity stands for the leader."""
     has_claimed: bool
     given: tuple[msg.CommandArrived, ...]
     left: int
-    """How many of them were left for the next batch."""
+    """How many of `given` were left for the next batch."""
     made: Draft
     replies: tuple[msg.Effect, ...]
     events_max: int
-    """Events of a batch: a world turns that."""
+    """The limit of events per batch, which differs between worlds."""
 
 
 @contextmanager
 def drafts_noted(into: list[Drafted]) -> Iterator[None]:
-    """Write down what leaders decide until the block ends."""
+    """Note every batch that leaders draft until the block ends."""
     draft: Any = vars(machine)["draft"]
 
     def noted(
@@ -59,7 +59,7 @@ def drafts_noted(into: list[Drafted]) -> Iterator[None]:
         given, position = tuple(inbox), overlay.next_position
         key = PartitionKey.of(overlay.topic_id_partition)
         made: Draft = draft(overlay, inbox, limits, has_claimed=has_claimed)
-        if given:  # Else only reads wait. The list of replies grows by theirs.
+        if given:  # Else only reads wait. Copied: the leader adds their replies.
             replies = tuple(made.replies)
             most, left = leader_batch.EVENTS_PER_BATCH, len(inbox)
             into.append(
@@ -77,16 +77,16 @@ def drafts_noted(into: list[Drafted]) -> Iterator[None]:
 def misdecided(drafts: Iterable[Drafted], log: FinalLog, facts: Facts) -> Iterator[Violation]:
     """A leader decided otherwise than the rules do on the log as far as it had read it.
 
-    What waits for the oracle has waited for as long as it was told to, as far as that was
-    against the session that leads. `facts` are to be those of an empty log; they become those
-    of this one.
+    A claim that waits for the oracle is taken to have waited for as long as it was told to,
+    counted for the session that leads. `facts` must be those of an empty log; they become those
+    of `log`.
     """
     waited, events = _Waited(), log.events
     for one in sorted(drafts, key=lambda one: one.position):
         while facts.end < min(one.position, len(events)):
             facts.take(events[facts.end])
         if facts.end != one.position:
-            break  # Of a log that is not the one that stands; others say so.
+            break  # Drafted on another log than the final one; other checkers tell.
         try:
             why = difference(one, facts.copy(), waited)
         except Unsure:
@@ -114,10 +114,10 @@ class _Waited:
 def difference(  # noqa: C901 - One loop, as a leader's.
     one: Drafted, facts: Facts, waited: _Waited | None = None
 ) -> str | None:
-    """In what the draft differs from what the slow rules make of the same commands.
+    """How the draft differs from what the slow rules make of its commands; none if it does not.
 
-    `facts` are those before it, and hold afterwards what follows. How long claims have waited
-    is for `waited` to know; without it, the commands are believed.
+    `facts` are those before the draft; the events are folded into them. `waited` knows how long
+    claims have waited; without it, the figures in the commands are believed.
     """
     led = 0 if facts.session is None else facts.session.number
     events, replies, at_once = list[Any](), list[Any](), list[Any]()
@@ -177,7 +177,7 @@ def difference(  # noqa: C901 - One loop, as a leader's.
 
 
 def _plain(effect: msg.Effect) -> Any:  # noqa: ANN401
-    """A reply as it is compared: to whom, and what."""
+    """A reply as it is compared: its receiver and its content."""
     match effect:
         case msg.Reply():
             return (effect.reply_to, effect.position)

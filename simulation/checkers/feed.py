@@ -25,14 +25,14 @@ class ReplicaSeen(NamedTuple):
     key: PartitionKey
     position: int
     is_whole: bool
-    """Whether it answers: while a snapshot comes it does not, and may begin another."""
+    """Whether the replica answers; it does not while it loads a snapshot."""
 
     answers: tuple[tuple[Query, Any], ...] = ()
-    """Each in a tuple of its own, `DELETED`, or none where it did not know."""
+    """Per question: a tuple of the answer, `DELETED`, or none if the replica did not know."""
 
 
 def fed(seen: Sequence[ReplicaSeen], logs: Mapping[PartitionKey, FinalLog]) -> list[Violation]:
-    """All that was seen of replicas, in the order of time, and must not have been."""
+    """Violations of replicas: steps back, early and wrong answers; `seen` in order of time."""
     return bounded([*_back(seen), *_early(seen, logs), *_wrong(seen, logs)])
 
 
@@ -79,7 +79,7 @@ def _wrong(
 def _judged(
     one: ReplicaSeen, model: SlowPartition, told: set[tuple[str, Query]]
 ) -> Iterator[Violation]:
-    """What it answered otherwise than the model; each question of a replica once."""
+    """Answers that differ from the model's; each question of a replica is judged once."""
     for query, answer in one.answers:
         expected: Any = DELETED
         if not model.deleted:

@@ -24,7 +24,7 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 UNFOLDABLE = (DataError, LookupError, ValueError, AssertionError)
-"""What `evolve` does with an event that `decide` would not have let through."""
+"""Errors that `evolve` raises for an event that `decide` would not have let through."""
 
 
 class Checkpoint(NamedTuple):
@@ -52,7 +52,7 @@ def replay_determinism(
 
 
 class Asked:
-    """What is to be judged, by position."""
+    """The checkpoints and states to judge, by position."""
 
     def __init__(self, checkpoints: Iterable[Checkpoint], states: Iterable[StateSeen]) -> None:
         self.checkpoints: defaultdict[int, list[Checkpoint]] = defaultdict(list)
@@ -78,7 +78,7 @@ def lifecycle(
 
 
 class Folded(NamedTuple):
-    """What a fold of a log came to."""
+    """The result of a fold of a log."""
 
     violations: list[Violation]
     state: PartitionState | None
@@ -93,7 +93,7 @@ def check_fold(
     every: int = 0,
     at_end: bool = False,
 ) -> Folded:
-    """All that is checked against states, in one pass over the log."""
+    """Fold the log once, and compare checkpoints and states with it on the way."""
     found: list[Violation] = []
     asked = Asked(checkpoints, states)
     doubted = set(range(every - 1, len(log.events), every)) if every else set()
@@ -101,7 +101,7 @@ def check_fold(
         doubted.add(log.end)
     state, end = PartitionState(log.topic_id_partition, log.genesis), log.end
     events, hash_at = log.events, log.chain_hashes.get
-    # To the end: a log that does not fold is nobody's to serve.
+    # Fold to the end, too: nobody may serve a log that cannot be folded.
     positions = sorted({*asked.checkpoints, *asked.states, *doubted, end})
     for at, position in enumerate(positions):
         if not -1 <= position <= end:
@@ -111,7 +111,7 @@ def check_fold(
             first = state.next_position
             if position >= first:
                 evolve_all(state, events[first : position + 1], hash_at(position, b""))
-        except UNFOLDABLE as error:  # No leader may have appended that.
+        except UNFOLDABLE as error:  # No leader may append such an event.
             found.append(Violation("lifecycle", log.key, f"the log does not fold: {error!r}"))
             unjudged = [one for later in positions[at:] for one in asked.states.get(later, ())]
             return Folded(found + _disagreements(unjudged, log.key), None)
@@ -199,7 +199,7 @@ def _judge_checkpoint(
 def _judge_states(
     seen: Sequence[StateSeen], state: PartitionState, log: FinalLog
 ) -> Iterator[Violation]:
-    """One digest for all who were seen at a position: it costs as much as some events."""
+    """Compare all states at a position with one digest, since a digest costs much."""
     position = seen[0].position
     if position >= 0 and position not in log.chain_hashes:
         for one in seen:

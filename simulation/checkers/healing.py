@@ -21,8 +21,9 @@ _NOT_YOU = frozenset({Fenced.__name__, NotLeader.__name__})
 def lockout(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> list[Violation]:
     """The elected leader could not write, though nothing had failed for long enough.
 
-    By `healed.until` one write that it began after `healed.since` must have succeeded, later
-    ones must not be refused as another's, and its session is the log's last.
+    By `healed.until` one write that it began after `healed.since` must have succeeded. Later
+    writes must not be refused because another broker leads. The log's last session must be that
+    leader's.
     """
     told: list[str] = []
     leader, last = healed.broker_id, log.claims[-1] if log.claims else None
@@ -70,7 +71,7 @@ def liveness(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> 
 
 
 class Staleness(NamedTuple):
-    """By how much followers' answers were older than what was known when they were asked."""
+    """How much older followers' answers were than what was known when they were asked."""
 
     reads: int
     p50_ns: int
@@ -79,10 +80,10 @@ class Staleness(NamedTuple):
 
 
 def staleness(history: History, logs: Mapping[PartitionKey, FinalLog]) -> Staleness:
-    """The lag of all followers' answers; no violation, for they promise no currency.
+    """How far followers' answers lagged; never a violation, since followers may lag.
 
-    An answer at a position is as old as the first sign that there is a next position: its
-    durable time, or the end of a call that was answered from there or behind it.
+    An answer is stale from the moment the next position was first known: when that became
+    durable, or when a call ended that was answered there or at a later position.
     """
     known = {key: _first_known(history.operations, log) for key, log in logs.items()}
     lags = sorted(
@@ -99,7 +100,7 @@ def staleness(history: History, logs: Mapping[PartitionKey, FinalLog]) -> Stalen
 
 
 def _first_known(operations: Iterable[Operation], log: FinalLog) -> list[int]:
-    """Per position, and for the one behind the end, when anybody could first know of it."""
+    """Per position, up to one behind the end: when (ns) anybody could first know of it."""
     times = [NEVER if time is None else time for time in (*log.durable_at, None)]
     for op in operations:
         position, ended = op.position, op.completed

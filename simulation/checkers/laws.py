@@ -36,7 +36,7 @@ def unlawful_event(log: FinalLog, custom_metadata_bytes_max: int | None) -> list
 
 
 class _Laws:
-    """What `decide` promises of the lives of segments and partition, kept apart from it."""
+    """The lives of segments and partition as `decide` promises them, tracked without it."""
 
     def __init__(self, custom_metadata_bytes_max: int | None) -> None:
         self.custom_metadata_bytes_max = custom_metadata_bytes_max
@@ -45,12 +45,12 @@ class _Laws:
         self.delete: RemotePartitionDeleteState | None = None
         self.session = 0
         self.imports = False
-        """Whether that session takes recorded history over, which keeps its own time."""
+        """Whether the session imports recorded history, whose events keep their own times."""
         self.disputes = (0, -1)
-        """How many in a row, and the session that the last of them opened."""
+        """Disputes in a row, and the session that the last of them opened."""
 
     def unbound(self, _body: log_events.Body, _position: int) -> str | None:
-        """No law is about that."""
+        """No law is about this kind of event."""
         return None
 
     def opened(self, body: log_events.SessionOpened, _position: int) -> str | None:
@@ -60,7 +60,7 @@ class _Laws:
     def disputed(self, body: log_events.SessionDisputed, _position: int) -> str | None:
         in_a_row, last = self.disputes
         expected = in_a_row + 1 if last == self.session - 1 else 1
-        if not body.in_a_row:  # As they were written before they were counted.
+        if not body.in_a_row:  # Written before disputes were counted.
             return None
         self.disputes = (body.in_a_row, self.session)
         if body.in_a_row != expected:

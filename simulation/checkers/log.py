@@ -100,7 +100,7 @@ def altered_write(operations: Sequence[Operation], log: FinalLog) -> list[Violat
 
 
 def _says(body: log_events.Body, wanted: KafkaValue) -> bool:
-    """Whether `body` is the event of `wanted`; told field by field, apart from `decide`."""
+    """Whether `body` is the event of `wanted`, compared field by field without `decide`."""
     if isinstance(wanted, RemoteLogSegmentMetadata):
         return isinstance(body, log_events.SegmentAdded) and _is_added(body, wanted)
     if isinstance(wanted, RemotePartitionDeleteMetadata):
@@ -218,7 +218,7 @@ def _foreign_claim(
 
 
 def _unsound_sessions(log: FinalLog) -> Iterator[str]:
-    """Sessions that should not have been opened."""
+    """Sessions that must not have been opened."""
     last: SessionOpened | None = None
     heard: dict[int, tuple[int, int]] = {}
     for at in log.sessions:

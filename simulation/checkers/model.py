@@ -1,8 +1,8 @@
-"""Checkers of answers by the slow model: what callers were told, and what they would be told.
+"""Checkers that compare the service's answers with those of the slow model.
 
-The model shares no line with the service: not its fold, nor its tables of what may follow what.
-It scans where the service searches, so of all questions that the end of a log suggests it is
-asked a few, and other ones in every run.
+The model shares no code with the service: neither its fold nor its tables of legal
+transitions. It scans where the service searches, so it is slow: each run asks only some of
+the questions that the end of a log suggests, and the log decides which.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ ABOUT_OFFSET = (-1, 0, 1)
 """Offsets asked for around each end of a segment."""
 
 CUSTOM_BYTES_CEILING = 1 << 20
-"""Custom metadata of a deletion that is longer is not kept."""
+"""Longer custom metadata of a deletion (bytes) is not kept."""
 
 EVERYTHING = 1 << 60
-"""Questions of which there are never as many."""
+"""More questions than any log suggests: no limit."""
 
 
 def wrong_answer(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
@@ -155,16 +155,16 @@ def by_model(
     questions_max: int = EVERYTHING,
     behind: Sequence[log_events.Event] = (),
 ) -> list[Violation]:
-    """All that the model is asked, in one pass over the log.
+    """Violations that the slow model finds, in one pass over the log.
 
     Args:
-        log: Whose events the model takes.
-        reads: Answers to hold against it, each at its position.
-        writes: Those that appended nothing.
-        state: The service's fold of the log, which is asked what the model is asked at its end.
-        further: Questions for that, beside those that boundaries suggest.
-        questions_max: How many of them are asked; which ones the log decides.
-        behind: Events that were decided on behind the log's end, and that `state` has, too.
+        log: Its events are folded into the model.
+        reads: Answered reads; each answer is compared at its position.
+        writes: Acknowledged writes that appended nothing.
+        state: The service's fold of the log; at the end it is asked what the model is asked.
+        further: Questions at the end, beside those that segments' boundaries suggest.
+        questions_max: How many questions are asked at the end; the log decides which.
+        behind: Events that were decided on behind the log's end; `state` includes them.
     """
     model, found = SlowPartition(), list[Violation]()
     calls: defaultdict[int, list[Operation]] = defaultdict(list)
@@ -178,7 +178,7 @@ def by_model(
     for position, event in enumerate((*log.events, *behind)):
         record = record_of(event.body)
         if record is not None and model.apply(record, position) == "dropped" and is_sound:
-            is_sound = False  # What follows from one is not told again.
+            is_sound = False  # Later differences would follow from this one.
             message = f"position {position}: the model drops {type(event.body).__name__}"
             found.append(Violation("unlike_model", log.key, message))
         if position in calls:
@@ -195,7 +195,7 @@ def by_model(
 def unlike_log(
     state: PartitionState, log: FinalLog, behind: Sequence[log_events.Event] = ()
 ) -> Iterator[str]:
-    """What a log says beside its segments, held against the service's fold of it."""
+    """Differences between a log and the service's fold of it, segments left aside."""
     events = (*log.events, *behind)
     told, tombstones = Told(events), state.tombstones
     deleted = {one: tombstones.position_of(one) for one in told.deleted}
@@ -216,7 +216,7 @@ def unlike_log(
 
 
 class Told:
-    """What a log says of leaders, repeats, deleted ids and imports, gathered the plain way."""
+    """Sessions, requests, tombstones and imports of a log, gathered by plain rules."""
 
     def __init__(self, events: Iterable[log_events.Event]) -> None:
         self.session: tuple[Any, ...] | None = None
@@ -225,7 +225,7 @@ class Told:
         self.imported: dict[tuple[str, int], int] = {}
         self.disputes = 0
         self.requests: dict[tuple[int, bytes], int] = {}
-        """The last of each broker: those that have to be recognised."""
+        """The last requests of each broker, whose repeats must be recognised."""
         of_broker: defaultdict[int, list[tuple[bytes, int]]] = defaultdict(list)
         for event in events:
             self._take(event)
@@ -267,7 +267,7 @@ class Told:
 
 
 def _chosen(questions: list[Query], most: int, log: FinalLog) -> Iterator[Query]:
-    """Some of the questions, others in each log."""
+    """At most `most` questions, evenly spaced; the log's length decides where they start."""
     step = -(-len(questions) // most) if questions else 1
     return islice(questions, len(log.events) % step, None, step)
 
@@ -316,7 +316,7 @@ def _judge_read(
 
 
 def _wrong(op: Operation, expected: object) -> str:
-    """In what an answer differs, as far as it is known."""
+    """How an answer differs from the model's, if the history holds more than its digest."""
     may_be_none = op.query is not None and op.query.kind != "list"
     is_known = op.answer is not None or may_be_none
     if is_known and digest_of(op.answer, op.query) == op.value:
@@ -325,7 +325,7 @@ def _wrong(op: Operation, expected: object) -> str:
 
 
 def answered_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - Any answer.
-    """The answer as the service would give it, rows and all."""
+    """The model's answer in the service's form, with the same rows."""
     match query.kind:
         case "lookup":
             return model.row(model.lookup(query.epoch, query.offset))
@@ -342,7 +342,7 @@ def answered_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - An
 
 
 def _holds_already(op: Operation, model: SlowPartition) -> bool:
-    """Whether what a write asked for was so before it."""
+    """Whether the model already holds what a write asked for."""
     wanted = op.wanted
     if isinstance(wanted, RemotePartitionDeleteMetadata):
         given = PartitionDelete(int(wanted.state), wanted.broker_id, wanted.event_timestamp_ms)
@@ -359,7 +359,7 @@ def _holds_already(op: Operation, model: SlowPartition) -> bool:
 
 
 def _lacks(op: Operation, model: SlowPartition) -> str:
-    """What is otherwise than a write wanted it."""
+    """How the model differs from what a write asked for."""
     wanted = op.wanted
     if isinstance(wanted, RemotePartitionDeleteMetadata):
         return f"the partition's deletion is {model.delete}"
@@ -392,7 +392,7 @@ def _lacks(op: Operation, model: SlowPartition) -> str:
 def _is_updated(wanted: RemoteLogSegmentMetadataUpdate, model: SlowPartition) -> bool:
     known = model.segments.get(bytes(wanted.remote_log_segment_id.id))
     if known is None:
-        return wanted.state > COPY_FINISHED  # What is gone, or never was, is deleted.
+        return wanted.state > COPY_FINISHED  # A segment that is not there is deleted.
     custom = None if wanted.custom_metadata is None else wanted.custom_metadata.value
     if wanted.state != COPY_FINISHED and len(custom or b"") > CUSTOM_BYTES_CEILING:
         custom = None
@@ -454,7 +454,7 @@ def _compared(
 
 
 def _ids_text(value: object) -> str:
-    """What was said, with ids as they are shown everywhere."""
+    """An answer as text, with ids shortened."""
     if isinstance(value, bytes):
         return id_text(value)
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Checkers of what nodes did: in which order they took the log in, and who wrote it.
+"""Checkers of what nodes did: in which order they applied the log, and which leader wrote it.
 
-The log may be unknown, or end before what a node took in; then lives are held against each
-other, and each against itself.
+If the log is unknown, or ends before what a node applied, lives are compared with each other,
+and each with itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def feed_gap(
 ) -> list[Violation]:
     """A life took the log in with a gap, a repeat or a step back, or took in something else.
 
-    Something else: what the log does not hold there, what two lives know differently, and what
-    was not durable yet.
+    Something else is an event that the log does not hold there, that another life applied
+    differently, or that was not durable yet.
     """
     key = key if log is None else log.key
     told: list[str] = []

@@ -1,8 +1,8 @@
 """Checkers of the order of answers: in real time for the leader, per caller for everybody.
 
 Every answer names its position, so no order has to be searched for: the log is the order, and
-one pass over it shows whether real time agrees. An append that nobody saw the end of counts
-from its invocation on, for ever.
+one pass over it shows whether real time agrees. An append whose caller never saw its end may
+take effect at any time after its invocation.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tierledger.simulation.history.calls import FAIL, OK, READ, WRITE, Operation
 from tierledger.simulation.history.final_log import FinalLog
 
 NEVER = 1 << 63
-"""When a call ended of which no end is known: after everything else."""
+"""The end of a call whose end is unknown: after everything else."""
 
 APPENDED, ASKED = 0, 1
-"""What a call did at its position; who asked stands behind who appended."""
+"""What a call did at its position; there, calls that asked sort behind the append."""
 
 Place: TypeAlias = "tuple[int, int, int, int, int]"
 """Position, `APPENDED` or `ASKED` there, invoked, completed, number: sorts as the log does."""
@@ -29,8 +29,9 @@ Place: TypeAlias = "tuple[int, int, int, int, int]"
 def linearizability(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
     """A call took effect before another that had ended before it began.
 
-    All writes and the leader's reads, each at its position; a write that appended nothing is a
-    read. Where it is known when events became durable, they count as calls that ended then.
+    All writes and the leader's reads count, each at its position; a write that appended nothing
+    counts as a read. Where it is known when events became durable, each event counts as a call
+    that ended then.
     """
     places = _places(operations, log)
     found: list[Violation] = []
@@ -78,14 +79,14 @@ def _places(operations: Sequence[Operation], log: FinalLog) -> list[Place]:
 
 
 def _behind_durable(places: Sequence[Place], log: FinalLog) -> list[Violation]:
-    """Answers from before what was durable when the call began."""
+    """Answers at positions before the one that was durable when the call began."""
     times, ends = log.durable_times, log.durable_ends
     if not times:
         return []
     found = []
     for position, kind, invoked, _, number in places:
         at = bisect_left(times, invoked)
-        if at and position + kind <= ends[at - 1]:  # A reader may be at the end, no append.
+        if at and position + kind <= ends[at - 1]:  # Only a read may be at that end.
             message = (
                 f"call {number} began at {ms_text(invoked)} and has position {position}, "
                 f"but position {ends[at - 1]} was durable at {ms_text(times[at - 1])}"
@@ -98,7 +99,7 @@ def session_reads(operations: Sequence[Operation], log: FinalLog) -> list[Violat
     """A caller was led back behind what it had read or written itself.
 
     Monotonic reads, read your writes, monotonic writes, and writes follow reads. A stale answer
-    of a leader in quarantine says that it may be behind.
+    of a leader in quarantine is exempt, since it is marked as possibly old.
     """
     found: list[Violation] = []
     appended = log.requests.get

@@ -1,7 +1,7 @@
-"""A checker of refusals: a service that says "no" lies if nothing in the log says so.
+"""A checker of refusals: each must be justified by what the log held during the call.
 
-A refusal names no position. What the log said at any moment between the call's beginning and
-its end may justify it; where nobody knows when events became durable, at any moment at all.
+A refusal names no position. What the log held at any moment between the call's beginning and
+its end may justify it; if the times at which events became durable are unknown, at any moment.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ JUDGED = frozenset(
         RemoteResourceNotFound,
     )
 )
-"""Errors that only the partition's state justifies; others tell of leaders and stores."""
+"""Errors that only the partition's state justifies; others are about leaders and stores."""
 
 
 def wrong_refusal(
@@ -79,7 +79,7 @@ def wrong_refusal(
 
 
 class _Lives:
-    """In which state each segment was from which position on, and the partition."""
+    """The states of each segment and of the partition, each from a position on."""
 
     def __init__(self, log: FinalLog) -> None:
         self.log = log
@@ -97,7 +97,7 @@ class _Lives:
                 if body.state == _DELETED:
                     deleted[body.segment_id] = position
             elif isinstance(body, log_events.TombstonesDropped):
-                # From there on nobody knows that they were there.
+                # From here on the service no longer knows that these ids existed.
                 for segment_id in list(deleted)[: body.ids]:
                     self.of_segment[segment_id].append((position, _ABSENT))
                     del deleted[segment_id]
@@ -124,7 +124,7 @@ class _Lives:
 
 
 def _stood(op: Operation, lives: _Lives, limit: int | None) -> str:
-    """What the log said meanwhile of what was asked for."""
+    """What the log held during the call of what was asked for, as text."""
     wanted = op.wanted
     if op.error == PartitionDeleted.__name__:
         return "the partition's deletion was not finished"
@@ -158,7 +158,7 @@ def _is_justified(op: Operation, lives: _Lives, limit: int | None) -> bool:
         steps = lives.within(lives.of_partition, op)
         known = [None if at < 0 else state for at, state in steps]
         return any((one, int(wanted.state)) not in LEGAL_DELETES for one in known)
-    return True  # Nobody wrote down what was asked for.
+    return True  # The history does not hold what was asked for.
 
 
 def _may_not_be_added(op: Operation, wanted: RemoteLogSegmentMetadata, lives: _Lives) -> bool:

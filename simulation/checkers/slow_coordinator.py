@@ -1,7 +1,8 @@
-"""What a coordinator has to know, say and decide, worked out the slow way from its log.
+"""The coordinator's rules written a second time: its state, replies and decisions.
 
-It keeps one plain table of partitions and looks everything else up in it: what runs on a host,
-what has no place, who is beside whom. It shares no line with the coordinator's rules.
+It keeps one plain table of partitions and scans it for everything else: the load of each host,
+unplaced leaders and followers, followers beside their leaders. It shares no code with the
+coordinator's rules.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from tierledger.actors.messages import Assignment
 from tierledger.events.commands import NO_CLAIM, Claim
 
 REGISTRATIONS = 8
-"""Of each broker those of which a repeat is recognised."""
+"""How many of a broker's last registrations are kept, to recognise a repeated request."""
 
 
 class Said(NamedTuple):
-    """A claim to lead as its broker announced it, and the placement that is to open it."""
+    """A claim to lead as its broker announced it, with its placement's number (0: none)."""
 
     claim: Claim
     leader_epoch: int | None
@@ -35,19 +36,19 @@ class Said(NamedTuple):
 
 @dataclass
 class Row:
-    """What is known of one partition."""
+    """The state of one partition."""
 
     topic: str
     led: Said | None = None
     leader_host: str | None = None
     replaced: list[Said] = field(default_factory=list)
-    """Claims that another's replaced and that were not given up, the last of them last."""
+    """Claims that another broker's claim replaced, not given up since; the newest last."""
     followers: dict[int, Claim] = field(default_factory=dict)
     follower_host: str | None = None
     follower_number: int = 0
 
     def drop(self, broker_id: int) -> Said | None:
-        """The broker's claim that was replaced, which is forgotten."""
+        """Remove the broker's replaced claim, and return it if there was one."""
         found = next((one for one in self.replaced if one.claim.broker_id == broker_id), None)
         self.replaced = [one for one in self.replaced if one is not found]
         return found
@@ -59,26 +60,26 @@ class SlowCoordinator:
     def __init__(self) -> None:
         self.end = 0
         self.words: list[ev.OwnerChanged] = []
-        """All that was ever said on who owns the metadata."""
+        """Every change of the metadata's owner, oldest first."""
         self.rows: dict[PartitionKey, Row] = {}
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, list[tuple[bytes, int]]] = {}
         self.announced: dict[int, tuple[int, int]] = {}
         self.announced_then: dict[int, tuple[int, int]] = {}
-        """When the owner's newest word was said."""
+        """`announced` as it was when the owner last changed."""
         self.hosts: dict[str, tuple[str, str]] = {}
         """Host to process and address."""
         self.generations: dict[str, int] = {}
         self.number = 0
-        """Of the last placement of a leader."""
+        """The number of the last placement of a leader."""
 
     def load(self, host: str) -> int:
-        """How many leaders and followers run there."""
+        """How many leaders and followers run on `host`."""
         seats = [(row.leader_host, row.follower_host) for row in self.rows.values()]
         return sum(pair.count(host) for pair in seats)
 
     def unplaced(self) -> set[tuple[PartitionKey, str]]:
-        """What was announced and runs nowhere."""
+        """Announced leaders and followers that no host runs: partition and role of each."""
         led = {
             (key, LEADER) for key, row in self.rows.items() if row.led and not row.led.number
         }
@@ -97,7 +98,7 @@ class SlowCoordinator:
         }
 
     def differs_from(self, state: CoordinatorState) -> str | None:
-        """In what a coordinator knows otherwise."""
+        """The first difference between a coordinator's state and this fold; none if equal."""
         rows = {
             key: Row(
                 entry.topic,
@@ -138,7 +139,7 @@ class SlowCoordinator:
     # Events.
 
     def take(self, body: Any) -> list[HostWork]:  # noqa: ANN401
-        """Fold one event in; what hosts have to be told because of it."""
+        """Fold one event in; returns the work that hosts are sent because of it."""
         name = "_" + type(body).__name__
         told: list[HostWork] | None = getattr(self, name)(body)
         self.end += 1
@@ -194,7 +195,7 @@ class SlowCoordinator:
         return self.rows.setdefault(PartitionKey(*where), Row(topic))
 
     def _given_up(self, where: Iterable[Any], broker_id: int) -> list[HostWork]:
-        """A broker leads no more: its own session is closed, wherever its leader runs."""
+        """A broker gives up its claim; the leader's host is to close that claim's session."""
         key = PartitionKey(*where)
         row = self.rows[key]
         former = row.drop(broker_id)
@@ -274,6 +275,14 @@ class SlowCoordinator:
             row.led = former._replace(number=0)
 
     def _LeaderRefused(self, body: ev.LeaderRefused) -> None:  # noqa: N802
+        """The log refused the claim in force: restore the log's claim, or one that came later.
+
+        Otherwise the refused claim would be placed again and again. A claim that came after the
+        log's and still stands goes first, since Kafka does not repeat its notification. If the
+        log refuses that one, too, the next is found, and in the end the log's own.
+        The log's claim keeps its placement only if its leader still runs, and no other placed
+        claim may wait for the oracle: only a newer session stops such a claim from opening.
+        """
         row = self.rows.get(PartitionKey(body.topic_id, body.partition))
         if row is None or row.led is None or row.led.number != body.assignment:
             return
@@ -316,7 +325,12 @@ class SlowCoordinator:
         return self.incarnations.get(said.claim.broker_id) == said.claim.incarnation
 
     def heir(self, key: PartitionKey, broker_id: int) -> Said | None:
-        """Whose claim stands again if that broker gives up the one in force."""
+        """The replaced claim that is restored if `broker_id` gives up the one in force.
+
+        Kafka's notifications of two elections may arrive in either order, and Kafka does not
+        repeat them: without this claim nobody would lead. Its broker must be alive, and its
+        leader epoch must not be known to be the lower one.
+        """
         row = self.rows.get(key)
         if row is None or row.led is None or row.led.claim.broker_id != broker_id:
             return None
@@ -333,6 +347,13 @@ class SlowCoordinator:
         return self.words[-1] if self.words else ev.OwnerChanged("nobody")
 
     def hand_over(self, wish: Handover) -> list[Any] | str:
+        """Events that let `wish` come true, or its error; none if it is true already.
+
+        Between Kafka's manager and tierledger the metadata must be moving, while brokers hold
+        their writes. Without that step one broker would not see what another had written with
+        the other manager, and what a broker does not see is deleted. `number` names the move
+        that a wish ends, so that a late wish cannot end a later move.
+        """
         to, of, heading, number, within = wish
         owner, source, towards, _ = self.word
         step = (of, to)
@@ -356,7 +377,7 @@ class SlowCoordinator:
         return [ev.OwnerChanged(to)] if may else "RejectedError"
 
     def lets_in(self, mode: str, *, is_in: bool) -> str | None:
-        """The error that a broker's plugin of `mode` gets; none if it is let in."""
+        """The error that a plugin in `mode` gets when it registers; none if it is let in."""
         table = {
             ("shadow", "moving"): "NotReady",
             ("shadow", "tierledger"): "RejectedError",
@@ -386,7 +407,7 @@ class SlowCoordinator:
         heard: tuple[int, int],
         denied: AbstractSet[PartitionKey] = frozenset(),
     ) -> list[Any] | str:
-        """What it changes, or the error; `heard`: the newest that was decided on here."""
+        """Events of an announcement, or its error; `heard`: the newest that was decided on."""
         newest = self.incarnations.get(given.broker_id, 0)
         if given.incarnation != newest:
             return "InvalidArgument" if given.incarnation > newest else "Fenced"
@@ -420,6 +441,11 @@ class SlowCoordinator:
         ]
 
     def _is_new_leader(self, given: ev.Announcement, item: Any) -> bool:  # noqa: ANN401
+        """Whether the claim replaces the one in force.
+
+        Not another broker's claim if the log would refuse this one for its leader epoch: the
+        claim in force would be lost when its leader has to move.
+        """
         row, epoch = self.rows.get(PartitionKey(item[0], item[1])), item[3]
         led = None if row is None else row.led
         if led is None:
@@ -433,6 +459,11 @@ class SlowCoordinator:
         return not (is_known and is_same)
 
     def _is_new_follower(self, given: ev.Announcement, item: Any) -> bool:  # noqa: ANN401
+        """Whether the broker does not follow yet, or announced it before the owner changed.
+
+        A broker that announces itself again after such a change must become ready with what the
+        log holds now, so its announcement counts although nothing else changes.
+        """
         row = self.rows.get(PartitionKey(*item[:2]))
         claim = None if row is None else row.followers.get(given.broker_id)
         if claim is None or claim.incarnation != given.incarnation:
@@ -450,7 +481,7 @@ class SlowCoordinator:
     def in_force(
         self, given: ev.Announcement, denied: AbstractSet[PartitionKey] = frozenset()
     ) -> list[Claim]:
-        """Which claim counts for each partition that was announced."""
+        """The claim in force for each announced partition: leaders first, then followers."""
         found = []
         for item in given.leaders:
             key = PartitionKey(*item[:2])
@@ -503,7 +534,7 @@ class SlowCoordinator:
         return [ev.LeaderRefused(*key, *refusal)]
 
     def standing(self, host: str) -> list[Placement]:
-        """All that a host has to serve, in no order."""
+        """All placements that a host has to serve, in no particular order."""
         found = [
             self._to_lead(key)
             for key, row in self.rows.items()
@@ -521,9 +552,9 @@ class SlowCoordinator:
         room: int,
         behind: Collection[PartitionKey],
     ) -> list[Any]:
-        """Where `seats` go, in their order, and followers `beside` their leaders.
+        """Events that place `seats`, in order, and move followers away from `beside` leaders.
 
-        Some at once: the rest has to wait.
+        One call places at most about `ev.ITEMS_MAX`; the rest waits for the next call.
         """
         loads = {host: self.load(host) for host in self.hosts}
         led: dict[str, list[tuple[bytes, int, int]]] = {}
@@ -577,7 +608,7 @@ class SlowCoordinator:
         ]
 
     def hosts_wanted(self, least: int, room: int, starting: Collection[str]) -> list[str]:
-        """Hosts to start: `least` of them in any case, and as many as lack room would fill."""
+        """Names of hosts to start, so that `least` run and all seats have `room`."""
         free = [f"host-{at}" for at in range(least + len(self.hosts) + len(starting) + 99)]
         taken = {*self.hosts, *starting}
         wanted = [host for host in free[:least] if host not in taken]

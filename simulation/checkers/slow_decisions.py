@@ -1,8 +1,8 @@
-"""What each command has to lead to, decided the slow way, from what a log says before it.
+"""The slow counterpart of `decide`: what each command must lead to after a given log.
 
-Beside `SlowPartition`, which is Kafka's cache, this is the other half of the rules: who may
-lead, what is a repeat, what a broker may do to a segment. It folds events with tables of its
-own, copies them for a batch of several commands, and shares no line with `decide`.
+`SlowPartition` is Kafka's cache; this is the other half of the rules: who may lead, which
+requests are repeats, what a broker may do to a segment. It folds events into tables of its
+own, copies them for a batch of several commands, and shares no code with `decide`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Waits(Exception):
 
 
 class Unsure(Exception):
-    """Nobody promises how this is decided."""
+    """The request is so old that the rules allow both: to recognise it, or to forget it."""
 
 
 class _Segment(NamedTuple):
@@ -60,7 +60,7 @@ class _Segment(NamedTuple):
 
 
 class Facts:
-    """What a log says, as far as deciding needs it."""
+    """What decisions need to know of a log."""
 
     def __init__(self, custom_bytes_max: int, retention_ms: int) -> None:
         self.custom_bytes_max = custom_bytes_max
@@ -84,7 +84,7 @@ class Facts:
         """Broker to its requests, oldest first."""
 
     def copy(self) -> Facts:
-        """The same facts, to be changed for themselves."""
+        """An independent copy of these facts."""
         copied = Facts(self.custom_bytes_max, self.retention_ms)
         copied.__dict__.update(self.__dict__)
         copied.heard, copied.imported = dict(self.heard), dict(self.imported)
@@ -148,7 +148,7 @@ class Facts:
                 del self.deleted[segment_id]
 
     def _nothing(self, _: Event, body: log_events.ImportRecordDropped) -> None:
-        """Only its source counts."""
+        """Only the record's source matters, and `take` notes it."""
 
 
 _TAKEN: dict[type[Any], Callable[[Facts, Event, Any], None]] = {
@@ -164,7 +164,7 @@ _TAKEN: dict[type[Any], Callable[[Facts, Event, Any], None]] = {
 
 
 class Led(NamedTuple):
-    """What a command leads to: events that `facts` hold by now, and the position it is told."""
+    """A command's events, folded into `facts` already, and the position of its reply."""
 
     events: list[Event]
     position: int
@@ -177,8 +177,8 @@ def decided(  # noqa: C901 - One case each.
 
     Raises:
         Refused: It changes nothing.
-        Waits: It is a claim, and nobody can decide on it yet.
-        Unsure: It repeats a request that may be forgotten or not.
+        Waits: It is a disputed claim, and the leader oracle has not decided yet.
+        Unsure: It repeats a request so old that leaders may have forgotten it.
     """
     made = list[log_events.Event]()
 
@@ -234,6 +234,15 @@ def decided(  # noqa: C901 - One case each.
 
 
 def _sessions(facts: Facts, command: cmd.OpenSession, now_ms: int) -> list[Any]:
+    """The events that open a session for a claim.
+
+    Claims of an older announcement or assignment are fenced: they only arrive late. Another
+    broker's open session is a rival, unless that broker has announced since that it follows.
+    Against a rival a claim needs a higher leader epoch. If neither epoch is known the newer
+    claim wins. If only one is, the two cannot be compared, and the leader oracle decides.
+    If the oracle names nobody the claim wins after a wait, which doubles with each dispute in a
+    row: two brokers must not take the session from each other all the time.
+    """
     claim, last, ours = command.claim, facts.session, command.leader_epoch
     if claim[1:] < facts.heard.get(claim.broker_id, (0, 0)):
         raise Refused("Fenced")
@@ -280,7 +289,7 @@ def _finished(facts: Facts) -> None:
 
 
 def _named(command: cmd.OpenSession, rival: SessionOpened) -> cmd.LeaderVerdict | None:
-    """Whom the oracle has named, if that is about this dispute."""
+    """The oracle's verdict; none if it names nobody or is older than a leader epoch here."""
     said = command.verdict
     if said is None or command.asked_of not in (None, rival.number):
         raise Waits(0)

@@ -148,7 +148,7 @@ class SlowPartition:
     ) -> Literal["applied", "dropped"]:
         """Fold one record in; "dropped" if Kafka ignores it or dies of it.
 
-        `position`: where it stands in the log; without it they are counted.
+        `position`: of the record in the log; without it, records are counted.
         """
         self._position = next(self._counted) if position is None else position
         if self.deleted:

@@ -1,8 +1,8 @@
 """A digest of a partition's state that the simulator makes itself, field by field.
 
-The service's own says that two states agree if `PartitionState.digest` looks at what matters
-and keeps it up to date, which is what a simulator has to doubt. Here all that a state holds is
-gone through, indexes included; how it is laid out in pages is nobody's business.
+The service's digest shows that two states agree only if `PartitionState.digest` covers all
+that matters and keeps it up to date, which a simulator must not take for granted. This digest
+covers all that a state holds, indexes included, but not its layout in pages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIELDS = (
     "ids of tombstones",
     "counts",
 )
-"""What a digest tells apart, in its order."""
+"""The fields that a digest covers, in its order."""
 
 SHARE = 4
 """Bytes of a digest for each field: its checksum."""
@@ -43,14 +43,14 @@ _pack = msgpack.Packer(autoreset=True).pack
 
 
 def state_digest(state: PartitionState) -> bytes:
-    """A digest that agrees iff the states do, and of which each field has its own share."""
+    """A digest that agrees iff the states do: `SHARE` bytes for each of `FIELDS`."""
     return b"".join([crc32(_pack(field)).to_bytes(SHARE, "big") for field in _plain(state)])
 
 
 def fields_that_differ(one: bytes, other: bytes) -> list[str]:
-    """The names of the fields in which two states differ, of which these are the digests."""
+    """The names of the fields in which the states of two digests differ."""
     if len(one) != len(other) or len(one) != SHARE * len(FIELDS):
-        return ["digests"]  # Somebody else's.
+        return ["digests"]  # Not made by `state_digest`.
     return [
         name
         for at, name in enumerate(FIELDS)

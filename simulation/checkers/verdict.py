@@ -1,4 +1,4 @@
-"""What one seed comes to, in whichever world."""
+"""The outcome of one seed, in any world."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.checkers.violation import Violation
 
 MINIMUMS = Minimums(ok_writes=1)
-"""Of one seed; a campaign asks more of all its seeds together."""
+"""What one seed must have seen; a campaign asks more of all its seeds together."""
 
 
 class Verdict(NamedTuple):
@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
     marks: Mapping[str, int]
     """Faults and rare situations: how often each came about."""
     counts: dict[str, int]
-    """How much of what is rare there was; the service's world counts nothing."""
+    """How often rare things happened; the service's world counts nothing."""
     is_small: bool = False
     cpu_s: float = 0.0
-    """What it took of a core, all checkers included, where a campaign measures it."""
+    """CPU time, all checkers included, where a campaign measures it."""

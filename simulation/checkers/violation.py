@@ -8,11 +8,11 @@ from typing import NamedTuple
 from tierledger.actors.calls import PartitionKey
 
 VIOLATIONS_MAX = 10
-"""Of one checker and partition; the first few tell the story, the rest are counted."""
+"""Violations that are shown of one checker and partition; the rest are only counted."""
 
 
 ASKED = "asked, and nobody sent it"
-"""How a message begins that is not about the run, but about what might come behind it."""
+"""How messages begin that are about questions behind the run's end, not about the run."""
 
 
 class Violation(NamedTuple):

@@ -1,9 +1,9 @@
-"""A clock that asks what happens next: a message may be late, and who would step may crash.
+"""A clock that asks what happens next: a message may be late, and a process may crash.
 
-Messages take no time. They are delivered in the order of their receivers, each receiver's as
-they were sent; time passes when none is under way. Two moments count as one if every process
-has taken the same steps to get there. A step is named after what led to it, so nothing of what
-processes hold has to be compared.
+Messages take no time. They are delivered in the order of their receivers (`RANKS`), and each
+receiver's in the order they were sent; time passes when none is under way. Two moments count
+as one if every process has taken the same steps to get there. A step is named after all that
+led to it, so the state of processes need not be compared.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ if TYPE_CHECKING:
     from tierledger.simulation.machines.world import World
 
 STORE, WORLD = "store", "world"
-"""Who takes steps beside processes."""
+"""Actors beside the processes."""
 
 RANKS = {WORLD: 0, STORE: 1, "host": 2, "broker": 3, "coordinator": 4}
-"""Receivers, in the order in which they hear."""
+"""Receivers, in the order in which their messages are delivered."""
 
 MORTAL = frozenset({"host", "coordinator"})
-"""Whose processes crash."""
+"""Kinds of processes that may crash."""
 
 WRITES = frozenset({"_create", "_write_state"})
-"""Requests whose senders hear that nobody knows, if they hear nothing."""
+"""Writes to the store; without a reply, their outcome is unknown to the sender."""
 
 Choice: TypeAlias = "tuple[Any, ...]"
 """("hold",), ("release", which), ("give up",), or ("crash", site, whether it loses writes)."""
 
 
 class Step(NamedTuple):
-    """What somebody is to do."""
+    """One thing that an actor is to do."""
 
     name: bytes
     actor: str
-    """Of a process its life's name."""
+    """The name of a process's life, `STORE` or `WORLD`."""
     site: str
     life: Life | None
     call: Callable[..., None]
     args: tuple[Any, ...]
     is_message: bool
     is_answer: bool
-    """Whether it is the store's to a write."""
+    """Whether it is the store's reply to a write."""
 
     @property
     def is_write(self) -> bool:
-        """Whether it is a write that arrives at the store."""
+        """Whether it is a write on its way to the store."""
         return self.actor == STORE and getattr(self.args[1], "__name__", "") in WRITES
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is a write whose sender hears of it, or the answer."""
+        """Whether it is a write whose sender waits for its reply, or that reply."""
         return self.is_answer or (self.is_write and self.args[3] is not None)
 
     @property
@@ -75,7 +75,7 @@ class Step(NamedTuple):
 
 
 class Orders(Clockwork):
-    """Of one run; `decide` says what happens at each step instead of what comes first."""
+    """The clock of one run; `decide` may choose another step than the one that comes first."""
 
     def __init__(
         self,
@@ -87,21 +87,21 @@ class Orders(Clockwork):
         super().__init__()
         self.world: World
         self.held: list[Step] = []
-        """Messages that are late."""
+        """Messages that are held back, and so are late."""
         self.late = self.crashes = self.asked = 0
         self.is_open = True
-        """Whether anything may be late or crash still."""
+        """Whether anything may still be late or crash."""
         self._begins, self._decide, self._told = begins, decide, told
         self._queues: dict[str, deque[Step]] = {}
         self._timers: list[tuple[int, int, Step]] = []
         self._steps_of: dict[str, bytes] = {}
-        """What each process has done so far, as a digest."""
+        """A digest of each process's steps so far."""
         self._actor, self._led, self._sent, self._is_write = WORLD, b"", 0, False
-        """Who takes a step, the digest of all that led to it, and what it has sent."""
+        """Actor of the present step, digest of what led to it, and how much it has sent."""
         self._touched = ""
-        """The site to which a message was delivered last, if that was the last step."""
+        """The site of the last delivery, if no time has passed since; else empty."""
         self._is_fresh = False
-        """Whether a message was delivered since time passed."""
+        """Whether a message was delivered since time last passed."""
         self._history: tuple[bytes, int, tuple[bool, ...]] = (b"", 0, ())
         self._counts = (0, 0, 0)
 
@@ -167,7 +167,7 @@ class Orders(Clockwork):
 
     @property
     def head(self) -> Step | None:
-        """What happens next; none if nothing is under way."""
+        """The step that comes first; none if nothing is under way."""
         for site in sorted(self._queues, key=_rank):
             queue = self._queues[site]
             while queue and queue[0].is_nobodys:
@@ -178,11 +178,11 @@ class Orders(Clockwork):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is under way, and something was since time passed last."""
+        """Whether nothing is under way, but something was since time last passed."""
         return self._is_fresh and self.head is None
 
     def _close(self) -> None:
-        """From here on nothing is late."""
+        """Deliver all late messages; from here on nothing is late."""
         self.is_open = False
         for step in self.held:
             self._queue(step)
@@ -212,26 +212,26 @@ class Orders(Clockwork):
 
     @contextmanager
     def _stepping(self, actor: str, led: bytes, *, is_write: bool = False) -> Iterator[None]:
-        """What happens meanwhile is a step of `actor`, to which `led` has led."""
+        """Within the block, `actor` takes a step that `led` has led to."""
         before = (self._actor, self._led, self._sent, self._is_write)
         steps = self._steps_of
         seen = [steps.get(actor, b""), led]
         if actor == WORLD:
             seen += (steps[one] for one in sorted(steps))
-        elif actor.startswith("coordinator"):  # It looks at hosts, where it would ping them.
+        elif actor.startswith("coordinator"):  # It looks at hosts in place of pings.
             seen += (steps[one] for one in sorted(steps) if one.startswith("host"))
         self._actor, self._led, self._sent = actor, _digest(*seen), 0
         self._is_write = is_write
         if actor != STORE or is_write:
             steps[actor] = self._led
         yield
-        if actor == WORLD:  # It may have done anything to anybody.
+        if actor == WORLD:  # It may have changed any process.
             for one, done in steps.items():
                 steps[one] = _digest(done, self._led)
         self._actor, self._led, self._sent, self._is_write = before
 
     def _note_history(self) -> None:
-        """Callers see what ended before what began; in a run of equals nothing is before."""
+        """Note the order of ends and beginnings; equal ones in a row have no order."""
         recorder = self.world.recorder
         counts = (recorder.count, recorder.ended, len(self.world.medium.durable_at))
         if counts != self._counts:
@@ -249,7 +249,7 @@ class Orders(Clockwork):
     # What may happen.
 
     def alternatives(self, bounds: Bounds) -> list[Choice]:
-        """What may happen now instead of what comes first."""
+        """The choices that are possible now in place of the step that comes first."""
         head, choices = self.head, list[Choice]()
         if head is not None and head.is_message:
             if self.late < bounds.delays:
@@ -264,8 +264,8 @@ class Orders(Clockwork):
         return choices
 
     def _crashes_at(self, head: Step) -> list[Choice]:
-        """A host or coordinator ends before it hears, or before what it writes has landed."""
-        if head.actor == STORE:  # If it lands, that is as if the crash came after it.
+        """A host or coordinator crashes before a delivery, or before its write has landed."""
+        if head.actor == STORE:  # A crash after the landing is another choice.
             life = head.args[0]
             return [("crash", life.site, True)] if head.is_write and not life.is_dead else []
         if head.life is None or head.site.partition("-")[0] not in MORTAL:
@@ -275,7 +275,7 @@ class Orders(Clockwork):
         return [("crash", head.site, one) for one in ((False, True) if loses else (False,))]
 
     def key(self) -> bytes:
-        """Equal iff two moments count as one."""
+        """A digest that is equal iff two moments count as one."""
         touched = self._touched if any(one.site == self._touched for one in self.held) else ""
         done, run, _ = self._history
         return _digest(
@@ -291,7 +291,7 @@ class Orders(Clockwork):
         )
 
     def _text(self, choice: Choice | None) -> str:
-        """What is about to happen, as people read it."""
+        """The next step as text for people."""
         match choice:
             case ("crash", str(site), bool(loses)):
                 return f"CRASH of {site}" + (", its writes are lost" if loses else "")
@@ -322,7 +322,7 @@ class Orders(Clockwork):
                 raise InvalidArgument(f"nobody can {choice[0]} at step {self.asked}")
 
     def _crash(self, life: Life, *, loses: bool) -> None:
-        """End a process; `loses`: what it was writing never lands."""
+        """End a process; `loses`: its writes that are under way never land."""
         self.crashes += 1
         with self._stepping(WORLD, b"%s %d" % (life.name.encode(), loses)):
             self.world.kill(life)
@@ -336,14 +336,14 @@ class Orders(Clockwork):
         ]
 
     def _give_up(self) -> None:
-        """Who waits for the store's answer to a write hears that nobody knows."""
+        """Tell all who wait for a write's reply that its outcome is unknown."""
         held, self.held = self.held, []
         for step in held:
             if not step.is_awaited:
                 self.held.append(step)
                 continue
             life, then, given = step.life, step.call, step.args[1:]
-            if step.is_write:  # It may land yet.
+            if step.is_write:  # The write itself may still land.
                 life, apply, args, then, given = step.args
                 self.held.append(step._replace(args=(life, apply, args, None, ())))
             with self._stepping(STORE, step.name):

@@ -1,8 +1,8 @@
-"""Every order of a small world in which few messages are late, and every crash in it.
+"""Every schedule of a small world in which few messages are late and few processes crash.
 
 It is the world of `machines` with two hosts, two brokers and one partition, on a clock that
-asks what happens next. What is tried is all there is within the bounds, so silence is a proof
-of this small world, not a sample.
+asks what happens next. All schedules within the bounds are tried, so finding no violation
+proves that this small world has none; it is not a sample.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tierledger.simulation.mutants.catalogue import Mutant
 
 
 class Explored(NamedTuple):
-    """What was tried, and what was found."""
+    """What was tried, and the schedule that breaks something, if one does."""
 
     bounds: Bounds
     schedules: int
     states: int
     pruned: int
-    """As in each `Searched`, of all parts together."""
+    """The sums over all parts of the numbers in `Searched`."""
     found: Found | None
-    """The first that breaks something; nothing is tried behind it."""
+    """The first schedule that breaks something; later ones are not tried."""
     mutant: Mutant | None
-    """The mistake that was planted, if one was."""
+    """The mutant that was planted, if one was."""
 
     @property
     def violations(self) -> list[Violation]:
@@ -38,7 +38,7 @@ class Explored(NamedTuple):
 
     @property
     def again(self) -> str | None:
-        """The command that repeats what was found."""
+        """The command that repeats the schedule in `found`; none without one."""
         planted = None if self.mutant is None else self.mutant.name.partition(" ")[0]
         return self.found and again_with(self.bounds, self.found, planted)
 
@@ -75,7 +75,7 @@ def _searched(mutant: Mutant | None, part: Part) -> Searched:
 
 
 def lines_of(explored: Explored, seconds: float) -> list[str]:
-    """The result as people read it, and the schedule that breaks something, if one does."""
+    """The result as text, with the schedule that breaks something, if one does."""
     bounds = explored.bounds
     limits = (
         f"{bounds.delays} late messages, {bounds.crashes} crashes, "

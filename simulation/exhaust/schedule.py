@@ -1,4 +1,4 @@
-"""A schedule as a line that repeats it, and as the list of what happens in it."""
+"""A schedule as a line that repeats it, and as a list of its steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tierledger.simulation.exhaust.search import Choices, Found, violations_of
 from tierledger.simulation.mutants.catalogue import Mutant
 
 KINDS = {"h": "hold", "r": "release", "c": "crash", "d": "crash", "g": "give up"}
-"""By the letter of each in a schedule's line; a `d` is a crash that takes its writes along."""
+"""Letters of choices in a schedule's line; `d` is a crash that loses the process's writes."""
 
 
 def line_of(variant: Variant, choices: Choices) -> str:
@@ -23,7 +23,7 @@ def line_of(variant: Variant, choices: Choices) -> str:
 
 
 def schedule_of(line: str) -> tuple[Variant, Choices]:
-    """What `line_of` wrote.
+    """The variant and choices of a line that `line_of` wrote.
 
     Raises:
         InvalidArgument: It is not such a line.
@@ -58,7 +58,7 @@ def _choice_of(word: str) -> tuple[int, Choice]:
 def again_with(bounds: Bounds, found: Found, mutant: str | None) -> str:
     """The command that repeats a schedule."""
     usual = Bounds()
-    options = "".join(  # What its world depends on, where it is not as usual.
+    options = "".join(  # Those that change the world, where they are not the defaults.
         f"--{name} {getattr(bounds, name)} "
         for name in ("appends", "changes", "reads")
         if getattr(bounds, name) != getattr(usual, name)
@@ -71,10 +71,10 @@ def again_with(bounds: Bounds, found: Found, mutant: str | None) -> str:
 def repeated(
     bounds: Bounds, variant: Variant, choices: Choices, mutant: Mutant | None = None
 ) -> tuple[list[str], list[Violation]]:
-    """One schedule, once more: what happened, a line per step, and what is wrong with it.
+    """Run one schedule again; returns a line per step, and all violations.
 
     Raises:
-        InvalidArgument: What is chosen at some step cannot be chosen there.
+        InvalidArgument: A choice is not possible at its step.
     """
     told: list[str] = []
     left = dict(choices)

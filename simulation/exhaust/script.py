@@ -1,4 +1,4 @@
-"""What happens in the small world, in whatever order: who is to lead, and who calls what."""
+"""What happens in the small world, in any order: which broker leads, and who calls what."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from tierledger.simulation.machines.clockwork import MS
 from tierledger.simulation.machines.scenario import Decision, Scenario
 
 BEGINS = 1000 * MS
-"""Until then two brokers, two hosts and a coordinator come to one leader in good order."""
+"""When messages may first be late; by then a first leader serves."""
 
 GAP = 700 * MS
-"""Between two elections: a host that has ended is missed and replaced in this time."""
+"""The time between two elections, in which a lost host is missed and replaced."""
 
 STRIDE = 20 * MS
-"""Between two calls of a broker: a list takes less."""
+"""The time between two calls of a broker, which is longer than a list takes."""
 
 LIST = 6
 """A read's kind, in the order of `strikes.KINDS`."""
 
 
 class Bounds(NamedTuple):
-    """How much is tried."""
+    """How far the search goes."""
 
     delays: int = 0
-    """Messages that may be late, each by as much as one likes."""
+    """Messages that may be late, each by any time."""
     crashes: int = 2
     appends: int = 2
-    """Of each leader: it adds a segment and finishes it."""
+    """Writes of each leader: it adds a segment and finishes it."""
     changes: int = 1
     """Leadership changes after the first leader."""
     reads: int = 0
-    """Of the first broker under each leader, in turn at the leader and at the follower."""
+    """Reads by the first broker under each leader, at the leader and the follower in turn."""
 
 
 class Variant(NamedTuple):
-    """What a world is like apart from its order."""
+    """What differs between worlds apart from the order of steps."""
 
     moves: bool
-    """Whether each new leader gets another host, and the one before hears nothing of it. If
-    not, clients give up on a call before a host that was lost is replaced."""
+    """Whether each new leader is placed on another host while the former is not told. If not,
+    clients give up on a call before a lost host is replaced."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ VARIANTS = (Variant(moves=True), Variant(moves=False))
 
 
 def scenario_of(bounds: Bounds, variant: Variant) -> Scenario:
-    """The world in which nothing is late and nobody crashes.
+    """The world in which no message is late and no process crashes.
 
     Raises:
         InvalidArgument: A bound is negative.
@@ -64,7 +64,7 @@ def scenario_of(bounds: Bounds, variant: Variant) -> Scenario:
         at = BEGINS + term * GAP
         if term:
             decisions.append(Decision(at, "elect", (0, 0, 1, 2, 1)))
-        for number in range(bounds.appends):  # The first gets to know where its leader is.
+        for number in range(bounds.appends):  # The first write finds its leader's host.
             args = (0, 0, "go on", number)
             decisions.append(Decision(at + 5 * MS + number * STRIDE, "copy", args))
         if term and variant.moves:
@@ -85,4 +85,4 @@ def scenario_of(bounds: Bounds, variant: Variant) -> Scenario:
 
 
 SEED = 6
-"""Of no draw; it says which broker leads first, and that nothing is asked behind the run."""
+"""Draws nothing: decides which broker leads first, and that nothing is asked afterwards."""

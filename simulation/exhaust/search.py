@@ -1,6 +1,6 @@
-"""The search: depth first over what may be late and who may crash, never twice from one state.
+"""A depth-first search through late messages and crashes, never twice from one state.
 
-A moment is taken up again by a run from the beginning that makes the same choices.
+To go back to an earlier moment, the world runs again from the beginning with the same choices.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tierledger.simulation.machines.world import World
 from tierledger.simulation.mutants.catalogue import Mutant, planted
 
 Choices: TypeAlias = "tuple[tuple[int, Choice], ...]"
-"""Steps of a schedule, and what was chosen there instead of what happens by default."""
+"""Steps of a schedule, and the choice made at each in place of the default."""
 
 SHARES = 4
-"""Into which the schedules of a variant are divided, by their first choice."""
+"""How many parts the schedules of a variant are divided into, by their first choice."""
 
 
 class Part(NamedTuple):
-    """A share of the schedules; those of all parts together are all, each counted once."""
+    """A share of the schedules; each schedule belongs to exactly one part."""
 
     bounds: Bounds
     variant: Variant
@@ -43,32 +43,32 @@ class Found(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """What a search came to."""
+    """The result of a search."""
 
     schedules: int
-    """Orders that were begun; each ended, or was cut where another had been already."""
+    """Schedules that were begun; each ended, or was cut at a state that was known already."""
     states: int
-    """Different ones, of those in which there was something to choose, or all was quiet."""
+    """Different states among those with a choice to make or with nothing under way."""
     pruned: int
     """Schedules that were cut."""
     found: Found | None
 
 
 class Cut(Exception):
-    """All that can follow has been tried, with as many late messages left."""
+    """The state was searched before with at least as many late messages left."""
 
 
 class Search:
-    """All schedules of one part, with a mistake planted if one is given."""
+    """The search through all schedules of one part, with a mutant planted if one is given."""
 
     def __init__(self, part: Part, mutant: Mutant | None = None) -> None:
         self._part, self._mutant = part, mutant
         self._states: dict[bytes, int] = {}
-        """Every state, and the least number of late messages that led to it."""
+        """Each state, with the least number of late messages that led to it."""
         self._stack: list[Choices] = [()]
 
     def run(self) -> Searched:
-        """Try them all, or until one breaks something."""
+        """Try all schedules, or stop at the first that breaks something."""
         schedules, pruned = 0, 0
         while self._stack:
             choices = self._stack.pop()
@@ -78,7 +78,7 @@ class Search:
             except Cut:
                 pruned += 1
                 continue
-            if not choices:  # All parts begin alike; what they do instead is shared out.
+            if not choices:  # All parts begin alike and share the first choices.
                 self._stack = self._stack[self._part.share :: SHARES]
             if violations:
                 found = Found(self._part.variant, choices, violations)
@@ -86,7 +86,7 @@ class Search:
         return Searched(schedules, len(self._states), pruned, None)
 
     def _followed(self, choices: Choices) -> list[Violation]:
-        """What is wrong with the schedule that goes on by default behind `choices`."""
+        """Violations of the schedule that makes `choices` and then follows the default."""
         bounds, left = self._part.bounds, list(reversed(choices))
 
         def decide(orders: Orders) -> Choice | None:
@@ -111,7 +111,7 @@ def violations_of(
     mutant: Mutant | None = None,
     told: list[str] | None = None,
 ) -> list[Violation]:
-    """What is wrong with one schedule. A mutant is planted anew: some count what they do."""
+    """Violations of one schedule; the mutant is planted anew, since some keep counts."""
     orders = Orders(BEGINS, decide, told)
     orders.world = world = World(scenario_of(bounds, variant), clock=orders)
     with nullcontext() if mutant is None else planted(mutant):

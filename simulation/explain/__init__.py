@@ -1,1 +1,1 @@
-"""One run of the simulator, told as a page or as text."""
+"""One run of the simulator as a page or as text."""

@@ -12,7 +12,7 @@ from tierledger.simulation.timeline import Timeline
 
 
 class Texts:
-    """Words by number: a run says the same few things again and again."""
+    """Words by number, since a run repeats the same words many times."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
@@ -30,11 +30,11 @@ class Sign(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Marks, messages or bars of one kind, which can be switched off together."""
+    """Marks, messages or bars of one kind, which a reader can hide together."""
 
     what: str
     number: int
-    """Of the words in `Texts`."""
+    """The number of its words in `Texts`."""
     times: int
     sign: Sign
 
@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
     title: str
     letter: str
-    """By which the script knows the group."""
+    """The script's name of the group."""
     kinds: list[Kind]
 
 
@@ -59,11 +59,11 @@ FATES: Final = {
     "lost": Sign("M-8-4L0 0M2-3L8 3M8-3L2 3", "alarm"),
     "not there by the end": Sign("M-8-4L0 0M1 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0", "soft"),
 }
-"""What becomes of messages that do not arrive."""
+"""What happens to messages that do not arrive."""
 
 
 def groups(run: Timeline, texts: Texts) -> list[Group]:
-    """The legend; a group of which the run has none is left out."""
+    """The legend; groups that the run has nothing of are left out."""
     marks = {}
     for what in dict.fromkeys(one.what for one in run.moments):
         mark = mark_of(what)

@@ -1,6 +1,6 @@
 """How each kind of moment is drawn, in the page's picture, in its legend and in text.
 
-Marks differ in shape first and in colour second, so that nobody needs to see colours.
+Marks differ in shape first and in colour second, so that they can be read without colours.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 EPOCH = "epoch"
-"""As a colour: that of the moment's epoch."""
+"""The colour of the moment's epoch."""
 FILL, STROKE = "fill", "stroke"
 
 
@@ -21,9 +21,9 @@ class Mark(NamedTuple):
     """A variable of the style sheet, or `EPOCH`."""
     mode: str
     letter: str
-    """Stands for it in text."""
+    """The letter for it in text."""
     is_rare: bool = False
-    """Drawn above the others, and shown in the overview of the whole run."""
+    """Whether it is drawn above the others, and in the overview of the whole run."""
 
 
 UNKNOWN: Final = Mark("M-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0", "soft", STROKE, "*")
@@ -60,7 +60,7 @@ MARKS: Final = {
 
 
 def mark_of(what: str) -> Mark:
-    """The mark for `what`, or for the words it begins with: a "crash at append" is a crash."""
+    """The mark of `what`, or of its first words: a "crash at append" is a crash."""
     words = what.split(" ")
     for count in range(len(words), 0, -1):
         found = MARKS.get(" ".join(words[:count]))

@@ -1,7 +1,7 @@
-"""A run as one self-contained page: what went wrong, and the picture of how.
+"""A run as one self-contained page: what went wrong, and a picture of how it came about.
 
-Its text comes first and is complete without a script; the picture is drawn by the browser from
-data that the page carries.
+The page's text comes first and is complete without a script. The browser draws the picture
+from data in the page.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tierledger.simulation.timeline import STATES, Timeline, first_and_last_us, 
 ARROWS_MAX: Final = 50_000
 MOMENTS_MAX: Final = 50_000
 SPANS_MAX: Final = 20_000
-"""What one page holds of each, the earliest first; at 50 bytes each it stays below 10 MB."""
+"""At most so many of each are in a page, the earliest first: below 10 MB at 50 bytes each."""
 ROWS_MAX: Final = 2_000
-"""Lines of the table, which is for runs that a person can read; longer ones are text."""
+"""The most lines of the table; a run with more is easier to read as text."""
 PAINTED_MAX: Final = 8000
-"""Messages painted at one zoom; of more, every second, third, ... is, and the page says so."""
+"""Messages painted at one zoom; of more, every second, third, ... is, as the page tells."""
 NAMED_MAX: Final = 400
-"""Marks in view up to which those with room beside them are named."""
+"""Marks are named, where there is room, if at most so many are in view."""
 EPOCH_COLOURS: Final = 8
-"""Of the style sheet; after these they come again, striped."""
+"""Colours of the style sheet; later epochs use them again, striped."""
 
 
 def page(timeline: Timeline) -> str:
-    """HTML that shows all of a run, and runs nothing that came from it.
+    """HTML that shows all of a run, and executes nothing that came from it.
 
-    The same timeline gives the same bytes. What is more than the limits above is left out from
-    the end of the run, and the page says so.
+    The same timeline gives the same bytes. What exceeds the limits above is left out from the
+    end of the run, and the page tells so.
     """
     run = ordered(timeline)
     kept = run._replace(
@@ -69,7 +69,7 @@ def page(timeline: Timeline) -> str:
 
 
 def _data(run: Timeline, texts: Texts, axis: tuple[int, int]) -> dict[str, Any]:
-    """The picture's things; words stand in `texts`, where they get a number each."""
+    """The picture's data; words are numbers in `texts`."""
     lanes = {lane.name: at for at, lane in enumerate(run.lanes)}
     moments = [
         [one.time_us, lanes[one.lane], texts.at(one.what), texts.at(one.detail), one.epoch,
@@ -108,7 +108,7 @@ def _data(run: Timeline, texts: Texts, axis: tuple[int, int]) -> dict[str, Any]:
 
 
 def _places(run: Timeline) -> dict[str, int]:
-    """The first moment of each detail: where in the picture a decision is."""
+    """The first moment of each detail: the place of a decision in the picture."""
     places: dict[str, int] = {}
     for at, one in enumerate(run.moments):
         places.setdefault(one.detail, at)

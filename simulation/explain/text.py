@@ -27,10 +27,10 @@ from tierledger.simulation.timeline import (
 )
 
 COLUMNS_MAX = 30
-"""With more processes than this the columns for them are left out."""
+"""With more processes than this, their columns are left out."""
 
 RUN = "run"
-"""How the lane without a name is called."""
+"""The name of the lane that has none."""
 
 _STATE_SIGNS = {DEAD: " ", PAUSED: ":", CUT_OFF: "/"}
 
@@ -45,17 +45,17 @@ class Entry(NamedTuple):
     key: str
     detail: str
     ends: tuple[str, ...]
-    """The lanes that it touches; two for a message on its way."""
+    """The lanes that the entry touches; two for a message on its way."""
     sign: str
-    """What stands in the (last) lane's column."""
+    """The sign in the column of its last lane."""
     link: str
-    """The thing in the page's picture: kind and number."""
+    """Its thing in the page's picture: kind and number."""
 
 
 def text(timeline: Timeline) -> str:
-    """All of a run, one line per event by time, after what was found in it.
+    """All of a run: first the violations, then one line per event, by time.
 
-    The same timeline gives the same text. Nothing in it breaks a line or hides.
+    The same timeline gives the same text. Values in it cannot break a line or hide anything.
     """
     run = ordered(timeline)
     entries = sorted(
@@ -97,7 +97,7 @@ def entries_of(run: Timeline) -> list[Entry]:
 
 
 def ms_text(time_us: int) -> str:
-    """Milliseconds with all the digits there are: "1,234.567"."""
+    """Milliseconds with all digits: "1,234.567"."""
     return f"{time_us / 1000:,.3f}"
 
 
@@ -162,7 +162,7 @@ class _Strips:
         return " ".join(str(at % 10) for at in range(1, len(self._at) + 1)) + "  "
 
     def of(self, entry: Entry) -> str:
-        """The columns for `entry`, which is not earlier than the one before."""
+        """The columns of `entry`, which must not be earlier than the previous one."""
         self._advance(entry.time_us)
         # A column is a cell and the gap after it, through which a message passes.
         cells = ["|", " "] * len(self._at)

@@ -1,7 +1,7 @@
-"""What callers saw of a service: who asked what and when, and how it ended.
+"""What callers saw of a service: each call, when it began and ended, and its outcome.
 
-Rule: an outcome is never guessed. "ok" holds from its position on, "fail" has certainly left
-nothing behind, "info" may or may not have happened, and its end is not known.
+Rule: an outcome is never guessed. "ok" holds from its position on; "fail" has certainly
+changed nothing; "info" is in doubt: the call may have taken effect, or may yet.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ FAIL = "fail"
 INFO = "info"
 
 DEFINITE = (RetryableError, RejectedError, Fenced, DataError)
-"""Errors after which a write has certainly not happened; anything else leaves it open."""
+"""Errors after which a write has certainly not happened; after others it is in doubt."""
 
 WRONG_LINE = (ValueError, TypeError, KeyError, RecursionError, RemoteStorageError)
-"""What reading a line that nobody here wrote can lead to."""
+"""Errors that can come of reading a line from elsewhere."""
 
 SHOWN_CHARACTERS_MAX = 80
 """How much of an unexpected value an error quotes."""
@@ -57,36 +57,36 @@ class Operation(NamedTuple):
     number: int
     """Order of invocation."""
     process: str
-    """Who called; it waits for the end of one call before it begins the next."""
+    """The caller, which waits for the end of one call before it begins the next."""
     kind: str
     """`WRITE` or `READ`."""
     key: PartitionKey
     role: str
-    """Who answers: the leader (all writes), or a follower."""
+    """The node that is asked: the leader (all writes), or a follower."""
     claim: Claim | None
-    """Under which the writer believed to lead."""
+    """The claim under which the writer believed to lead."""
     request: bytes
-    """The write's id, which the event carries that it led to; empty for reads."""
+    """The write's request id, which its event carries; empty for reads."""
     what: str
-    """The call, for people."""
+    """The call as text for people."""
     query: Query | None
     invoked: int
     """Nanoseconds, on the one clock of the history."""
     completed: int | None
-    """None if the caller never heard an end."""
+    """None if the caller never saw the call end."""
     outcome: str
     """`OK`, `FAIL` or `INFO`."""
     position: int | None
     value: bytes
     """`digest_of` the answer to a read."""
     stale: bool
-    """Answered out of quarantine, and said so."""
+    """Whether the answer was marked as stale, by a partition in quarantine."""
     error: str
-    """Name of the error's class."""
+    """The name of the error's class."""
     wanted: KafkaValue | None = None
-    """What a write asked for; without it an answer that appended nothing is believed."""
+    """What a write asked for; if unknown, a write that appended nothing is not judged."""
     answer: object = None
-    """To a read, where it is at hand: a file has its digest alone."""
+    """The answer to a read, if at hand; a file holds only its digest."""
 
 
 class Note(NamedTuple):
@@ -130,7 +130,7 @@ class Recorder:
         query: Query | None = None,
         wanted: KafkaValue | None = None,
     ) -> int:
-        """The number of a call that begins now; until it ends its outcome is `INFO`."""
+        """The number of a call that begins now; until it ends, it counts as in doubt."""
         number, now = len(self._operations), self._now()
         self._operations.append(
             Operation(
@@ -154,7 +154,7 @@ class Recorder:
         stale: bool = False,
         answer: object = None,
     ) -> None:
-        """The call succeeded, and holds or was answered at `position`."""
+        """The call succeeded; its event, or the state it read, is at `position`."""
         self._end(number, OK, position, value, stale, "", answer)
 
     def fail(self, number: int, error: BaseException) -> None:
@@ -162,11 +162,11 @@ class Recorder:
         self._end(number, FAIL, None, b"", False, type(error).__name__)
 
     def info(self, number: int, error: BaseException) -> None:
-        """The call may or may not have happened."""
+        """The call is in doubt: it may or may not have happened."""
         self._end(number, INFO, None, b"", False, type(error).__name__)
 
     def failed(self, number: int, error: BaseException) -> None:
-        """The call ended with `error`, which says itself what that means."""
+        """The call ended with `error`, whose class decides between `FAIL` and `INFO`."""
         outcome = outcome_of(error)
         self._end(number, outcome, None, b"", False, type(error).__name__)
 
@@ -201,7 +201,7 @@ class Recorder:
 
 
 def outcome_of(error: BaseException) -> str:
-    """What `error` says of a write: `FAIL` if it did not happen, else `INFO`."""
+    """The outcome of a write that ended with `error`: `FAIL` if it had no effect, or `INFO`."""
     return FAIL if isinstance(error, DEFINITE) else INFO
 
 
@@ -230,7 +230,7 @@ def line_of(fields: dict[str, object]) -> bytes:
 
 
 def history_lines(history: History) -> Iterator[dict[str, object]]:
-    """What stands in each line of the file."""
+    """The fields of each line of the file, in order of time."""
     for *_, fields in sorted(_timed_lines(history), key=lambda line: line[:3]):
         yield fields
 
@@ -281,10 +281,10 @@ def key_text(key: PartitionKey) -> str:
 
 
 def read_history(path: Path) -> History:
-    """The history in a file; of a call whose end is not there the outcome is `INFO`.
+    """The history in a file; a call whose end is missing has the outcome `INFO`.
 
     Raises:
-        InvalidArgument: A line is not one of a history; its number and the value are named.
+        InvalidArgument: A line is not one of a history; names its number and the value.
     """
     operations: dict[int, Operation] = {}
     notes: list[Note] = []

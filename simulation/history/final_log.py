@@ -1,4 +1,4 @@
-"""What stood in the store in the end: one partition's log, verified and indexed."""
+"""What the store holds at the end of a run: one partition's log, verified and indexed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tierledger.storage.serde import MetadataSerDe
 
 
 class LoggedBatch(NamedTuple):
-    """One key of the log, and when it became durable (ns on the history's clock) if known."""
+    """One batch of the log, with the time (ns, history's clock) it became durable, if known."""
 
     number: int
     value: bytes
@@ -29,16 +29,16 @@ class FinalLog:
     """One partition's log from its beginning; made once, read by every checker.
 
     Attributes:
-        key: Which partition's it is.
-        topic_id_partition: The same, with its topic's name.
+        key: The partition.
+        topic_id_partition: The partition, with its topic's name.
         genesis: The hash before the first event.
         events: All events, by position.
         chain_hashes: Position of each batch's last event to that event's hash.
-        durable_at: Per position the time (ns) at which it became durable, none if unknown.
-        requests: Request id to where it stands first.
-        repeated: Requests that stand there again: id, first position, next position.
+        durable_at: Per position, when (ns) it became durable; none if unknown.
+        requests: Request id to the position of its first event.
+        repeated: Requests that appear again: id, first position, next position.
         sessions: Positions of `SessionOpened`.
-        claims: Per position the claim that leads there, none if nobody's.
+        claims: Per position, the claim that leads there; none if nobody leads.
         durable_times: The times in `durable_at`, each once, ascending.
         durable_ends: The last position that was durable at each of them.
     """
@@ -88,7 +88,7 @@ class FinalLog:
         return len(self.events) - 1
 
     def claim_at(self, position: int) -> Claim | None:
-        """Who leads at `position`."""
+        """The claim that leads at `position`; none if nobody leads there."""
         return self.claims[position] if 0 <= position < len(self.claims) else None
 
     def durable_before(self, time: int) -> int:
@@ -97,7 +97,7 @@ class FinalLog:
         return self.durable_ends[at - 1] + 1 if at else 0
 
     def durable_until(self, time: int | None) -> int:
-        """How many events may have been durable at `time`; all, if that is not known."""
+        """How many events may have been durable at `time`; all of them if that is unknown."""
         if time is None or None in self.durable_at:
             return len(self.durable_at)
         at = bisect_right(self.durable_times, time)
@@ -140,10 +140,10 @@ def decode_log(
     topic_id_partition: TopicIdPartition,
     batches: Iterable[LoggedBatch],
 ) -> FinalLog:
-    """The log that `batches` hold, in order and from the first.
+    """The log that `batches` hold, which are in order, from the first on.
 
     Raises:
-        CorruptLog: A batch is missing, or something about one does not verify.
+        CorruptLog: A batch is missing or does not verify.
     """
     tip = topic_id_partition
     first = previous = genesis(cluster_id, tip.topic_id, tip.partition)

@@ -1,4 +1,4 @@
-"""A client that writes every call into a history, in a world and on a live service alike."""
+"""A client that records each call in a history, in a world and on a live service alike."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REQUEST: ContextVar[bytes | None] = ContextVar("request", default=None)
 
 
 class KnownIds:
-    """Request ids that the history knows before the call is made."""
+    """A source of request ids that returns the id which a `RecordedClient` has recorded."""
 
     def __init__(self, ids: IdSource) -> None:
         self.ids = ids
@@ -38,7 +38,10 @@ class KnownIds:
 
 
 class RecordedClient:
-    """One process of a history: one call after the other, under a new name after each doubt."""
+    """One process of a history, which makes one call at a time.
+
+    A call in doubt may still take effect later, so after it the process has a new name.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class RecordedClient:
     async def write(
         self, tip: TopicIdPartition, work: Awaitable[int], what: str, wanted: KafkaValue
     ) -> RemoteStorageError | None:
-        """Make the write that `work` is about to begin; the error it ended with, if any."""
+        """Run the write in `work` and record it; returns the error it ended with, if any."""
         claim = self.manager.claim_to_lead(tip)
         request = self._ids.ids.request_id()
         number = self._recorder.begin(
@@ -80,7 +83,7 @@ class RecordedClient:
         except (RemoteStorageError, asyncio.CancelledError) as error:
             return self._failed(number, error)
         finally:
-            with suppress(ValueError):  # Another context, if the process ended meanwhile.
+            with suppress(ValueError):  # Another context, if the process ended.
                 _REQUEST.reset(token)
         self._recorder.ok(number, position, b"")
         return None
@@ -88,7 +91,7 @@ class RecordedClient:
     async def read(
         self, tip: TopicIdPartition, role: str, query: Query
     ) -> Answered | RemoteStorageError:
-        """Ask, and give the answer or the error it ended with."""
+        """Ask, and return the answer, or the error that the call ended with."""
         number = self._recorder.begin(
             process=self.process,
             kind=READ,
@@ -110,7 +113,7 @@ class RecordedClient:
         return answered
 
     async def _whole(self, tip: TopicIdPartition, role: str, first: Answered) -> Answered:
-        """The answer with all its pages; of a list they are all as of one position."""
+        """The answer with all its pages; those of a list share one position."""
         if first.cursor is None:
             return first
         rows: list[Any] = []
@@ -129,5 +132,5 @@ class RecordedClient:
         assert isinstance(error, RemoteStorageError), "the only two that are caught"
         self._recorder.failed(number, error)
         if outcome_of(error) == INFO:
-            self._lives += 1  # Nobody knows whether that call still goes on.
+            self._lives += 1  # The call may still go on.
         return error

@@ -1,4 +1,4 @@
-"""Brokers of a live service: what those of a world do, in real time and on real connections."""
+"""Brokers of a live service: those of a world, in real time and on real connections."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ READY_PAUSE_S = 0.05
 CONFIGURE_PAUSE_S = 0.2
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long a manager may take to leave a service that may be gone."""
+"""How long a manager may take to close; the service may be gone."""
 
 REPEAT_S = 2.0
-"""How often brokers are told again what they know: every change of an ISR does that."""
+"""How often the controller repeats its news to brokers, as after each change of an ISR."""
 
 LATE_S = (0.2, 3.0)
-"""How late an announcement may be, if it is."""
+"""The delay of an announcement that is late."""
 
 OFFSETS = 600
-"""Up to where readers ask."""
+"""Readers ask for offsets below this."""
 
 
 class LiveBroker:
@@ -41,13 +41,13 @@ class LiveBroker:
         self.broker_id = broker_id
         self.is_fenced = False
         self.led: dict[TopicIdPartition, int] = {}
-        """What this broker believes to lead, with the leader epoch it was told."""
+        """Partitions that this broker believes to lead, with the leader epoch it was told."""
         self.acknowledged: dict[TopicIdPartition, int] = {}
-        """When the last write that succeeded was begun (ns), per partition."""
+        """Per partition, when (ns) the last successful write began."""
         self._name = f"broker-{broker_id}/{life}"
         self._run = run
         self._random = random
-        # A service that outlives its brokers sees those of the next run, too.
+        # A service that outlives its brokers also sees those of the next run.
         self._ids = CountedIds(run.plan.seed << 32 | broker_id << 16 | life)
         self._known_ids = KnownIds(self._ids)
         self._manager = AsyncRemoteLogMetadataManager(
@@ -58,12 +58,12 @@ class LiveBroker:
         self._copies: dict[TopicIdPartition, tuple[int, asyncio.Task[None]]] = {}
 
     def start(self) -> None:
-        """Register, and read; whatever the broker is told meanwhile waits for that."""
+        """Register and read; notifications of the controller wait for the registration."""
         self._spawn(self._configure())
         self._spawn(self._read())
 
     async def stop(self) -> None:
-        """End this life in the middle of whatever it does."""
+        """End this life at once, in the middle of its calls."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -92,7 +92,7 @@ class LiveBroker:
             else:
                 self._configured.set()
 
-    # What it is told.
+    # Notifications from the controller.
 
     def told(
         self,
@@ -101,7 +101,7 @@ class LiveBroker:
         *,
         says_epochs: bool,
     ) -> None:
-        """The controller's word arrives."""
+        """The controller's notification arrives; the broker announces it to the service."""
         self._spawn(self._announce(leads, follows, says_epochs=says_epochs))
 
     async def _announce(
@@ -123,14 +123,14 @@ class LiveBroker:
             self.is_fenced = True
             return
         except RemoteStorageError:
-            return  # The controller repeats itself.
+            return  # The controller repeats its notification.
         for tip, epoch in leads.items():
             self.led[tip] = epoch
             known, task = self._copies.get(tip, (None, None))
             if task is None or task.done() or known != epoch:
                 self._copies[tip] = (epoch, self._spawn(self._copy(tip, epoch)))
 
-    # What it does.
+    # Calls to the service.
 
     def _client(self, tip: TopicIdPartition, what: str) -> RecordedClient:
         name = f"{self._name}/{tip.partition}/{what}{self._run.next_number()}"
@@ -145,7 +145,7 @@ class LiveBroker:
             if await self._is_ready(tip):
                 break
             await asyncio.sleep(READY_PAUSE_S)
-        # Refused for good, it waits until it is told again who leads.
+        # A copier that is refused for good ends; the next notification starts another.
         while self.led.get(tip) == epoch and copier.refusals < REFUSALS_MAX:
             await self._think()
             await copier.step(self._random)
@@ -171,19 +171,19 @@ class LiveBroker:
 
 
 class LiveController:
-    """Kafka's controller: the truth about leaders, and the mouth that tells it, often late."""
+    """Kafka's controller: knows the leaders, and notifies brokers of them, often late."""
 
     def __init__(self, run: LiveWorld, brokers: dict[int, LiveBroker]) -> None:
         self.leader: dict[TopicIdPartition, int] = {}
         self.changes = 0
         self.is_calm = False
-        """Nobody is elected any more, and every word arrives soon."""
+        """Once set, elections end and notifications arrive soon."""
         self._run, self._brokers = run, brokers
         self._random = stream(run.plan.seed, "controller")
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Make first leaders, and keep changing them."""
+        """Choose first leaders, and keep changing them."""
         for number, tip in enumerate(self._run.tips):
             ids = sorted(self._brokers)
             self.leader[tip], self._run.epoch[tip] = ids[number % len(ids)], 0
@@ -202,7 +202,7 @@ class LiveController:
                 self.elect(self._random.choice(self._run.tips))
 
     def elect(self, tip: TopicIdPartition) -> None:
-        """Another broker leads, in the next leader epoch."""
+        """Make another broker the leader, in the next leader epoch."""
         former = self.leader[tip]
         others = [one for one in sorted(self._brokers) if one != former] or [former]
         self.leader[tip] = self._random.choice(others)
@@ -219,11 +219,11 @@ class LiveController:
             await asyncio.sleep(REPEAT_S * self._random.uniform(0.5, 1.5))
 
     def tell_all(self, broker_id: int) -> None:
-        """What a broker that starts, or repeats itself, announces."""
+        """Notify a broker of all partitions, when it starts and from time to time."""
         self._tell(broker_id, self._run.tips)
 
     def _tell(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
-        """Say what holds now; it may arrive behind what is said later."""
+        """Notify a broker of what holds now; a later notification may arrive earlier."""
         leads = {tip: self._run.epoch[tip] for tip in tips if self.leader[tip] == broker_id}
         follows = [tip for tip in tips if tip not in leads]
         plan = self._run.plan

@@ -1,4 +1,4 @@
-"""What to do to a service while it works: seeded, so that the same seed does the same."""
+"""Disturbances of a working service, drawn by a seed: the same seed draws the same ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = (
     Disturbance.HOST_KILL,
     Disturbance.PARTITION_STOP,
 )
-"""What is drawn from: changes are the common thing, kills the rarer one."""
+"""The kinds to draw from; changes are common, kills are rarer."""
 
 
 class PlannedDisturbance(NamedTuple):
@@ -38,7 +38,7 @@ class PlannedDisturbance(NamedTuple):
 def plan(count: int, *, records: int, partitions: int, seed: int) -> list[PlannedDisturbance]:
     """`count` disturbances spread over a workload, in the order in which they strike.
 
-    Each third one at least is a host kill, so that a small plan has one, too.
+    At least each third is a host kill, so that a small plan has one, too.
     """
     random = Random(f"{seed}:churn")
     points = sorted(random.randrange(records) for _ in range(count)) if records else []

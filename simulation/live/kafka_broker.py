@@ -1,6 +1,6 @@
 """A real Kafka broker: one process with both roles, on loopback, in its own folder.
 
-tests/kafka_broker/pom.xml names what it consists of; `scripts/setup.sh --with-java` fetches it.
+tests/kafka_broker/pom.xml names its jars; `scripts/setup.sh --with-java` fetches them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tierledger.simulation.live.server import LiveServer, free_port
 
 JARS = Path(__file__).parents[2] / ".venv" / "kafka"
 TIER = JARS.with_name("kafka-tier")
-"""Kafka's tier in a folder, for releases that are published without it."""
+"""Kafka's tier in a folder; some releases are published without it."""
 OLDEST = JARS.with_name("kafka-3.9.1")
-"""The oldest release that the plugin is for."""
+"""The oldest release that the plugin supports."""
 SUITE = JARS.with_name("kafka-suite")
 """The newest release that is published with Kafka's own tests (tests/kafka/suite)."""
 PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target"
@@ -49,21 +49,21 @@ class KafkaBroker(LiveServer):
         "-Xshare:auto",
         "-XX:TieredStopAtLevel=1",
     )
-    """What starts soonest, not what serves fastest."""
+    """Options for a fast start, not for fast service."""
 
     name = "kafka"
     ready_timeout_s = 120.0
 
     def __init__(self, settings: Mapping[str, object] | None = None, jars: Path = JARS) -> None:
-        """`settings`: beyond those that all tests need, or in place of them; none: left out.
+        """`settings`: beyond those that all tests need, or in their place; none leaves one out.
 
-        `jars`: the release that it is of.
+        `jars`: of the broker's release.
         """
         super().__init__()
         self.jars = jars
         self.settings = dict(settings or {})
         self.formatting: tuple[str, ...] = ()
-        """Further options with which its folder is formatted."""
+        """Further options for formatting the broker's folder."""
         self.controller_port = free_port()
 
     @override
@@ -78,12 +78,12 @@ class KafkaBroker(LiveServer):
         self._format()
 
     def configure(self) -> None:
-        """Write its settings as they are now; they hold from its next start on."""
+        """Write the broker's settings to its folder; they hold from its next start on."""
         (self.folder / "server.properties").write_text(self._properties())
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The host and port that the broker listens on."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -108,7 +108,7 @@ class KafkaBroker(LiveServer):
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 1,
             "auto.create.topics.enable": "false",
-            # Recorded times are old, and none of what is produced may go.
+            # Recorded times are old, and produced records must stay.
             "log.retention.ms": -1,
         }
         given = (lines | self.settings).items()
@@ -142,7 +142,7 @@ class KafkaBroker(LiveServer):
         return READY in self.log()
 
     def restart(self, how: signal.Signals) -> None:
-        """End its process by a signal, and start it again on its folder, with a new log."""
+        """End the process by a signal, and start it again on its folder, with a new log."""
         self.stop(how)
         self._log.unlink()
         self.start()

@@ -1,4 +1,4 @@
-"""What brokers of a live run do, and what all of them share."""
+"""What brokers of a live run do, and the state that all of them share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LivePlan:
     """What brokers do. Times in seconds.
 
     Attributes:
-        seed: Of everything that is drawn; what real processes make of it differs each time.
+        seed: Of all draws; real processes still behave differently each time.
         brokers: How many, each with a manager of its own.
         partitions: How many, all of one topic, which every broker replicates.
         calls_per_s: About how many calls are made while nothing fails.
@@ -44,7 +44,7 @@ class LivePlan:
 
 
 CALLS_PER_STEP = 1.6
-"""Of a broker's clients on average: a read is one, a copy two or more."""
+"""Calls of one step of a broker's client on average: a read is one, a copy two or more."""
 
 
 class LiveWorld:
@@ -66,9 +66,9 @@ class LiveWorld:
             for number in range(plan.partitions)
         ]
         self.epoch: dict[TopicIdPartition, int] = {}
-        """Each partition's leader epoch, as the controller has it."""
+        """Each partition's leader epoch in the controller."""
         self.failures: list[BaseException] = []
-        """What nobody foresaw: no caller may see anything but the errors of the interface."""
+        """Unexpected exceptions: callers may see only the errors of the interface."""
         self._numbers = 0
 
     def now_ns(self) -> int:
@@ -79,5 +79,5 @@ class LiveWorld:
         return self._numbers
 
     def note(self, what: str, node: str, *, key: PartitionKey | None = None) -> None:
-        """A fault, or a change of leaders, for the history."""
+        """Note a fault, or a change of leaders, in the history."""
         self.recorder.note(self.now_ns(), node, what, key)

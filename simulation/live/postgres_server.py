@@ -1,7 +1,7 @@
 """A real PostgreSQL server for tests and drills: started, frozen, killed, started again.
 
-It keeps what it was told on disk as a user's would (`fsync` is on), listens on loopback only,
-trusts all who connect, and leaves neither a process nor a file behind.
+It writes durably as a user's would (`fsync` is on), listens on loopback only, trusts all who
+connect, and leaves neither a process nor a file behind.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing_extensions import override
 from tierledger.simulation.live.server import POLL_S, STOP_TIMEOUT_S, LiveServer
 
 USER = "tierledger"
-"""The role that every URL names; it may do everything."""
+"""The role in every URL; it may do everything."""
 
 UNPRIVILEGED = ("postgres", "nobody")
-"""Who runs the server if root starts it: PostgreSQL refuses to run as root."""
+"""Accounts that run the server if root starts it: PostgreSQL refuses to run as root."""
 
 INSTALLED_UNDER = Path("/usr/lib/postgresql")
-"""Where Debian and Ubuntu keep each version's programs, which they do not put on the PATH."""
+"""Where Debian and Ubuntu keep each version's programs, which are not on the PATH."""
 
 
 class PostgresServer(LiveServer):
@@ -45,7 +45,7 @@ class PostgresServer(LiveServer):
         self._names = 0
 
     def url(self, database: str = "postgres") -> str:
-        """Where `database` is, as `--store` and psycopg take it."""
+        """The URL of `database`, as `--store` and psycopg take it."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
 
     def database(self) -> str:
@@ -70,7 +70,7 @@ class PostgresServer(LiveServer):
     def execute(
         self, query: sql.SQL | sql.Composed, database: str = "postgres"
     ) -> list[tuple[object, ...]]:
-        """Run one statement as a person at `psql` would; its rows."""
+        """Run one statement as `psql` would; returns its rows."""
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             cursor = connection.execute(query)
             return cursor.fetchall() if cursor.description is not None else []
@@ -102,16 +102,16 @@ class PostgresServer(LiveServer):
 
     @override
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End it in good order: connections are cut, everything is written down."""
-        super().stop(how)  # What PostgreSQL calls a fast shutdown.
+        """End the server in good order: connections are cut, all data is written."""
+        super().stop(how)  # PostgreSQL's fast shutdown.
 
     @override
     def kill(self) -> None:
-        """Kill all of its processes at once, as a power cut would; `start` brings it back."""
+        """Kill all of the server's processes at once, like a power cut; `start` restarts it."""
         process, self._process = self._process, None
         if process is None:
             return
-        # Stopped first, so that none is born or ends meanwhile.
+        # Stopped first, so that no child starts or ends meanwhile.
         os.kill(process.pid, signal.SIGSTOP)
         family = [process.pid, *children(process.pid)]
         for pid in family:
@@ -121,14 +121,14 @@ class PostgresServer(LiveServer):
 
     @override
     def freeze(self) -> None:
-        """Stop all of its processes where they are: connections stay open, nothing answers."""
+        """Stop all of the server's processes: connections stay open, nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
         for pid in children(self.pid):
             _send(pid, signal.SIGSTOP)
 
     @override
     def thaw(self) -> None:
-        """Let them go on."""
+        """Let the processes continue."""
         for pid in [*children(self.pid), self.pid]:
             _send(pid, signal.SIGCONT)
 
@@ -147,7 +147,7 @@ class PostgresServer(LiveServer):
                 "--auth=trust",
                 "--encoding=UTF8",
                 "--locale=C",
-                "--no-sync",  # What is empty can be made again.
+                "--no-sync",  # An empty cluster can be made again.
                 f"--pgdata={self._data}",
             ],
             cwd=self.folder,
@@ -166,13 +166,13 @@ class Owner:
     def __init__(self, uid: int, gid: int, *, is_other: bool) -> None:
         self.uid = uid
         self.gid = gid
-        # What `subprocess` has to switch to; none if it is our own.
+        # The account that `subprocess` has to switch to; none if it is our own.
         self.user = uid if is_other else None
         self.group = gid if is_other else None
 
 
 def owner() -> Owner:
-    """This process's account, or an unprivileged one if that is root."""
+    """This process's account, or an unprivileged one if this process runs as root."""
     if os.geteuid() != 0:
         return Owner(os.geteuid(), os.getegid(), is_other=False)
     for name in UNPRIVILEGED:
@@ -183,10 +183,10 @@ def owner() -> Owner:
 
 
 def program(name: str) -> str:
-    """Where the server's program `name` is, of the newest version installed.
+    """The path of the server's program `name`, of the newest version installed.
 
     Raises:
-        RuntimeError: PostgreSQL is not installed; the message says how to.
+        RuntimeError: PostgreSQL is not installed; the message tells how to install it.
     """
     found = shutil.which(name)
     if found is not None:
@@ -201,12 +201,12 @@ def program(name: str) -> str:
 
 
 def children(parent: int) -> list[int]:
-    """The processes that `parent` started and that still run."""
+    """The child processes of `parent` that still run."""
     return [pid for pid, its_parent in _processes() if its_parent == parent]
 
 
 def wait_until_gone(pids: list[int]) -> None:
-    """Return when none of `pids` runs any more; a shared memory of theirs is free then."""
+    """Return once none of `pids` runs; then their shared memory is free, too."""
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while left := {pid for pid, _ in _processes()}.intersection(pids):
         if time.monotonic() > deadline:
@@ -215,12 +215,12 @@ def wait_until_gone(pids: list[int]) -> None:
 
 
 def _processes() -> Iterator[tuple[int, int]]:
-    """Each process that runs, and its parent's."""
+    """Each running process, and its parent."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(FileNotFoundError, ProcessLookupError):
-            # The name, in parentheses, may hold anything.
+            # The name, in parentheses, may contain anything.
             state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
-            if state != "Z":  # Ended, and its parent has not looked yet.
+            if state != "Z":  # Not a zombie.
                 yield int(path.parent.name), int(parent)
 
 

@@ -1,4 +1,4 @@
-"""Processes of this machine as Linux lists them: who started whom, and who still runs."""
+"""Processes of this machine as Linux lists them: which still run, and their parents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLL_S = 0.02
 GONE_TIMEOUT_S = 20.0
 
 ENDED = "Z"
-"""State of a process that its parent has not looked after yet."""
+"""State of a process that ended and that its parent has not reaped."""
 
 
 class _Stat(NamedTuple):
@@ -27,25 +27,25 @@ def _stat(pid: int) -> _Stat | None:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name, in parentheses, may hold anything.
+    # The name, in parentheses, may contain anything.
     state, parent = text.rpartition(")")[2].split()[:2]
     return _Stat(state, int(parent))
 
 
 def is_running(pid: int) -> bool:
-    """Whether it runs, or is frozen."""
+    """Whether the process runs, or is frozen."""
     stat = _stat(pid)
     return stat is not None and stat.state != ENDED
 
 
 def parent_of(pid: int) -> int:
-    """Who started it, or took it over; 0 if it is gone."""
+    """The parent of a process, which may have adopted it; 0 if the process is gone."""
     stat = _stat(pid)
     return 0 if stat is None else stat.parent
 
 
 def descendants(root: int) -> list[int]:
-    """All that `root` started, directly or not, and that still run."""
+    """All running processes that `root` started, directly or indirectly."""
     pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
     parents = {pid: parent_of(pid) for pid in pids}
     found: set[int] = set()
@@ -55,17 +55,17 @@ def descendants(root: int) -> list[int]:
 
 
 def end_all(pids: Iterable[int]) -> None:
-    """SIGKILL them, whatever has become of them."""
+    """SIGKILL the processes; those that are gone already are ignored."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def wait_until_gone(pids: Collection[int], timeout_s: float = GONE_TIMEOUT_S) -> None:
-    """Return when none of `pids` runs any more.
+    """Return once none of `pids` runs any more.
 
     Raises:
-        TimeoutError: One still does; it is named.
+        TimeoutError: One still runs; the message names it.
     """
     deadline = time.monotonic() + timeout_s
     while left := [pid for pid in pids if is_running(pid)]:

@@ -1,7 +1,7 @@
-"""A service of real processes on a Ray cluster of this process, and what happens to them.
+"""A service of real processes on a Ray cluster of this process, and the faults it suffers.
 
 The cluster has several nodes on this machine: each is a raylet with the processes it started.
-A host's node is found as Linux tells it, its parent process.
+A host's node is identified by the host's parent process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tierledger.storage.connector import URL_SETTING
 T = TypeVar("T")
 
 NODE_CPUS = 2
-"""What a node says it has; hosts reserve none."""
+"""CPUs that a node declares; hosts reserve none."""
 
 PING_TIMEOUT_S = 2.0
 SERVE_TIMEOUT_S = 60.0
@@ -46,18 +46,18 @@ HEALTH_CHECKS = {
     "health_check_timeout_ms": 2000,
     "health_check_failure_threshold": 5,
 }
-"""After 15 s of silence a node counts as dead, as it does after 65 s where nobody sets this."""
+"""A node is dead after 15 s of silence; with Ray's defaults it would be after 65 s."""
 
 MOVES = 6
 MOVE_PAUSE_S = 0.5
-"""How often, and after which pauses, hosts are killed for others to lead."""
+"""How often hosts are killed so that their leaders move, and the pause after each."""
 
 NODE_END_S = 3.0
-"""How long the processes of a node without raylet are given to end by themselves."""
+"""How long a node's processes have to end by themselves after their raylet."""
 
 
 class HostFacts(NamedTuple):
-    """A host as it describes itself."""
+    """What a host reports about itself."""
 
     name: str
     address: str
@@ -67,7 +67,7 @@ class HostFacts(NamedTuple):
 
     @property
     def raylet(self) -> int:
-        """The pid of its node's raylet; 1 or so if that is gone."""
+        """The pid of the node's raylet; 1 or so if the raylet is gone."""
         return parent_of(self.pid)
 
 
@@ -75,7 +75,7 @@ class LiveService:
     """Cluster and `serve`, started and ended by this process, which joins the cluster."""
 
     def __init__(self, settings: ServiceSettings, folder: Path, *, nodes: int = 2) -> None:
-        """`folder`: for the log of `serve`. `nodes`: of the cluster, with its head."""
+        """`folder` holds the log of `serve`; `nodes` counts the cluster's head, too."""
         self.settings = settings
         self._log = folder / "serve.log"
         self._nodes_wanted = nodes
@@ -88,10 +88,10 @@ class LiveService:
     # Life.
 
     async def start(self) -> None:
-        """Start everything; returns when all hosts serve.
+        """Start everything; returns once all hosts serve.
 
         Raises:
-            NotReady: `serve` ended at once; with what it wrote.
+            NotReady: `serve` did not start; the message quotes its log.
         """
         logging.getLogger("ray").setLevel(logging.ERROR)
         self._cluster = await asyncio.to_thread(ray_cluster.tried_twice, self._cluster_of_nodes)
@@ -99,7 +99,7 @@ class LiveService:
         await self.all_serve()
 
     def _cluster_of_nodes(self) -> Any:
-        # Once `actors.ray.cluster` has set what Ray reads when it is imported.
+        # Only after `actors.ray.cluster` has set what Ray reads when it is imported.
         from ray.cluster_utils import Cluster  # noqa: PLC0415
 
         ray_cluster.ensure_token()
@@ -135,7 +135,7 @@ class LiveService:
         return serve
 
     async def stop(self) -> None:
-        """End the service in good order, then the cluster; nothing is left."""
+        """End the service in good order, then the cluster; no process is left."""
         serve, self._serve = self._serve, None
         if serve is not None:
             serve.terminate()
@@ -155,7 +155,7 @@ class LiveService:
         self._serve = None
 
     async def leave(self) -> None:
-        """Let go of a cluster whose processes are gone."""
+        """Leave a cluster whose processes are gone."""
         await self._end_cluster()
 
     async def _end_cluster(self) -> None:
@@ -171,16 +171,16 @@ class LiveService:
         self._started.clear()
         await asyncio.to_thread(wait_until_gone, family)
 
-    # Who is there.
+    # What runs.
 
     async def connection(self) -> RayConnection:
-        """This process's way to the service."""
+        """This process's connection to the service."""
         if self._connection is None:
             self._connection = await connect(self.settings)
         return self._connection
 
     async def hosts(self) -> list[HostFacts]:
-        """Every host that is believed to live and says so, by name."""
+        """All hosts that the coordinator knows and that answer, by name."""
         connection = await self.connection()
         addresses = await _persistent(connection.coordinator.hosts)
         found = []
@@ -196,7 +196,7 @@ class LiveService:
         return found
 
     async def all_serve(self, but: str = "") -> list[HostFacts]:
-        """The hosts, once as many serve as should, and none of them is the process `but`."""
+        """The hosts, once enough of them serve and none is the process `but`."""
         async with asyncio.timeout(SERVE_TIMEOUT_S):
             while True:
                 hosts = await self.hosts()
@@ -206,10 +206,10 @@ class LiveService:
                 await asyncio.sleep(LOOK_S)
 
     async def given_up(self, host: HostFacts) -> None:
-        """Return once the coordinator counts on `host` no more.
+        """Return once the coordinator has given `host` up.
 
         Raises:
-            TimeoutError: It still does, after `SERVE_TIMEOUT_S`.
+            TimeoutError: It has not, after `SERVE_TIMEOUT_S`.
         """
         connection = await self.connection()
         async with asyncio.timeout(SERVE_TIMEOUT_S):
@@ -236,10 +236,10 @@ class LiveService:
             await asyncio.sleep(LOOK_S)
 
     async def elsewhere(self) -> list[HostFacts]:
-        """Hosts that neither the coordinator nor this process shares a node with.
+        """Hosts on nodes that neither the coordinator nor this process runs on.
 
-        The coordinator ends a silent host of its own node by its pid; such a host can be
-        silent, come back, and still believe that it leads.
+        The coordinator can end a silent host only on its own node, by its pid. A host on any
+        other node may freeze, thaw, and still believe that it leads.
         """
         _, coordinator = await self.coordinator()
         near = {parent_of(coordinator), self._raylet(self._cluster.head_node)}
@@ -248,10 +248,10 @@ class LiveService:
     async def leader_elsewhere(
         self, led_by: Callable[[HostFacts], Awaitable[list[TopicIdPartition]]]
     ) -> tuple[HostFacts, list[TopicIdPartition]] | None:
-        """One of those that leads something, and what; none if that does not come about.
+        """A host of `elsewhere` and what it leads as `led_by` tells; none if there is none.
 
-        What counts says `led_by`: hosts also lead what nobody uses any more. While there is
-        none, others that lead some are killed, so that it goes there.
+        `led_by` counts only partitions in use, since hosts also lead unused ones. While no such
+        host leads any, hosts that do are killed, so that their leaders move there.
         """
         for _ in range(MOVES):
             far = await self.elsewhere()
@@ -282,38 +282,38 @@ class LiveService:
     # Faults.
 
     def freeze(self, host: HostFacts) -> None:
-        """Stop a host where it is, and the raylet through which it could be ended."""
+        """Freeze a host, and its raylet, through which the host could be ended."""
         os.kill(host.raylet, signal.SIGSTOP)
         os.kill(host.pid, signal.SIGSTOP)
 
     @staticmethod
     def thaw(host: HostFacts) -> None:
-        """Let the host go on; its raylet stays frozen, so nobody tells it that it is dead."""
+        """Let the host continue; its raylet stays frozen, so nobody can end the host."""
         os.kill(host.pid, signal.SIGCONT)
 
     async def replace_node(self, raylet: int) -> None:
-        """Kill a node's raylet, see all of its processes end, and add another node."""
+        """Kill a node's raylet, wait until all of its processes have ended, and add a node."""
         (node,) = [one for one in self._cluster.worker_nodes if self._raylet(one) == raylet]
         family = [raylet, *descendants(raylet)]
         self._started.update(family)
-        os.kill(raylet, signal.SIGKILL)  # Which a frozen process does not outlive either.
+        os.kill(raylet, signal.SIGKILL)  # Frozen processes die, too.
         await asyncio.to_thread(self._replace, node, family)
         self._started.difference_update(family)
 
     def _replace(self, node: Any, family: Sequence[int]) -> None:
         with contextlib.suppress(TimeoutError):
             wait_until_gone(family, NODE_END_S)
-        end_all(family)  # What was frozen, or does not look after its raylet.
+        end_all(family)  # Frozen ones, and those that do not notice.
         _end_node(node)
         self._cluster.worker_nodes.remove(node)
         _add_node(self._cluster)
 
 
 async def _persistent(ask: Callable[[], Awaitable[T]]) -> T:
-    """What the coordinator says, which may have died a moment ago.
+    """The coordinator's answer, asked again while it fails: it may just have died.
 
     Raises:
-        RemoteStorageError: It says nothing for `SERVE_TIMEOUT_S`; the last failure.
+        RemoteStorageError: It fails for `SERVE_TIMEOUT_S`; this is the last failure.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + SERVE_TIMEOUT_S
@@ -327,7 +327,7 @@ async def _persistent(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 def _processes_of(cluster: Any) -> list[int]:
-    """Everything that runs on a cluster's nodes."""
+    """All processes that run on a cluster's nodes."""
     nodes = _nodes_of(cluster)
     roots = [
         one.process.pid
@@ -339,7 +339,7 @@ def _processes_of(cluster: Any) -> list[int]:
 
 
 def _nodes_of(cluster: Any) -> list[Any]:
-    """Its nodes, the head last; fewer if it did not start."""
+    """A cluster's nodes, the head last; fewer if it did not start."""
     return [node for node in (*cluster.worker_nodes, cluster.head_node) if node is not None]
 
 

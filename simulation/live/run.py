@@ -1,7 +1,7 @@
 """Brokers that run against a live service, with every call in a history.
 
 The service is whatever `connect` leads to: real processes on Ray, or one in this process. The
-caller does to it what it likes, then heals it, and `verdict` says what was wrong.
+caller causes faults in it, then ends them, and `verdict` judges what the callers saw.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tierledger.simulation.live.plan import LivePlan, LiveWorld
 from tierledger.simulation.service.plan import stream
 
 LOOK_S = 0.05
-"""Pause between two looks at what brokers have achieved."""
+"""Pause between two looks at the brokers' progress."""
 
 HEALING_S = 90.0
-"""Within which a healed service has to be well again: processes start in seconds."""
+"""How long a service may take to be well again; processes start in seconds."""
 
 
 class LiveRun(LiveWorld):
@@ -38,18 +38,18 @@ class LiveRun(LiveWorld):
         self.controller = LiveController(self, self.brokers)
         self.began_ns = self.now_ns()
         self.ended_ns: int | None = None
-        """When the brokers had stopped."""
+        """When the brokers had stopped; none before."""
         self.well_after_s: float | None = None
-        """How long the service took to be well after everything had healed; none: it is not."""
+        """How long after the last fault every leader wrote again (s); none if one did not."""
         self._lives = 0
 
     # The run.
 
     async def start(self) -> None:
-        """Begin; returns when every partition has had a write acknowledged.
+        """Start brokers and controller; returns once each partition has an acknowledged write.
 
         Raises:
-            TimeoutError: That does not come about.
+            TimeoutError: A partition has none in time; the message names it.
         """
         self._start_brokers()
         self.controller.start()
@@ -67,11 +67,11 @@ class LiveRun(LiveWorld):
         broker.start()
 
     async def interrupt(self) -> None:
-        """End all brokers where they are: the cluster that they are joined to is gone."""
+        """End all brokers at once, in the middle of their calls: their cluster is gone."""
         await asyncio.gather(*(one.stop() for one in self.brokers.values()))
 
     def resume(self) -> None:
-        """Start them again, each under its old id in a new incarnation."""
+        """Start the brokers again, each under its old id in a new incarnation."""
         self._start_brokers()
         for broker_id in sorted(self.brokers):
             self.controller.tell_all(broker_id)
@@ -79,10 +79,10 @@ class LiveRun(LiveWorld):
     async def written_since(
         self, since_ns: int, timeout_s: float, tips: Collection[TopicIdPartition] | None = None
     ) -> None:
-        """Return once each partition has had a write acknowledged that began since then.
+        """Return once each partition has an acknowledged write that began after `since_ns`.
 
         Raises:
-            TimeoutError: One has not, within `timeout_s`; it is named.
+            TimeoutError: A partition has none within `timeout_s`; the message names it.
         """
         waiting = list(self.tips if tips is None else tips)
         deadline = time.monotonic() + timeout_s
@@ -96,7 +96,7 @@ class LiveRun(LiveWorld):
         return max(one.acknowledged.get(tip, 0) for one in self.brokers.values())
 
     async def heal(self, timeout_s: float = HEALING_S) -> bool:
-        """Elect and delay no more; whether every true leader writes again within the time."""
+        """End elections and delays; returns whether every true leader writes again in time."""
         self.controller.is_calm = True
         healed_ns = self.now_ns()
         while not all(self._is_well(tip, healed_ns) for tip in self.tips):
@@ -116,7 +116,7 @@ class LiveRun(LiveWorld):
         return broker.acknowledged.get(tip, 0) > healed_ns
 
     async def stop(self) -> None:
-        """End controller and brokers; the service goes on."""
+        """End controller and brokers; the service keeps running."""
         await self.controller.stop()
         await self.interrupt()
         self.ended_ns = self.now_ns()

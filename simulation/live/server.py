@@ -1,4 +1,4 @@
-"""A server of somebody else's program, on loopback and in a folder of its own."""
+"""A server that runs another project's program, on loopback and in a folder of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LiveServer(ABC):
     """One process; a context manager that starts it and leaves neither it nor a file behind."""
 
     name: ClassVar[str]
-    """For people, and in the folder's name."""
+    """The server's name for people, and in the folder's name."""
 
     ready_timeout_s = 60.0
     """How long a start may take on a busy machine."""
@@ -53,7 +53,7 @@ class LiveServer(ABC):
 
     @property
     def folder(self) -> Path:
-        """Where everything of this server lies."""
+        """The folder of everything that the server keeps."""
         assert self._folder is not None, "enter the server first"
         return self._folder
 
@@ -68,42 +68,42 @@ class LiveServer(ABC):
         return self._process is not None
 
     def log(self) -> str:
-        """What the server wrote."""
+        """The text of the server's log."""
         return self._log.read_text(errors="replace")
 
     @property
     def _log(self) -> Path:
         return self.folder / "server.log"
 
-    # To be said of each kind of server.
+    # What each kind of server defines.
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Fill the new folder."""
+        """Fill the server's new folder."""
 
     @abstractmethod
     def _command(self) -> Sequence[str]:
-        """What to start on it.
+        """The command that starts the server on its folder.
 
         Raises:
-            RuntimeError: It is not installed; says how to.
+            RuntimeError: It is not installed; the message tells how to install it.
         """
 
     @abstractmethod
     def _is_up(self) -> bool:
-        """Whether it serves; asked again and again while it starts."""
+        """Whether the server serves; asked repeatedly while it starts."""
 
     def _account(self) -> dict[str, Any]:
-        """What `subprocess` has to know to start it under another account."""
+        """Arguments of `subprocess` that start the server under another account."""
         return {}
 
     # Its process.
 
     def start(self) -> None:
-        """Start it on what the folder holds; returns when it serves.
+        """Start the server on its folder; returns once it serves.
 
         Raises:
-            RuntimeError: It did not come up, with the end of its log; or it is not installed.
+            RuntimeError: It is not installed, or did not come up; quotes the end of its log.
         """
         assert self._process is None, "the server runs already"
         command = self._command()
@@ -125,22 +125,22 @@ class LiveServer(ABC):
         raise RuntimeError(f"{self.name} did not start: {self.log()[-4000:]}")
 
     def send(self, what: signal.Signals) -> None:
-        """Send its first process a signal that does not end it."""
+        """Send the server's first process a signal that does not end it."""
         self._running().send_signal(what)
 
     def freeze(self) -> None:
-        """Stop it where it is: connections stay open, nothing answers."""
+        """Stop the server's process: connections stay open, nothing answers."""
         self.send(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let the server's process continue."""
         self.send(signal.SIGCONT)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End it by a signal; what it has stays.
+        """End the server by a signal; its data stays.
 
         Raises:
-            RuntimeError: It did not end, and was killed; with the end of its log.
+            RuntimeError: It did not end and was killed; quotes the end of its log.
         """
         if self._process is None:
             return
@@ -154,15 +154,15 @@ class LiveServer(ABC):
         self._process = None
 
     def kill(self) -> None:
-        """End it as a power cut would; `start` brings it back with the same data."""
+        """Kill the server, like a power cut; `start` restarts it on the same data."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait(STOP_TIMEOUT_S)
 
     def remove(self) -> None:
-        """End it and remove its folder."""
-        self.kill()  # Nobody will read what an orderly end would write down.
+        """Kill the server and remove its folder."""
+        self.kill()  # Nobody will read its data.
         if self._folder is not None:
             shutil.rmtree(self._folder)
             self._folder = None
@@ -173,7 +173,7 @@ class LiveServer(ABC):
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on."""
+    """A port on loopback that no process listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What a live run comes to: its history held against its store, and how long faults hurt."""
+"""The verdict on a live run: its history compared with its store, and the cost of faults."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ REFUSALS = frozenset(
     and issubclass(one, (errors.RejectedError, errors.Fenced))
     and one is not errors.InvalidArgument
 )
-"""Errors that are the right answer to what brokers do on purpose, or believe wrongly."""
+"""Errors that the rules demand: brokers make bad calls, some by mistake, some on purpose."""
 
 CHECK_EVERY = 500
 """Events between two checks of a state's invariants while a log is folded."""
 
 
 class Strike(NamedTuple):
-    """One fault: what was done to whom, and from when until when it was undone (ns)."""
+    """One fault and its victim, with the times (ns) at which it began and was undone."""
 
     fault: str
     victim: str
@@ -53,12 +53,12 @@ class Strike(NamedTuple):
 
 
 class Fared(NamedTuple):
-    """How calls fared."""
+    """How many calls there were, and how they ended."""
 
     calls: int
     ok: int
     answered: int
-    """Those that were ok, or were refused as the rules demand: the service did its part."""
+    """Calls that were ok, or were refused as the rules demand."""
 
     @property
     def ok_share(self) -> float:
@@ -81,7 +81,7 @@ class FaultRow(NamedTuple):
     median_gap_s: float
     max_gap_s: float
     fared: Fared
-    """Calls that were under way at some time of a strike."""
+    """Calls that were under way during a strike."""
 
 
 class LiveVerdict(NamedTuple):
@@ -95,20 +95,20 @@ class LiveVerdict(NamedTuple):
     """Calls that met no fault."""
     ok_writes: int
     errors: dict[str, int]
-    """How often calls ended with which error; some are the interface's right answer."""
+    """How often calls ended with which error; some are what the rules demand."""
     elections: int
     leadership_changes: int
     """Sessions after the first, over all partitions."""
     events: int
     checkpoints: int
-    """Partitions that have one, each of which was folded again."""
+    """Partitions with a checkpoint, each of which was folded again."""
     faults: list[FaultRow]
     well_after_s: float | None
     checking_s: float
 
 
 class Stored(NamedTuple):
-    """What the store holds of a run's partitions; a damaged one's log may be missing."""
+    """The store's content of a run's partitions; the log of a damaged one may be missing."""
 
     logs: list[RecordedLog]
     checkpoints: list[RecordedCheckpoint]
@@ -116,12 +116,12 @@ class Stored(NamedTuple):
 
 
 async def recorded(run: LiveRun, origin: str = "", minimums: Minimums | None = None) -> Record:
-    """Everything about a run whose brokers have stopped, so that it can be judged, and again.
+    """The record of a run whose brokers have stopped, from which it can be judged again.
 
     Args:
         run: The run; its store is read, so the service need not run any more.
-        origin: What made it, for people.
-        minimums: What it must have seen, so that its silence means something.
+        origin: The command that made it, for people.
+        minimums: What the run must have seen, so that finding nothing means something.
     """
     stored = await stored_by(run.settings, run.tips)
     settings = RecordSettings(
@@ -137,7 +137,7 @@ async def recorded(run: LiveRun, origin: str = "", minimums: Minimums | None = N
 
 
 def verdict_of(run: LiveRun, record: Record, strikes: Sequence[Strike] = ()) -> LiveVerdict:
-    """What every checker says of a recorded run."""
+    """The verdict of all checkers on a recorded run."""
     began_ns = run.now_ns()
     ended_ns = run.ended_ns or began_ns
     history = record.history
@@ -162,7 +162,7 @@ def verdict_of(run: LiveRun, record: Record, strikes: Sequence[Strike] = ()) -> 
 
 
 def _of_the_run(run: LiveRun) -> list[Violation]:
-    """What needs no log: errors that are not the interface's, a service that stayed away."""
+    """Violations that need no log: unexpected errors, and a service that did not recover."""
     found = [
         Violation("unforeseen_failure", None, f"{type(error).__name__}: {error}")
         for error in run.failures
@@ -179,7 +179,7 @@ async def stored_by(settings: ServiceSettings, tips: Sequence[TopicIdPartition])
     try:
         for tip in tips:
             try:
-                # The checkpoint first: a service that still runs only adds to the log.
+                # The checkpoint first: a running service only appends to the log meanwhile.
                 stored.checkpoints.extend(await _checkpoint(settings, backend, tip))
                 stored.logs.append(await _log(settings, backend, tip))
             except DataError as error:
@@ -201,7 +201,7 @@ async def _log(
 async def _checkpoint(
     settings: ServiceSettings, backend: MetadataStorageBackend, tip: TopicIdPartition
 ) -> list[RecordedCheckpoint]:
-    """Position and digest of the checkpoint that stands, if one does."""
+    """Position and digest of the stored checkpoint, if there is one."""
     keys = settings.connector().key_factory(settings.cluster_id)
     store = CheckpointStore(backend, keys, settings.serde(), tip)
     stored = await store.read_stored()
@@ -212,11 +212,11 @@ async def _checkpoint(
     return [RecordedCheckpoint(PartitionKey.of(tip), position, digest)]
 
 
-# How long faults hurt.
+# The cost of faults.
 
 
 def fault_rows(history: History, strikes: Sequence[Strike], ended_ns: int) -> list[FaultRow]:
-    """Per fault, how often it struck, the gaps it made, and how calls fared meanwhile."""
+    """Per fault: how often it struck, the gaps it caused, and how calls ended meanwhile."""
     written = defaultdict[PartitionKey, list[int]](list)
     for op in history.operations:
         if op.kind == WRITE and op.outcome == OK and op.completed is not None:
@@ -243,18 +243,18 @@ def fared(operations: Sequence[Operation]) -> Fared:
 
 
 def calls_between(history: History, strikes: Sequence[Strike]) -> list[Operation]:
-    """The calls that met none of `strikes`."""
+    """The calls that were under way during none of `strikes`."""
     return [op for op in history.operations if not any(_meets(op, one) for one in strikes)]
 
 
 def _meets(op: Operation, strike: Strike) -> bool:
-    """Whether the call was under way at some time of the strike."""
+    """Whether the call was under way during the strike."""
     is_over = op.completed is not None and op.completed < strike.began_ns
     return not is_over and op.invoked <= strike.ended_ns
 
 
 def gap(written: Sequence[int], strike: Strike, ended_ns: int) -> int:
-    """The longest time between two of `written` that lies at least partly in a strike (ns)."""
+    """The longest time (ns) between two of `written` that overlaps the strike."""
     first = max(bisect_right(written, strike.began_ns) - 1, 0)
     last = bisect_left(written, strike.ended_ns)
     times = [*written[first:last], written[last] if last < len(written) else ended_ns]

@@ -1,4 +1,4 @@
-"""Faults planted in the service itself, each of them a mistake somebody could make.
+"""Mutants of the service: each is a mistake that somebody could make in its code.
 
 A world that does not notice them proves nothing. Each mutant replaces one rule while a campaign
 runs; the service's own code has no switches. The other modules declare them, by subject.
@@ -23,4 +23,4 @@ __all__ = ["MUTANTS", "Mutant", "planted"]
 _ROOMS = (feed, leader, readers, served, sessions, state, storage)
 
 MUTANTS = (*declared_in(*(room.__name__ for room in _ROOMS)), *moving.MUTANTS)
-"""Those that the world of the machines has to find; `door` has the others."""
+"""The mutants that the world of the machines must find; `door` has the others."""

@@ -1,6 +1,6 @@
-"""Mistakes in the door's own rules, for the world of the whole service: others have no doors.
+"""Mistakes in the door's own rules, for the world of the whole service; no other has doors.
 
-Its seeds are slow, so each has to be found within few.
+Its seeds are slow, so few must be enough to find each mutant.
 """
 
 from __future__ import annotations

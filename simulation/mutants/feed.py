@@ -17,10 +17,10 @@ from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 
 EVERY = 7
-"""A batch in so many is lost."""
+"""One batch in so many is lost."""
 
 WITHIN = 400
-"""Seeds, of which one in eight has replicas."""
+"""How many seeds are tried; one in eight has replicas."""
 
 
 @mistake("M66", "fed_refused", within=WITHIN)

@@ -1,4 +1,4 @@
-"""Mistakes in how a leader claims, appends, and tells what became of a batch."""
+"""Mistakes in how a leader claims, appends, and reports the outcome of a batch."""
 
 from __future__ import annotations
 

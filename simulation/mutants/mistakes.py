@@ -1,4 +1,4 @@
-"""How mistakes are declared: functions that give what to replace, with who has to notice."""
+"""How mutants are declared: functions make the patches, checkers are named to find them."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ Made = TypeVar("Made", bound=Callable[[], Patches])
 TWO_HISTORIES = (
     "CorruptLog lost_write fencing linearizability phantom_write feed_gap two_leaders"
 )
-"""What two histories in one log come to."""
+"""Checkers that notice two histories in one log."""
 
 
 class Mutant(NamedTuple):
-    """One mistake, what replaces what for it, and who has to notice."""
+    """A mutant: one mistake, its patches, and the checkers that must find it."""
 
     name: str
-    """A number, by which it can be called, and a few words."""
+    """A number, which is enough to call it by, and a few words."""
     mistake: str
     caught_by: frozenset[str]
-    """Names of the checkers of which one has to find it; any may, if none is named."""
+    """Checkers, one of which must find the mutant; any checker may if none is named."""
     patches: Callable[[], Patches]
-    """Called when the mutant begins."""
+    """Makes the patches, anew each time the mutant is planted."""
     within: int = 100
-    """Seeds of which one has to find it."""
+    """The number of seeds within which it must be found."""
     first: int = 0
     every: int = 1
-    """Which seeds those are: from the first on, one in so many."""
+    """The seeds to try: one in `every`, from `first` on."""
     in_service: bool = False
     """Whether it shows in the world of the whole service, and not in that of the machines."""
 
     def seeds(self, count: int | None = None) -> range:
-        """As many as that in which it may show, or those within which it has to."""
+        """The seeds in which the mutant may show: `count` of them, or `within`."""
         count = self.within if count is None else count
         return range(self.first, self.first + count * self.every, self.every)
 
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """The service with the mistake in it."""
+    """Plant the mutant in the service while the block lasts."""
     with ExitStack() as undo:
         for owner, name, replacement in mutant.patches():
             undo.callback(setattr, owner, name, getattr(owner, name))
@@ -57,7 +57,7 @@ _DECLARED: dict[str, Mutant] = {}
 def mistake(
     number: str, caught_by: str, *, within: int = 100, in_service: bool = False
 ) -> Callable[[Made], Made]:
-    """Declare the mutant that a function makes: its name is in the mutant's, its text tells."""
+    """Declare the mutant that a function makes; its name and docstring become the mutant's."""
 
     def declared(make: Made) -> Made:
         text = make.__doc__ or ""
@@ -71,6 +71,6 @@ def mistake(
 
 
 def declared_in(*modules: str) -> tuple[Mutant, ...]:
-    """What those modules declare, in the order of their numbers."""
+    """The mutants that those modules declare, in the order of their numbers."""
     found = [one for one in _DECLARED.items() if one[1].patches.__module__ in modules]
     return tuple(mutant for _, mutant in sorted(found))

@@ -1,4 +1,4 @@
-"""Mistakes in how a cluster moves: of the plugin's rules, of the procedure, of ownership."""
+"""Mistakes when a cluster moves: in the plugin's rules, the procedure, and ownership."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         "False",
     ),
 )
-"""Name, mistake, checkers that find it, the function, and which of its text is what instead."""
+"""Name, mistake, checkers that find it, function, and the text in it to replace, by which."""
 
 
 def _planted(function: Callable[..., Any], old: str, new: str) -> Callable[[], Patches]:
@@ -160,7 +160,7 @@ def _planted(function: Callable[..., Any], old: str, new: str) -> Callable[[], P
 
 
 FIRST = 89
-"""Their numbers follow those of the others."""
+"""The first number of these mutants, which follow the others."""
 
 MUTANTS = tuple(
     Mutant(

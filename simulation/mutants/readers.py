@@ -1,4 +1,4 @@
-"""Mistakes in followers, and in what a partition in quarantine says."""
+"""Mistakes in followers, and in the answers of a partition in quarantine."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tierledger.storage.partition.event_log import (
 from tierledger.storage.serde import MetadataSerDe
 
 EVERY = 5
-"""A batch in so many is left out by a follower that applies a gap."""
+"""A follower that applies a gap leaves out one batch in so many."""
 
 BEFORE_AT = 7
-"""Where a stored event names the hash of the one before it."""
+"""The field of a stored event that holds the hash of the event before it."""
 
 
 @mistake("M18", "session_reads")

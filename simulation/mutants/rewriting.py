@@ -1,4 +1,4 @@
-"""A mistake as a piece of a function's text that is another."""
+"""Mutants made by replacing a piece of a function's source text."""
 
 from __future__ import annotations
 import __future__
@@ -11,12 +11,12 @@ from tierledger.events.errors import InvalidArgument
 
 
 def rewritten(function: Any, old: str, new: str) -> list[tuple[Any, str, Any]]:  # noqa: ANN401
-    """The function with `new` in the one place of its text where `old` stands.
+    """Patches of the function, in whose source `new` replaces `old`; `old` occurs once there.
 
-    Its code is replaced and not its name, so modules that imported it have the mistake, too.
+    The patches replace its code, not its name, so modules that imported it have the mistake.
 
     Raises:
-        InvalidArgument: `old` does not stand there, or more than once.
+        InvalidArgument: The source holds `old` not at all, or more than once.
     """
     text = textwrap.dedent(inspect.getsource(function))
     if text.count(old) != 1:

@@ -1,4 +1,4 @@
-"""Mistakes of which callers see little: placement, readiness, checkpoints, pages, imports."""
+"""Mistakes that callers hardly see: placement, readiness, checkpoints, pages, imports."""
 
 from __future__ import annotations
 

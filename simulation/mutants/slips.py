@@ -1,8 +1,8 @@
-"""Small mistakes as they are made: one piece of a function's text is another.
+"""Slips: small mistakes as people make them, each one replaced piece of a function's text.
 
-Each is planted by itself and looked for by the simulator, whatever finds it; together they
-measure how much it notices. `mutants` are chosen the other way round: so that each checker has
-one that it has to find.
+Each is planted by itself, and any checker may find it; together they measure how much the
+simulator notices. `mutants` are chosen the other way round: each checker has one that it must
+find.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tierledger.storage.partition import event_log
 from tierledger.storage.partition.checkpoint import CheckpointStore, CheckpointWriter
 
 _IN_SERVICE = (event_log.BatchLog.page, Router._persist)
-"""Functions that the world of the machines has its own in place of, or none."""
+"""Functions that the world of the machines does not run; it has its own, or none."""
 
 
 def _slip(number: int, mistake: str, function: Any, old: str, new: str) -> Mutant:  # noqa: ANN401
@@ -74,7 +74,7 @@ _NOTICED_BY_NOBODY = (
         "is not None",
     ),
 )
-"""What neither tests nor simulator had found before."""
+"""Slips that neither tests nor the simulator had found before."""
 
 _EVENTS = (
     (
@@ -558,7 +558,7 @@ _LATER = (
         "pass",
     ),
 )
-"""Planted after the worlds and checkers were done, none of them changed for these."""
+"""Planted after the worlds and checkers were done; none of those was changed for these."""
 
 _FRESH = (
     (
@@ -706,7 +706,7 @@ _FRESH = (
         "bisect_right(page.keys, key) - 1",
     ),
 )
-"""Written before anybody looked whether they are found, as were the next."""
+"""Written, like the next ones, before anybody tried whether they are found."""
 
 _HELD_BACK = (
     (
@@ -782,7 +782,7 @@ _HELD_BACK = (
         "self.claim = claim",
     ),
 )
-"""A third of those, drawn by chance: looked for once what the others show is built."""
+"""A random third of these, held back until the gaps that the others showed were closed."""
 
 _HOSTS = (
     (
@@ -834,7 +834,7 @@ _HOSTS = (
         "        if",
     ),
 )
-"""Of the host's own machine, since there is one."""
+"""Slips in the host's own machine."""
 
 SLIPS = tuple(
     _slip(number, *given)

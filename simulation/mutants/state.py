@@ -17,7 +17,7 @@ from tierledger.simulation.mutants.rewriting import rewritten
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 REQUESTS_IN_SET = 2
-"""Requests of an origin that a mistaken fold keeps: few enough that some are forgotten."""
+"""How many requests of an origin the mistaken fold keeps: so few that some are forgotten."""
 
 
 @mistake("M09", "lost_write")
@@ -64,10 +64,10 @@ def fold_reads_a_clock() -> Patches:
 
 
 class _KeptInSet(dict[bytes, int]):
-    """Requests of one origin; which goes first is left to the order of a set.
+    """Requests of one origin; the order of a set decides which is forgotten first.
 
-    That of small numbers depends on how the set came about, and on nothing else: what was read
-    back from a checkpoint has another one than what grew with the log.
+    The order of a set of small numbers depends only on how the set came about. So a set that
+    was read from a checkpoint has another order than one that grew with the log.
     """
 
     def __init__(self, kept: dict[bytes, int]) -> None:

@@ -26,10 +26,10 @@ from tierledger.storage.partition.checkpoint import CheckpointDraft, CheckpointS
 from tierledger.storage.partition.event_log import DecodedBatch, StoredBatch, decode_batch
 
 REQUESTS_AT = 3
-"""Where the requests stand in `PartitionState.head_fields`."""
+"""The index of the requests in `PartitionState.head_fields`."""
 
 NOTHING = TombstonesDropped(0, 0)
-"""An event without effect: what stands for one that was left out."""
+"""An event without effect, in place of one that was left out."""
 
 # Checkpoints.
 
@@ -145,7 +145,7 @@ def _decoding(replacement: Any) -> Patches:  # noqa: ANN401
 
 
 def _envelope(value: bytes, position: int) -> list[bytes]:
-    """The stored events of a batch of which nothing is verified."""
+    """The stored events of a batch, none of which is verified."""
     first, count, stored = msgpack.unpackb(value[serdes.HEADER_BYTES :])
     if first != position or count != len(stored) or not count:
         raise CorruptLog(f"expected a batch from {position}, it says {first}")

@@ -1,1 +1,1 @@
-"""What might happen at the end of a run, asked of rules and tables, and of slow ones."""
+"""Questions that no run asked, put to the service's rules and tables and to slow ones."""

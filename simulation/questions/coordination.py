@@ -1,8 +1,8 @@
-"""A checker of what the coordinator's rules make of its log, and of what might come behind it.
+"""A checker of the coordinator's rules, on the log of a run and on events behind it.
 
-The log of a run is folded by the rules and by the slow ones, and both say what hosts have to be
-told. Then comes what nobody sent: announcements, losses, refusals, places, that fit what is
-known there, or just do not.
+The service's rules and the slow ones fold the log of a run, and both tell what hosts are sent.
+Then come events that the run did not have: announcements, losses, refusals and placements,
+most of which fit the state, while some just miss it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tierledger.simulation.checkers.slow_coordinator import SlowCoordinator
 from tierledger.simulation.checkers.violation import ASKED, Violation
 
 ROOM = (1, 2, 3, 64)
-"""Places of a host."""
+"""Numbers of partitions that a host has room for, to draw from."""
 
 BROKERS = (1, 2, 3)
 
 COMPARED = 4
-"""After so many things that happened all is compared that the two know."""
+"""After so many questions the two states are compared as a whole."""
 
 
 def miscoordinated(
@@ -38,8 +38,8 @@ def miscoordinated(
 ) -> Iterator[Violation]:
     """The coordinator's rules make something else of its log than the slow ones.
 
-    Or of one of `count` things that might happen behind it; `keys`: to those partitions;
-    `seed`: which ones they are.
+    Or of one of `count` questions behind it, about the partitions in `keys`; `seed` decides
+    which questions these are.
     """
     asking = _Asking(keys, seed)
     try:
@@ -62,7 +62,7 @@ def miscoordinated(
 
 
 class _Asking:
-    """Two coordinators that hear the same."""
+    """Two coordinators that get the same events: by the service's rules, and by slow ones."""
 
     def __init__(self, keys: Sequence[PartitionKey], seed: int) -> None:
         self.state, self.slow = CoordinatorState(b""), SlowCoordinator()
@@ -76,7 +76,7 @@ class _Asking:
         )  # fmt: skip
 
     def take(self, body: Any) -> str | None:  # noqa: ANN401 - An event's body.
-        """Let both take an event; in what they differ then."""
+        """Fold an event into both; returns how they then differ, none if they agree."""
         event = Event(self.slow.end, 0, 0, -1, None, body)
         told = rules.evolve_strictly(self.state, event)
         expected = self.slow.take(body)
@@ -85,7 +85,7 @@ class _Asking:
         return None
 
     def ask(self) -> str | None:
-        """Something happens; in what they differ then."""
+        """Ask one question of both; returns how they differ, none if they agree."""
         self._asked += 1
         why: str | None = self._pick(self._kinds)()
         if why is None and self._asked % COMPARED == 0:
@@ -96,7 +96,7 @@ class _Asking:
         return among[int(self._random.random() * len(among))]
 
     def _decided(self, what: str, found: Any, expected: Any) -> str | None:  # noqa: ANN401
-        """Both decide alike, and take what they decided."""
+        """Compare two decisions and fold in what was decided; returns how they differ."""
         if found != expected:
             return f"{what:.300} leads to {first_difference(found, expected)}"
         for body in found if isinstance(found, list) else ():
@@ -129,7 +129,7 @@ class _Asking:
         return why
 
     def _hand_overs(self) -> str | None:
-        """Several are wished: most do not follow on what was said before."""
+        """Several attempts to hand over, since most do not fit the present owner."""
         whys = (self._hand_over() for _ in range(8))
         return next((why for why in whys if why is not None), None)
 
@@ -150,12 +150,12 @@ class _Asking:
         return self._decided(f"handover {wish}", found, self.slow.hand_over(wish))
 
     def _registers(self) -> str | None:
-        """A broker starts so often that the first time is forgotten."""
+        """Several registrations, so that the earliest are forgotten."""
         whys = (self._register() for _ in range(4))
         return next((why for why in whys if why is not None), None)
 
     def _drafted(self) -> CoordinatorState:
-        """What decisions are made on: the state, or one on top of it."""
+        """The state to decide on: the present one, or a draft on top of it."""
         return self.state.draft() if self._pick((True, False)) else self.state
 
     def _announce(self) -> str | None:
@@ -224,7 +224,7 @@ class _Asking:
         return self._decided(f"loss of {host} as {process}", found, expected)
 
     def _placement(self) -> tuple[PartitionKey, int, str]:
-        """A leader's, or one that is nearly it."""
+        """The placement of a leader, or one that nearly fits it."""
         key = self._pick(self._keys)
         row = self.slow.rows.get(key)
         number = row.led.number if row is not None and row.led is not None else 0
@@ -282,7 +282,7 @@ class _Asking:
         return self.take(ev.PartitionForgotten(*key))
 
     def _standing(self) -> str | None:
-        """What each host has to serve, and where each partition is found."""
+        """Compare the placements of each host, and where each partition is found."""
         slow, state = self.slow, self.state
         for host in state.hosts:
             work = rules.standing_work(state, host)

@@ -1,9 +1,9 @@
-"""Commands that might come at the end of a log: the service's rules and the slow ones decide.
+"""Commands that might come at the end of a log, decided by the service's rules and slow ones.
 
-A world leads to few of the cases that a rule tells apart, and seldom to several in one batch.
-So of each state that a world has led to, a batch is asked for that nobody sent: commands that
-fit what is known there, or just do not. What follows from them counts as a further piece of the
-log, of which the other checkers ask in turn.
+A world leads to few of the cases that a rule distinguishes, and seldom to several in one batch.
+So for each state that a world has led to, a batch of new commands is decided: most fit the
+state, some just miss it. The events that follow extend the log, and the other checkers ask
+about them in turn.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ CUSTOM: Final = tuple(
 CUSTOM_OVER_ALL: Final = CustomMetadata(bytes(CUSTOM_KEPT_MAX + 1))
 
 BROKERS: Final = (0, 1, 2)
-"""Those that announce themselves; in worlds some of them have, too."""
+"""Brokers that send claims; in worlds some of them do, too."""
 
 
 def asking(count: int) -> Asking:
-    """What asks for `count` further decisions behind a log."""
+    """A function that asks for `count` further decisions behind a log."""
     return partial(_misdecided_behind, count=count)
 
 
 def _misdecided_behind(
     log: FinalLog, facts: Facts, state: PartitionState, count: int
 ) -> tuple[list[Violation], list[Event]]:
-    """What the two say of `count` commands behind the log, until they differ; what follows.
+    """Decide on `count` commands behind the log; returns how the rules differ, or the events.
 
     `facts` and `state` are of the whole log; the events are applied to `facts` alone.
     """
@@ -102,7 +102,7 @@ class _Asking:
         )
 
     def command(self) -> cmd.Command:
-        """What is asked next."""
+        """The next command."""
         facts, chance = self._facts, self._random.random()
         session = facts.session if facts.is_open else None
         is_theirs = session is not None and session.import_cluster == self._imports
@@ -112,11 +112,11 @@ class _Asking:
         return make()
 
     def has_claimed(self) -> bool:
-        """Whether the leader that is asked leads already."""
+        """Whether the leader that gets the command has opened its session already."""
         return self._random.random() < 0.95
 
     def time_ms(self) -> int:
-        """When that arrives: around what the rules wait for, where there is something."""
+        """When the command arrives: around the end of a wait, if one is running."""
         facts = self._facts
         times = [facts.time_ms - 1000, facts.time_ms, facts.time_ms + 700]
         if facts.disputes[0]:
@@ -132,7 +132,7 @@ class _Asking:
     # Leaders.
 
     def _claim(self) -> cmd.Claim:
-        """The one that leads, or seldom another."""
+        """The claim that leads, or seldom another."""
         last = self._facts.session
         if last is None:
             return cmd.Claim(1, 1, 1)
@@ -147,7 +147,7 @@ class _Asking:
         announced = (heard[0], heard[1] + pick((1, 1, 1, 0, -1)))
         around = max(0, (0 if epoch is None else epoch) + pick((-1, 0, 1)))
         verdict = cmd.LeaderVerdict(pick((broker_id, *rivals)), pick((None, around)))
-        if last is not None and self._random.random() < 0.6:  # Nobody knows, or not for sure.
+        if last is not None and self._random.random() < 0.6:  # Nobody knows, or not surely.
             ours = None if epoch is not None else around
             known = (around if epoch is None else epoch) + pick((-1, 0, 1))
             named = cmd.LeaderVerdict(pick((broker_id, last.broker_id)), max(0, known))
@@ -170,7 +170,7 @@ class _Asking:
         )
 
     def _resigned(self) -> tuple[cmd.Claim, ...]:
-        """What the session's broker has said of following: before it, with it, or since."""
+        """A claim of the session's broker to follow: from before, with or after its session."""
         last = self._facts.session
         if last is None or self._random.random() < 0.8:
             return ()
@@ -182,7 +182,7 @@ class _Asking:
     # Segments.
 
     def _origin(self) -> Origin:
-        """Of a new request, or of one of the newest of its broker."""
+        """The origin of a new request, or of one of its broker's newest requests."""
         claim = self._claim()
         made = self._facts.made.get(claim.broker_id, ())[-3:]
         if made and self._random.random() < 0.1:
@@ -191,7 +191,7 @@ class _Asking:
         return Origin(claim.broker_id, b"asked %d" % self._named)
 
     def _segment(self) -> bytes:
-        """One that is there, most likely; or was, or never."""
+        """The id of a segment: most likely one that exists, else a deleted or a new one."""
         facts, chance = self._facts, self._random.random()
         if facts.segments and chance < 0.75:
             return bytes(self._pick(list(facts.segments)[-5:]))
@@ -231,7 +231,7 @@ class _Asking:
         return cmd.AddSegment(self._claim(), self._origin(), metadata)
 
     def _add_again(self) -> cmd.AddSegment:
-        """What was deleted longest ago of all that is remembered."""
+        """Add the segment again whose tombstone is the oldest."""
         oldest = [*self._facts.deleted, self._new_id()][0]
         return cmd.AddSegment(self._claim(), self._origin(), self._metadata(oldest))
 
@@ -275,7 +275,7 @@ class _Asking:
         return cmd.PutPartitionDelete(self._claim(), self._origin(), self._deletion())
 
     def _import(self) -> cmd.ImportRecords:
-        """A few records behind those that were taken over."""
+        """A few records behind those that were imported."""
         session, pick = self._facts.session, self._pick
         cluster = None if session is None else session.import_cluster
         offset = self._facts.imported.get((cluster or "", 7), -1) + pick((0, 1, 1))
@@ -298,7 +298,7 @@ def _named(tip: TopicIdPartition, segment_id: bytes) -> RemoteLogSegmentId:
 
 
 def _same(added: Any, tip: TopicIdPartition) -> RemoteLogSegmentMetadata:  # noqa: ANN401
-    """The metadata that `added` was made of."""
+    """The metadata that `added` was made from."""
     custom = added.custom_metadata
     return RemoteLogSegmentMetadata(
         remote_log_segment_id=_named(tip, added.segment_id),

@@ -1,8 +1,8 @@
-"""A checker of a partition's feed: a source and a replica that hear what no world brings about.
+"""A checker of a partition's feed: its source and a replica, in cases that no world leads to.
 
-The source's machine goes through a log of the run in steps of its own, is loaded anew at any
-position, and gets and loses what a broker announced. Nothing is lost on the way, so a replica
-has nothing to refuse, and is ready exactly when it was told so of its broker's last claim.
+The source's machine applies a log of the run in small steps, is loaded again at any position,
+and gains and loses its session for a claim. No frame is lost out of order, so the replica must
+refuse nothing. It must be ready exactly when it was told so for its broker's last claim.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.history.final_log import FinalLog
 
 EVENTS_MAX = 40
-"""Of a log's events so many are gone through: it is loaded anew again and again."""
+"""How many of a log's events are applied; the machine is loaded again several times."""
 
 
 def misfed(log: FinalLog, seed: int, count: int) -> Iterator[Violation]:
-    """One of `count` things that happen to a feed leads to something else than it should.
+    """One of `count` random steps of a feed has a wrong result.
 
-    `log` can be folded.
+    The log can be folded.
     """
     asked = _Asked(log, Random(f"{seed}:feed"))
     for _ in range(count):
@@ -40,7 +40,7 @@ def misfed(log: FinalLog, seed: int, count: int) -> Iterator[Violation]:
 
 
 class _Asked:
-    """A machine, its source, and one replica with what it was told."""
+    """A machine with its feed source, and one replica."""
 
     def __init__(self, log: FinalLog, random: Random) -> None:
         self.wrong: list[tuple[str, str]] = []
@@ -49,13 +49,13 @@ class _Asked:
         self.state = PartitionState(log.topic_id_partition, log.genesis)
         self._go_to(int(random.random() * self._end))
         self._under: dict[Claim, tuple[int, int]] = {}
-        """By claim: the session under which the machine has what stood then; since where."""
+        """Claim to the session that the machine serves it under, and where that began."""
         self._sessions = 0
         self._source = FeedSource(self, self._session_under)
         self._replica = Replica(log.key, LEADER)
         self._number: int | None = None
         self._way: deque[tuple[Frame, int]] = deque()
-        """Frames, and what position a replica needed to be ready when each was sent."""
+        """Frames on their way, each with the position that made the replica ready when sent."""
         self._claim = Claim(1, 1, 0)
         self._is_told_ready = False
         self._replica.expect(self._claim)
@@ -65,7 +65,7 @@ class _Asked:
         return None if known is None else known[0]
 
     def _go_to(self, end: int) -> list[Event]:
-        """Apply what stands before `end`."""
+        """Apply the events before position `end`."""
         events = list(self._log.events[self.state.next_position : end])
         evolve_all(self.state, events, end.to_bytes(32, "big"))
         return events
@@ -100,7 +100,7 @@ class _Asked:
             self._source.changed(events)
 
     def _load(self) -> None:
-        """The machine begins anew, where a checkpoint stood."""
+        """Restart the machine at an earlier position, as from a checkpoint."""
         end = int(self._random.random() * (self.state.next_position + 1))
         self.state = PartitionState(self._log.topic_id_partition, self._log.genesis)
         self._go_to(end)
@@ -116,14 +116,14 @@ class _Asked:
         self._see()
 
     def _leave(self) -> None:
-        """With what is on its way."""
+        """End the subscription; frames on their way are lost."""
         if self._number is not None:
             self._source.drop(self._number)
             self._number = None
         self._way.clear()
 
     def _send(self, limit: int) -> bool:
-        """Whether that many frames are on their way now."""
+        """Send up to `limit` frames; returns whether there were as many."""
         if self._number is None:
             self._number = self._source.subscribe(self._replica.subscription())
         self._source.begin_on()
@@ -170,7 +170,7 @@ class _Asked:
             self.wrong.append(("early_ready", why))
 
     def finish(self) -> None:
-        """The machine is at the log's end, and what was announced last stands there."""
+        """Bring the machine to the log's end, under the last claim; the replica must follow."""
         self._grow(self._end)
         self._under[self._claim] = self._sessions + 1, self.state.next_position - 1
         while self._send(16):

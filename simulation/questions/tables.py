@@ -1,7 +1,7 @@
-"""A checker of the tables that a partition's state is made of, held against plain ones.
+"""A checker of the tables that a partition's state is made of, compared with plain ones.
 
 A world fills its tables the way logs do, and has few rows. Here they are changed at random,
-with pages and shards of some entries, copied and stored on the way.
+copied and stored, with pages and shards of only a few entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tierledger.events.tables.segment_rows import ID_BYTES, SegmentRows
 from tierledger.simulation.checkers.violation import ASKED, Violation
 
 KEYS = 40
-"""Keys run from 0 to one less: most of them come to be there."""
+"""Keys run from 0 to one less; most of them are in use at some time."""
 
 
 def wrong_table(seed: int, count: int) -> Iterator[Violation]:
@@ -54,7 +54,7 @@ def _pages_differ(random: Random, count: int) -> str | None:
                 _store(table, store)
                 table = PagedMap()
                 table.adopt(sorted(store.values(), key=lambda page: page.number % 3))
-                continue  # The next change finds its page as it was stored.
+                continue  # The next change meets loaded pages.
             case _:
                 if list(frozen[0].items()) != sorted(frozen[1].items()):
                     return f"a copy of {frozen[1]} holds {list(frozen[0].items())} later"
@@ -66,7 +66,7 @@ def _pages_differ(random: Random, count: int) -> str | None:
 
 
 def _store(table: PagedMap[int, int], store: dict[int, StoredPage]) -> None:
-    """Write down what has changed, as a checkpoint does."""
+    """Store what has changed, as a checkpoint does."""
     frozen = table.freeze()
     for number in frozen.dropped - {page.number for page in frozen.pages}:
         store.pop(number, None)
@@ -79,7 +79,7 @@ def _store(table: PagedMap[int, int], store: dict[int, StoredPage]) -> None:
 
 
 def _found_otherwise(table: PagedMap[int, int], plain: dict[int, int], key: int) -> str | None:
-    """What of `table` around `key` is not so in `plain`."""
+    """How `table` differs from `plain` around `key`; none if it does not."""
     ordered = sorted(plain.items())
     lower = [one for one in ordered if one[0] < key]
     higher = [one for one in ordered if one[0] > key]
@@ -111,7 +111,7 @@ def _rows_differ(random: Random, count: int) -> str | None:
     table, plain = SegmentRows(), dict[bytes, bytes]()
     frozen = table.snapshot(), dict(plain)
     for step in range(count):
-        # Ids that agree in their first bytes, so that shards are spread.
+        # Many ids agree in their first bytes, so that shards are spread.
         at = int(random.random() * KEYS)
         segment_id = bytes((at % 2, at % 3, at)).ljust(ID_BYTES, b"\0")
         match int(random.random() * 8):

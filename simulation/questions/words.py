@@ -1,7 +1,7 @@
-"""A checker of what a host and a leader keep in mind between one word and the next.
+"""A checker of what a host and a leader remember between messages.
 
 Which placements are late, which claims wait for the oracle, and what the next checkpoint holds
-are small tables with rules of their own. They hear words at random, and so does a plain list.
+are small tables with rules of their own. They get random messages, and so does a plain list.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GONE = NotLeader("asked")
 
 
 def wrong_memory(seed: int, count: int) -> Iterator[Violation]:
-    """Of `count` words one leads to something else than all that was heard before it says."""
+    """One of `count` random messages has another result than all messages before it imply."""
     for ask in (_order_differs, _waiting_differs, _checkpoints_differ):
         try:
             why = ask(Random(f"{seed}:{ask.__name__}"), count)

@@ -1,8 +1,8 @@
-"""A record as a file: JSON Lines that can be judged again, and are refused if any are missing.
+"""A record as a file of JSON Lines, to be judged again; an incomplete file is refused.
 
-First the settings, then what stood in the store and what nodes did, then the calls and notes
-of `history`, by time, and last a line that says how many came before it: whatever was cut off
-would look like an anomaly.
+First come the settings, then the store's content and what nodes did, then the calls and notes
+of `history`, by time. The last line tells how many lines precede it: if any were missing, the
+rest would look like an anomaly.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tierledger.simulation.record.record import (
 )
 
 VERSION = 1
-"""Of the format."""
+"""The version of the format."""
 
 
 # To a file.
@@ -112,11 +112,11 @@ def _settings_line(settings: RecordSettings) -> dict[str, object]:
 
 
 def read_record(path: Path) -> Record:
-    """The record in a file; of a call whose end is not there the outcome is `INFO`.
+    """The record in a file; a call whose end is missing has the outcome `INFO`.
 
     Raises:
-        InvalidArgument: The file cannot be read, is no record, is cut off, or a line of it is
-            wrong; file, line and value are named.
+        InvalidArgument: The file cannot be read, is no record, is incomplete, or has a wrong
+            line; names the file, the line and the value.
     """
     reading = _Reading()
     number = 0
@@ -146,7 +146,7 @@ def _wrong_line(path: Path, number: int, text: bytes, error: Exception) -> Inval
 
 
 class _Reading:
-    """A record, line by line."""
+    """A record that is read line by line."""
 
     def __init__(self) -> None:
         self.is_complete = False

@@ -17,14 +17,14 @@ from tierledger.storage.serde import MsgpackSerDe
 
 
 class RecordSettings(NamedTuple):
-    """What the checkers have to know of a run beside its history and its store.
+    """What the checkers need to know of a run beside its history and its store.
 
-    Of the store's bytes it is taken for granted that the default serializer made them.
+    The store's values are assumed to be written by the default serializer.
     """
 
     cluster_id: str
     origin: str = ""
-    """What made the record, for people: a command with its seed."""
+    """The command that made the record, with its seed, for people."""
     custom_metadata_bytes_max: int | None = None
     """The limit that leaders were given, none if unknown."""
     check_every: int = 0
@@ -49,11 +49,11 @@ class RecordedCheckpoint(NamedTuple):
 
 
 class Observations(NamedTuple):
-    """What nodes did and knew, as far as somebody wrote it down."""
+    """What nodes did and knew, as far as it was recorded."""
 
     states: list[StateSeen]
     applied: list[Applied]
-    """Each life's in its order."""
+    """Those of each life in its order."""
     led: list[Led]
     healed: dict[PartitionKey, Healed]
 
@@ -66,19 +66,19 @@ class Record(NamedTuple):
     logs: list[RecordedLog]
     checkpoints: list[RecordedCheckpoint]
     findings: list[Violation]
-    """What the run itself found wrong, which nobody can see afterwards."""
+    """Violations that the run itself found, and that the record cannot show."""
     seen: Observations = Observations([], [], [], {})
 
 
 class Judgement(NamedTuple):
-    """What the checkers say of a record, and the logs as they read them."""
+    """The violations of a record, and its logs as the checkers read them."""
 
     violations: list[Violation]
     logs: dict[PartitionKey, FinalLog]
 
 
 def judged(record: Record) -> Judgement:
-    """Every checker's word on `record`; a log that does not verify is a violation itself."""
+    """Judge `record` by every checker; a log that does not verify is itself a violation."""
     settings, found = record.settings, list(record.findings)
     logs: dict[PartitionKey, FinalLog] = {}
     for tip, batches in record.logs:
@@ -87,7 +87,7 @@ def judged(record: Record) -> Judgement:
             logs[key] = decode_log(MsgpackSerDe(), settings.cluster_id, tip, batches)
         except DataError as error:
             found.append(Violation(type(error).__name__, key, str(error)))
-    # Of these it is said already why there is nothing to hold the calls against.
+    # Their logs do not verify, which is a violation already; there is nothing to compare with.
     damaged = {one.key for one in found} - logs.keys()
     checkpoints: dict[PartitionKey, list[tuple[int, bytes]]] = {}
     for key, position, digest in record.checkpoints:

@@ -1,4 +1,4 @@
-"""`simulate exhaust`: a very small world in every order, with every crash."""
+"""`simulate exhaust`: every order and every crash of a very small world."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tierledger.simulation.mutants.catalogue import Mutant
 
 BOUND_MAX = 100
-"""Of anything that is tried: with a few dozen it would take longer than anybody waits."""
+"""The maximum of each bound; a few dozen already take too long to wait for."""
 
 
 def _bound(about: str) -> Any:  # noqa: ANN401 - As `typer.Option` says.

@@ -1,4 +1,4 @@
-"""`simulate live`: the same brokers and checkers on real processes that are struck."""
+"""`simulate live`: the same brokers and checkers on real processes, with real faults."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from tierledger.simulation.live.chaos.chaos import Outcome, Storm
     from tierledger.simulation.live.verdict import Fared, LiveVerdict
 
-# Ray and the simulation are imported where they are used: every command would wait for them.
+# Ray and the simulation are imported in functions; else every command would wait for them.
 
 SEEDS = 100_000
-"""Of these one is taken if none is given."""
+"""A seed below this is drawn if none is given."""
 
 
 MinutesOption = Annotated[
@@ -114,19 +114,19 @@ def _outcome_of(storm: Storm) -> Outcome:
 
     from tierledger.simulation.live.chaos.chaos import storm_on
 
-    # Faults are what it is for: nobody wants to read of each twice.
+    # Faults are expected here; warnings about them would repeat what is shown.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     with _telling(storm.minutes * 60) as telling:
         telling.say(f"seed {storm.plan.seed} on {storm.shown_store}: {storm.plan}")
         try:
             return storm_on(storm, telling)
-        except asyncio.CancelledError:  # SIGTERM; all that was started has ended.
+        except asyncio.CancelledError:  # SIGTERM; all processes that were started have ended.
             print_note("it was told to stop, so nothing was checked")
             raise typer.Exit(ExitStatus.TERMINATED) from None
 
 
 class _Shown:
-    """Shows how far a storm is, on stderr."""
+    """Shows the progress of a storm on stderr."""
 
     def __init__(self, progress: Progress, seconds: float) -> None:
         self._progress = progress
@@ -150,7 +150,7 @@ def _telling(seconds: float) -> Iterator[_Shown]:
 
 
 def _print(verdict: LiveVerdict, history: Path | None) -> None:
-    """How calls fared under each fault, the figures, and every violation."""
+    """Print how calls ended under each fault, the figures, and every violation."""
     rows = [
         (row.fault, row.strikes, _s(row.median_gap_s), _s(row.max_gap_s), *_shares(row.fared))
         for row in verdict.faults

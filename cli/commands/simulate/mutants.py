@@ -1,4 +1,4 @@
-"""`simulate mutants` and `coverage`: whether the simulator would notice, and what it sees."""
+"""`simulate mutants` and `coverage`: whether checkers find mistakes, and what runs see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tierledger.simulation.mutants.catalogue import Mutant
 
 BAR = 24
-"""Columns of the longest bar."""
+"""The width of the longest bar, in columns."""
 
 
 def mutants(
@@ -71,12 +71,12 @@ def _wanted(only: str | None) -> list[Mutant]:
 
 
 class Control(NamedTuple):
-    """The same seeds of one world without a mistake."""
+    """Seeds of one world that ran without a mistake."""
 
     world: str
     seeds: int
     failed: list[Verdict]
-    """There should be none."""
+    """Seeds with violations; there should be none."""
 
 
 def _controls(
@@ -123,7 +123,7 @@ def _print_mutants(found: list[Hunt], controls: list[Control]) -> None:
 
 
 def _print_lines(rows: list[tuple[object, ...]]) -> None:
-    """A table whose lines begin with the name, so that one is found quickly."""
+    """Print a table; lines begin with the name, so that they are found quickly."""
     texts = [[str(one) for one in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
@@ -260,7 +260,7 @@ def _one_in(seeds: int, seen: int) -> str:
 
 
 def bar(seen: int, seeds: int) -> str:
-    """As long as the number's logarithm, so that rare ones can be seen beside common ones."""
+    """A bar as long as the number's logarithm, so that rare things show beside common ones."""
     if not seen or not seeds:
         return ""
     share = math.log10(1 + seen) / math.log10(1 + seeds)

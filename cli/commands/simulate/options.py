@@ -1,4 +1,4 @@
-"""Options that the `simulate` commands share, and what their texts mean."""
+"""Options that the `simulate` commands share, and how their texts are parsed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tierledger.cli.output import shortened
 from tierledger.events.errors import InvalidArgument
 
 MINUTES_MIN = 0.01
-"""In less, nothing can go wrong."""
+"""In less time nothing can go wrong."""
 
 MINUTES_MAX = 525_600.0
 """A year."""
@@ -47,7 +47,7 @@ WorldOption = Annotated[
 
 
 def checked_world(name: str) -> str:
-    """The name of a world."""
+    """`name`, which must be that of a world."""
     from tierledger.simulation.campaign.campaign import WORLDS
 
     if name not in WORLDS:
@@ -56,7 +56,7 @@ def checked_world(name: str) -> str:
 
 
 def cores(jobs: int | None) -> int:
-    """How many processes to run in."""
+    """The number of processes to run in."""
     return jobs or os.cpu_count() or 1
 
 
@@ -71,5 +71,5 @@ def seeds_of(text: str) -> range:
 
 
 def words_of(text: str | None) -> list[str]:
-    """The words between commas; none of none."""
+    """The words of a comma-separated text; none if there is no text."""
     return text.split(",") if text else []

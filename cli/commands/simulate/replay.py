@@ -1,4 +1,4 @@
-"""`simulate replay` and `explain`: one run again, in words or as a picture."""
+"""`simulate replay` and `explain`: one run again, as text or as a picture."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SeedOption = Annotated[
 
 
 class Asked(NamedTuple):
-    """Which run to repeat."""
+    """The run to repeat."""
 
     seed: int
     mutant: str | None
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
         return replay_command(self.seed, self.mutant, keep, tuple(self.words))
 
     def scenario(self) -> Scenario:
-        """The world of the machines."""
+        """The scenario in the world of the machines."""
         from tierledger.simulation.campaign.campaign import mutant_named
         from tierledger.simulation.machines.shape import scenario_of
 
@@ -68,7 +68,7 @@ class Asked(NamedTuple):
 
 
 class Files(NamedTuple):
-    """What else is written of a run."""
+    """Further files to write of a run."""
 
     history: Path | None
     trace: Path | None
@@ -190,7 +190,7 @@ def _print(verdict: Verdict) -> None:
 
 def _print_as_json(verdict: Verdict) -> None:
     fields = verdict._asdict()
-    del fields["cpu_s"]  # Nobody measured it.
+    del fields["cpu_s"]  # It was not measured.
     print_json(
         {
             **fields,

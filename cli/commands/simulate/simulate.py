@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from tierledger.simulation.campaign.summary import SizeSummary, Summary
     from tierledger.simulation.checkers.verdict import Verdict
 
-# The simulation is imported where it is used: it brings the whole service along, and every
-# command would wait for that.
+# The simulation is imported in functions: it loads the whole service, and every command
+# would wait for that.
 
 SEEDS = "1000"
-"""If neither seeds nor a time are given."""
+"""The seeds if neither seeds nor a time are given."""
 
 SHRUNK_MAX = 5
-"""Failing seeds that are shrunk, of different checkers as far as there are."""
+"""How many failing seeds are shrunk, if possible of different checkers."""
 
 SHOWN_MAX = 20
-"""Failing seeds that are shown; the rest is counted."""
+"""How many failing seeds are shown; the rest is counted."""
 
 VIOLATIONS_SHOWN = 3
-"""Of one seed, before it is shrunk; `replay` shows all."""
+"""Violations shown of one seed before it is shrunk; `replay` shows all."""
 
 
 def simulate_group() -> typer.Typer:
@@ -147,7 +147,7 @@ def _print_hashes(
 
 
 class Campaign(NamedTuple):
-    """Seeds that have run."""
+    """A campaign's seeds that have run, and their sums."""
 
     world: str
     jobs: int
@@ -177,7 +177,7 @@ def _campaign(
 
 
 def _reductions(campaign: Campaign, workers: Workers) -> list[Reduction]:
-    """Some of the failing seeds, made small."""
+    """Some of the failing seeds, shrunk."""
     from tierledger.simulation.campaign.reduction import reductions
 
     chosen = _of_different_checkers(campaign.summary.failed)[:SHRUNK_MAX]
@@ -191,7 +191,7 @@ def _reductions(campaign: Campaign, workers: Workers) -> list[Reduction]:
 
 
 def _of_different_checkers(failed: Sequence[Verdict]) -> list[Verdict]:
-    """The first that each checker found, then the others; small worlds are the quicker ones."""
+    """The first seed of each checker, then the others; small worlds first, being quick."""
     seen: Counter[str] = Counter()
     ranked = []
     for one in sorted(failed, key=lambda failed: (not failed.is_small, failed.seed)):
@@ -204,7 +204,7 @@ def _of_different_checkers(failed: Sequence[Verdict]) -> list[Verdict]:
 def _report(
     campaign: Campaign, shown: Sequence[Reduction], *, require_marks: bool, json: bool
 ) -> bool:
-    """Print what there is to say; whether it is all well."""
+    """Print the result; returns whether all is well."""
     from tierledger.simulation.campaign.campaign import SERVICE
 
     requires = campaign.world != SERVICE and (require_marks or campaign.is_large)

@@ -1,4 +1,4 @@
-"""`spark audit`: the metadata, held against what lies in the tier."""
+"""`spark audit`: the metadata compared with the objects in the tier."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from tierledger.tiering.objects.store import ObjectStore
 
 DEFAULT_AGE = "1d"
-"""No copy takes that long, and no clocks are that far apart."""
+"""Longer than any copy takes, and than clocks differ."""
 
 ROWS_MAX = 500
-"""Findings that are printed or drawn, the worst; the table has all."""
+"""How many findings are printed or drawn, the worst; the table has all."""
 
 COLUMNS = ("kind", "place", "objects", "bytes", "expected", "detail")
 
@@ -105,7 +105,7 @@ def _run(
     names = names_of(url.layout, url.prefix)
     now_ms, age_ms = times
     place, _ = inventory
-    # What is not there is told before Spark starts, which takes seconds.
+    # Errors of the store are reported before Spark starts, which takes seconds.
     plan = asyncio.run(planned(segments_table(names, Settled()), job.job_store()))
     objects = open_store(url) if place is None else None
     if place is not None:
@@ -129,20 +129,20 @@ def _run(
 
 
 class _Asked(NamedTuple):
-    """What is to be audited."""
+    """What to audit."""
 
     names: LayoutNames
     objects: ObjectStore | None
-    """Who is asked what there is; none if an inventory tells."""
+    """The store that is asked for its objects; none if an inventory lists them."""
     inventory: tuple[str | None, int | None]
-    """A place, and when the list there was begun, if that is known."""
+    """The inventory's place, and when its list was begun, if that is known."""
     orphans_before_ms: int
     age_ms: int
 
     def before_ms(self, newest_ms: int | None) -> int:
-        """Until when the logs are held against the inventory, whose newest object is given."""
+        """Up to when logs are compared with the inventory, whose newest object is given."""
         begun_ms = newest_ms if self.inventory[1] is None else self.inventory[1]
-        # Clocks differ, and a list takes its time.
+        # Clocks differ, and making a list takes time.
         return 0 if begun_ms is None else begun_ms - self.age_ms
 
 
@@ -170,7 +170,7 @@ def _audited_here(
 
 
 def _audited_by_spark(job: Job, store: JobStore, asked: _Asked, digest: AuditDigest) -> Audit:
-    # Imported here: the other commands, and the local engine, do without Spark.
+    # Imported here: the other commands and the local engine need no Spark.
     with TemporaryDirectory(prefix="tierledger-audit-") as scratch, session_of(job) as session:
         from tierledger.pipeline.jobs.audit.job import listed
         from tierledger.pipeline.jobs.audit.run import audit as audited

@@ -1,4 +1,4 @@
-"""`spark coverage`: what of each partition the tier holds: once, twice, or not."""
+"""`spark coverage`: which offsets of each partition the tier holds once, twice, or not."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tierledger.pipeline.tables.plan import TablePlan
 
 PARTITIONS_DRAWN_MAX = 200
-"""Partitions on the page, the worst first; the rest is counted."""
+"""Partitions on the page, the worst first; the others are counted."""
 
 ROWS_DRAWN_MAX = 100_000
-"""Ranges on the page: at about 150 bytes each, what a browser still shows at once."""
+"""Ranges on the page: at about 150 bytes each, browsers still show them at once."""
 
 COLUMNS = ("partition", "kind", "epoch", "start", "end", "segments", "bytes")
 

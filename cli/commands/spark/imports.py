@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.imports.task import Outcome
 
 NAMED_MAX = 20
-"""Records that are named when they are refused; `--out` names more, and all are counted."""
+"""How many refused records are named; `--out` names more, and all are counted."""
 
 
 def import_metadata(
@@ -52,7 +52,7 @@ def import_metadata(
 def _imported(
     job: Job, text: str, topic: str, recorded_cluster: str | None, kafka_config: str | None
 ) -> list[Outcome]:
-    """Import, and what came of it; the outcomes without a partition come last."""
+    """Import; returns the outcome of each partition, and last those without a partition."""
     from tierledger.pipeline.imports.job import import_into, outcomes
     from tierledger.pipeline.imports.source import planned_source
     from tierledger.pipeline.imports.task import Outcome
@@ -63,7 +63,7 @@ def _imported(
     with (
         import_into(store) as socket,
         session_of(job) as session,
-        # Made once: a second look would import again.
+        # Kept, since reading it twice would import twice.
         kept(outcomes(session, source, store, socket, name)) as frame,
     ):
         with shown(session, "import: tasks done", None):
@@ -102,7 +102,7 @@ def _report(job: Job, found: list[Outcome]) -> None:
 
 
 def _note(found: list[Outcome], troubled: list[Outcome]) -> None:
-    """Name what was refused, on standard error."""
+    """Name on standard error what was refused."""
     for one in troubled:
         print_note(f"{one.name} is refused: {one.trouble}")
     records = [pair for one in found for pair in one.refused_records.items()]

@@ -1,7 +1,7 @@
 """What the commands under `spark` share: options, a session, files, and how they end.
 
-A job is checked, planned, run in `session_of`, and its files appear when they are complete.
-`end` says what came of it; logs that were left out count for more than what was found.
+A job is checked, planned and run in `session_of`; its files appear when they are complete.
+`end` reports the result; logs that were left out count for more than findings.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ OptionalDigest = TypeVar("OptionalDigest", bound="Digest | None")
 FORMAT_NAMES = ("parquet", "csv", "json")
 
 AUTO, LOCAL, SPARK = ENGINE_NAMES = ("auto", "local", "spark")
-"""Which engines can be asked for."""
+"""The engines that `--engine` accepts."""
 
 POLL_S = 0.2
-"""Seconds between two looks at how far Spark is."""
+"""Seconds between two looks at Spark's progress."""
 
 SHOWN_MAX = 20
-"""Findings that are printed; the rest is counted, and in the table and on the page."""
+"""How many findings are printed; all are counted, and in the table and on the page."""
 
 OutOption = Annotated[Path, typer.Option(metavar="DIR", help="The folder to write.")]
 OutIfAnyOption = Annotated[
@@ -118,7 +118,7 @@ SHARED_OPTIONS: Final[Mapping[str, tuple[object, object]]] = {
     "cluster": (ClusterOption, None),
     "json": (JsonOption, False),
 }
-"""What jobs ask in common, by the fields of `Job`: each option and its default."""
+"""The options that all jobs share, by the fields of `Job`: each option and its default."""
 
 
 def add_command(
@@ -133,12 +133,12 @@ def add_command(
     """Add the command `name`, which calls `run` with a `Job`.
 
     Args:
-        group: Where the command is added.
-        name: Of the command, and of its job.
+        group: The group to which the command is added.
+        name: The name of the command, and of its job.
         run: Takes the job, then options of its own; these come before the shared ones.
         about: The line in the list of commands.
         description: Help, if it is not the docstring of `run`.
-        without: Shared options that it has not.
+        without: Shared options that the command does not have.
     """
     own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
     shared = [
@@ -160,10 +160,10 @@ def add_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a user asks of a job, in what all of them have in common."""
+    """A user's request for a job, as far as all jobs have it in common."""
 
     name: str
-    """As the user calls it: `segments`, `coverage`."""
+    """The command's name: `segments`, `coverage`."""
     store: str | None = None
     cluster: str | None = None
     as_of: AsOf | None = None
@@ -178,7 +178,7 @@ class Job:
     json: bool = False
 
     def check(self) -> None:
-        """Refuse what makes no sense, before anything starts."""
+        """Refuse options that make no sense, before anything starts."""
         if self.format not in FORMAT_NAMES:
             expected = ", ".join(FORMAT_NAMES)
             raise InvalidArgument(f"--format: expected one of {expected}; got {self.format!r}")
@@ -196,7 +196,7 @@ class Job:
             require_place(self.out, overwrite=self.overwrite)
 
     def job_store(self) -> JobStore:
-        """The store that is meant, as tasks open it."""
+        """The store of the job, in the form in which tasks open it."""
         from tierledger.pipeline.folding.store import JobStore
         from tierledger.storage.connector import URL_SETTING
 
@@ -210,7 +210,7 @@ class Job:
         return NOW if self.as_of is None else Point(*self.as_of)
 
     def planned(self, table: str | Table) -> TablePlan:
-        """A folded table of the logs that are meant, as far as they go now; needs no Spark.
+        """A folded table of the chosen logs, up to their present ends; needs no Spark.
 
         Raises:
             InvalidArgument: There is no such table, or a position is given for several logs.
@@ -232,23 +232,23 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[OptionalDigest]):
-    """What an engine made of a table."""
+    """The result of an engine for a table."""
 
     engine: str
     digest: OptionalDigest
-    """What it took of all rows."""
+    """The digest, which took in all rows."""
     rows: int
-    """How many were written."""
+    """How many rows were written."""
     damaged: list[DamagedLog]
 
 
 def answered(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[OptionalDigest]:
-    """Make the planned table with the engine that suits it; written if the job says where.
+    """Compute the planned table with the engine that suits; write it if a folder is given.
 
     Args:
-        job: What was asked.
+        job: The user's request.
         plan: The table.
-        digest: An empty one, which takes the rows; none if they are only written.
+        digest: An empty one, which takes in the rows; none if they are only written.
 
     Raises:
         InvalidArgument: The folder cannot be written; or the engine misses an extra, or Java.
@@ -260,7 +260,7 @@ def answered(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[Option
 
 
 def is_local(job: Job, plan: TablePlan) -> bool:
-    """Whether this process makes the planned table."""
+    """Whether this process computes the planned table."""
     from tierledger.pipeline.engine import is_small
 
     if job.engine != AUTO or job.master is not None:
@@ -279,7 +279,7 @@ def _answered_here(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[
 
 @contextmanager
 def written_here(job: Job, table: Table) -> Iterator[Write | None]:
-    """Writes chunks of `table` into the job's folder; none if it names none."""
+    """A function that writes chunks of `table` to the job's folder; none if it names none."""
     from tierledger.pipeline.tables.files import place
     from tierledger.pipeline.tables.writers import writing
 
@@ -295,7 +295,7 @@ def written_here(job: Job, table: Table) -> Iterator[Write | None]:
 
 @contextmanager
 def _counted(logs: Sequence[PlannedLog], what: str) -> Iterator[Iterable[PlannedLog]]:
-    """`logs`; shows on a terminal how many were asked for."""
+    """`logs`; shows on a terminal how many of them were taken."""
     with progress(what, len(logs)) as on_done:
 
         def each() -> Iterator[PlannedLog]:
@@ -310,7 +310,7 @@ def _answered_by_spark(
     job: Job, plan: TablePlan, digest: OptionalDigest
 ) -> Answer[OptionalDigest]:
     with session_of(job) as session:
-        # Imported here: the other commands, and the local engine, do without Spark.
+        # Imported here: the other commands and the local engine need no Spark.
         from tierledger.pipeline.spark_files import make
         from tierledger.pipeline.tables.frames import Damage, Digests, made, tasks_of
 
@@ -328,7 +328,7 @@ def _answered_by_spark(
 
 @contextmanager
 def session_of(job: Job) -> Iterator[SparkSession]:
-    """Spark while the block lasts; what goes wrong in it is one of our errors, in one line.
+    """Spark while the block lasts; its failures become errors of ours, each in one line.
 
     Raises:
         InvalidArgument: Java or pandas is missing, or of a version that does not work.
@@ -342,7 +342,7 @@ def session_of(job: Job) -> Iterator[SparkSession]:
 
 @contextmanager
 def kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """`frame`, made once however often it is asked while the block lasts."""
+    """`frame`, computed only once while the block lasts."""
     held = frame.persist()
     try:
         yield held
@@ -351,13 +351,13 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def write_table(session: SparkSession, job: Job, frame: DataFrame, tasks: int | None) -> int:
-    """Write `frame` into the job's folder, with progress; how many rows those were.
+    """Write `frame` to the job's folder, with progress; returns the number of rows.
 
     Args:
-        session: Where it is made.
+        session: The session of the frame.
         job: Its `out` is given.
         frame: The rows.
-        tasks: How many there are, if that is known.
+        tasks: The number of tasks, if known.
     """
     from tierledger.pipeline.spark_files import write
     from tierledger.pipeline.tables.files import place
@@ -379,7 +379,7 @@ def write_page(job: Job, html: str) -> None:
 
 @contextmanager
 def shown(session: SparkSession, what: str, total: int | None) -> Iterator[None]:
-    """Shows on a terminal how many tasks are done."""
+    """Show on a terminal how many tasks are done."""
     if not sys.stderr.isatty():
         yield
         return
@@ -414,15 +414,15 @@ def end(
     found: int = 0,
     damaged: Sequence[DamagedLog] = (),
 ) -> None:
-    """Print what came of a job, and leave with the status that says so.
+    """Print the result of a job, and exit with the status that belongs to it.
 
     Args:
-        job: What was asked.
+        job: The user's request.
         facts: The result in a few numbers, by name.
-        columns: Of `worst`.
-        worst: Findings to print, the worst first; `SHOWN_MAX` are.
-        found: How many there are that make the status 1.
-        damaged: Logs that were left out; they make the status 3, whatever else was found.
+        columns: Names of the columns of `worst`.
+        worst: Findings to print, the worst first; `SHOWN_MAX` of them are printed.
+        found: The number of findings; any makes the status 1.
+        damaged: Logs that were left out; any makes the status 3, whatever else was found.
     """
     if job.json:
         rows = [dict(zip(columns, row, strict=True)) for row in worst[:SHOWN_MAX]]
@@ -447,7 +447,7 @@ def end(
 
 
 def as_of_fact(job: Job) -> dict[str, str]:
-    """What a page says of the point in the logs that was asked for; nothing if it is now."""
+    """The point in the logs that was asked for, as a page shows it; nothing if it is now."""
     if job.as_of is None:
         return {}
     at_ms = job.as_of.time_ms

@@ -1,4 +1,4 @@
-"""`spark retention`: what a broker would delete if retention were another."""
+"""`spark retention`: what brokers would delete with other retention settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
 
 SETTINGS = ("retention.ms", "retention.bytes")
-"""What a what-if is about; one that is not given keeps everything."""
+"""Settings of a what-if; one that is not given keeps everything."""
 
 COLUMNS = ("topic", "partitions", "segments", "bytes", "segments after", "bytes after")
 
@@ -71,7 +71,7 @@ def retention(
 
 
 def parse_what_if(given: Sequence[str]) -> dict[str, int]:
-    """The value of each setting; -1 for one that is not there."""
+    """The value of each setting; -1 for a setting that is not given."""
     found: dict[str, int] = {}
     for one in (part for text in given for part in text.split(",")):
         name, _, value = one.strip().partition("=")

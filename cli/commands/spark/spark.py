@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.tables.plan import TablePlan
 
 EVENTS = "events"
-"""The table that is not folded: the logs as they are."""
+"""The table that is not folded: the events of the logs."""
 
 TABLE_HELP = {
     EVENTS: "the logs as they are, one row for each event",
@@ -50,7 +50,7 @@ TABLE_HELP = {
     "transitions": "how long segments stay in each state",
     "anomalies": "what was odd in the logs",
 }
-"""Each table, and what it holds; here, since help is shown without Spark."""
+"""Each table and its content; listed here, since help is shown without Spark."""
 
 
 def spark_group() -> typer.Typer:

@@ -25,13 +25,13 @@ STATE_NAMES = (
     "DELETE_PARTITION_MARKED",
     "DELETE_PARTITION_STARTED",
 )
-"""What can last too long."""
+"""States that can last too long."""
 
 DEFAULT_LIMIT = "1h"
 """A copy of a gigabyte takes minutes, and retention runs every 30 seconds."""
 
 ROWS_MAX = 500
-"""Rows that are printed or drawn, the oldest; the table has all."""
+"""How many rows are printed or drawn, the oldest; the table has all."""
 
 COLUMNS = ("partition", "state", "segment", "since", "for", "broker", "bytes")
 
@@ -62,7 +62,7 @@ def stuck(
 
 
 def limits(given: Sequence[str]) -> dict[str, int]:
-    """How long each state may last, in ms: what `--older-than` says."""
+    """How long (ms) each state may last, according to `--older-than`."""
     found = dict.fromkeys(STATE_NAMES, duration_ms(DEFAULT_LIMIT, "--older-than"))
     general = [one for one in given if "=" not in one]
     if len(general) > 1:

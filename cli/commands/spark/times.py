@@ -13,7 +13,7 @@ from tierledger.cli.output import shortened
 from tierledger.events.errors import InvalidArgument
 
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-"""What a number can be followed by."""
+"""The units that can follow a number."""
 
 NowOption = Annotated[
     str | None,
@@ -25,7 +25,7 @@ NowOption = Annotated[
 
 
 def duration_ms(text: str, option: str) -> int:
-    """The milliseconds that `text` names: digits and one of `UNITS_MS`."""
+    """The milliseconds that `text` means: digits and one of `UNITS_MS`."""
     found = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
     if found is None:
         raise InvalidArgument(
@@ -36,7 +36,7 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def stated_time_ms(text: str | None, option: str) -> int | None:
-    """The time that `text` names, in ms since 1970; none for none."""
+    """The time that `text` means, in ms since 1970; none for none."""
     return None if text is None else parse_time_ms(text, option)
 
 

@@ -1,4 +1,4 @@
-"""One look at a service: how it stands, or that none runs on the store."""
+"""One look at a service: its status, or that none runs on the store."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tierledger.health.status import ServiceStatus
 
 COUNT_MAX = 10_000
-"""Partitions of a store that are counted without a service: half a second."""
+"""How many partitions of a store are counted without a service: half a second."""
 
 LIMIT = 20
-"""Partitions that are shown unless more are asked for: a screen."""
+"""How many partitions are shown by default: one screen."""
 
 
 class StatusOptions(NamedTuple):
@@ -33,22 +33,22 @@ class StatusOptions(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one look found."""
+    """The result of one look."""
 
     cluster: str
     service: tuple[ServiceIdentity, ServiceStatus] | None
     stored: tuple[int, bool] | None = None
-    """Without a service: partitions in the store, and whether these are all."""
+    """Without a service: the number of partitions in the store, and whether these are all."""
 
 
 async def take_look(options: StatusOptions) -> Look:
-    """How the service stands now, or that there is none.
+    """The present status of the service, or that none runs.
 
     Raises:
         StoreRefused: There is no such store.
-        NotReady: None of the doors that were named answers, or a service runs that does not
-            say where its own are.
-        NotAuthorized: It does not let this command in, or is not believed.
+        NotReady: None of the given doors answers, or the running service has not recorded where
+            its doors are.
+        NotAuthorized: The service does not admit this command, or is not trusted.
     """
     from tierledger.actors.discovery.connecting import connect
     from tierledger.actors.discovery.service_record import read_record
@@ -97,7 +97,7 @@ def _identity(settings: ServiceSettings, record: ServiceRecord | None) -> Servic
 
 
 async def _count_stored(settings: ServiceSettings) -> tuple[int, bool] | None:
-    """Partitions in the store, which costs one read each; none if it cannot be told."""
+    """The number of partitions in the store, one read each; none if they cannot be read."""
     from tierledger.events.errors import RemoteStorageError
     from tierledger.storage.catalog import Catalog
 
@@ -112,7 +112,7 @@ async def _count_stored(settings: ServiceSettings) -> tuple[int, bool] | None:
             if count == COUNT_MAX:
                 return count, False
     except RemoteStorageError:
-        return None  # `verify` says what is wrong with it.
+        return None  # `verify` reports what is wrong.
     finally:
         await backend.close()
     return count, True
@@ -133,7 +133,7 @@ def page_with_service(options: StatusOptions, look: Look) -> Page:
     from tierledger.cli.commands.status.view import page_of
 
     assert look.service is not None, "the caller has looked"
-    # One partition is asked for by name; whatever is found is shown.
+    # A partition that was asked for by name is shown in any case.
     limit = None if options.partition is not None else options.limit
     return page_of(*look.service, limit)
 

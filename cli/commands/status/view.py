@@ -1,4 +1,4 @@
-"""A service's status as people read it: what is not well comes first, on one screen."""
+"""A service's status as text for people: problems come first, on one screen."""
 
 from __future__ import annotations
 
@@ -48,33 +48,33 @@ PARTITION_COLUMNS = (
 SET_ASIDE_COLUMNS = ("set aside", "since", "reason")
 
 NODE_SHOWN = 8
-"""Digits of a node's id that tell it from the others; JSON has all 56."""
+"""Shown digits of a node's id, enough to tell it from others; JSON has all 56."""
 
 
 class ServiceIdentity(NamedTuple):
-    """Which service it is."""
+    """Which service the status is of."""
 
     cluster: str
     store: str | None = None
-    """Without a password; none, as with what follows, of one that was named by its doors."""
+    """The store without a password. It and the next fields are none if doors were given."""
     address: str | None = None
     pid: int | None = None
     since_ms: int | None = None
     metrics: str | None = None
-    """Where its metrics are; none if it serves none."""
+    """The address of the service's metrics; none if it serves none."""
     doors: str | None = None
-    """By which it was named."""
+    """The doors that were given."""
 
 
 class Table(NamedTuple):
-    """Columns and rows."""
+    """A table's columns and rows."""
 
     columns: tuple[str, ...]
     rows: list[tuple[object, ...]]
 
 
 class Page(NamedTuple):
-    """What there is to show, top to bottom."""
+    """The content of the screen, from top to bottom."""
 
     pairs: list[tuple[str, object]]
     tables: list[Table]
@@ -101,7 +101,7 @@ def page_of(identity: ServiceIdentity, status: ServiceStatus, limit: int | None)
 
 
 def _without_empty(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> Table:
-    """A table without the columns in which no row has anything: room is scarce."""
+    """A table without the columns that are empty in every row: room is scarce."""
     kept = [at for at in range(len(columns)) if any(row[at] is not None for row in rows)]
     return Table(
         tuple(columns[at] for at in kept), [tuple(row[at] for at in kept) for row in rows]
@@ -199,7 +199,7 @@ def _host_row(one: HostStatus) -> tuple[object, ...]:
 
 
 def _fed(one: HostStatus) -> str | None:
-    """How many replicas are fed there, and what is not as it should be with them."""
+    """How many replicas a host feeds, and any trouble with them."""
     counts = one.feeds
     if not counts.get("replicas"):
         return None
@@ -213,7 +213,7 @@ def _fed(one: HostStatus) -> str | None:
 
 
 def _count_on(one: HostStatus, role: str) -> object:
-    """How many run there; of a silent host, how many should."""
+    """How many leaders or followers run on a host; of a silent host, how many should."""
     running: int | None = getattr(one, role)
     if running is None and one.placed is not None:
         return f"({one.placed[role]})"
@@ -231,14 +231,14 @@ def _broker_row(broker: int, said: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _owner_text(said: dict[str, Any]) -> str:
-    """Who owns the cluster's metadata, and by which word."""
+    """The owner of the cluster's metadata, and the number of the change that made it owner."""
     moves = f" from {said['source']} to {said['heading']}" if said["heading"] else ""
     by = f", by word {said['word']}" if said["word"] else ""
     return f"{said['owner']}{moves}{by}"
 
 
 def _following_text(said: Mapping[str, Any] | None) -> str | None:
-    """What `serve --kafka` does with the metadata topic, and what is wrong with that."""
+    """What `serve --kafka` does with the metadata topic, and its trouble."""
     if said is None:
         return None
     trouble = "" if not said["trouble"] else f": {said['trouble']}"
@@ -247,7 +247,7 @@ def _following_text(said: Mapping[str, Any] | None) -> str | None:
 
 
 def _plugin_rows(said: dict[str, Any]) -> list[tuple[object, ...]]:
-    """How the brokers' plugins stand, those in trouble first."""
+    """The state of the brokers' plugins, those in trouble first."""
     compared = {one["broker_id"]: one for one in said["shadows"]}
     rows = sorted(said["attending"], key=lambda one: (not one["trouble"], one["broker_id"]))
     return [
@@ -268,7 +268,7 @@ _COMPARED = ("equal", "recovered", "different", "skipped")
 
 
 def _compared_text(shadow: Mapping[str, Any] | None) -> str | None:
-    """What a broker in shadow has found."""
+    """What a broker in shadow has compared."""
     if shadow is None:
         return None
     counts = [f"{shadow[name]} {name}" for name in _COMPARED]
@@ -295,7 +295,7 @@ def _partition_row(one: PartitionStatus) -> tuple[object, ...]:
 
 
 def _session_text(session: Mapping[str, Any] | None) -> str | None:
-    """Number, broker, incarnation/announcement, and the leader epoch if it is known."""
+    """A session's number, broker, incarnation/announcement, and leader epoch if known."""
     if session is None:
         return None
     claim = f"{session['incarnation']}/{session['announcement']}"

@@ -1,4 +1,4 @@
-"""`tierledger status --watch`: one look after the other, until Ctrl-C."""
+"""`tierledger status --watch`: repeated looks, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def watch_status(options: StatusOptions, interval_s: float) -> None:
     """Look every `interval_s` seconds; returns when SIGINT or SIGTERM ends it.
 
     On a terminal each look replaces the one before. Elsewhere, and as JSON, they follow each
-    other: one object on a line, or one block with an empty line behind it.
+    other: one object per line, or one block with an empty line behind it.
 
     Raises:
-        RemoteStorageError: The first look failed; later failures are shown, and looked past.
+        RemoteStorageError: The first look failed; later failures are shown, and looks go on.
     """
     with suppress(KeyboardInterrupt):
         asyncio.run(_watch(options, interval_s))

@@ -1,1 +1,1 @@
-"""The pages of the jobs behind `spark`: what is shown, and in which place."""
+"""The pages of the jobs behind `spark`: their content and its order."""

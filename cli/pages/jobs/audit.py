@@ -1,4 +1,4 @@
-"""The page of `spark audit`: what is missing and what is too much, the worst first."""
+"""The page of `spark audit`: missing and surplus objects, the worst first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOKS = {
     AuditKind.UNFINISHED: OPEN,
     AuditKind.CHANGING: OPEN,
 }
-"""The others are grey: nobody has to do anything about them."""
+"""Kinds without a colour here are grey: they need no action."""
 
 MEANINGS = {
     AuditKind.MISSING_OBJECT: "finished segments without their log, their indexes, or both",

@@ -24,7 +24,7 @@ LOOKS: Final = {
     "unfinished": (OPEN, "being copied or deleted"),
 }
 BELOW = ("orphaned_epoch", "unfinished")
-"""Kinds that are drawn under the log's own offsets: they are no part of it."""
+"""Kinds that are drawn under the log's own offsets, since they are no part of it."""
 
 FINDINGS = ("hole", "orphaned_epoch", "overlap", "unfinished")
 """Kinds that are listed, in this order."""

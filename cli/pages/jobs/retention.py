@@ -1,4 +1,4 @@
-"""The page of `spark retention`: what each topic has before and after, and what goes when."""
+"""The page of `spark retention`: each topic before and after, and deletions over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.table_columns import PlainRow
 
 TOPICS_DRAWN = 60
-"""Each has two bars; the table has more."""
+"""How many topics are drawn, with two bars each; the table has all."""
 
 REASONS = {
     "time": "older than retention.ms",

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from tierledger.pages.drawing import Range
 
 GOOD, BAD, WARN, IDLE, OPEN = "good", "bad", "warn", "idle", "open"
-"""How a mark looks: green, red and hatched, amber, grey, blue and dashed."""
+"""Looks of a mark: green, red and hatched, amber, grey, blue and dashed."""
 
 MARKS_MAX = 600
-"""Marks of one kind in a strip; more are joined with neighbours, as none would be seen."""
+"""Marks of one kind in a strip; more would be too small, and are joined with neighbours."""
 
 BAND_HEIGHT, BAND_STEP = 14, 18
 
@@ -28,7 +28,7 @@ class Mark(NamedTuple):
     look: str
     tip: str
     band: int = 0
-    """0 is the upper one; those of a higher band stand below."""
+    """0 is the upper band; marks of a higher band are drawn below."""
 
 
 class Bar(NamedTuple):
@@ -38,15 +38,15 @@ class Bar(NamedTuple):
     note: str
     value: int
     text: str
-    """The value as it is written."""
+    """The value as text."""
     look: str = GOOD
     tip: str = ""
 
 
 def strip(name: str, note: str, marks: Sequence[Mark], axis: Range) -> Row:
-    """A drawing of `marks` along `axis`, those of higher bands below; each with its tooltip.
+    """A drawing of `marks` along `axis`, higher bands below; each mark has its tooltip.
 
-    Marks come in any order; those of one look and band that are too many to be seen are joined.
+    Marks come in any order; too many of one look and band are joined with neighbours.
     """
     groups: dict[tuple[int, str], list[Mark]] = {}
     for mark in marks:
@@ -65,7 +65,7 @@ def strip(name: str, note: str, marks: Sequence[Mark], axis: Range) -> Row:
 
 
 def _thinned(marks: Sequence[Mark], axis: Range) -> list[Mark]:
-    """`marks`, ascending, joined where many begin in one column."""
+    """`marks`, ascending; those that begin in one column are joined if there are too many."""
     if len(marks) <= MARKS_MAX:
         return list(marks)
     width = (axis[1] - axis[0]) // MARKS_MAX + 1
@@ -81,11 +81,11 @@ def _thinned(marks: Sequence[Mark], axis: Range) -> list[Mark]:
 
 
 def bars(items: Sequence[Bar]) -> list[Row]:
-    """Horizontal bars on one scale that begins at 0, the value written behind each."""
+    """Horizontal bars on one scale from 0, each followed by its value."""
     longest = max((item.value for item in items), default=0) or 1
     rows = []
     for item in items:
-        # In the longest bar's line, too, there is room for the value behind it.
+        # The longest bar, too, leaves room for the value behind it.
         width = f"{max(item.value / longest * 80, 0.2):.2f}%"
         box = Box(item.look, "0", width, 2, 14, item.tip or item.text)
         label = f"{item.name} {item.note}: {item.text}"

@@ -1,4 +1,4 @@
-"""Parts of a lane as bars in rows: overlaps are stacked, what is too much is drawn together."""
+"""Parts of a lane as bars in rows: overlaps are stacked, crowded bars are joined."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from tierledger.pages.drawing import Range
 
 LANE_BARS_MAX = 2000
-"""Bars of one lane that are drawn one by one: two or three per pixel of a wide screen."""
+"""Bars of one lane that are drawn singly: two or three per pixel of a wide screen."""
 PAGE_BARS_MAX = 30_000
 """Bars of the whole page; at about 150 bytes each, with their segments, below 5 MB."""
 LANE_BARS_MIN = 64
-"""What even a crowded page leaves each lane."""
+"""The least number of bars per lane, even on a crowded page."""
 ROWS_MAX = 16
-"""Rows that stacked parts spread over; what would need more is drawn over the last."""
+"""Rows for stacked parts; parts that need more are drawn over the last row."""
 DELETED_ROWS_MAX = 5
 
 
@@ -34,7 +34,7 @@ class Bar(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A lane's bars: those that are there, and below them the deleted ones."""
+    """A lane's bars: present ones, and below them deleted ones."""
 
     live: Sequence[Sequence[Bar]]
     deleted: Sequence[Sequence[Bar]]
@@ -60,7 +60,7 @@ def lane_limit(lanes: Iterable[Lane]) -> int:
 def rows_of(lane: Lane, limit: int) -> Rows:
     """The bars of `lane`, about `limit` at most.
 
-    Only rows that hold too many are joined, kind by kind, so what is rare keeps its place.
+    Only rows with too many bars are joined, kind by kind, so that rare kinds stay visible.
     """
     live = _stacked((one for one in lane.parts if one.kind is not Kind.DELETED), ROWS_MAX)
     gone = (one for one in lane.parts if one.kind is Kind.DELETED)
@@ -74,7 +74,7 @@ def rows_of(lane: Lane, limit: int) -> Rows:
 
 
 def thinned(ranges: Sequence[Range], axis: Range, columns: int) -> list[tuple[Range, int]]:
-    """`ranges`, ascending, those of one column joined; each with how many it stands for."""
+    """`ranges`, ascending, joined per column; each with the number of ranges in it."""
     joined: list[tuple[Range, int]] = []
     width = (axis[1] - axis[0]) // columns + 1
     for start, end in ranges:
@@ -105,7 +105,7 @@ def _stacked(parts: Iterable[Part], rows_max: int) -> list[list[Bar]]:
 
 
 def _fitted(row: Sequence[Bar], budget: int) -> Sequence[Bar]:
-    """`row`, joined as coarsely as it takes to have about `budget` bars, the rare on top."""
+    """`row`, joined until it has about `budget` bars, the rare kinds on top."""
     columns = budget
     fitted = row
     while len(fitted) > budget and columns > 4:

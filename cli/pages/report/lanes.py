@@ -22,7 +22,7 @@ DELETED_HEIGHT, DELETED_STEP = 4, 6
 OVERLAP_HEIGHT = 3
 TICKS = 4
 BROKER_COLOURS = 8
-"""How many the style sheet has; more brokers share them, and are told apart by their label."""
+"""Colours of the style sheet; more brokers share them, and their labels differ."""
 COLUMNS = 600
 """Holes, overlaps and sessions beyond this many are joined with their neighbours."""
 
@@ -33,7 +33,7 @@ def ticks(axis: Range) -> list[int]:
 
 
 def coverage_row(picture: Picture, axis: Range) -> Row:
-    """What finished segments hold of the log over all epochs, and what they do not."""
+    """Offsets of the log that finished segments hold over all epochs, and the holes."""
     boxes = [*_holes(picture.holes, picture.deleted, axis, 2, 8)]
     for (start, end), count in thinned(picture.coverage, axis, COLUMNS):
         tip = f"offsets {start} to {end}: of the log, held by finished segments"
@@ -48,11 +48,11 @@ def coverage_row(picture: Picture, axis: Range) -> Row:
 def lane_row(
     lane: Lane, axis: Range, limit: int, shown: dict[int, int], deleted: Sequence[Range]
 ) -> Row:
-    """One leader epoch; enters into `shown` the segments whose details its bars ask for."""
+    """One leader epoch; adds to `shown` the segments whose details its bars need."""
     rows = rows_of(lane, limit)
     height = max(len(rows.live), 1 if lane.holes else 0) * LIVE_STEP + 2
     boxes = [*_bars(rows.live, axis, LIVE_HEIGHT, LIVE_STEP, 1, shown)]
-    # Over the bars, and where those are joined only over their foot: neither hides the other.
+    # Over single bars, but only over the foot of joined ones: so neither hides the other.
     foot = LIVE_HEIGHT if rows.bars == len(lane.parts) else LIVE_HEIGHT // 3
     boxes += _holes(lane.holes, deleted, axis, 1 + LIVE_HEIGHT - foot, foot)
     for (start, end), count in thinned(lane.overlaps, axis, COLUMNS):
@@ -115,7 +115,7 @@ def _bars(
 
 
 def leaders_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
-    """Who led when, over log time."""
+    """The leader at each log time."""
     boxes: list[Box] = []
     words: list[Words] = []
     disputes: list[str] = []
@@ -144,14 +144,14 @@ def leaders_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
 
 
 def copies_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
-    """Which brokers copied, over log time, where a log was imported."""
+    """The copying broker at each log time, for an imported log."""
     runs, axis = timeline.recorded, timeline.axis_ms
     boxes: list[Box] = []
     words: list[Words] = []
     step = len(runs) // COLUMNS + 1
     for at in range(0, len(runs), step):
         some = runs[at : at + step]
-        # A run lasts until the next begins: in between, nobody else copied.
+        # A run lasts until the next one begins: no other broker copied meanwhile.
         end = runs[at + step].first_ms - 1 if at + step < len(runs) else some[-1].last_ms
         start = some[0].first_ms
         who = "several brokers" if step > 1 else f"broker {some[0].broker_id}"
@@ -167,7 +167,7 @@ def copies_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
 
 
 def time_texts(axis: Range) -> list[str]:
-    """What stands at the ticks of log time; the date once, if it is one day."""
+    """The texts at the ticks of log time; the date only once, if it is one day."""
     texts = [time_text(time)[:19] for time in ticks(axis)]
     if texts[0][:10] == texts[-1][:10]:
         texts = [texts[0], *(text[11:] for text in texts[1:])]

@@ -1,7 +1,7 @@
-"""What the report shows of a partition: its log, folded, with every segment's life beside it.
+"""The report's view of a partition: its log, folded, with the life of every segment.
 
-Rule: holes and overlaps are those of `spark coverage`; what is served or recovered is what the
-table of leader epochs says. The report has no opinion of its own.
+Rule: holes and overlaps are those of `spark coverage`; the table of leader epochs tells what is
+served or recovered. The report decides nothing itself.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class PartitionHistory:
 
 
 class Kind(StrEnum):
-    """How a segment stands in one leader epoch; the value is its class on the page."""
+    """The state of a segment in one leader epoch; the value is its class on the page."""
 
     SERVED = "f"
     RECOVERED = "r"
     """Finished, and holds offsets for which Kafka's own manager answers "none"."""
     SUPERSEDED = "u"
-    """Finished, but others answer for every offset it holds."""
+    """Finished, but other segments answer for every offset it holds."""
     STARTED = "s"
     DELETING = "d"
     DELETED = "x"
@@ -89,7 +89,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One leader epoch: its parts, and what of the log is missing there or held twice."""
+    """One leader epoch: its parts, and the offsets that are missing or held twice."""
 
     epoch: int
     parts: list[Part]
@@ -98,7 +98,7 @@ class Lane:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether no segment of the epoch is left."""
         return all(part.kind is Kind.DELETED for part in self.parts)
 
 
@@ -108,9 +108,9 @@ class Picture:
 
     Attributes:
         coverage: Offsets of the log that finished segments hold.
-        holes: Those that none holds, though some hold offsets before and behind.
+        holes: Offsets that no segment holds, though some hold offsets before and behind.
         deleted: Offsets that deleted segments held.
-        last_broker: Who leads, or led last; none before the first session, or of an import.
+        last_broker: The present or last leader; none before the first session, or of an import.
     """
 
     topic_id_partition: TopicIdPartition
@@ -151,7 +151,7 @@ class Picture:
 
     @property
     def live_range(self) -> Range:
-        """The stretch of the axis where anything is left; all of it if nothing is."""
+        """The stretch of the axis with segments that are left; all of it if none is."""
         left = [
             (one.start, one.end)
             for lane in self.lanes
@@ -164,12 +164,12 @@ class Picture:
 
     @property
     def missing(self) -> int:
-        """Offsets in holes."""
+        """The number of offsets in holes."""
         return length(self.holes)
 
     @property
     def has_findings(self) -> bool:
-        """Whether there is something a person should look at."""
+        """Whether the partition has anything that a person should look at."""
         return bool(
             self.holes or self.overlaps or self.kinds[Kind.RECOVERED] or self.timeline.disputes
         )
@@ -216,7 +216,7 @@ def picture_of(history: PartitionHistory) -> Picture:
 
 
 class _Lives:
-    """Segments as they come and go; one that comes back after its deletion has two lives."""
+    """Segments as they come and go; one that is added again has two lives."""
 
     def __init__(self) -> None:
         self.current: dict[bytes, Segment] = {}
@@ -303,7 +303,7 @@ def _stretches(added: log.SegmentAdded) -> Iterable[tuple[int, int, int]]:
 
 
 def _kind_of(row: Row | None) -> Kind:
-    """How a segment stands that answers for nothing."""
+    """The kind of a segment that answers for nothing."""
     if row is None:
         return Kind.DELETED
     if row[STATE] == RemoteLogSegmentState.COPY_SEGMENT_STARTED:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tierledger.pages.drawing import Row
 
 OPEN_LANES_MAX = 24
-"""Epochs of a partition that are shown at once; older ones unfold."""
+"""Epochs of a partition that are shown at first; older ones unfold."""
 
 
 class Column(NamedTuple):
@@ -36,7 +36,7 @@ class Column(NamedTuple):
     meaning: str
     of: Callable[[Picture], int]
     alarms: bool = False
-    """Whether somebody should look at what is not 0."""
+    """Whether values other than 0 need attention."""
 
 
 COLUMNS: Final = (
@@ -107,15 +107,15 @@ class Section(NamedTuple):
     coverage: Row
     lanes: list[Row]
     folded: list[Row]
-    """Epochs of which nothing is left, if there are too many to show all."""
+    """Epochs without segments, folded if there are too many epochs to show."""
     offsets: list[int]
     live: tuple[float, float]
-    """Where on the axis the segments that are left begin and end, as fractions."""
+    """Where on the axis the remaining segments begin and end, as fractions."""
     leaders: Row
     copies: Row | None
     times: list[str]
     details: list[list[Any]]
-    """What tooltips tell of segments, by number."""
+    """The contents of segments' tooltips, by number."""
 
 
 def report_page(
@@ -130,7 +130,7 @@ def report_page(
     Args:
         partitions: Whole logs, each from position 0; shown by topic and partition.
         title: The page's heading.
-        facts: What else stands at the top, by name, in this order.
+        facts: Further facts at the top, by name, in this order.
 
     Raises:
         CorruptLog: A history is not a whole log that `decide` wrote.
@@ -147,7 +147,7 @@ def report_page(
         totals=[sum(column.of(picture) for picture in pictures) for column in COLUMNS],
         kinds=KIND_NAMES,
         sections=[_section(picture, brokers, limit) for picture in pictures],
-        # A topic that was deleted and made again: only the id tells them apart.
+        # A topic that was deleted and created again differs only by its id.
         shared_names={name for name, count in names.items() if count > 1},
     )
 
@@ -189,7 +189,7 @@ def _section(picture: Picture, brokers: Sequence[int], limit: int) -> Section:
 
 
 def _details(segment: Segment) -> list[Any]:
-    """What a tooltip tells of a segment; the script knows the order."""
+    """The content of a segment's tooltip; the script knows the order."""
     added = segment.added
     epochs = "; ".join(
         f"{added.epochs[at]} from {added.epochs[at + 1]}"

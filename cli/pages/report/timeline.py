@@ -1,4 +1,4 @@
-"""Who led a partition when, as its log says, and which brokers copied."""
+"""The leaders of a partition over time, according to its log, and the brokers that copied."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Leadership:
 
 @dataclass(slots=True)
 class CopyRun:
-    """Copies in a row that one broker started, by recorded history."""
+    """Consecutive copies of one broker, by recorded history."""
 
     broker_id: int
     first_ms: int
@@ -51,7 +51,7 @@ class Timeline:
     Attributes:
         axis_ms: First and last log time; an import's session, which opens before all recorded
             time, does not stretch it.
-        recorded: Who copied, where the history was imported; an import has one session only.
+        recorded: The copying brokers of an imported history; an import has only one session.
     """
 
     axis_ms: Range
@@ -69,7 +69,7 @@ class TimelineBuilder:
 
     def __init__(self) -> None:
         self.topic = ""
-        """The newest name under which a session opened."""
+        """The topic's name in the newest session."""
         self._leaderships: list[Leadership] = []
         self._recorded: list[CopyRun] = []
         self._flags: list[Flag] = []

@@ -1,7 +1,7 @@
 """A storm on a real service: brokers work on it while its processes are killed and frozen.
 
-Starts PostgreSQL if asked to, a Ray cluster of several nodes and `serve`, lets brokers work on
-them, strikes, lets all heal, and keeps everything that is needed to judge what they saw.
+Starts PostgreSQL if asked to, a Ray cluster of several nodes, and `serve`. Brokers call the
+service while faults strike, until all is healed. Keeps everything needed to judge the calls.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from tierledger.storage.connector import URL_SETTING
 from tierledger.storage.locate import StoreUrl, parse_store_url
 
 POSTGRESQL_OF_OUR_OWN, SQLITE_OF_OUR_OWN = "postgresql", "sqlite"
-"""Stores that are made for one storm, and removed after it."""
+"""Stores that are created for one storm, and removed after it."""
 
 NODES_MIN = 2
-"""Ray's first node is struck only together with all others."""
+"""Faults strike Ray's first node only together with all others, so more are needed."""
 
 PAUSE_S = (1.0, 4.0)
-"""Between the end of one fault and the next."""
+"""The pause between the end of one fault and the next."""
 
 WRITES_PER_MINUTE = 100
 CHANGES_PER_MINUTE = 3
 FAULTS_PER_MINUTE = 1
-"""What a run must have seen at least, or its silence means nothing."""
+"""What a run must have seen at least, so that finding nothing means something."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """What is to happen, on what.
+    """What happens in a storm, and to which service.
 
     Attributes:
         plan: What brokers do.
         minutes: How long faults strike; healing and checking come after that.
-        store: `POSTGRESQL_OF_OUR_OWN`, `SQLITE_OF_OUR_OWN`, or a store's URL. In a store that
-            is there already a cluster of a new name is added, and stays.
+        store: `POSTGRESQL_OF_OUR_OWN`, `SQLITE_OF_OUR_OWN`, or a store's URL. In an existing
+            store, a cluster with a new name is added, and stays.
         hosts: How many host processes `serve` starts.
         nodes: How many raylets the Ray cluster has; all but the first are struck.
-        faults: Those that strike; none: all that fit the store.
+        faults: The faults that strike; none: all that fit the store.
     """
 
     plan: LivePlan
@@ -88,7 +88,7 @@ class Storm:
 
     @property
     def shown_store(self) -> str:
-        """The store as others may read it."""
+        """The store, without passwords."""
         if self.store in (POSTGRESQL_OF_OUR_OWN, SQLITE_OF_OUR_OWN):
             return self.store
         return self._url().public
@@ -108,27 +108,27 @@ class Storm:
 
 
 class Outcome(NamedTuple):
-    """What a storm came to."""
+    """The result of a storm."""
 
     verdict: LiveVerdict
     record: Record
 
 
 class Telling(Protocol):
-    """What is told how far a storm is."""
+    """Where a storm reports its progress."""
 
     def say(self, text: str) -> None:
-        """Something happened."""
+        """Report that something happened."""
 
     def at(self, seconds: float, text: str) -> None:
-        """So much of the time is over, and this is going on."""
+        """Report the seconds that have passed, and what is going on."""
 
 
 def storm_on(storm: Storm, telling: Telling) -> Outcome:
-    """Run a storm and judge it; nothing is left running.
+    """Run a storm and judge it; no process is left running.
 
     Raises:
-        NotReady: PostgreSQL or `serve` did not start; with what they wrote.
+        NotReady: PostgreSQL or `serve` did not start; the message quotes their logs.
         InvalidArgument: A store's URL is wrong.
     """
     with _target(storm.store) as target:
@@ -136,7 +136,7 @@ def storm_on(storm: Storm, telling: Telling) -> Outcome:
 
 
 class _Target(NamedTuple):
-    """A store to run on, and its server if it has one that can be struck."""
+    """A store to run on, and its server if faults can strike that."""
 
     url: str
     postgres: PostgresServer | None
@@ -169,7 +169,7 @@ def _postgres() -> Iterator[PostgresServer]:
 
 async def _run(storm: Storm, target: _Target, telling: Telling) -> Outcome:
     _end_in_order()
-    # A store that was there before may hold an earlier run of the same seed.
+    # An existing store may hold an earlier run of the same seed.
     cluster_id = f"live-{storm.plan.seed}-{time.time_ns():x}"
     settings = ServiceSettings(cluster_id, {URL_SETTING: target.url}, hosts=storm.hosts)
     total_s = storm.minutes * 60
@@ -199,7 +199,7 @@ def _end_in_order() -> None:
 
 
 async def _strike(run: LiveRun, chaos: Chaos, storm: Storm, telling: Telling) -> None:
-    """Faults, one after the other, until the time is over; then all heals."""
+    """Faults, one after the other, until the time is over; then all of them end."""
     try:
         try:
             await run.start()

@@ -1,4 +1,4 @@
-"""Real faults on a real service: each is done, outlived and undone, and measured meanwhile."""
+"""Real faults on a real service: each is caused, undone, and waited for to heal."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from tierledger.simulation.live.ray_faults import HostFacts, LiveService
 
 RECOVERY_S = 60.0
-"""Within which every partition must be written to again."""
+"""Within this time every partition must be written to again."""
 
 ZOMBIE_S = 1.5
-"""How long a thawed host goes on beside its successor."""
+"""How long a thawed host runs beside its successor."""
 
 COMMIT_ATTEMPTS = 5
-"""Tries to meet a host within a commit."""
+"""Attempts to freeze a host within a commit."""
 
 OUTAGE_S = (2.0, 4.0)
-"""How long a store is away."""
+"""How long a store is unavailable."""
 
 
 class NoVictim(Exception):
-    """There is nobody at the moment to whom this could happen."""
+    """No process is there at the moment that the fault could strike."""
 
 
 class Chaos:
-    """Strikes a service on which a run of brokers works."""
+    """Causes faults in a service that the brokers of a run use."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Chaos:
     ) -> None:
         self.strikes: list[Strike] = []
         self.zombies = 0
-        """Hosts and coordinators that went on beside their successors."""
+        """Hosts and coordinators that ran on beside their successors."""
         self._service = service
         self._run = run
         self._postgres = postgres
@@ -58,14 +58,14 @@ class Chaos:
         self._drawn: set[str] = set()
 
     def faults(self) -> list[str]:
-        """What can happen to this service."""
+        """The faults that can strike this service."""
         if self._postgres is not None:
             return [*ALWAYS, *POSTGRES]
         has_one_writer = self._service.settings.connector().has_one_writer
         return [*ALWAYS, *SQLITE] if has_one_writer else [*ALWAYS]
 
     def draw(self) -> str:
-        """The fault that comes next: each once before any comes again."""
+        """Draw the next fault: each comes once before any is repeated."""
         faults = self.faults()
         fresh = [one for one in faults if one not in self._drawn] or faults
         drawn = self._random.choices(fresh, [WEIGHTS.get(one, 3) for one in fresh])[0]
@@ -73,7 +73,7 @@ class Chaos:
         return drawn
 
     async def strike(self, fault: str) -> Strike | None:
-        """Do it; returns when every partition is written to again. None: to nobody.
+        """Cause the fault; returns once every partition is written to again. None: no victim.
 
         Raises:
             TimeoutError: A partition is not written to again.
@@ -120,14 +120,14 @@ class Chaos:
     # Processes that freeze.
 
     async def freeze_host(self) -> str:
-        """Nobody can end it: it comes back as a zombie."""
+        """Freeze a host and its raylet, so that nothing can end it: it returns as a zombie."""
         host, tips = await self._out_of_reach()
         self._service.freeze(host)
         await self._outlive(host, tips)
         return _short(host.process)
 
     async def freeze_raylet(self) -> str:
-        """Its node counts as dead after a while; the hosts there never stop, nor know of it."""
+        """Freeze a raylet: its node counts as dead, but its hosts run on without knowing it."""
         host, tips = await self._out_of_reach()
         raylet = host.raylet
         os.kill(raylet, signal.SIGSTOP)
@@ -142,7 +142,7 @@ class Chaos:
         return f"raylet {raylet}"
 
     async def freeze_in_commit(self) -> str:
-        """The same, while the store carries out a write of it."""
+        """Freeze a host as `freeze_host` does, while the store carries out a write of it."""
         assert self._postgres is not None, "only struck on PostgreSQL"
         url = self._run.settings.storage["metadata.storage.url"]
         for _ in range(COMMIT_ATTEMPTS):
@@ -153,7 +153,7 @@ class Chaos:
         raise NoVictim
 
     async def freeze_coordinator(self) -> str:
-        """Out of reach, as above, if it is on a node that can be cut off."""
+        """Freeze a coordinator, with its raylet too if its node is not the head."""
         service = self._service
         process, pid = await service.coordinator()
         raylet = parent_of(pid)
@@ -172,7 +172,7 @@ class Chaos:
         return _short(process)
 
     async def freeze_writer(self) -> str:
-        """The service ends it by its pid: two must not write to a file."""
+        """Freeze the writer; the service ends it by its pid, as only one may write the file."""
         host = next((one for one in await self._hosts() if one.name == WRITER), None)
         if host is None:
             raise NoVictim
@@ -181,7 +181,7 @@ class Chaos:
         return _short(host.process)
 
     async def _outlive(self, host: HostFacts, tips: list[TopicIdPartition]) -> None:
-        """Wait until others lead what it led, and let it go on beside them for a while."""
+        """Wait until other hosts lead what `host` led, then let it run beside them a while."""
         raylet = host.raylet
         try:
             await self._run.written_since(self._run.now_ns(), RECOVERY_S, tips)
@@ -198,7 +198,7 @@ class Chaos:
         return hosts
 
     async def _out_of_reach(self) -> tuple[HostFacts, list[TopicIdPartition]]:
-        """A host that leads some of ours, and that the coordinator cannot end by its pid."""
+        """A host that leads partitions of this run and that no coordinator can end by pid."""
         found = await self._service.leader_elsewhere(self._led_by)
         if found is None:
             raise NoVictim
@@ -219,7 +219,7 @@ class Chaos:
         ours = {PartitionKey.of(tip): tip for tip in self._run.tips}
         return [ours[PartitionKey.of(tip)] for tip in led if PartitionKey.of(tip) in ours]
 
-    # A store that is away.
+    # A store that is unavailable.
 
     async def freeze_postgres(self) -> str:
         server = self._server()
@@ -272,7 +272,7 @@ POSTGRES = (
 )
 
 WEIGHTS = {"kill everything": 1, "freeze coordinator": 1, "freeze raylet": 1}
-"""How often a fault is drawn beside the others (3): these take longest to outlive."""
+"""Weights of faults, 3 by default: these take longest to recover from."""
 
 STRIKES: dict[str, Callable[[Chaos], Awaitable[str]]] = {
     "kill host": Chaos.kill_host,
@@ -291,5 +291,5 @@ STRIKES: dict[str, Callable[[Chaos], Awaitable[str]]] = {
 
 
 def _short(process: str) -> str:
-    """What a process calls itself, without its node."""
+    """A process's own name, without its node, and its pid."""
     return f"{process.rsplit('/', 3)[0]}, pid {process.rpartition('/')[2]}"

@@ -1,4 +1,4 @@
-"""What happens to a PostgreSQL server under a service, and to a host within a commit."""
+"""Faults of a PostgreSQL server under a service, and of a host within a commit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from psycopg import sql
 from tierledger.simulation.live.postgres_server import PostgresServer
 
 WAIT_S = 1.5
-"""How long a host is given to begin a commit; its statements wait 2 s for a lock."""
+"""How long to wait until a host begins a commit; its statements wait 2 s for a lock."""
 
 LOOK_S = 0.005
 
 TABLE = sql.SQL("LOCK TABLE tierledger_kv IN SHARE ROW EXCLUSIVE MODE")
-"""Reads go on; writers wait for the session that says this."""
+"""While a session holds this lock, reads go on and writers wait."""
 
 ACTIVE = sql.SQL(
     "SELECT client_port FROM pg_stat_activity "
@@ -28,11 +28,11 @@ ACTIVE = sql.SQL(
 
 
 def freeze_in_commit(url: str, victim: int, others: Collection[int] = ()) -> bool:
-    """Freeze the process `victim` (and `others` first) while a statement of it is under way.
+    """Freeze the process `victim`, and `others` before it, while it runs a statement.
 
-    The table is locked until the server shows one of the victim's connections waiting for it.
-    The statement then goes on, and succeeds, without the victim. False if none came in time;
-    nothing was frozen then.
+    The table is locked until the server shows that a connection of the victim waits for the
+    lock. Then the lock goes, and the statement succeeds while the victim is frozen. Returns
+    False, with nothing frozen, if no statement came in time.
     """
     with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as watcher:
         holder.execute(TABLE)
@@ -56,7 +56,7 @@ def ports_of(pid: int) -> set[int]:
         try:
             target = str(entry.readlink())
         except FileNotFoundError:
-            continue  # Closed meanwhile.
+            continue  # Closed since.
         if target.startswith("socket:["):
             inodes.add(target[len("socket:[") : -1])
     ports = set()
@@ -69,7 +69,7 @@ def ports_of(pid: int) -> set[int]:
 
 
 def statements_since(url: str, pid: int, since: float) -> list[str]:
-    """What the connections of a process have said to the server after `since` (epoch)."""
+    """The last statements that a process's connections sent after `since` (epoch seconds)."""
     query = sql.SQL(
         "SELECT client_port, query FROM pg_stat_activity "
         "WHERE client_port IS NOT NULL AND extract(epoch FROM state_change) > {}"
@@ -80,7 +80,7 @@ def statements_since(url: str, pid: int, since: float) -> list[str]:
 
 
 def set_read_only(server: PostgresServer, *, on: bool) -> None:
-    """Have every new transaction refuse to write, as a server does that takes no more."""
+    """Let every new transaction refuse to write, as a server without space does."""
     value = sql.SQL("on" if on else "off")
     with psycopg.connect(
         server.url(), autocommit=True, options="-c default_transaction_read_only=off"
