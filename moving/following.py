@@ -168,6 +168,9 @@ class Following:
                     self._counts = {"records": tail.imported, "refused": len(tail.refused)}
                     self._round += 1
                     await asyncio.sleep(ROUND_S)
+            except RemoteStorageError as error:
+                self._trouble = str(error)  # Now: to release and to close may take seconds.
+                raise
             finally:
                 with contextlib.suppress(RemoteStorageError):
                     await tail.release()

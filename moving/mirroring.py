@@ -31,7 +31,7 @@ from tierledger.events.log_events import SessionOpened
 from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
 from tierledger.moving.topic import HEADER, NO_TOPIC, MirroredFrom, TopicReader
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.pipeline.imports.topic import REQUEST_MS, answering, reached
+from tierledger.pipeline.imports.topic import REQUEST_MS, answering, ended, reached
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.kafka_export import kafka_record
@@ -98,7 +98,7 @@ async def producer_of(brokers: KafkaBrokers) -> AsyncIterator[Producer]:
             await producer.start()
         yield producer
     finally:
-        await producer.stop()
+        await ended(producer.stop())
 
 
 class Mirror:

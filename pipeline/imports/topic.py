@@ -7,7 +7,7 @@ when the import is planned, and each task reads its range once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -29,6 +29,9 @@ TIMEOUT_S = 30.0
 
 REQUEST_MS = 10_000
 """Timeout of one request to one broker. If any broker may answer, another is asked then."""
+
+END_S = 5.0
+"""Timeout of a client's end: with brokers that were restarted it may never be reached."""
 
 FETCH_BYTES = 4 * 1024 * 1024
 """Bytes per fetch; a single longer batch may exceed it."""
@@ -105,7 +108,7 @@ async def consumer_of(brokers: KafkaBrokers) -> AsyncIterator[Consumer]:
             await consumer.start()
         yield consumer
     finally:
-        await consumer.stop()
+        await ended(consumer.stop())
 
 
 @asynccontextmanager
@@ -115,7 +118,17 @@ async def admin_of(brokers: KafkaBrokers) -> AsyncIterator[Admin]:
         await admin.start()
         yield admin
     finally:
-        await admin.close()
+        await ended(admin.close())
+
+
+async def ended(end: Awaitable[None]) -> None:
+    """Wait for a client's end, up to `END_S`; the connections of a client given up close."""
+    task = asyncio.ensure_future(end)
+    _, late = await asyncio.wait({task}, timeout=END_S)
+    if late:
+        task.cancel()
+    else:
+        await task
 
 
 async def reached(brokers: KafkaBrokers) -> dict[str, Any]:
