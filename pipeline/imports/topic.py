@@ -124,10 +124,11 @@ async def admin_of(brokers: KafkaBrokers) -> AsyncIterator[Admin]:
 async def ended(end: Awaitable[None]) -> None:
     """Wait for a client's end, up to `END_S`; the connections of a client given up close."""
     task = asyncio.ensure_future(end)
-    _, late = await asyncio.wait({task}, timeout=END_S)
-    if late:
-        task.cancel()
-    else:
+    try:
+        done, _ = await asyncio.wait({task}, timeout=END_S)
+    finally:
+        task.cancel()  # Does nothing to a task that is done.
+    if done:
         await task
 
 

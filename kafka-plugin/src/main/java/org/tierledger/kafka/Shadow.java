@@ -31,6 +31,8 @@ final class Shadow {
     private static final int WAITING_MAX = 1_000;
     private static final int REPORTED_MAX = 100;
     private static final int IDS_MAX = 20;
+    /** So that 100 differences fit into the call that also asks who the owner is. */
+    private static final int TEXT_MAX = 2_000;
     private static final long AGAIN_MS = 5_000;
     private static final int CLOSE_MS = 5_000;
     private static final long NOWHERE = Long.MIN_VALUE;
@@ -164,7 +166,8 @@ final class Shadow {
             } else if (found.getReplicaCount() < IDS_MAX) {
                 found.addReplica(Segments.bytes(id(one)));
                 if (other != null) {
-                    found.setContents(other + " by Kafka, here " + one);
+                    String both = other + " by Kafka, here " + one;
+                    found.setContents(both.substring(0, Math.min(both.length(), TEXT_MAX)));
                 }
             }
         });
