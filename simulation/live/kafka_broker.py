@@ -13,7 +13,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from tierledger.simulation.live.server import LiveServer, free_port
+from tierledger.simulation.live.server import LiveServer, free_ports
 
 JARS = Path(__file__).parents[2] / ".venv" / "kafka"
 TIER = JARS.with_name("kafka-tier")
@@ -64,7 +64,7 @@ class KafkaBroker(LiveServer):
         self.settings = dict(settings or {})
         self.formatting: tuple[str, ...] = ()
         """Further options for formatting the broker's folder."""
-        self.controller_port = free_port()
+        self.controller_port = free_ports()
 
     @override
     def _prepare(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 import socket
@@ -10,6 +11,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -17,6 +19,10 @@ from typing import Any, ClassVar, Self
 STOP_TIMEOUT_S = 120.0
 """Kafka's own metadata manager waits 30 s for a record that is under way when it closes."""
 POLL_S = 0.02
+PORTS = range(20_000, 32_000)
+"""Below Linux's for outgoing connections (from 32,768), above Ray's workers' (to 19,999)."""
+_CLAIMED = ExitStack()
+"""Until this process ends."""
 
 
 class LiveServer(ABC):
@@ -29,7 +35,7 @@ class LiveServer(ABC):
     """How long a start may take on a busy machine."""
 
     def __init__(self) -> None:
-        self.port = free_port()
+        self.port = free_ports()
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -172,9 +178,32 @@ class LiveServer(ABC):
         return self._process
 
 
-def free_port() -> int:
-    """A port on loopback that no process listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
+def free_ports(count: int = 1) -> int:
+    """The first of `count` ports in a row on loopback, for this process's servers alone.
+
+    No process listens on them, and no other caller gets them while this process lives: the
+    UDP ports of the same numbers, held open, say so. A port that the system chooses would be
+    no one's once it is let go, and the next outgoing connection may have it.
+    """
+    while True:
+        first = random.choice(PORTS[:-count])
+        with ExitStack() as claims:
+            try:
+                for port in range(first, first + count):
+                    claims.enter_context(_claim(port))
+            except OSError:
+                continue
+            _CLAIMED.enter_context(claims.pop_all())
+            return first
+
+
+def _claim(port: int) -> socket.socket:
+    """The UDP port of a number; `OSError` if it is taken, or the TCP port is."""
+    claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        claim.bind(("127.0.0.1", port))
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        claim.close()
+        raise
+    return claim

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import Result
 
 from tests.models.command_line import EMPTY, invoke, lines, orders, others, run
-from tierledger.simulation.live.server import free_port
+from tierledger.simulation.live.server import free_ports
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.locate import parse_store_url
 
@@ -58,7 +58,7 @@ def test_a_partition_is_forgotten_there_too(filled: str) -> None:
 
 def test_a_store_that_is_not_there_is_named_without_its_password(postgres_url: str) -> None:
     secret = postgres_url.replace("tierledger@", "tierledger:se%26cret@")
-    nobody = f"postgresql://me:se%26cret@127.0.0.1:{free_port()}/db"
+    nobody = f"postgresql://me:se%26cret@127.0.0.1:{free_ports()}/db"
     for url, why in ((secret, "no such store"), (nobody, "refused")):
         result = run_on(url, "ls")
 

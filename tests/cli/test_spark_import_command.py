@@ -8,7 +8,7 @@ from typer.testing import Result
 
 from tests.models.command_line import invoke, refused
 from tests.models.stored_partitions import TRACES
-from tierledger.simulation.live.server import free_port
+from tierledger.simulation.live.server import free_ports
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 TRACE = TRACES / "one-broker"
@@ -50,7 +50,7 @@ def test_a_source_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_brokers_that_are_away_are_named(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_ports()}"
 
     asked = run(f"kafka:{address}", tmp_path / "store", "--cluster", "c")
 

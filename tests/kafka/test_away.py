@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from tests.models.local_world import free_ports
 from tests.models.plugins import KAFKAS, Plugins, started
+from tierledger.simulation.live.server import free_ports
 
 AWAY = "ReplicaNotAvailableException"
 NOBODY = "127.0.0.1:1"
@@ -43,7 +43,7 @@ async def door(request: pytest.FixtureRequest) -> AsyncIterator[str]:
             client.close()
 
     if request.param == "nobody listens":
-        yield f"127.0.0.1:{free_ports(1)}"
+        yield f"127.0.0.1:{free_ports()}"
         return
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"

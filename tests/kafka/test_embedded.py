@@ -17,10 +17,10 @@ from tests.models.kafka_clients import (
     delete_topic,
     produced,
 )
-from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST
+from tierledger.simulation.live.server import free_ports
 
 EMBEDDED = {key: STOCK[key] for key in STOCK if key.startswith("rlmm.config.remote")}
 COMPARED = 20
@@ -50,7 +50,7 @@ def jars(request: pytest.FixtureRequest) -> Path:
 def broker(
     request: pytest.FixtureRequest, tmp_path: Path, ledger: Path, jars: Path
 ) -> Iterator[TieredBroker]:
-    door = f"127.0.0.1:{free_ports(1)}"
+    door = f"127.0.0.1:{free_ports()}"
     settings = {**EMBEDDED, "rlmm.config.tierledger.mode": request.param}
     broker = TieredBroker(door, tmp_path / "tier", settings, jars)
     options = ["--cluster", CLUSTER_ID, "--listen", door, "--kafka", broker.address]

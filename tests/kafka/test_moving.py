@@ -10,11 +10,11 @@ import pytest
 from tests.kafka.test_one_broker import TOPIC, until
 from tests.models import kafka_page
 from tests.models.kafka_clients import consumed, create_topic, produced
-from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.moving.test_stock_cluster import Ledger
 from tests.ray.test_serve import served
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.simulation.live.server import free_ports
 
 pytestmark = pytest.mark.ray
 
@@ -47,7 +47,7 @@ class Cluster:
 
 
 async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
-    door = f"127.0.0.1:{free_ports(1)}"
+    door = f"127.0.0.1:{free_ports()}"
     store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
     with TieredBroker(door, tmp_path / "tier", STOCK) as broker:
         assert kafka_page.settings() <= {*broker.settings}

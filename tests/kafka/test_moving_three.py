@@ -12,7 +12,6 @@ import pytest
 
 from tests.kafka.test_one_broker import TOPIC
 from tests.models.kafka_clients import WAIT_S
-from tests.models.local_world import free_ports
 from tests.models.tiered_broker import STOCK
 from tests.models.tiered_cluster import BROKERS, TieredCluster
 from tests.moving.test_stock_cluster import Ledger, eventually
@@ -21,6 +20,7 @@ from tierledger.actors.coordinator.events import Owner
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
+from tierledger.simulation.live.server import free_ports
 
 FACTOR = "rlmm.config.remote.log.metadata.topic.replication.factor"
 

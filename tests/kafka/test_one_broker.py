@@ -17,10 +17,10 @@ from tests.models.kafka_clients import (
     delete_topic,
     produced,
 )
-from tests.models.local_world import free_ports
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SUITE
+from tierledger.simulation.live.server import free_ports
 
 TOPIC = "orders"
 

@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 
 from tests.models.command_line import lines, run
-from tests.models.local_world import free_ports
 from tests.models.tiered_cluster import TieredCluster
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
+from tierledger.simulation.live.server import free_ports
 
 pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 

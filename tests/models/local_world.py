@@ -1,9 +1,8 @@
 """A service in this process, the brokers that use it, and a way around both to the store."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from functools import partial
 from inspect import isawaitable
 from itertools import count
@@ -34,6 +33,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
 )
 from tierledger.events.partition.decide import Limits
+from tierledger.simulation.live.server import free_ports
 from tierledger.storage.backend import MetadataStorageBackend, Put
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.partition.event_log import EventLog, decode_batch
@@ -231,20 +231,6 @@ class LocalWorld:
         await backend.execute_atomically(puts)
         await backend.close()
         return len(puts)
-
-
-def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody has at the moment."""
-    while True:
-        with ExitStack() as taken:
-            try:
-                first = taken.enter_context(socket.create_server(("127.0.0.1", 0)))
-                port: int = first.getsockname()[1]
-                for more in range(1, count):
-                    taken.enter_context(socket.create_server(("127.0.0.1", port + more)))
-            except (OSError, OverflowError):
-                continue
-            return port
 
 
 def partition(number: int = 0) -> TopicIdPartition:

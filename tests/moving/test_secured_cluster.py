@@ -9,7 +9,7 @@ import pytest
 
 from tests.models.door_secrets import Authority, openssl
 from tests.models.kafka_clients import create_topic
-from tests.models.local_world import free_ports, partition, segment
+from tests.models.local_world import partition, segment
 from tests.ray.test_serve import run, served
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.cli.exit_status import ExitStatus
@@ -19,6 +19,7 @@ from tierledger.moving.mirroring import producer_of
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import cluster_id_of
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
+from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 PASSWORD, WRONG = "the-password-of-ledger", "another-password"
@@ -72,7 +73,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     (folder / "client-keystore.pem").write_text(locked.read_text() + certificate.read_text())
     broker = KafkaBroker()
     broker.formatting = (*("--add-scram", f"SCRAM-SHA-512=[name=ledger,password={PASSWORD}]"),)
-    address = f"127.0.0.1:{free_ports(1)}"
+    address = f"127.0.0.1:{free_ports()}"
     listener = "listener.name.sasl_ssl"
     plain, scram = (JAAS.format(module) for module in LOGINS.values())
     broker.settings = {

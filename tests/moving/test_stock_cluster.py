@@ -25,7 +25,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped] # As above.
 from tests.kafka.test_one_broker import TOPIC, until
 from tests.models.attending_plugin import AttendingPlugin, attending
 from tests.models.kafka_clients import WAIT_S, create_topic, produced
-from tests.models.local_world import free_ports, lead
+from tests.models.local_world import lead
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.ray.test_serve import COMMAND, run, served
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
@@ -41,6 +41,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierledger.moving.following import NOTHING
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
+from tierledger.simulation.live.server import free_ports
 
 PARTITION = TopicPartition(TOPIC, 0)
 
@@ -150,7 +151,7 @@ class Ledger:
 
 @pytest.fixture
 def ledger(tmp_path: Path, broker: TieredBroker) -> Iterator[Ledger]:
-    store, door = f"sqlite:{tmp_path / 'ledger.sqlite'}", f"127.0.0.1:{free_ports(1)}"
+    store, door = f"sqlite:{tmp_path / 'ledger.sqlite'}", f"127.0.0.1:{free_ports()}"
     options = ["--cluster", CLUSTER_ID, "--listen", door, "--kafka", broker.address]
     with ExitStack() as services:
         running: list[subprocess.Popen[str]] = []

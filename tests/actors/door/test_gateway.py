@@ -16,7 +16,6 @@ from tests.models.local_world import (
     TOPIC_ID,
     LocalWorld,
     copy,
-    free_ports,
     listed,
     partition,
     segment,
@@ -34,6 +33,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.events.log_events import Origin
+from tierledger.simulation.live.server import free_ports
 
 TIP = partition()
 PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")

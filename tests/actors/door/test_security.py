@@ -25,7 +25,6 @@ from tests.models.local_world import (
     LocalWorld,
     copy,
     eventually,
-    free_ports,
     listed,
     partition,
     segment,
@@ -57,6 +56,7 @@ from tierledger.events.errors import (
     Overloaded,
     RemoteStorageError,
 )
+from tierledger.simulation.live.server import free_ports
 
 TIP = partition()
 PROTO = Path(__file__).parents[3] / "actors" / "door" / "door.proto"
@@ -284,7 +284,7 @@ async def test_both_sides_have_to_speak_tls_or_neither(
 async def test_a_host_that_is_away_is_not_said_to_be_a_stranger(secrets: Secrets) -> None:
     security = ClientSecurity.of(secrets.client("reader"), tls=True)
     with pytest.raises(NotReady):
-        await Stream.opened(f"127.0.0.1:{free_ports(1)}", greeting_of(CLUSTER), security)
+        await Stream.opened(f"127.0.0.1:{free_ports()}", greeting_of(CLUSTER), security)
 
 
 async def test_a_client_that_was_refused_does_not_hammer(

@@ -1,6 +1,7 @@
 """What a server leaves behind that does not come up, or does not end."""
 
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from tierledger.simulation.live.server import LiveServer
 
 DEAF = """\
 import signal
+import subprocess
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("up", flush=True)
 while True:
@@ -58,3 +60,20 @@ def test_one_that_does_not_end_is_killed_and_named(monkeypatch: pytest.MonkeyPat
         program.start()
         program.stop(signal.SIGKILL)
     assert not folder.exists()
+
+
+def test_a_port_is_given_to_one_process() -> None:
+    held = server.free_ports(2)
+    script = f"""
+import random
+from tierledger.simulation.live import server
+
+chosen = iter([{held}, {held - 1}, {held + 1}])
+choose = random.choice
+random.choice = lambda ports: next(chosen, None) or choose(ports)
+print(server.free_ports(2), next(chosen, None))
+"""
+    given = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    first, left = given.stdout.split()
+    assert abs(int(first) - held) > 1
+    assert left == "None"

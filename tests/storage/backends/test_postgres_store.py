@@ -15,7 +15,7 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.simulation.live.postgres_server import PostgresServer
-from tierledger.simulation.live.server import free_port
+from tierledger.simulation.live.server import free_ports
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.connector import MetadataStorageConnector, load_connector
@@ -88,7 +88,7 @@ async def test_a_server_that_is_away_or_full_may_come_back(
     postgres_server: PostgresServer,
 ) -> None:
     with pytest.raises(StorageUnavailable, match="refused") as caught:
-        await opened(f"postgresql://me:secret@127.0.0.1:{free_port()}/db")
+        await opened(f"postgresql://me:secret@127.0.0.1:{free_ports()}/db")
     assert "secret" not in str(caught.value)
     postgres_server.execute(sql.SQL("CREATE ROLE crowd LOGIN CONNECTION LIMIT 0"))
     url = postgres_server.url().replace("tierledger@", "crowd@")
