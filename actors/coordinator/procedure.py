@@ -1,7 +1,8 @@
 """The steps of a move of a cluster's metadata, as a pure machine.
 
 Rule 1: a move begins only if every live broker attends in handover, and the follower (the
-`serve --kafka` that imports or mirrors) has no trouble.
+`serve --kafka` that imports or mirrors) has no trouble. Until then trouble is waited for, since
+brokers may just have been restarted.
 Rule 2: it goes on only after every live broker has reported itself idle under the word that
 began it; then the follower takes over what they had written, and both managers compare equal.
 Rule 3: then the coordinator appends a second word of the same move, and the same brokers, and
@@ -30,10 +31,15 @@ from tierledger.actors.coordinator.ownership import (
 SILENT_MS = 3000
 """A broker or follower whose last report is older (ms) does not attend."""
 
-COMPARISONS = 10
-"""While brokers write, a difference counts if so many comparisons find it unchanged."""
+COMPARISONS = 5
+"""While brokers write, a difference counts if so many comparisons find it unchanged, and the
+follower has begun and ended a round between each two."""
 
 SETTLED_COMPARISONS = 3
+
+LOOKS = 200
+"""So many looks before writes are held wait for a follower that is in trouble, or for the end
+of its round."""
 
 AS_BEFORE = "it is as before"
 
@@ -47,7 +53,7 @@ class Phase(Enum):
     NEW = "new"
     CHECKING = "checking"
     COMPARING = "comparing"
-    """Compares both managers while brokers write."""
+    """Compares both managers while brokers write; waits for the follower before it repeats."""
     BEGINNING = "beginning"
     HOLDING = "holding"
     """Waits until all brokers are idle."""
@@ -118,7 +124,7 @@ class Compare(NamedTuple):
 
     is_all: bool
     is_again: bool = False
-    """After a pause: the follower may be behind."""
+    """After a pause."""
 
 
 class Say(NamedTuple):
@@ -145,7 +151,7 @@ Effect: TypeAlias = Look | Compare | Say | Tell | End
 HEARS: Mapping[Phase, frozenset[type[Any]]] = {
     Phase.NEW: frozenset({Begun}),
     Phase.CHECKING: frozenset({Looked, Failed}),
-    Phase.COMPARING: frozenset({Compared, Failed}),
+    Phase.COMPARING: frozenset({Compared, Looked, Failed}),
     Phase.BEGINNING: frozenset({Said, Failed}),
     Phase.HOLDING: frozenset({Looked, Failed, TimeIsUp}),
     Phase.TAKING: frozenset({Looked, Failed, TimeIsUp}),
@@ -183,15 +189,19 @@ class Procedure:
         `TAKING` on also all others that were idle."""
         self._busy: set[int] = set()
         self._follower: str | None = None
-        """The follower once all were idle: another one would count reports and rounds anew."""
+        """The follower whose round is awaited: another one counts reports and rounds anew."""
         self._last_report: int | None = None
-        """The number of the follower's newest report when all were idle."""
+        """The number of the follower's newest report when its round was first awaited."""
+        self._round: int | None = None
+        """The follower's rounds, by the first report that it began after that."""
+        self._looks = 0
+        """Looks since the follower was last as the move needs it, before writes are held."""
+        self._waits: str | None = None
+        """The trouble of the follower that the user was last told of."""
         self._differences: tuple[str, ...] | None = None
         """The differences of this phase that count so far; None: nothing was compared yet."""
         self._comparisons = 0
         """Comparisons in this phase."""
-        self._round: int | None = None
-        """The follower's rounds, by the first report that it began after all were idle."""
         self._records: int | None = None
         """The follower's count of records when everything was taken over."""
         self._trouble: str | None = None
@@ -223,14 +233,9 @@ class Procedure:
 
     def _looked(self, looked: Looked) -> list[Effect]:
         if self.phase is Phase.CHECKING:
-            trouble = self._unfit(looked)
-            if trouble is not None:
-                return self._end(f"{trouble}; {AS_BEFORE}")
-            self.phase, self._brokers = Phase.COMPARING, looked.brokers
-            return [
-                Tell(f"brokers {_listed(looked.brokers)} attend in handover"),
-                Compare(is_all=True),
-            ]
+            return self._check(looked)
+        if self.phase is Phase.COMPARING:
+            return self._compare_again(looked)
         if looked.word != self.word:
             return self._end(f"the move was ended by word {looked.word}: {looked.owner} owns")
         if self.phase is Phase.HOLDING:
@@ -239,9 +244,9 @@ class Procedure:
                 return [Look()]
             self.phase = Phase.TAKING
             self._brokers |= looked.brokers | _attending(looked).keys()
-            self._follower = _follower(looked)
+            self._await_round(looked)
             return [Tell("all brokers hold their writes"), Look()]
-        trouble = self._untaken(looked) or self._disturbed(looked)
+        trouble = self._unfollowed(looked) or self._troubled(looked) or self._disturbed(looked)
         if trouble is not None:
             return self._give_back(trouble)
         if self.phase is Phase.WITNESSING:
@@ -252,20 +257,60 @@ class Procedure:
             return [Say(Handover(self._to, Owner.MOVING, number=self.word))]
         if not self._has_gone_round(looked):
             return [Look()]
-        assert looked.following is not None, "`_untaken` found no trouble"
+        assert looked.following is not None, "`_unfollowed` found no trouble"
         self.phase, self._records = Phase.SETTLING, looked.following.get("records")
         return [Tell("what they had written is taken over"), Compare(is_all=False)]
 
+    def _check(self, looked: Looked) -> list[Effect]:
+        trouble = self._unfit(looked)
+        if trouble is not None:
+            return self._end(f"{trouble}; {AS_BEFORE}")
+        if trouble := self._troubled(looked):
+            return self._look_again(trouble)
+        self.phase, self._brokers, self._looks = Phase.COMPARING, looked.brokers, 0
+        return [
+            Tell(f"brokers {_listed(looked.brokers)} attend in handover"),
+            Compare(is_all=True),
+        ]
+
+    def _compare_again(self, looked: Looked) -> list[Effect]:
+        """Once the follower has gone round: before, it may lack what was written long ago."""
+        trouble = self._unfollowed(looked)
+        if trouble is not None:
+            return self._end(f"{trouble}; {AS_BEFORE}")
+        if trouble := self._troubled(looked):
+            return self._look_again(trouble)
+        if _follower(looked) != self._follower:
+            self._await_round(looked)
+        if not self._has_gone_round(looked):
+            return self._look_again(None)
+        self._follower, self._looks = None, 0
+        return [Compare(is_all=False)]
+
+    def _look_again(self, trouble: str | None) -> list[Effect]:
+        """`trouble`: of the follower; None if it has to end a round."""
+        self._looks += 1
+        if self._looks > LOOKS:
+            why = trouble or f"serve --kafka, {self.task}: no round has ended, see `status`"
+            return self._end(f"{why}; {AS_BEFORE}")
+        if trouble is None or trouble == self._waits:
+            return [Look()]
+        self._waits = trouble
+        return [Tell(f"waiting: {trouble}"), Look()]
+
+    def _await_round(self, looked: Looked) -> None:
+        self._follower, self._last_report, self._round = _follower(looked), None, None
+
     def _has_gone_round(self, looked: Looked) -> bool:
-        """Whether the follower has begun and ended a round since all were idle."""
+        """Whether the follower has begun and ended a round since `_await_round`."""
         report = looked.following
-        assert report is not None, "`_untaken` found no trouble"
+        assert report is not None, "`_unfollowed` found no trouble"
         if self._last_report is None:
             self._last_report = report["said"]
-        # The follower's next report may have been under way when the last broker became idle.
+        # The follower's next report may have been under way at that moment.
         elif self._round is None and report["said"] >= self._last_report + 2:
             self._round = report["round"]
-        # The round that was under way at that report may have begun before all were idle.
+        # The round that was under way at that report may have begun before it.
         return self._round is not None and report["round"] >= self._round + 2
 
     def _compared(self, found: tuple[str, ...]) -> list[Effect]:
@@ -280,7 +325,7 @@ class Procedure:
         if differences and self._comparisons < (
             COMPARISONS if is_written else SETTLED_COMPARISONS
         ):
-            return [Compare(is_all=False, is_again=True)]
+            return [Look() if is_written else Compare(is_all=False, is_again=True)]
         self._differences, self._comparisons = None, 0
         told: list[Effect] = [Tell(one) for one in differences]
         if differences and not self._accepts_losses:
@@ -350,10 +395,10 @@ class Procedure:
         strangers = attending.keys() - looked.brokers
         if strangers:
             return f"brokers {_listed(strangers)} attend, and Kafka does not know them as alive"
-        return self._untaken(looked)
+        return self._unfollowed(looked)
 
-    def _untaken(self, looked: Looked) -> str | None:
-        """What is wrong with the follower; None if nothing is."""
+    def _unfollowed(self, looked: Looked) -> str | None:
+        """Why no follower does the move's task; None if one does."""
         report = looked.following
         if report is None or report["heard_ms_ago"] > SILENT_MS:
             return "no serve --kafka runs, which has to follow Kafka's metadata topic"
@@ -361,9 +406,12 @@ class Procedure:
             return f"expected serve --kafka to {self.task}, it does {report['task']}" + (
                 ": start it with --mirror" if self.task == "mirror" else ""
             )
-        if report["trouble"]:
-            return f"serve --kafka, {report['task']}: {report['trouble']}"
         return None
+
+    def _troubled(self, looked: Looked) -> str | None:
+        """The trouble of the follower, if there is one; None without."""
+        trouble = (looked.following or {}).get("trouble")
+        return f"serve --kafka, {self.task}: {trouble}" if trouble else None
 
     def _disturbed(self, looked: Looked) -> str | None:
         """Whether brokers have come or have written since all were idle; None if neither."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,18 +15,11 @@ from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResou
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
-    from tierledger.actors.connection import CoordinatorHandle
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Owned
     from tierledger.actors.host_settings import ServiceSettings
 
 DIRECTIONS = ("kafka", "tierledger")
-
-SETTLES_S = 15.0
-"""How long the follower of Kafka's topic may report trouble, as after a broker's restart; it
-retries within 5 s."""
-
-LOOK_S = 0.25
 
 
 def handover_command(
@@ -123,23 +115,10 @@ async def _owned(
             return Owned(to, said["word"])
         if to == Owner.KAFKA and said["owner"] == Owner.NOBODY:
             return await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
-        await settled(coordinator)
         move = Move(settings, connection, brokers, to, accepts_losses=accepts_losses)
         return await move.made(print_note)
     finally:
         await connection.close()
-
-
-async def settled(coordinator: CoordinatorHandle) -> None:
-    """Wait until the follower of Kafka's topic is well, for a limited time; the move checks."""
-    told = None
-    with suppress(TimeoutError):
-        async with asyncio.timeout(SETTLES_S):
-            while trouble := ((await coordinator.status())["kafka"] or {}).get("trouble"):
-                if trouble != told:
-                    print_note(f"waiting, since serve --kafka is in trouble: {trouble}")
-                told = trouble
-                await asyncio.sleep(LOOK_S)
 
 
 async def _refuse_metadata(brokers: KafkaBrokers) -> None:

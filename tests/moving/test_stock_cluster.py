@@ -39,7 +39,6 @@ from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, 
 from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-from tierledger.moving.following import NOTHING
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.server import free_ports
 
@@ -88,20 +87,6 @@ class Ledger:
         return ["handover", *options, "--kafka", self._kafka, "--store", self.store]
 
     async def moved(self, to: str) -> None:
-        """Hand over, once `serve --kafka` has found back to brokers that were restarted.
-
-        It may notice late that they were away: only two more rounds tell that it reads them.
-        """
-        rounds = set[int]()
-
-        async def is_followed() -> bool:
-            said = (await self.status())["coordinator"]["kafka"]
-            if said is None or said["trouble"] is not None:
-                return False
-            rounds.add(said["round"])
-            return said["task"] == NOTHING or max(rounds) >= min(rounds) + 2
-
-        await eventually(is_followed)
         done = await self.hand_over("--to", to)
         assert done.returncode == ExitStatus.WELL, done.stderr
 

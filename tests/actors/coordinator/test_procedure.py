@@ -9,6 +9,7 @@ from tierledger.actors.coordinator.ownership import Handover, Owned
 from tierledger.actors.coordinator.procedure import (
     COMPARISONS,
     HEARS,
+    LOOKS,
     SETTLED_COMPARISONS,
     Begun,
     Compare,
@@ -131,7 +132,6 @@ def test_a_cluster_moves() -> None:
             looked(plugin(), following=follower(task="nothing")),
             "expected serve --kafka to import",
         ),
-        (looked(plugin(), following=follower(trouble="a log")), "a log"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_begins(unfit: Looked, why: str) -> None:
@@ -179,19 +179,36 @@ def test_a_round_has_to_begin_and_end_after_all_were_idle(words: tuple[Any, ...]
 
 
 DIFFERS = (Compared(("orders-0",)),)
+
+
+def gone_round(at: int) -> list[Looked]:
+    """Three looks: the follower begins and ends a round after its first report here."""
+    reports = follower(at, at), follower(at + 2, at + 1), follower(at + 4, at + 3)
+    return [looked(plugin(), following=one) for one in reports]
+
+
+def compared_again(*found: Compared) -> list[Stimulus]:
+    """The results of comparisons, with a round of the follower between each two."""
+    heard: list[Stimulus] = [found[0]]
+    for at, one in enumerate(found[1:]):
+        heard += [*gone_round(10 * at), one]
+    return heard
+
+
 WHY = "1 differences, the first is orders-0; it is as before"
 
 
 def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
     one = Driven()
-    assert one.hear(*HELD[:2], *DIFFERS * (COMPARISONS - 1)) == AGAIN_COMPARED
+    assert one.hear(*HELD[:2], *compared_again(*DIFFERS * (COMPARISONS - 1))) == Look()
+    assert one.hear(*gone_round(0)) == Compare(is_all=False)
     assert one.hear(*DIFFERS) == End(WHY)
     one = Driven()
     assert one.hear(*TAKEN, *DIFFERS * (SETTLED_COMPARISONS - 1)) == AGAIN_COMPARED
     assert one.hear(*DIFFERS) == GIVEN_BACK
     assert one.hear(Said(Owned("kafka", 3))) == End(WHY)
     one = Driven(accepts_losses=True)
-    assert isinstance(one.hear(*HELD[:2], *DIFFERS * COMPARISONS), Say)
+    assert isinstance(one.hear(*HELD[:2], *compared_again(*DIFFERS * COMPARISONS)), Say)
     begun = (Said(Owned("moving", WORD)), *TAKEN[4:])
     assert one.hear(*begun, *DIFFERS * SETTLED_COMPARISONS) == SAYS_AGAIN
 
@@ -199,12 +216,52 @@ def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
 def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
     written = Compared(("orders-0: 7 segments, 6 segments",)), Compared(("orders-0: 8, 7",))
     one = Driven()
-    assert isinstance(one.hear(*HELD[:2], *written), Say)
+    assert isinstance(one.hear(*HELD[:2], *compared_again(*written)), Say)
     one = Driven()
     lost = Compared(("orders-0, segment 5: none", "orders-0: 9, 8"))
-    assert one.hear(
-        *HELD[:2], lost, *[Compared((lost.differences[0],))] * (COMPARISONS - 1)
-    ) == End("1 differences, the first is orders-0, segment 5: none; it is as before")
+    stays = [Compared((lost.differences[0],))] * (COMPARISONS - 1)
+    assert one.hear(*HELD[:2], *compared_again(lost, *stays)) == End(
+        "1 differences, the first is orders-0, segment 5: none; it is as before"
+    )
+
+
+@pytest.mark.parametrize("begun", [0, 1, 2])
+def test_while_the_follower_has_not_gone_round_nothing_is_compared_again(begun: int) -> None:
+    """It may have been restarted, and lack what was written long ago."""
+    one = Driven()
+    assert one.hear(*HELD[:2], *DIFFERS, *gone_round(0)[:begun]) == Look()
+    another = looked(plugin(), following=follower(9, 9, follower="another"))
+    assert one.hear(another, another) == Look()
+    stuck = [another] * (LOOKS - begun - 2)
+    assert one.hear(*stuck) == Look()
+    assert one.hear(another) == End(
+        "serve --kafka, import: no round has ended, see `status`; it is as before"
+    )
+
+
+TROUBLED = looked(plugin(), following=follower(trouble="a log"))
+
+
+@pytest.mark.parametrize(
+    ("before", "goes_on"),
+    [
+        ([Begun()], Compare(is_all=True)),
+        ([Begun(), looked(plugin()), *DIFFERS], Look()),
+    ],
+)
+def test_trouble_of_the_follower_is_waited_for_before_it_begins(
+    before: list[Stimulus], goes_on: Effect
+) -> None:
+    """Kafka's brokers may just have been restarted."""
+    one = Driven()
+    assert one.hear(*before, TROUBLED) == Look()
+    assert one.effects == [Tell("waiting: serve --kafka, import: a log"), Look()]
+    assert one.hear(TROUBLED) == Look()
+    assert one.effects == [Look()]
+    assert one.hear(looked(plugin())) == goes_on
+
+    stays = Driven().hear(*before, *[TROUBLED] * (LOOKS + 1))
+    assert stays == End("serve --kafka, import: a log; it is as before")
 
 
 def test_once_they_hold_their_writes_all_that_differs_counts() -> None:
