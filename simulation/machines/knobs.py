@@ -71,7 +71,7 @@ def turned_to(values: Sequence[tuple[str, int]]) -> Iterator[None]:
     """Set the named constants to these values until the block ends."""
     wanted = dict(values)
     kept = wanted.get("REQUESTS_KEPT")
-    if kept is not None:  # As in the service, some more are kept, so that few cost a search.
+    if kept is not None:  # As in the service, some more are kept, and removed in one go.
         wanted["REQUESTS_MAX"] = kept + kept // 4
     former = [
         (module, name, getattr(module, name)) for name in wanted for module in _MODULES[name]
