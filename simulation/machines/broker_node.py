@@ -83,12 +83,12 @@ class BrokerNode:
         self.life = life
         self.broker_id = broker_id
         self.import_cluster = import_cluster
-        """Of an importer, the cluster whose recorded history it imports; None of a broker."""
+        """The cluster whose recorded history this importer imports; None for a broker."""
         self.is_fenced = False
         self.claims: dict[int, tuple[str, cmd.Claim]] = {}
         """By partition, the role and the claim in force, as the coordinator last answered."""
         self.led: dict[int, int] = {}
-        """The partitions that this broker believes it leads, with the leader epochs told."""
+        """By partition that this broker believes it leads, the leader epoch it was told."""
         self.seen: dict[int, int] = {}
         self.ready: dict[int, tuple[cmd.Claim, int]] = {}
         """By partition, the claim for which its replica last reported ready, and when (us)."""
@@ -117,7 +117,7 @@ class BrokerNode:
 
     @property
     def mode(self) -> PluginMode | None:
-        """The mode of the broker's plugin; None of a program."""
+        """The mode of the broker's plugin; None for a program."""
         return None
 
     # Registering and announcing, one after the other.

@@ -410,7 +410,7 @@ class Hosts(Surroundings):
         return None
 
     def leading(self, number: int) -> HostNode | None:
-        """The newest host that can be reached and believes to lead the partition."""
+        """The newest host that can be reached and believes that it leads the partition."""
         for host in reversed(list(self.hosts.values())):
             if host.life.is_reachable and host.believes_to_lead(number):
                 return host

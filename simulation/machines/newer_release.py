@@ -9,7 +9,7 @@ from typing_extensions import override
 from tierledger.storage.serde import HEADER_BYTES, VERSIONS, MsgpackSerDe, Plain, _framed, _seed
 
 NEWER = 0x7F
-"""The version that a newer release's batches say they have."""
+"""The version number in the batches of a newer release."""
 
 
 OLDER = 1

@@ -53,7 +53,7 @@ def record_of(world: World, origin: str) -> Record:
     if not world.is_well:
         findings.append(Violation("liveness", None, "not well again after all had healed"))
     observer = world.observer
-    # Records do not hold the limit by which states forget requests: it must be the default.
+    # Records do not hold `REQUESTS_KEPT`: with another value, states cannot be judged again.
     is_usual = world.requests_kept == KEPT_DEFAULT
     states = observer.states if is_usual else []
     checkpoints = list(_checkpoints(world)) if is_usual else []

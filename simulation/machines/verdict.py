@@ -98,7 +98,7 @@ FEW = (("PAGE_ENTRIES_MAX", 3), ("SHARD_ROWS", 2))
 FEEDS = (("FRAME_ROWS", 1), ("RING_BYTES", 1500))
 
 PIECES = (("ITEMS_MAX", 2),)
-"""The items of an event in half of the seeds that ask coordinators."""
+"""Partitions that are placed at once, in half of the seeds that ask coordinators."""
 
 KEYS = 3
 """Partitions that the further happenings are about."""

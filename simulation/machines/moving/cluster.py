@@ -35,7 +35,7 @@ PATIENCE, GIVE_UP_MS = 1300 * MS, 1500
 """How long a move may take until the command, or the coordinator, gives it up."""
 
 PACES = ((5 * MS, 30 * MS), (60 * MS, 200 * MS), (30 * MS, 120 * MS))
-"""Bounds of the pause before a follower's round ends; a world has one pair."""
+"""Bounds of the pause in each round of the follower; a world has one pair."""
 
 
 class Moving:
@@ -60,7 +60,7 @@ class Moving:
         self.follower.start()
 
     def heal(self) -> None:
-        """Restart brokers in shadow mode in handover, and move the cluster to tierledger."""
+        """Restart brokers that run in shadow mode, now in handover, and move to tierledger."""
         self._are_mixed = False
         for broker_id, broker in list(self.world.brokers.items()):
             if isinstance(broker, PluginNode) and broker.mode == PluginMode.SHADOW:
