@@ -100,7 +100,7 @@ class BrokerNode:
         self._announcements = 0
         self._told: deque[tuple[Any, ...]] = deque()
         self._words: Counter[int] = Counter()
-        """By partition, the notifications that came; a newer one cancels a planned repeat."""
+        """By partition, the number of notifications; a newer one cancels a planned repeat."""
         self._refusals: dict[int, int] = {}
         """By partition, how often in a row its claim was refused."""
         self._is_announcing = True
@@ -301,7 +301,7 @@ class BrokerNode:
     # Readiness, as `Roles.are_ready` asks for it.
 
     def ask_ready(self, number: int, pause: int = READY_FIRST) -> None:
-        """Ask a partition's replica, again and again, until it is ready for the claim."""
+        """Ask a partition's replica if it is ready for the claim; again a few times if not."""
         known = self.claims.get(number)
         if known is None or self.is_fenced:
             return

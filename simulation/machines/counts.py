@@ -1,4 +1,4 @@
-"""Counts of rare things in a run, such as page splits; `marks` only tell that one occurred.
+"""Counts of rare things in a run, such as page splits; see `marks` for rare situations.
 
 They are read from the run's logs, from the states its machines ended with, and from the marks
 of the world. No count relies on a report of the service alone.
