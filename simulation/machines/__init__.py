@@ -1,1 +1,1 @@
-"""The state machines alone, by the thousand worlds: what simulate runs."""
+"""Worlds of the state machines alone, which `simulate run` tries by the thousand."""

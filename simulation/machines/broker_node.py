@@ -1,6 +1,6 @@
-"""A broker and its client on virtual time: announcements, calls with retries, what it has seen.
+"""A broker and its client on virtual time: announcements, calls with retries, seen positions.
 
-What `AsyncRemoteLogMetadataManager`, `Roles` and `Router` are in the service.
+It stands for `AsyncRemoteLogMetadataManager`, `Roles` and `Router` of the service.
 """
 
 from __future__ import annotations
@@ -35,37 +35,41 @@ from tierledger.simulation.machines.host_node import Hosts
 from tierledger.simulation.machines.pending import Asked, Lane, Op
 
 ATTEMPT = 400 * MS
-"""After which a client gives up on an answer and asks again."""
+"""How long a client waits for an answer of the coordinator before it retries."""
 
 DEADLINE = 2 * S
-"""After which it gives up on a call."""
+"""Half of the time after which a request to the coordinator is retried no more."""
 
 READY_FIRST, READY_LAST = 60 * MS, 1000 * MS
-"""Pauses before a replica is asked again if it is ready: the first, doubled up to the last."""
+"""Pauses before a replica is asked again whether it is ready; they double up to the last."""
 
 AGAIN_FIRST, AGAIN_LAST = 100 * MS, 800 * MS
-"""Pauses before a claim that was not taken is announced again, likewise."""
+"""Pauses before a refused claim is announced again; they double up to the last."""
 
 RECORDED_MS = 1_500_000_000_000
-"""When the history was recorded that importers take over: long before any world."""
+"""The time of the history that importers import (ms): long before any world begins."""
 
 PAUSES = (10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS)
 
 
 class BrokerWorld(Hosts):
-    """What a broker sees of the rest."""
+    """The world, as brokers see it."""
 
     @abstractmethod
     def coordinator_node(self) -> CoordinatorNode:
-        """The coordinator that everybody finds; a new one if there is none."""
+        """The coordinator that processes find; a new one if none can be reached."""
 
     @abstractmethod
     def broker_fenced(self, broker: BrokerNode, pair: tuple[int, int]) -> None:
-        """An earlier life had registered after this one: an operator restarts it."""
+        """Note that `broker` was fenced, and restart it if it is the newest process.
+
+        The newest process is fenced if an older one has registered after it; an operator would
+        restart it. `pair`: its incarnation, and the number of its announcement.
+        """
 
 
 class BrokerNode:
-    """One life of one broker."""
+    """A broker's process with its client, from its start to its end."""
 
     def __init__(
         self,
@@ -79,26 +83,26 @@ class BrokerNode:
         self.life = life
         self.broker_id = broker_id
         self.import_cluster = import_cluster
-        """The cluster whose recorded history it takes over, if it is no broker of this one."""
+        """The cluster whose recorded history this importer imports; None for a broker."""
         self.is_fenced = False
         self.claims: dict[int, tuple[str, cmd.Claim]] = {}
-        """Per partition the role and the claim that are in force."""
+        """By partition, the role and the claim in force, as the coordinator last answered."""
         self.led: dict[int, int] = {}
-        """What this broker believes to lead, with the leader epoch it was told."""
+        """By partition that this broker believes it leads, the leader epoch it was told."""
         self.seen: dict[int, int] = {}
         self.ready: dict[int, tuple[cmd.Claim, int]] = {}
-        """Under which claim a partition's replica was last said to be ready, and when (us)."""
+        """By partition, the claim for which its replica last reported ready, and when (us)."""
         self._clock, self._wires = world.clock, world.wires
         self._mark = world.recording.mark
         self._incarnation: int | None = None
         self._newest = 0
-        """Of its broker's incarnations, as far as it was told."""
+        """The newest incarnation of its broker that a refused registration named."""
         self._announcements = 0
         self._told: deque[tuple[Any, ...]] = deque()
         self._words: Counter[int] = Counter()
-        """Per partition how many the controller has said; a newer one calls a repeat off."""
+        """By partition, the number of notifications; a newer one cancels a planned repeat."""
         self._refusals: dict[int, int] = {}
-        """Per partition how often in a row its claim was not taken."""
+        """By partition, how often in a row its claim was refused."""
         self._is_announcing = True
         self._attempt_us = world.scenario.attempt
         self._routes: dict[int, Route] = {}
@@ -108,12 +112,12 @@ class BrokerNode:
         self._lanes: dict[tuple[int, int, str], Lane] = {}
         self._begun: dict[int, int] = {}
         self._open: dict[int, dict[int, None]] = {}
-        """Per partition the writes that have not ended, oldest first; see `actors.window`."""
+        """By partition, the writes that have not ended, oldest first; see `client.window`."""
         self._writes_max = world.requests_kept * 3 // 4
 
     @property
     def mode(self) -> PluginMode | None:
-        """Of its plugin; a program has none."""
+        """The mode of the broker's plugin; None for a program."""
         return None
 
     # Registering and announcing, one after the other.
@@ -147,7 +151,10 @@ class BrokerNode:
         stops: list[int],
         says_epochs: bool,
     ) -> None:
-        """The controller's word arrives."""
+        """Take a notification of Kafka's controller: `leads` has leader epochs by partition.
+
+        `says_epochs`: whether the announcement passes these epochs on.
+        """
         self._words.update((*leads, *follows, *stops))
         for number in (*follows, *stops):
             self.led.pop(number, None)
@@ -162,7 +169,7 @@ class BrokerNode:
 
     @property
     def has_words(self) -> bool:
-        """Whether it has something to announce, or waits for the answer."""
+        """Whether it has something to announce, or waits for the answer to an announcement."""
         is_gone = self.is_fenced or self.life.is_dead
         return not is_gone and (self._is_announcing or bool(self._told))
 
@@ -223,9 +230,9 @@ class BrokerNode:
         self._announce_done()
 
     def _say_again(self, number: int, told: tuple[Any, ...]) -> None:
-        """Another broker leads, for all that the coordinator knows; later each time."""
+        """Announce a claim again that was refused for another broker's; pauses double."""
         if any(number in words for later in self._told for words in later[:3]):
-            return  # Kafka has said something newer meanwhile.
+            return  # A newer notification of Kafka has come meanwhile.
         epoch, says_epochs = told[0][number], told[3]
         refusals = self._refusals[number] = self._refusals.get(number, 0) + 1
         pause = min(AGAIN_FIRST << (refusals - 1), AGAIN_LAST)
@@ -243,7 +250,7 @@ class BrokerNode:
         if self.world.scenario.repeats:
             self._lead(told[0])
         else:
-            self._told.appendleft(told)  # Nobody will say it again.
+            self._told.appendleft(told)  # Kafka does not repeat the notification.
         self._announce_done()
 
     def _lead(self, leads: dict[int, int]) -> None:
@@ -277,7 +284,7 @@ class BrokerNode:
             self._ask(asked)
 
     def coordinated(self, token: int, result: object) -> None:
-        """The coordinator's answer."""
+        """Take the coordinator's answer; an error that may pass is retried after a pause."""
         asked = self._asked.pop(token, None)
         if asked is None:
             return
@@ -294,7 +301,7 @@ class BrokerNode:
     # Readiness, as `Roles.are_ready` asks for it.
 
     def ask_ready(self, number: int, pause: int = READY_FIRST) -> None:
-        """Ask until the replica of a partition is ready for what was announced of it."""
+        """Ask a partition's replica if it is ready for the claim; again a few times if not."""
         known = self.claims.get(number)
         if known is None or self.is_fenced:
             return
@@ -325,17 +332,18 @@ class BrokerNode:
             self._wires.send(self.life, host.life, host.take_ready, self, number, role, claim)
 
     def said_ready(self, number: int, claim: cmd.Claim) -> None:
-        """A host says that its replica of a partition is ready for `claim`."""
+        """Take a host's report that its replica of a partition is ready for `claim`."""
         self.ready[number] = (claim, self._clock.now)
 
     # Calls.
 
     def is_forgotten(self, op: Op) -> bool:
-        """Whether a call is so late that its repeat would not be recognised any more.
+        """Whether an attempt is so late that the leader would not recognise it as a repeat.
 
-        It would have to be on its way while its client made as many others as are remembered;
-        `Window` keeps a client that still waits from that, and no connection holds a call as
-        long whose client has given up.
+        It has been under way while its client began as many newer writes as a leader remembers
+        requests. In the service this cannot be: `Window` holds newer writes back while the
+        client waits for this one, and once the client has given up, no connection holds the
+        attempt for so long.
         """
         return self._begun.get(op.partition, 0) - op.serial >= self.world.requests_kept
 
@@ -372,7 +380,10 @@ class BrokerNode:
         wanted: KafkaValue,
         then: Any,  # noqa: ANN401
     ) -> None:
-        """Make a write; `then` hears the error it ended with, if any."""
+        """Begin a write, if there is a claim to lead and room for one more open write.
+
+        When the write ends, `then` is called with its error, or None.
+        """
         claim = self.claim_to_lead(partition)
         if claim is None or self._is_full(partition):
             return
@@ -387,7 +398,7 @@ class BrokerNode:
         records: tuple[cmd.ImportedRecord, ...],
         then: Any,  # noqa: ANN401
     ) -> None:
-        """Take recorded history over; what was taken over before is recognised by itself."""
+        """Begin an import of recorded history; the leader skips what was imported before."""
         claim = self.claim_to_lead(partition)
         if claim is not None:
             command = cmd.ImportRecords(claim, records)
@@ -416,7 +427,7 @@ class BrokerNode:
         self._attempt(op)
 
     def read(self, partition: int, lane: Lane, role: str, query: Query, then: Any) -> None:  # noqa: ANN401
-        """Ask; `then` hears the error it ended with, if any."""
+        """Begin a read; when it ends, `then` is called with its error, or None."""
         world = self.world
         number = world.recorder.begin(
             lane.process, READ, world.keys_of[partition],
@@ -478,11 +489,11 @@ class BrokerNode:
             self._failed(op, OutcomeUnknown("no answer"))
 
     def host_gone(self, op: Op, attempt: int) -> None:
-        """The process that was asked has ended."""
+        """Note that the host of an attempt has ended, so that the attempt is in doubt."""
         self._unanswered(op, attempt)
 
     def answered(self, op: Op, attempt: int, value: Any) -> None:  # noqa: ANN401
-        """A host's answer to an attempt; late ones are of no use any more."""
+        """Take a host's answer; one to an earlier attempt is ignored."""
         if op.is_done or attempt != op.attempt:
             self._mark("answer came too late")
             return
@@ -509,14 +520,18 @@ class BrokerNode:
         self._end(op, None)
 
     def _failed(self, op: Op, error: RemoteStorageError) -> None:
-        """Try again, or end the call: see `Router`."""
+        """Retry the call, or end it: see `Router`.
+
+        An earlier attempt in doubt may have succeeded. So a write ends with that doubt rather
+        than with the refusal of a later attempt.
+        """
         if isinstance(error, OutcomeUnknown):
             op.doubt = error
         elif isinstance(error, Overloaded):
             self._mark("inbox full")
         if isinstance(error, RetryableError | OutcomeUnknown):
             self._routes.pop(op.partition, None)
-            op.attempt += 1  # Whatever still comes of the last attempt comes too late.
+            op.attempt += 1  # An answer to the last attempt is too late from now on.
             pause = PAUSES[min(op.attempts, len(PAUSES) - 1)]
             op.attempts += 1
             if self._clock.now + pause <= op.deadline:
@@ -526,13 +541,13 @@ class BrokerNode:
         elif isinstance(error, Fenced | DataError):
             error = op.doubt or error
         elif isinstance(error, MAY_YET_HAPPEN) and not isinstance(error, PartitionDeleted):
-            # What is refused now may be allowed when the attempt before arrives.
+            # This attempt was refused; an earlier one may yet arrive, and be accepted then.
             error = op.doubt or error if op.query is None else error
         if op.query is not None and isinstance(error, OutcomeUnknown):
             error = NotReady(str(error))
         self.world.recorder.failed(op.number, error)
         if op.query is None and outcome_of(error) == INFO:
-            op.lane.lives += 1  # Nobody knows whether that call still goes on.
+            op.lane.lives += 1  # The write may yet be carried out, beside later ones.
             self._mark("write ended in doubt")
         self._end(op, error)
 

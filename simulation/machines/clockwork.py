@@ -23,13 +23,13 @@ class Life:
 
     def __init__(self, site: str, number: int) -> None:
         self.site = site
-        """Whose life it is; the next process in its place has the same."""
+        """The place of the process, like "host-1"; its successor there has the same."""
         self.number = number
         self.name = f"{site}/{number}"
         self.is_dead = False
         self.is_paused = False
         self.is_cut_off = False
-        """Believed dead by everybody: no call reaches it, but its own go out."""
+        """Whether all others believe it dead: no call reaches it, but its own calls go out."""
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.sent = 0
 
@@ -49,7 +49,7 @@ class Clockwork:
         self._count = 0
 
     def at(self, when: int, life: Life | None, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
-        """Have `call` made at `when` (us), as a step of `life`, or the world's own."""
+        """Plan `call` for `when` (us), as a step of `life`; None: as the world's own step."""
         self._count += 1
         heappush(self.heap, (when, self._count, life, call, args))
 
@@ -80,7 +80,7 @@ class Clockwork:
             if life is None or not (life.is_dead or life.is_paused):
                 steps += 1
                 call(*args)
-            else:  # For ever, if it is dead: nobody is to finalize what it has left.
+            else:  # A dead life's calls are kept for ever, so that nothing is finalized.
                 life.held.append((call, args))
         self.steps += steps
         if not self.is_stopped:

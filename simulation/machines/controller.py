@@ -1,4 +1,4 @@
-"""Kafka's controller: the truth about leaders, and the mouth that tells it, out of order."""
+"""Kafka's controller: it elects leaders, and notifies brokers, perhaps out of order."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tierledger.simulation.machines.copier import Copiers
 from tierledger.simulation.machines.processes import Processes
 
 REPEAT = 2 * S
-"""How often brokers are told again what they know: every change of an ISR does that."""
+"""How often brokers are notified of unchanged roles, as after every change of an ISR."""
 
 LOOK = 100 * MS
 
 CERTAIN = 8 * S
-"""Without a change of any log for so long a locked-out leader stays so: more than any pause
-between two attempts, of whomever."""
+"""If no log has changed for so long, a locked-out leader stays locked out: the pauses between
+the retries of any process are shorter."""
 
 LATE_WORDS = 1600 * MS
-"""Longer than any word to a broker is on its way."""
+"""The time after which every notification has arrived at its broker."""
 
 
 class Controller:
@@ -31,16 +31,16 @@ class Controller:
         self.replicas: dict[int, list[int]] = {}
         self.changes = 0
         self._released: set[int] = set()
-        """Partitions that no broker is to host for the moment."""
+        """Partitions that no broker hosts for the moment."""
         self._healed_at = 0
         self._length, self._unchanged_since = 0, 0
-        """Of all logs together, and since when (us) it is that."""
+        """The number of batches in all logs, and since when (us) it is unchanged."""
         self._arrived: dict[int, int] = {}
-        """When the last word to each broker arrives."""
+        """By broker, when the last notification to it arrives."""
         self._copiers = copiers
 
     def start(self) -> None:
-        """Make first leaders, and repeat what holds from time to time."""
+        """Choose the first leaders, and notify brokers; repeat that if the scenario does so."""
         scenario = self.world.scenario
         ids = list(range(1, scenario.brokers + 1))
         for number in range(scenario.partitions):
@@ -55,7 +55,10 @@ class Controller:
             self._repeat()
 
     def elect(self, number: int, pick: int, delays: tuple[int, int], *, clean: bool) -> None:
-        """Another replica leads, in the next leader epoch; both hear of it after a while."""
+        """Elect another replica in the next leader epoch; both brokers are notified of that.
+
+        `delays`: of the notifications to the new leader and to the former one (us).
+        """
         former = self.leader[number]
         others = [one for one in self.replicas[number] if one != former] or [former]
         self.leader[number] = others[pick % len(others)]
@@ -79,7 +82,7 @@ class Controller:
             self.tell(former, delays[1], (number,))
 
     def move(self, number: int, pick: int, back: int) -> None:
-        """A replica that does not lead leaves its broker, and returns after a while."""
+        """Take a replica that does not lead from its broker, and return it `back` us later."""
         others = [one for one in self.replicas[number] if one != self.leader[number]]
         if not others:
             return
@@ -95,7 +98,7 @@ class Controller:
             self.tell(broker_id, 5 * MS, (number,))
 
     def release(self, number: int, back: int) -> None:
-        """All replicas leave their brokers, and return after a while."""
+        """Take all replicas from their brokers, and return them `back` us later."""
         self._released.add(number)
         self.world.recording.mark("partition released")
         self._tell_everybody(number)
@@ -116,7 +119,7 @@ class Controller:
         self.world.clock.after(REPEAT, None, self._repeat)
 
     def tell(self, broker_id: int, delay: int, numbers: tuple[int, ...] | None = None) -> None:
-        """Say what holds now; it arrives after `delay`, perhaps behind what is said later."""
+        """Notify a broker of its present roles; a later notification may arrive earlier."""
         leads: dict[int, int] = {}
         follows: list[int] = []
         stops: list[int] = []
@@ -133,7 +136,7 @@ class Controller:
         if broker is not None:
             says = self._says_epochs(broker_id)
             arrives = self.world.clock.now + delay
-            if not self.world.scenario.repeats:  # Nothing would mend another order.
+            if not self.world.scenario.repeats:  # Without repeats a wrong order would stay.
                 arrives = max(arrives, self._arrived.get(broker_id, 0))
                 self._arrived[broker_id] = arrives
             self.world.clock.at(arrives, broker.life, broker.told, leads, follows, stops, says)
@@ -145,16 +148,17 @@ class Controller:
     # After healing.
 
     def heal(self) -> None:
-        """Once the last late word has arrived, see whether all is well."""
+        """Return released partitions; see if all is well once late notifications are in."""
         for number in list(self._released):
             self._take_back(number)
         self.world.clock.after(LATE_WORDS, None, self._settled)
 
     def _settled(self) -> None:
-        """Tell everybody, and let true leaders write until each has succeeded.
+        """Notify all brokers, and let true leaders write until each has succeeded.
 
-        Once brokers have said what they were told before: a store that is away lets their words
-        wait for seconds, and until then the leader of an earlier word is the right one.
+        Before that, every announcement has to be answered. While the store is unavailable they
+        wait for seconds, and until the true leader's one is accepted, an earlier leader's claim
+        is rightly in force.
         """
         if any(broker.has_words for broker in self.world.everybody):
             self.world.clock.after(LOOK, None, self._settled)
@@ -188,7 +192,7 @@ class Controller:
         world.clock.after(LOOK, None, self._look)
 
     def _is_certain(self) -> bool:
-        """Whether nothing will change any more: no log has, for long, and no claim waits."""
+        """Whether nothing will change any more: no log has for `CERTAIN`, no claim waits."""
         world, now = self.world, self.world.clock.now
         length = len(world.medium.log)
         waits = any(
@@ -202,7 +206,10 @@ class Controller:
         return now - self._unchanged_since > CERTAIN
 
     def is_well(self, number: int) -> bool:
-        """Whether the true leader has had a write acknowledged since; damage is for people."""
+        """Whether the true leader has completed a write that began after all had healed.
+
+        A damaged partition counts as well: an operator has to repair it.
+        """
         if number in self.world.damaged:
             return True
         written = self.world.written.get((self.leader[number], number), -1)

@@ -1,7 +1,8 @@
-"""Laws of who serves what: what the coordinator wrote down, and what became of it.
+"""Laws of placements and claims: what the coordinator's log holds, and what became of it.
 
-Its log is read here with rules of its own. None of this shows in answers: a partition without a
-replica is read from its leader, and a checkpoint that is never renewed only makes loading slow.
+The log is read here with rules of the simulator's own. Answers to callers do not show these
+mistakes: a partition without a replica is read from its leader, and a checkpoint that is never
+renewed only makes loading slow.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from tierledger.simulation.machines.shell import Shell
 from tierledger.simulation.machines.world import World
 
 SETTLED = 1600 * MS
-"""Time within which what was just placed has found its place."""
+"""Time (us) after which a placement must have taken effect."""
 
 ANSWERED = 3 * S
-"""Time within which a host says something of every call."""
+"""Time (us) within which a host has to answer or refuse every call."""
 
 
 class Coordinated(NamedTuple):
@@ -51,7 +52,7 @@ def resigned(events: Iterable[Coordinated], key: PartitionKey) -> frozenset[int]
 
 
 def coordinated(world: World) -> list[Coordinated]:
-    """The coordinator's log as it was written."""
+    """The events of the coordinator's log, as they were written."""
     position, chain_hash = 0, genesis(world.cluster_id, b"coordinator", 0)
     found = []
     for at in range(world.medium.heads.get(COORDINATOR, 0)):
@@ -65,7 +66,7 @@ def coordinated(world: World) -> list[Coordinated]:
 
 
 def refusal_repeated(log: Sequence[Coordinated]) -> Iterator[Violation]:
-    """The coordinator took note of one refusal twice: the first had changed nothing."""
+    """The coordinator recorded one refusal twice, so that the first had changed nothing."""
     first: dict[tuple[bytes, int, int], int] = {}
     for time, body in log:
         if not isinstance(body, ev.LeaderRefused):
@@ -88,10 +89,10 @@ def needless_move(
 ) -> Iterator[Violation]:
     """A leader was placed on another host while nothing was wrong with the one it was on.
 
-    Or taken from the host that it runs on, for the word of another that its claim was refused.
+    Or the coordinator took it from its host because another host reported its claim as refused.
 
-    `moved`: the numbers of placements that the world itself has asked for. `refusals`: which
-    host said of which partition and assignment that the claim was refused, if that is known.
+    `moved`: the numbers of placements that the world itself has asked for. `refusals`: host,
+    partition and assignment of all reported refusals; None: not known.
     """
     seats = _Seats()
     for time, body in log:
@@ -131,18 +132,18 @@ class _Claims:
 
     def __init__(self) -> None:
         self.is_refused = False
-        """Whether the partition's log refused one: which one that leaves stands there."""
+        """Whether the partition's log refused a claim: only that log shows which one stands."""
         self._in_force: tuple[int, _Led] | None = None
-        """Broker and claim."""
+        """The broker whose claim is in force, and that claim."""
         self._gone: _Led | None = None
-        """The claim in force that was given up last."""
+        """The last claim that was given up while it was in force."""
         self._replaced: dict[int, _Led] = {}
-        """By broker, of those who have not given them up; the last is last."""
+        """By broker, replaced claims that were not given up; the newest comes last."""
         self._claiming: set[int] = set()
-        """Brokers that have announced that they lead, and nothing since."""
+        """Brokers whose newest announcement is that they lead."""
 
     def lead(self, broker_id: int, led: _Led) -> None:
-        """That claim is in force from now on."""
+        """Put that claim in force."""
         if self._in_force is not None:
             former, claim = self._in_force
             self._replaced.pop(former, None)
@@ -152,7 +153,7 @@ class _Claims:
         self._claiming.add(broker_id)
 
     def give_up(self, broker_id: int) -> None:
-        """The broker leads no more."""
+        """Drop the broker's claim: it has announced that it leads no more."""
         self._claiming.discard(broker_id)
         self._replaced.pop(broker_id, None)
         if self._in_force is not None and self._in_force[0] == broker_id:
@@ -160,7 +161,7 @@ class _Claims:
             self._in_force = None
 
     def restore(self, broker_id: int, newest: Mapping[int, int]) -> str | None:
-        """That broker's claim is in force again; why it should not be, if so.
+        """Put that broker's claim in force again; the result is why that is wrong, or None.
 
         `newest`: each broker's newest incarnation.
         """
@@ -183,7 +184,7 @@ class _Claims:
 
 
 def passed_over(log: Sequence[Coordinated]) -> Iterator[Violation]:
-    """A claim was put in force again that was given up, or one stands that came after it."""
+    """A claim was put in force again though it was given up, or though a later one stands."""
     partitions: defaultdict[tuple[bytes, int], _Claims] = defaultdict(_Claims)
     newest: dict[int, int] = {}
     for time, body in log:
@@ -212,7 +213,7 @@ def passed_over(log: Sequence[Coordinated]) -> Iterator[Violation]:
 
 
 class _Seats:
-    """Where leaders and followers run, as far as the coordinator's log says so."""
+    """Where leaders and followers run, by the coordinator's log."""
 
     def __init__(self) -> None:
         self.homes: dict[tuple[bytes, int], tuple[str, int]] = {}
@@ -227,7 +228,7 @@ class _Seats:
         return led + sum(home == host for home in self.followed_from.values())
 
     def take(self, body: object) -> bool:
-        """Note an event; whether it changed what runs where."""
+        """Apply an event; the result is whether it can have changed what runs where."""
         match body:
             case ev.Announced():
                 self._announced(body)
@@ -259,7 +260,7 @@ class _Seats:
         for topic_id, partition, _ in body.stopped:
             followers = self._followers[topic_id, partition]
             followers.discard(body.broker_id)
-            if not followers:  # It may be that nobody hosts it any more: it is let go.
+            if not followers:  # Perhaps no broker hosts it any more, so that it is released.
                 self._let_go((topic_id, partition))
 
     def _let_go(self, key: tuple[bytes, int]) -> None:
@@ -281,10 +282,10 @@ class _Seats:
 def early_ready(
     log: Sequence[Coordinated], ready: Sequence[Ready], logs: Mapping[PartitionKey, FinalLog]
 ) -> Iterator[Violation]:
-    """A replica said that it is ready for an announcement, and had not read up to it.
+    """A replica reported ready for an announcement before it had read up to it.
 
-    It has to have what was durable when the announcement was; a leader has to have the session
-    that was opened for it.
+    A follower must have read all events that became durable before the announcement did. A
+    leader must be in the session that was opened for the announcement.
     """
     announced: dict[tuple[tuple[bytes, int], tuple[int, int, int]], int] = {}
     for time, body in log:
@@ -318,7 +319,7 @@ def early_ready(
 def beside(log: Sequence[Coordinated], world: World) -> Iterator[Violation]:
     """A follower was placed on its leader's host, though another had room.
 
-    Judged where every host has room for all there is.
+    Only worlds in which every host has room for all leaders and followers are judged.
     """
     if 2 * world.scenario.partitions > world.scenario.partitions_per_host:
         return
@@ -336,9 +337,10 @@ def beside(log: Sequence[Coordinated], world: World) -> Iterator[Violation]:
 
 
 def crowded(log: Sequence[Coordinated], room: int) -> Iterator[Violation]:
-    """A follower was placed on a host that was full: a leader alone may be, for a moment.
+    """A follower was placed on a host that was full: only a leader may be, for a moment.
 
-    What is decided at once stands in the log at one time; the last of it counts.
+    Events that were decided at once have one time in the log; loads after the last of them
+    count.
     """
     seats, batch = _Seats(), list[ev.FollowersPlaced]()
     for (time, body), after in zip(log, [*log[1:], None], strict=True):
@@ -361,9 +363,9 @@ def crowded(log: Sequence[Coordinated], room: int) -> Iterator[Violation]:
 def needless_fence(
     log: Sequence[Coordinated], fenced: Sequence[tuple[int, int, tuple[int, int]]]
 ) -> Iterator[Violation]:
-    """A broker was told that it is out of date, and nothing newer of it was known.
+    """A broker was fenced, and the log had no newer incarnation or announcement of it.
 
-    `fenced`: when (ns) which broker was told so, of which incarnation and announcement.
+    `fenced`: time (ns), broker id, and the pair of incarnation and announcement.
     """
     for until, broker_id, pair in fenced:
         newer = (
@@ -384,9 +386,10 @@ def against_kafka(
     log: Sequence[Coordinated],
     informed: Mapping[tuple[Claim, PartitionKey], Sequence[LeaderVerdict | None]],
 ) -> Iterator[Violation]:
-    """An announcement was taken otherwise than Kafka's word on it has it.
+    """An announcement was accepted in contradiction to Kafka's answer about its leader.
 
-    `informed`: what Kafka said of a claim to lead, each time that it was asked; none: nothing.
+    `informed`: Kafka's answers about a claim to lead, one each time that it was asked; None: it
+    did not answer.
     """
     for time, body in log:
         if not isinstance(body, ev.Announced) or not informed:
@@ -411,11 +414,11 @@ def _may_lead(verdict: LeaderVerdict | None, claim: Claim) -> bool:
     return verdict is None or verdict.broker_id == claim.broker_id
 
 
-# What has to be so when all is well again.
+# Laws of a world that is well again.
 
 
 def unfollowed(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
-    """A broker follows a partition, and no replica anywhere follows its log for it."""
+    """A broker follows a partition, and no host that can be reached follows its log."""
     for number in _whole(world):
         leader = world.controller.leader[number]
         claims = [
@@ -437,7 +440,7 @@ def unfollowed(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
 
 
 def _announced_at(log: Sequence[Coordinated], claims: Collection[Claim]) -> list[int]:
-    """When each of `claims` was announced, of those that were."""
+    """When `claims` were announced (ns), as far as they were."""
     return [
         time
         for time, body in log
@@ -447,7 +450,7 @@ def _announced_at(log: Sequence[Coordinated], claims: Collection[Claim]) -> list
 
 
 def _last_placed(key: PartitionKey, log: Sequence[Coordinated]) -> str:
-    """Where the coordinator placed a follower last, and since when it is nowhere."""
+    """Where the follower was placed last, or since when it is placed nowhere, as text."""
     seats, said = _Seats(), "was never placed"
     for time, body in log:
         before = seats.followed_from.get(key)
@@ -469,7 +472,7 @@ def _follows(world: World, number: int) -> bool:
 
 
 def together(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
-    """A partition is followed beside its leader, though other hosts have room."""
+    """A partition's follower is on its leader's host, though other hosts have room."""
     seats, since, until = _Seats(), 0, (world.clock.now - SETTLED) * 1000
     for time, body in log:
         if seats.take(body):
@@ -495,7 +498,7 @@ def together(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
 
 
 def unanswered(world: World) -> Iterator[Violation]:
-    """A host has taken a call, and neither answers it nor says that it will not."""
+    """A host has taken a call, and neither answers nor refuses it."""
     for host in world.hosts.values():
         if not host.life.is_reachable:
             continue
@@ -521,7 +524,7 @@ def needless_loss(log: Sequence[Coordinated], world: World) -> Iterator[Violatio
             processes[body.host] = body.process
         elif isinstance(body, ev.HostLost) and body.host in processes:
             if isinstance(after, ev.HostStarted) and after.host == body.host:
-                continue  # Two coordinators have started one each.
+                continue  # Two coordinators have each started a process of this host.
             life = lives[processes.pop(body.host)]
             if life.is_reachable and life.name not in world.suspected:
                 message = f"{life.name} was given up at {ms_text(time)}, and lives and answers"
@@ -529,7 +532,7 @@ def needless_loss(log: Sequence[Coordinated], world: World) -> Iterator[Violatio
 
 
 def unready(world: World) -> Iterator[Violation]:
-    """A broker that asks is never told that its replica is ready for what it announced."""
+    """A broker asks whether its replica is ready for its claim, and gets no such report."""
     for broker in world.brokers.values():
         for number in _whole(world):
             role, claim = broker.claims.get(number, (None, None))
@@ -558,10 +561,10 @@ def _whole(world: World) -> list[int]:
 def stalled_checkpoint(
     world: World, number: int, log: FinalLog, last: Written | None, every: int
 ) -> Iterator[Violation]:
-    """The checkpoint is further behind than the leader that writes one now and then allows.
+    """The checkpoint is further behind than a leader may let it be.
 
-    `last`: the checkpoint that stands. `every`: events between two. What was durable when all
-    was well has to be covered but for so many.
+    `last`: the newest checkpoint; None: there is none. `every`: events between two checkpoints.
+    It may lack at most so many of the events that were durable when all was well.
     """
     leader = _leader_of(world, number, log)
     if leader is None:

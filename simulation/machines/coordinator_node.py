@@ -1,7 +1,7 @@
 """A coordinator on virtual time: the service's own machine, and a shell for it.
 
-Pings take no time here, and are answered when there is something to say: the world itself knows
-when a process is missed.
+Pings take no time here. A process answers its first ping at once. Each later ping is held until
+the host has something to report, or the world decides that its pings go unanswered.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ RETRY = 50 * MS
 """Pause before a coordinator that could not start is started again."""
 
 TELL_AGAIN = 300 * MS
-"""After which a host that did not say that it heard counts as one that did not."""
+"""How long a coordinator waits for a host to acknowledge its orders."""
 
 
 class Caller(Protocol):
-    """Who asks a coordinator."""
+    """A broker's client, as coordinators see it."""
 
     life: Life
 
@@ -61,7 +61,7 @@ class Caller(Protocol):
 
 
 class Attendant(Protocol):
-    """Who says how it stands, and goes by the owner's word."""
+    """A plugin or a follower of Kafka's topic: it reports, and acts on the owner's word."""
 
     @property
     def life(self) -> Life: ...
@@ -69,7 +69,7 @@ class Attendant(Protocol):
 
 
 class Moved(NamedTuple):
-    """A leader is placed elsewhere, for no reason; the one there hears nothing."""
+    """A request to place a leader on another host without cause; the old one is not told."""
 
     node: CoordinatorNode
     key: PartitionKey
@@ -88,11 +88,11 @@ class Moved(NamedTuple):
         return [ev.LeadersPlaced(self.host, ((*self.key, number),))]
 
     def answer(self, state: CoordinatorState) -> None:
-        """Nobody waits."""
+        """Answer nothing: no caller waits."""
 
 
 class WatchedCoordinator(Coordinator):
-    """Marks what is rare about what is decided."""
+    """The service's machine, which also marks a rare situation."""
 
     world: Surroundings
 
@@ -104,13 +104,13 @@ class WatchedCoordinator(Coordinator):
             key = PartitionKey(body.topic_id, body.partition)
             if self.state.partitions[key].displaced:
                 self.world.recording.mark("several claims stood again")
-        # Nothing here writes what would have to be set aside.
+        # No process of this world writes an item that the fold has to set aside.
         assert not self.state.set_aside, f"set aside: {self.state.set_aside}"
         return work
 
 
 class CoordinatorNode:
-    """One life of the coordinator. Any number of them may live at a time."""
+    """One coordinator process; several may run at the same time."""
 
     def __init__(self, world: Hosts, life: Life) -> None:
         self.world = world
@@ -120,13 +120,13 @@ class CoordinatorNode:
         self._callers: dict[int, tuple[Caller, int]] = {}
         self._calls = 0
         self._told: dict[int, msg.Tell] = {}
-        """What hosts have not said that they heard, by number."""
+        """Orders that hosts have not acknowledged, by the number of the call."""
         self._held: dict[str, msg.Ping] = {}
-        """Pings that are answered when their hosts have something to say, by address."""
+        """Pings that are held until their hosts have something to report, by address."""
         self._pinged: set[int] = set()
         """Watches of processes that have answered a ping."""
         self._missed: set[str] = set()
-        """Processes that were missed when no ping was held for them."""
+        """Processes that were missed while no ping was held for them: their next one fails."""
         self._attendance = Attendance()
         self.machine = self._new_machine()
 
@@ -145,7 +145,7 @@ class CoordinatorNode:
         return machine
 
     def start(self) -> None:
-        """Read the log, and let everybody take up what they had."""
+        """Read the log, ping the hosts, and send them their placements again."""
         self._feed(msg.Started())
 
     # Requests.
@@ -153,11 +153,11 @@ class CoordinatorNode:
     def take_register(
         self, caller: Caller, token: int, broker_id: int, request: bytes, after: int
     ) -> None:
-        """A new incarnation for a broker."""
+        """Take a request for a new incarnation of a broker."""
         self._ask(caller, token, msg.Register(broker_id, request, after, caller.mode))
 
     def take_announce(self, caller: Caller, token: int, given: Announcement) -> None:
-        """A broker's word on what it leads and follows."""
+        """Take a broker's announcement of the partitions that it leads and follows."""
         self._hear()
         world = self.world
         unknown = [PartitionKey(*item[:2]) for item in given.leaders if item[3] is None]
@@ -181,32 +181,32 @@ class CoordinatorNode:
         self._feed(msg.Requested(self._calls, request))
 
     def take_hand_over(self, caller: Caller, token: int, wish: Handover) -> None:
-        """An operator's wish about who owns the cluster's metadata."""
+        """Take an operator's request to change the owner of the cluster's metadata."""
         self._ask(caller, token, msg.HandOver(wish))
 
     def take_attend(self, caller: Attendant, said: Attend) -> None:
-        """How a broker's plugin stands."""
+        """Take the report of a broker's plugin, and answer with the owner's word."""
         if self.machine.is_started:
             self._attendance.attended(said, self.world.now_ms())
             self._wires.send(self.life, caller.life, caller.hear, self.state.word)
 
     def take_following(self, caller: Attendant, said: dict[str, Any]) -> None:
-        """How it stands who imports Kafka's metadata topic, or mirrors into it."""
+        """Take the report of a follower of Kafka's topic, and answer with the owner's word."""
         if self.machine.is_started:
             self._attendance.followed(said, self.world.now_ms())
             self._wires.send(self.life, caller.life, caller.hear, self.state.word)
 
     def take_stand(self, caller: Caller, token: int) -> None:
-        """The owner's word, who attends, and who follows."""
+        """Answer with the owner's word, and the newest reports of plugins and follower."""
         if self.machine.is_started:
             state, now_ms = self.state, self.world.now_ms()
             told = self._attendance.report(state.word, state.incarnations, now_ms)
             self._answer(caller, token, (state.word, told["attending"], told["kafka"]))
 
     def take_route(self, caller: Caller, token: int, numbers: Sequence[int]) -> None:
-        """Where partitions are served."""
+        """Answer with the hosts of partitions' leaders and followers."""
         if not self.machine.is_started:
-            return  # Who asked asks again.
+            return  # The client retries after its timeout.
         keys = [self.world.keys_of[number] for number in numbers]
         self._answer(caller, token, [self.state.route(key) for key in keys])
 
@@ -214,7 +214,7 @@ class CoordinatorNode:
         self._wires.send(self.life, caller.life, caller.coordinated, token, value)
 
     def move_leader(self, number: int, host: str) -> None:
-        """Place a partition's leader elsewhere, for no reason; the one there hears nothing."""
+        """Place a partition's leader on `host` without cause; the old leader is not told."""
         request = Moved(self, self.world.keys_of[number], host)
         self._feed(msg.Requested(None, request))
 
@@ -227,7 +227,7 @@ class CoordinatorNode:
 
     def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901, PLR0912
         life, after = self.life, self._clock.after
-        match effect:  # However many cases: each is one line.
+        match effect:  # There are many cases, and each is short.
             case Append(number=number, value=value):
                 items = [((COORDINATOR, number), value)]
                 self._medium.create(life, items, self._created, number)
@@ -261,7 +261,7 @@ class CoordinatorNode:
             case msg.Note(error=error) if error is not None:
                 raise error
             case _:
-                pass  # What is said, prepared, or ready concerns nobody here.
+                pass  # Log lines, readiness and prepared starts change nothing in this world.
 
     def _start_again(self) -> None:
         self.machine = self._new_machine()
@@ -306,7 +306,7 @@ class CoordinatorNode:
 
     def _launch(self, start: msg.StartProcess) -> None:
         host = self.world.launch(start.host, start.address)
-        if host is None:  # Under that address there was one that has ended since.
+        if host is None:  # The process at that address has ended since.
             error = NotReady(f"{start.address} has ended")
             self._feed(msg.StartFailed(start.host, start.address, error))
         else:
@@ -335,9 +335,9 @@ class CoordinatorNode:
         return HostPing(process=host.life.name, behind=tuple(host.behind()))
 
     def suspect(self, life: Life) -> None:
-        """Pings of a process go unanswered: it is replaced, dead or not."""
+        """Let the pings of a process go unanswered: it is replaced, though it may still run."""
         if not self.machine.is_started:
-            return  # It finds out when it starts.
+            return  # It pings all hosts while it starts.
         self._hear()
         node = self.world.node_of(life)
         ping = None if node is None else self._held.pop(node.address, None)
@@ -347,7 +347,10 @@ class CoordinatorNode:
             self._feed(msg.HostEnded(ping.host, ping.watch))
 
     def _hear(self) -> None:
-        """Pings come and go all the time: who has caught up is known before it matters."""
+        """Answer the held pings of hosts whose list of followers that are behind has changed.
+
+        The service pings hosts all the time, and so knows that before it decides.
+        """
         for address, ping in list(self._held.items()):
             host = self.world.host_at(address)
             running = self.machine.hosts.running.get(ping.host)
@@ -363,13 +366,14 @@ class CoordinatorNode:
         lost: tuple[tuple[PartitionKey, int], ...],
         refused: tuple[tuple[PartitionKey, Refusal], ...],
     ) -> None:
-        """A process's word on leaders that ended there and claims that did not get to lead.
+        """Take a host's report of leaders that ended there, and of claims that were refused.
 
-        It is an answer to a ping, so a process that was replaced is not heard.
+        The report answers a held ping. No ping is held for a process that was replaced, so its
+        report changes nothing.
         """
         ping = self._held.get(host.address)
         if ping is None or self.world.host_at(host.address) is not host:
-            return  # The host says it again.
+            return  # The host repeats its report.
         del self._held[host.address]
         for key, refusal in refused:
             self.world.refusals.add((host.name, key.partition, refusal.assignment))
@@ -387,7 +391,7 @@ class CoordinatorNode:
         self._clock.after(TELL_AGAIN, self.life, self._not_told, number)
 
     def _distorted(self, work: HostWork) -> HostWork:
-        """What it says, or what it is made to say instead."""
+        """The orders that are sent: `work`, joined by older placements if a lie is due."""
         world = self.world
         world.placed.append(work)
         if not world.lies:
@@ -399,7 +403,7 @@ class CoordinatorNode:
         return work._replace(placements=(*former, *work.placements))
 
     def work_taken(self, _name: str, number: int) -> None:
-        """A host has heard what it was told."""
+        """Take a host's acknowledgement of the orders in call `number`."""
         tell = self._told.pop(number, None)
         if tell is not None:
             self._feed(msg.Told(tell.work.host, tell.watch))
@@ -413,8 +417,9 @@ class CoordinatorNode:
 
 
 def may_be_wrong(placement: Placement) -> bool:
-    """Whether a word of a coordinator may come to another than it was meant for.
+    """Whether a fault may give this placement to another host than the one it was meant for.
 
-    Nobody would notice a follower that was let go by mistake, and nobody promises to.
+    Releases of followers are exempt: if one goes to a wrong host, no process notices that the
+    follower there has ended, and tierledger does not promise to survive that.
     """
     return placement.assignment is not None or placement.role == LEADER

@@ -1,4 +1,4 @@
-"""One partition's leader at work: copies and deletes segments, and errs as brokers do."""
+"""Brokers that lead: they copy and delete segments, and make the mistakes of real brokers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Copier:
             self._go_on(lane, operation, draw)
 
     def _odd(self, lane: Lane, operation: str, draw: int) -> bool:  # noqa: C901, PLR0912
-        """Something that a broker does seldom, or by mistake; false if there is no segment."""
+        """Make a rare or wrong write; false if no segment fits, or `operation` is plain."""
         last = next(reversed(self._added.values()), None)
         match operation:
             case "add again" if last is not None:
@@ -104,7 +104,7 @@ class Copier:
         return True
 
     def _go_on(self, lane: Lane, operation: str, draw: int) -> None:
-        """What is due; one of the plain steps is taken before its time."""
+        """Make the plain write that is due, or the one that `operation` brings forward."""
         if self._over:
             self._move(lane, self._over[0], DELETING, "delete", CUSTOM_OVER_LIMIT)
         elif self._deleting and operation != "start":
@@ -198,7 +198,7 @@ class Copier:
     def _moved(
         self, segment: RemoteLogSegmentId, what: str, error: RemoteStorageError | None
     ) -> None:
-        """What a broker keeps in mind of its segments; what failed is tried again."""
+        """Remember a write that succeeded; one that failed is due again."""
         if isinstance(error, CustomMetadataSizeLimitExceeded):
             _without(self._started, segment)
             self._over.append(segment)
@@ -216,7 +216,7 @@ class Copier:
             self._deleted.append(self._added[segment])
 
     def delete_partition(self, lane: Lane) -> None:
-        """The next step of the partition's deletion: marked, started, finished."""
+        """Write the next step of the partition's deletion: marked, started, finished."""
         steps = self.world.deletions
         state = RemotePartitionDeleteState(steps.get(self.partition, 0))
         metadata = RemotePartitionDeleteMetadata(
@@ -249,7 +249,7 @@ class Copier:
 
 
 class Copiers:
-    """Of one world."""
+    """The copiers of one world."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
@@ -258,10 +258,10 @@ class Copiers:
     def copy_once(
         self, broker: BrokerNode, partition: int, lane: int, operation: str, draw: int
     ) -> None:
-        """One write by `broker`, if it believes to lead the partition; a step of its life."""
+        """Make a write as `broker`, if it believes that it leads; a step of its life."""
         world, epoch = self._world, broker.led.get(partition)
         if epoch is None or (world.scenario.moves and not world.is_healing):
-            return  # Brokers whose cluster moves write by themselves.
+            return  # In a cluster that moves, the plugins write.
         lane_ = broker.lane(partition, lane, "copy")
         if lane_.is_busy:
             return

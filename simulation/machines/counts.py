@@ -1,7 +1,7 @@
-"""How much of what is rare a run has seen: numbers, where `marks` say only whether.
+"""Counts of rare things in a run, such as page splits; see `marks` for rare situations.
 
-They are read off what the run has left: its logs, the states its machines ended with, and what
-the world wrote down. Nothing of them is decided by the service's own word alone.
+They are read from the run's logs, from the states its machines ended with, and from the marks
+of the world. No count relies on a report of the service alone.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ROWS = "most rows in a partition"
 EVENTS = "most events in a log"
 
 SUMMED = (TOMBSTONES, IMPORTS, SPLITS, TRIMS, OUTDATED, DELETIONS, STOPS)
-"""What adds up over seeds; of the rest the greatest counts."""
+"""Counts that add up over seeds; of the others the greatest is taken."""
 GREATEST = (ROWS, EVENTS)
 
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 def counted(world: World, logs: Mapping[PartitionKey, FinalLog]) -> dict[str, int]:
-    """What came about in a run that has ended, by name; every name is there."""
+    """The counts of a run that has ended, by name; every name is there."""
     counts = dict.fromkeys((*SUMMED, *GREATEST), 0)
     for log in logs.values():
         _count_log(log, counts)
@@ -49,7 +49,7 @@ def counted(world: World, logs: Mapping[PartitionKey, FinalLog]) -> dict[str, in
 
 
 def _last_states(world: World) -> dict[int, PartitionState]:
-    """Of each partition the state that has come furthest."""
+    """By partition, the state that any machine brought furthest."""
     found: dict[int, PartitionState] = {}
     for host in world.hosts.values():
         for (number, _), shell in host.shells.items():
@@ -87,7 +87,7 @@ def _count_log(log: FinalLog, counts: dict[str, int]) -> None:
 
 
 def _splits(state: PartitionState) -> int:
-    """Pages that its tables have beside the first of each."""
+    """The number of pages in the state's tables, without the first page of each."""
     tables: list[PagedMap[Any, Any]] = [state.tombstones.by_position]
     for epoch in state.epochs.values():
         tables += [table for _, table in epoch.tables()]
@@ -95,7 +95,7 @@ def _splits(state: PartitionState) -> int:
 
 
 def _forgotten(state: PartitionState, log: FinalLog) -> int:
-    """Requests that its log holds and it does not know any more."""
+    """The number of requests in the log that the state has forgotten."""
     known = {request for kept in state.requests.values() for request in kept}
     return sum(
         position < state.next_position and request not in known

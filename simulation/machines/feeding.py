@@ -1,6 +1,7 @@
-"""Brokers' replicas, fed by leaders and followers over wires that lose and delay.
+"""Brokers' replicas, fed by leaders and followers over wires that lose and delay messages.
 
-All of it has random numbers, wires and ticks of its own: a world is the same with and without.
+The feed has random numbers, wires and timers of its own: the rest of a world is the same with
+and without replicas.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ from tierledger.simulation.machines.processes import Processes
 from tierledger.simulation.machines.shell import Shell
 
 TICK = (10 * MS, 120 * MS)
-"""How often replicas ask for more, about."""
+"""Bounds of the pause between two ticks; in each, one replica of each partition acts."""
 
 TIMEOUT = 700 * MS
-"""After which a source that says nothing is given up."""
+"""How long a replica waits for a source's answer before it leaves the source."""
 
 ROW_FRAMES, RINGS = (1, 2, 1000), (1, 2000, 1 << 20)
 LOSES, LEAVES, LOOKS, ASTRAY = 0.03, 0.15, 0.2, 0.5
-"""How often a message is lost, a replica leaves its source, is asked, goes to any other."""
+"""The shares of messages that are lost, of actions in which a replica leaves its source, or is
+asked questions, and of subscriptions at any host that serves the partition."""
 
 
 class _Fed(NamedTuple):
-    """A subscriber at a host."""
+    """A subscription, as the host holds it."""
 
     shell: Shell
     source: FeedSource
@@ -44,7 +46,7 @@ class _Fed(NamedTuple):
 
 
 class ReplicaNode:
-    """A replica in one life of a broker."""
+    """A replica in one process of a broker."""
 
     def __init__(self, broker: BrokerNode, number: int) -> None:
         self.broker = broker
@@ -53,17 +55,17 @@ class ReplicaNode:
         self.replica = Replica(broker.world.keys_of[number], FOLLOWER)
         self.host: HostNode | None = None
         self.token = 0
-        """Of the present subscription; whatever belongs to another is late."""
+        """The number of the present subscription; messages of another one are late."""
         self.is_fed = False
-        """Whether anything came on it."""
+        """Whether the present subscription has brought a frame."""
         self.said, self.partition = f"replica-{number}", number
-        """As a message names it."""
+        """Its name and partition in the text of a message."""
         self.asked_at = -1
-        """Since when it waits for an answer; -1: it does not."""
+        """Since when it waits for an answer of its source (us); -1: it does not wait."""
 
 
 class Feeding:
-    """The replicas of one world, and what was seen of them."""
+    """The replicas of one world, and records of their states."""
 
     def __init__(self, world: Processes) -> None:
         seed = world.scenario.seed
@@ -75,8 +77,8 @@ class Feeding:
         """Bounds of the feed in this world."""
         self.seen: list[ReplicaSeen] = []
         self.refused: list[tuple[int, str, int, str]] = []
-        """When (ns) which replica of which partition needed a new subscription though nothing
-        was lost, and why."""
+        """Time (ns), replica, partition and reason of each new subscription that was needed
+        though no frame was lost."""
         self.nodes: dict[tuple[int, int], ReplicaNode] = {}
         self._fed: dict[int, _Fed] = {}
         self._tokens = 0
@@ -194,15 +196,15 @@ class Feeding:
     # What they answer.
 
     def look(self, node: ReplicaNode) -> None:
-        """Ask a replica a few questions, and remember what it says."""
+        """Ask a replica a few questions, and record its answers."""
         if node.replica.is_whole:
             self._seen(node, tuple(self._answers(node.replica)))
 
     def finish(self) -> None:
-        """All is well: every replica gets, at once, what the leader has to give."""
+        """Feed every replica, at once, all that its leader has; called when all is well."""
         for node in self.nodes.values():
             replica = node.replica
-            leading = [  # Also who was replaced and has not found out: it is behind.
+            leading = [  # A replaced leader may be among them; it is behind the others.
                 host.shells[node.number, LEADER]
                 for host in self._world.hosts.values()
                 if host.life.is_reachable and host.believes_to_lead(node.number)
@@ -218,7 +220,7 @@ class Feeding:
                     refusal = replica.take(frame)
                     if refusal is not None:
                         self._refuse(node, refusal.reason)
-            # Bytes of the log that are damaged, and with them what it remembers: it is not fed.
+            # In a damaged log the replica's position may not be found; then it is not fed.
             is_compared = source.unproven(number) is None
             source.drop(number)
             is_behind = not replica.is_whole or replica.position < machine.position
@@ -268,7 +270,7 @@ class Feeding:
         try:
             self._fed[token] = _Fed(shell, source, source.subscribe(subscription))
         except Overloaded:
-            return  # Who hears nothing goes elsewhere.
+            return  # A replica that gets no answer subscribes elsewhere.
 
     def _take(self, node: ReplicaNode, token: int, limit: int) -> None:
         fed, host = self._fed.get(token), node.host
@@ -307,20 +309,20 @@ class Feeding:
 
 
 def _taken(fed: _Fed, limit: int) -> list[Frame]:
-    """What a source gives, once the log was looked into if it has to be."""
+    """The next frames of a source, which first looks into the log if it has to."""
     frames = fed.source.take(fed.number, limit)
     if (held := fed.source.unproven(fed.number)) is not None:
         try:
             is_held = fed.shell.has_history(*held)
         except DataError:
-            return []  # Who hears nothing goes elsewhere.
+            return []  # A replica that gets no frames subscribes elsewhere.
         fed.source.proven(fed.number, held, is_held=is_held)
         frames = fed.source.take(fed.number, limit)
     return frames
 
 
 def _answer(replica: Replica, query: Query) -> Any:  # noqa: ANN401 - Any answer.
-    """A tuple of what a replica says; `DELETED`; or none where it does not know."""
+    """A replica's answer in a tuple, or `DELETED`; None if it is not ready to answer."""
     try:
         match query.kind:
             case "lookup":

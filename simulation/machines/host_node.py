@@ -1,6 +1,6 @@
-"""A host on virtual time: takes calls, and talks to the store for its shells.
+"""A host on virtual time: takes calls, and sends its shells' requests to the store.
 
-What `Host` is in the service: what runs here and when it loads is its machine's to say.
+It stands for `Host` of the service. Its machine decides what runs here, and when it loads.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from tierledger.simulation.machines.surroundings import Surroundings
 from tierledger.storage.serde import MetadataSerDe
 
 POLL = 1000 * MS
-"""How often followers look for what nobody hinted at; leaders' hints make them prompt."""
+"""How often followers poll for new batches; hints of a leader on their host come sooner."""
 
 QUERY_TIMEOUT = 900 * MS
-"""A reader that waits for a position hears after that long that it is not here."""
+"""How long a read waits for a follower to reach its position before it is refused."""
 
 REPORT = 500 * MS
-"""How often a host repeats what the coordinator has to know."""
+"""How often a host repeats its report of lost leaders and refused claims."""
 
 CLOSE_LOOK, CLOSE_MAX = 20 * MS, 2000 * MS
-"""How often a host that closes looks if all has ended, and how long it waits."""
+"""How often a closing host checks whether all has ended, and how long it waits at most."""
 
 
 class Caller(Protocol):
-    """Who calls a host."""
+    """A broker's client, as hosts see it."""
 
     life: Life
 
@@ -52,7 +52,7 @@ class Caller(Protocol):
 
 
 class Coordinator(Protocol):
-    """Who says what runs where."""
+    """A coordinator, as hosts see it."""
 
     life: Life
 
@@ -67,7 +67,7 @@ class Coordinator(Protocol):
 
 
 class HostNode:
-    """One life of one host."""
+    """A host's process, from its start to its end."""
 
     def __init__(
         self, world: Hosts, life: Life, name: str, address: str, serde: MetadataSerDe
@@ -81,10 +81,10 @@ class HostNode:
         self.machine = HostMachine(life.name.encode())
         self.shells: dict[tuple[int, str], Shell] = {}
         self._lives: dict[int, Shell] = {}
-        """The same by their numbers in the machine."""
+        """The same shells, by the number of their life in the machine."""
         self._is_closed = False
         self.waiting: dict[int, tuple[Caller, Op, int]] = {}
-        """Callers that wait for an answer."""
+        """Caller, call and attempt that wait for an answer, by the number of the reply."""
         self.waits_since: dict[int, int] = {}
         self._clock, self._medium, self._wires = world.clock, world.medium, world.wires
         self._mark = world.recording.mark
@@ -106,10 +106,10 @@ class HostNode:
     def take_command(
         self, caller: Caller, op: Op, attempt: int, number: int, command: cmd.Command
     ) -> None:
-        """A write arrives, each attempt once at most: calls do not double on their way.
+        """Take an attempt of a write, unless it has arrived before or is far too late.
 
-        Ray and HTTP/2 promise that, and a client builds on it: who hears "full" of an attempt
-        may say that it did not happen.
+        Ray and HTTP/2 deliver a call at most once, and clients rely on that: if an attempt is
+        refused for a full inbox, the client may conclude that it was not carried out.
         """
         if attempt in op.arrived or caller.is_forgotten(op):
             return
@@ -144,7 +144,7 @@ class HostNode:
             self._clock.after(QUERY_TIMEOUT, self.life, self._expire, shell, reply_to)
 
     def take_ready(self, caller: Caller, number: int, role: str, claim: cmd.Claim) -> None:
-        """Say so if the replica here is ready for `claim`; see `Host._is_ready`."""
+        """Answer the caller if the replica here is ready for `claim`; see `Host._is_ready`."""
         shell = self.shells.get((number, role))
         if shell is None:
             return
@@ -169,7 +169,7 @@ class HostNode:
         return self._replies
 
     def reply(self, reply_to: msg.ReplyTo, value: object) -> None:
-        """Answer a caller; late and repeated answers find nobody."""
+        """Answer the caller that waits under `reply_to`; a second answer is dropped."""
         if reply_to is None:
             return
         self.waits_since.pop(reply_to, None)
@@ -181,7 +181,7 @@ class HostNode:
     # Placements.
 
     def take_work(self, coordinator: Coordinator, number: int, work: HostWork) -> None:
-        """Do what the coordinator says, and say that it was heard."""
+        """Carry out the coordinator's orders, and acknowledge them."""
         for close in work.closes:
             self.hear(lives.BrokerLeft(close, self.now_ms()))
         for placement in work.placements:
@@ -248,10 +248,10 @@ class HostNode:
         if role == LEADER and (number, FOLLOWER) in self.shells:
             self._mark("leader placed beside its follower")
 
-    # Its traffic with the store: all that waits becomes one request.
+    # Requests to the store: those that wait are sent together, as one request.
 
     def append(self, shell: Shell, number: int, value: bytes) -> None:
-        """Store a batch, together with whatever else waits."""
+        """Append a batch, in one commit with all other batches that wait."""
         self.world.passes("append", self.life)
         self._appends.append((shell, number, value))
         if not self._is_committing:
@@ -290,7 +290,7 @@ class HostNode:
         self.world.observer.leader_heard(shell, stimulus, before, had_claimed=had_claimed)
 
     def look(self, shell: Shell, number: int) -> None:
-        """Read a slot, together with whatever else is wanted."""
+        """Read a slot, in one request with all other slots that wait."""
         self._slots.append((shell, number))
         if not self._is_reading:
             self._is_reading = True
@@ -314,7 +314,7 @@ class HostNode:
         if self._slots:
             self._read_slots()
 
-    # Standing work.
+    # Periodic work.
 
     def _poll(self) -> None:
         followers = [
@@ -335,7 +335,7 @@ class HostNode:
                 self.hint(shell)
 
     def hint(self, shell: Shell) -> None:
-        """Let a follower look for what has been appended."""
+        """Let a follower read the batches that were appended."""
         shell.feed(msg.HintArrived(shell.machine.position + 1))
 
     def _report(self) -> None:
@@ -376,16 +376,16 @@ class Hosts(Surroundings):
     def __init__(self, scenario: Scenario, *, keeps: bool, clock: Clockwork | None) -> None:
         super().__init__(scenario, keeps=keeps, clock=clock)
         self.hosts: dict[str, HostNode] = {}
-        """By address; also those that are gone."""
+        """By address; they include hosts that have ended."""
         self.upgraded: set[str] = set(scenario.upgraded)
 
     @property
     @abstractmethod
     def coordinator(self) -> Coordinator | None:
-        """The one that was found last."""
+        """The coordinator that a process found last; None if none was started yet."""
 
     def launch(self, name: str, address: str) -> HostNode | None:
-        """A new process at `address`, or the one that somebody else has started there."""
+        """The process at `address`, started if there was none; None: it cannot be reached."""
         known = self.hosts.get(address)
         if known is not None:
             return known if known.life.is_reachable else None
@@ -410,7 +410,7 @@ class Hosts(Surroundings):
         return None
 
     def leading(self, number: int) -> HostNode | None:
-        """The newest host that can be reached and believes to lead the partition."""
+        """The newest host that can be reached and believes that it leads the partition."""
         for host in reversed(list(self.hosts.values())):
             if host.life.is_reachable and host.believes_to_lead(number):
                 return host

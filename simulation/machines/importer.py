@@ -1,4 +1,4 @@
-"""One more broker that leads a partition to take over history that Kafka has recorded."""
+"""Importers: further brokers that lead a partition to import history that Kafka recorded."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ IMPORTER = 90
 
 METADATA_PARTITION = 7
 CHUNK = 3
-"""Records of one call."""
+"""Records that one call imports."""
 
 STEP = 20 * MS
 PATIENCE = 1500 * MS
-"""After which an importer gives up: brokers lead on."""
+"""How long an importer tries before it gives up, so that brokers lead again."""
 
 STATES = (
     State.COPY_SEGMENT_FINISHED,
@@ -34,7 +34,7 @@ STATES = (
 
 
 def recorded(tip: TopicIdPartition, history: int, count: int) -> list[ImportedRecord]:
-    """`count` records of a history with that number: legal, and what Kafka would drop."""
+    """`count` records of the history with that number; some of them Kafka would drop."""
     random, further = Random(f"{history}:history"), Random(f"{history}:further")
     moves, pace_ms = further.random() < 0.5, further.choice((1, 1, 400))
     ids = [
@@ -50,7 +50,7 @@ def recorded(tip: TopicIdPartition, history: int, count: int) -> list[ImportedRe
         target = states[at] + 1 if random.random() < 0.85 else random.randrange(4)
         value = _record(ids[at], at, target % 4, offset)
         states[at] = max(states[at], target % 4) if target < 4 else -1
-        if moves and further.random() < 0.3:  # It is added once more, as another leader had it.
+        if moves and further.random() < 0.3:  # Another leader adds it, in its own epochs.
             epochs = further.choice(({1: 10 * at}, {0: 10 * at, 2: 10 * at + 4}))
             value = _started(ids[at], at, offset, epochs)
         time_ms = RECORDED_MS + offset * pace_ms
@@ -95,7 +95,7 @@ def _moves(value: KafkaValue | None) -> bool:
 
 
 class Importer:
-    """Takes one partition's history over, as far as it gets to lead; then it stops."""
+    """Imports one partition's history, as far as it gets to lead, and then stops."""
 
     def __init__(
         self, world: Processes, number: int, partition: int, history: int, count: int
@@ -120,7 +120,7 @@ class Importer:
         return broker
 
     def stop(self) -> None:
-        """Let the brokers lead; one that has died meanwhile says so in another life."""
+        """Announce that the importer leads no more, by a new process if its own has ended."""
         if self.broker.life.is_dead:
             self.broker = self._new_broker()
         elif self._has_stopped:
@@ -134,7 +134,7 @@ class Importer:
         if self._done >= len(self.records) or self.world.clock.now > self._until:
             self.stop()
             return
-        # It goes on with the last record once more, as one that resumes; now and then twice.
+        # It repeats the last record, as an importer that resumes, and some chunks entirely.
         chunk = tuple(self.records[max(0, self._done - 1) : self._done + CHUNK])
         end = self._done + CHUNK
         for at in range(1 + (self._done // CHUNK) % 2):

@@ -1,4 +1,4 @@
-"""Constants of the service that a world of machines turns, each in every module that has it."""
+"""Constants of the service that a world of machines sets, in all modules that use them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KNOBS: dict[str, tuple[int, ...]] = {
     "WAITING_MAX": (1, 1024),
     "LOADS_AT_ONCE": (1, 2, 8),
 }
-"""A constant's name, and what a world may set it to."""
+"""By a constant's name, the values that a world may give it."""
 
 KEPT_DEFAULT = partition_state.REQUESTS_KEPT
 
@@ -58,20 +58,20 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "ROWS_PER_YIELD": (answers,),
     "WAITING_MAX": (follower,),
     "LOADS_AT_ONCE": (host,),
-    "WRITES_MAX": (window,),  # By the world of the service alone.
-    "SHARD_ROWS": (segment_rows,),  # These two by questions alone.
+    "WRITES_MAX": (window,),  # Set by the world of the service alone.
+    "SHARD_ROWS": (segment_rows,),  # This and the next one are set by `questions` alone.
     "ITEMS_MAX": (coordinator_events,),
-    "FRAME_ROWS": (source,),  # These two by `feeding` and questions.
+    "FRAME_ROWS": (source,),  # This and the next one are set by `feeding` and `questions`.
     "RING_BYTES": (source,),
 }
 
 
 @contextmanager
 def turned_to(values: Sequence[tuple[str, int]]) -> Iterator[None]:
-    """The knobs of those names at those values, until the block ends."""
+    """Set the named constants to these values until the block ends."""
     wanted = dict(values)
     kept = wanted.get("REQUESTS_KEPT")
-    if kept is not None:  # As in the service: some more, so that not each one costs a search.
+    if kept is not None:  # As in the service, some more are kept, and removed in one go.
         wanted["REQUESTS_MAX"] = kept + kept // 4
     former = [
         (module, name, getattr(module, name)) for name in wanted for module in _MODULES[name]

@@ -1,9 +1,9 @@
-"""Rare situations that a campaign has to have seen: one that never gets there is too kind."""
+"""Rare situations that a campaign has to reach: if it never does, its worlds are too mild."""
 
 from __future__ import annotations
 
 MARKS: dict[str, str] = {}
-"""Each mark, and what it stands for."""
+"""Each mark, and the group that it belongs to."""
 
 
 def _declare(group: str, *names: str) -> None:

@@ -1,7 +1,7 @@
-"""The store that all processes share, as a medium that can lie in every way a real one did.
+"""The store that all processes share, with all faults that real stores have shown.
 
 A request travels, is applied at one instant, and its answer travels back. `truth` keeps every
-log as it was written; what readers get may have been damaged since.
+log as it was written; the bytes that readers get may have been damaged since.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ COORDINATOR = -1
 """Stands for a partition's number in the slots of the coordinator's log."""
 
 REFUSE, LOSE, LOSE_ANSWER, LATE, TWICE, FALSE_EXISTS, SLOW, STALE, SLOW_ANSWER = range(9)
-"""What can become of one request. `STALE` is of a listing, `REFUSE` and what is slow of any,
-the rest of writes."""
+"""The fates of a request. `STALE` is for listings; `REFUSE`, `SLOW` and `SLOW_ANSWER` are for
+all requests, and the others for writes."""
 
 FATES = (
     "store refused",
@@ -47,14 +47,14 @@ FATES = (
     "listing stale",
     "answer slow",
 )
-"""The mark of each."""
+"""The mark of each fate."""
 
 TIMEOUT = 300 * MS
-"""After which a connection gives up on an answer."""
+"""How long a connection waits for an answer before the outcome is unknown."""
 
 
 class KeyedMedium(MemoryBackend):
-    """The medium as code that knows keys sees it: checkpoints, and the log of one partition."""
+    """The medium as a store with keys: checkpoints, and the log of one partition."""
 
     def __init__(
         self, medium: Medium, keys: MetadataKeyFactory, tip: TopicIdPartition, number: int
@@ -88,28 +88,28 @@ class KeyedMedium(MemoryBackend):
 
 
 class Medium:
-    """Slots that are created once, and a key-value part for checkpoints."""
+    """A store: log slots that are created once each, and keys and values for checkpoints."""
 
     def __init__(self, clock: Clockwork, wires: Wires, recording: Recording) -> None:
         self.log: dict[Slot, bytes] = {}
         self.truth: dict[Slot, bytes] = {}
         self.durable_at: dict[Slot, int] = {}
-        """When each slot was first there (us)."""
+        """When each slot became durable (us)."""
         self.state: SortedDict[str, bytes] = SortedDict()
         self.backend = MemoryBackend(self.state)
         self.checkpoints: dict[str, list[tuple[int, bytes]]] = {}
-        """Per partition's key what was written there, and when (us)."""
+        """By the key of a partition's checkpoints, when (us) each value was written."""
         self.heads: dict[int, int] = {}
-        """Partition to the number of the next batch, as written."""
+        """By partition, the number of its next batch."""
         self.away_until = 0
         self.on_created: Callable[[Life], None] | None = None
-        """Told that a creation is durable, before its sender can hear of it."""
+        """Called when new slots are durable, before their sender can get the answer."""
         self._clock = clock
         self._wires = wires
         self._recording = recording
         self._armed: dict[str, list[tuple[int, int, bool]]] = {}
         self._cut_off: dict[str, tuple[int, int]] = {}
-        """Site to until when it does not reach the store (us), and what its writes suffer."""
+        """By site, until when (us) it cannot reach the store, and the fate of its writes."""
         self._power_cuts = 0
 
     def heal(self) -> None:
@@ -118,18 +118,18 @@ class Medium:
         self.away_until = 0
 
     def cut_off(self, site: str, until: int, fate: int) -> None:
-        """Keep `site` from the store until then (us); what it writes suffers `fate`."""
+        """Refuse reads of `site` until then (us), and let its writes suffer `fate`."""
         self._cut_off[site] = (until, fate)
 
     def arm(self, site: str, fate: int, given: int, *, of_writes: bool = False) -> None:
-        """Let the next fitting request of `site` suffer `fate`; `given`: us, if it has any.
+        """Let the next fitting request of `site` suffer `fate`; `given`: how late it is (us).
 
-        `of_writes`: a read does not fit.
+        `of_writes`: only a write fits.
         """
         self._armed.setdefault(site, []).append((fate, given, of_writes))
 
     def cut_power(self, keeps: int) -> None:
-        """Forget some of the requests under way: those whose bit in `keeps` is not set."""
+        """Lose some of the requests under way: those whose bit in `keeps` is not set."""
         kept, lost = [], 0
         for entry in self._clock.heap:
             if entry[3] == self._apply:
@@ -142,7 +142,7 @@ class Medium:
             self._recording.mark("write lost in a power cut")
             self._clock.heap[:] = sorted(kept)
 
-    # Requests. `then` is called with the result, or an error, and then with its own arguments.
+    # Requests. `then` is called with the result, or an error, followed by `given`.
 
     def create(
         self,
@@ -151,7 +151,7 @@ class Medium:
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
     ) -> None:
-        """Append slots in one durable step; the result is a list: an outcome for each."""
+        """Create slots in one durable step; the result is a list with an outcome for each."""
         self._ask(life, True, self._create, (life, items), then, given)
 
     def _create(self, life: Life, items: Sequence[tuple[Slot, bytes]]) -> list[CreateOutcome]:
@@ -180,7 +180,7 @@ class Medium:
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
     ) -> None:
-        """Read slots; the result is a list of values, none for those that are free."""
+        """Read slots; the result is a list of values, with None for free slots."""
         self._ask(life, False, self._read_slots, (slots,), then, given)
 
     def _read_slots(self, slots: Sequence[Slot]) -> list[bytes | None]:
@@ -217,7 +217,7 @@ class Medium:
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
     ) -> None:
-        """Read of the checkpoints with `work`, at one instant."""
+        """Read checkpoints with `work`, which runs at one instant; the result is its own."""
         self._ask(life, False, work, (), then, given)
 
     def change_state(
@@ -227,7 +227,7 @@ class Medium:
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
     ) -> None:
-        """The same of what changes something."""
+        """Change checkpoints with `work`, likewise: the request is a write."""
         self._ask(life, True, work, (), then, given)
 
     def write_state(
@@ -237,7 +237,7 @@ class Medium:
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
     ) -> None:
-        """Carry `operations` out as one, or none of them."""
+        """Carry out all `operations` at one instant, or none of them."""
         self._ask(life, True, self._write_state, (operations,), then, given)
 
     def _write_state(self, operations: Sequence[Operation]) -> None:
@@ -247,7 +247,7 @@ class Medium:
             written = self.checkpoints.setdefault(guard.key, [])
             written.append((self._clock.now, guard.value))
 
-    # How they fare.
+    # Fates of requests.
 
     def _take_fate(self, life: Life, wanted: int | None = None, *, writes: bool = True) -> Any:  # noqa: ANN401
         armed = self._armed.get(life.site)
@@ -346,7 +346,7 @@ class Medium:
 
 
 def _lands(fate: tuple[int, int], arrives: int) -> int | None:
-    """When a mistreated request gets to the store, if it does."""
+    """When a request that suffers `fate` reaches the store; None: never."""
     kind, late = fate
     if kind == LOSE:
         return None
@@ -354,7 +354,7 @@ def _lands(fate: tuple[int, int], arrives: int) -> int | None:
 
 
 def completed(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns, at once: it may let others run, but has nothing to wait for."""
+    """The result of `work`, run to its end at once: it may yield, but awaits nothing."""
     try:
         while work.send(None) is None:
             pass

@@ -9,18 +9,18 @@ from typing_extensions import override
 from tierledger.storage.serde import HEADER_BYTES, VERSIONS, MsgpackSerDe, Plain, _framed, _seed
 
 NEWER = 0x7F
-"""The version that a newer release's batches say they have."""
+"""The version number in the batches of a newer release."""
 
 
 OLDER = 1
 """The version of a partition's value before disputes in a row were counted."""
 
 HEAD_AT, RUN_AT = 8, -1
-"""Where that count stands now: in the value's head, as the last of its fields."""
+"""Where the count of disputes stands now: in the value's head, as its last field."""
 
 
 class OlderSerDe(MsgpackSerDe):
-    """Writes checkpoints as the release before this one did, as long as they fit."""
+    """Writes checkpoints as the release before this one did, if they have no newer field."""
 
     @override
     def serialize(self, kind: str, fields: Sequence[Plain]) -> bytes:
@@ -33,7 +33,7 @@ class OlderSerDe(MsgpackSerDe):
 
 
 class NewerSerDe(MsgpackSerDe):
-    """Reads both formats, and writes the newer one if it is told to, perhaps too early."""
+    """Reads both formats. It may write the newer one before other hosts can read it."""
 
     def __init__(self, *, writes_newer: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a world sees of its machines: rare situations are marked, states are remembered."""
+"""Observation of a world's machines: rare situations are marked, states are remembered."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tierledger.simulation.machines.clockwork import Clockwork, Life
 from tierledger.simulation.machines.recording import Recording
 
 SAMPLED = 32
-"""One state in so many is remembered, to be held against the log's."""
+"""One state in so many is remembered, and compared with the log's state later."""
 
 
 class Seen(Protocol):
-    """Of whom something is seen: a leader or follower on a host."""
+    """A leader or follower on a host, as the observer sees it."""
 
     life: Life
     name: str
@@ -33,7 +33,7 @@ class Seen(Protocol):
 
 
 class Observer:
-    """Changes nothing."""
+    """Records what machines do; it changes nothing."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Observer:
         self.ready: list[Ready] = []
         self.states: list[StateSeen] = []
         self._sessions: dict[str, int | None] = {}
-        """Shell to the session that it leads in."""
+        """By a shell's name, the session that it leads in."""
         self.failures: list[Violation] = []
         self._clock, self._recording, self._keys_of = clock, recording, keys_of
         self._leading_elsewhere = leading_elsewhere
@@ -60,12 +60,12 @@ class Observer:
         *,
         had_claimed: bool,
     ) -> None:
-        """A leader has heard from the store: what is rare about that is marked."""
+        """Note what a leader did after an answer of the store, and mark rare situations."""
         leader = shell.machine
         assert isinstance(leader, Leader), "only leaders append"
         mark, state = self._recording.mark, leader.state
         if state is None:
-            return  # It failed in the middle of a change.
+            return  # Its step failed in the middle of a change.
         if leader.position > before:
             self._note_applied(shell, before)
             session = state.session
@@ -94,7 +94,7 @@ class Observer:
             self._note_session(shell, state.session)
 
     def _note_session(self, shell: Seen, session: Session | None) -> None:
-        """A leader may serve one session after the other: each has its place in the picture."""
+        """Note in the picture that a leader serves another session than before, or none."""
         number = None if session is None or not session.is_open else session.number
         if self._sessions.get(shell.name) != number:
             self._sessions[shell.name] = number
@@ -111,7 +111,7 @@ class Observer:
             self._recording.mark("three believed they lead")
 
     def entered(self, shell: Seen, position: int, chain_hash: bytes) -> None:
-        """A machine has loaded a state, and reads on from there."""
+        """Note that a machine has loaded a state, and reads on from there."""
         said = f"{shell.role} at position {position}"
         self._recording.moment(shell.life.name, "loaded", said, None, shell.number)
         self.applied.append(
@@ -122,7 +122,7 @@ class Observer:
         )  # fmt: skip
 
     def read_on(self, shell: Seen, before: int) -> None:
-        """A machine has applied what it read, from behind `before` on."""
+        """Note that a machine has applied the events that it read after position `before`."""
         self._note_applied(shell, before)
 
     def _note_applied(self, shell: Seen, before: int) -> None:
@@ -148,21 +148,21 @@ class Observer:
             )
 
     def was_ready(self, shell: Seen, claim: Claim) -> None:
-        """A replica says that it is ready for an announcement."""
+        """Note that a leader or follower has reported ready for an announcement."""
         key = self._keys_of[shell.number]
         now, position = self._clock.now * 1000, shell.machine.position
         ready = Ready(now, shell.name, shell.role, key, claim, position)
         self.said_ready(ready, shell.life.name)
 
     def said_ready(self, ready: Ready, life: str) -> None:
-        """A replica says so in the lane of `life`."""
+        """Note a report of readiness; `life`: its lane in the picture."""
         self.ready.append(ready)
         if self._recording.keeps:
             said = f"{ready.role} at position {ready.position} for {ready.claim}"
             self._recording.moment(life, "ready", said, None, ready.key.partition)
 
     def failed(self, shell: Seen, cause: str) -> None:
-        """A step raised what nobody foresaw; the service would quarantine and go on."""
+        """Note an unforeseen error in a step; the service would quarantine the partition."""
         key, now = self._keys_of[shell.number], ms_text(self._clock.now * 1000)
         message = f"a step of {shell.name} at {now}: {cause}"
         self.failures.append(Violation("unforeseen", key, message))

@@ -31,21 +31,25 @@ class Op:
         self.attempt = 0
         self.attempts = 0
         self.arrived: set[int] = set()
-        """Attempts that a host has got; see `HostNode.take_command`."""
+        """Attempts that have arrived at a host; see `HostNode.take_command`."""
         self.doubt: OutcomeUnknown | None = None
         self.is_done = False
         self.serial = 0
-        """Of a write: how many its broker had begun before it in the partition."""
+        """The number of writes that its broker had begun in the partition before this one."""
         self.then: Any = None
 
     @property
     def said(self) -> str:
-        """The call, as a message names it."""
+        """The name of the call in the text of a message."""
         return f"call {self.number}"
 
 
 class Lane:
-    """One process of the history: one call after the other, a new name after each doubt."""
+    """A process of the history, which makes one call after the other.
+
+    After a call that ended in doubt it goes on under a new name, as another process: that call
+    may still be carried out.
+    """
 
     __slots__ = ("is_busy", "lives", "name")
 

@@ -1,4 +1,4 @@
-"""The processes of a world: started, found, paused and ended; others find out by and by."""
+"""The processes of a world: started, found, paused and ended; others notice that later."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tierledger.simulation.machines.medium import REFUSE
 from tierledger.simulation.machines.scenario import Scenario
 
 DETECTED_AFTER = 300 * MS
-"""How soon a dead process is missed."""
+"""How soon pings miss a dead process."""
 SUSPECTED_AFTER = 1500 * MS
-"""How soon one that does not answer is."""
+"""How soon pings miss a paused process."""
 
 
 class Processes(BrokerWorld):
@@ -28,27 +28,27 @@ class Processes(BrokerWorld):
         super().__init__(scenario, keeps=keeps, clock=clock)
         self.brokers: dict[int, BrokerNode] = {}
         self.fenced: list[tuple[int, int, tuple[int, int]]] = []
-        """When (ns) which broker was told that it is out of date, and what it had announced."""
+        """Of each fenced broker the time (ns), its id, its incarnation and announcement."""
         self.broker_lives: list[BrokerNode] = []
         self.coordinators: list[CoordinatorNode] = []
         self.dozes: dict[tuple[str, str], int] = {}
-        """Sites that pause at the next of such points, and for how long (us)."""
+        """By site and point, how long (us) the process pauses that next gets there."""
         self.fuses: set[tuple[str, str]] = set()
-        """Sites that die at the next of such points."""
+        """Sites and points; the process that next gets there is killed."""
         self.outages: dict[str, int] = {}
-        """Points at which the next process loses the store, and for how long (us)."""
+        """By point, how long (us) the process that next gets there cannot reach the store."""
         self.suspected: set[str] = set()
-        """Processes of which pings ever went unanswered."""
+        """The names of processes whose pings ever went unanswered."""
 
     # Brokers.
 
     @abstractmethod
     def start_broker(self, broker_id: int) -> BrokerNode:
-        """A new life of a broker; the one before, if it lives, becomes a zombie."""
+        """Start a new process of a broker; the former one, if it goes on, becomes a zombie."""
 
     @abstractmethod
     def restart_broker(self, broker_id: int) -> None:
-        """The same, and the controller tells it what it leads and follows."""
+        """Start a new process of a broker, and let the controller notify it of its roles."""
 
     @override
     def broker_fenced(self, broker: BrokerNode, pair: tuple[int, int]) -> None:
@@ -59,7 +59,7 @@ class Processes(BrokerWorld):
     @property
     @abstractmethod
     def everybody(self) -> list[BrokerNode]:
-        """All that announce something: each broker's present life, and importers."""
+        """All processes that announce roles: the newest one of each broker, and importers."""
 
     # Coordinators.
 
@@ -72,7 +72,7 @@ class Processes(BrokerWorld):
             node.start()
         return node
 
-    # What befalls processes.
+    # Faults of processes.
 
     def at_site(self, site: str) -> Life | None:
         """The newest life at `site` that can be reached."""
@@ -99,7 +99,7 @@ class Processes(BrokerWorld):
         self.clock.after(DETECTED_AFTER, None, self.detected, life)
 
     def detected(self, life: Life) -> None:
-        """Pings of `life` go unanswered: every coordinator finds out for itself."""
+        """Let pings of `life` go unanswered: each coordinator notices that for itself."""
         self.suspected.add(life.name)
         for node in self.coordinators:
             if not node.life.is_dead:

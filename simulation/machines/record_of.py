@@ -23,7 +23,9 @@ from tierledger.simulation.record.record import (
 
 
 def record_of(world: World, origin: str) -> Record:
-    """What callers saw, and every log as it was written; `origin` is what made it, for people.
+    """A record of what callers saw, and of every log as it was written.
+
+    `origin`: the run that made the record, in words for readers.
 
     Raises:
         InvalidArgument: A host wrote the format of a newer release.
@@ -51,7 +53,7 @@ def record_of(world: World, origin: str) -> Record:
     if not world.is_well:
         findings.append(Violation("liveness", None, "not well again after all had healed"))
     observer = world.observer
-    # What a state forgets of requests follows from a limit that no record knows.
+    # Records do not hold `REQUESTS_KEPT`: with another value, states cannot be judged again.
     is_usual = world.requests_kept == KEPT_DEFAULT
     states = observer.states if is_usual else []
     checkpoints = list(_checkpoints(world)) if is_usual else []

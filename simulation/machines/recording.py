@@ -1,4 +1,4 @@
-"""What is written down of a run: marks, a trace that is hashed, a timeline if asked for."""
+"""The recording of a run: marks, a trace that is hashed, and a picture's contents if wanted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tierledger.simulation.machines.clockwork import Clockwork, Life
 from tierledger.simulation.machines.marks import MARKS
 
 Slot = tuple[int, int]
-"""A partition's number and the batch's; what a real store has a key for."""
+"""The numbers of a partition and of a batch, in place of a real store's key."""
 
 _FIRST_NUMBER_IS_PARTITION = {"take_ready", "said_ready"}
 """Messages whose first number is the partition's."""
@@ -23,25 +23,29 @@ STORE = "store"
 
 
 class Recording:
-    """Of one world. `keeps`: also everything that its picture needs."""
+    """The recording of one world. `keeps`: it also holds all that a picture needs."""
 
     def __init__(
         self, clock: Clockwork, *, keeps: bool = False, further: Collection[str] = ()
     ) -> None:
-        """`further`: marks of this world alone."""
+        """`further`: marks that only this world may set, besides those in `marks`."""
         self.marks: dict[str, int] = {}
         """How often each rare situation, or fault, came about."""
         self.keeps = keeps
         self.moments: list[tuple[int, str, str, str, int | None, int | None]] = []
         """Time, lane, what, detail, session, partition."""
         self.arrows: list[tuple[int, str, str, int | None, str, str, int | None]] = []
-        """Sent, from, to, received or lost, what, its content, and the partition."""
+        """Sent (us), sender, receiver, received (us; None: lost), kind, content, partition."""
         self._clock = clock
         self._further = further
         self._trace: list[tuple[Any, ...]] = []
 
     def mark(self, what: str) -> None:
-        """Count a rare situation; each is declared in `marks`, or this world's alone."""
+        """Count a rare situation.
+
+        Raises:
+            KeyError: `what` is declared neither in `marks` nor by `further`.
+        """
         if what not in MARKS and what not in self._further:
             raise KeyError(f"the mark {what!r} is not declared")
         self.marks[what] = self.marks.get(what, 0) + 1
@@ -140,17 +144,17 @@ class Recording:
             self.moments.append((self._clock.now, lane, what, detail, session, partition))
 
     def lines(self) -> Iterator[str]:
-        """What goes into the hash, as text."""
+        """The trace that is hashed, as lines of text."""
         for time, *said in self._trace:
             yield f"{time / 1e6:.6f} {' '.join(map(str, said))}"
 
     def digest(self) -> str:
-        """The run as one number: the same seed gives the same number, everywhere."""
+        """A hash of the trace: the same seed gives the same one on every machine."""
         return blake2b(msgpack.packb(self._trace), digest_size=16).hexdigest()
 
 
 def _request(apply: Callable[..., Any]) -> str:
-    """What the store is asked, as people read it."""
+    """The name of a request to the store, as text."""
     name: str = getattr(apply, "__name__", "read_state")
     return name.strip("_").replace("_", " ")
 

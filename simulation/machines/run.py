@@ -1,7 +1,8 @@
-"""A world is run: what its scenario decides befalls it, then all heals.
+"""Runs a world: its scenario's decisions strike, and then all heals.
 
-First everything may fail and nothing may be wrong; then all heals, and every partition's true
-leader has to write again; then the power goes, and what was acknowledged has to be there.
+While decisions strike, any call may fail, but no answer may be wrong. After all has healed, the
+true leader of every partition has to complete a write. `verdict` judges the stored logs later:
+every acknowledged write has to be there.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from tierledger.simulation.machines.strikes import STRIKES
 from tierledger.simulation.machines.world import World
 
 HEALING = 30 * S
-"""Time within which a healed world has to be well again."""
+"""Time (us) within which a healed world has to be well again."""
 
 CATCHING_UP = 1600 * MS
-"""Time within which the followers of a world that is well have read everything."""
+"""Time (us) within which the followers of a world that is well have read everything."""
 
 READY_LOOKS = 5
-"""How often that time passes at most before a replica that is not ready is found wanting."""
+"""How often `CATCHING_UP` may pass before a replica that is not ready is a violation."""
 
 TURNS = 12
 DRAFTS, DECISIONS, COORDINATION, TABLES = range(4)
-"""Of so many seeds one judges what leaders decided, one asks for further decisions of leaders,
-one for those of coordinators, and one asks tables: each finds much, and takes its time."""
+"""Costly checks, each of which runs in one of `TURNS` seeds: of leaders' drafts, of further
+decisions of leaders, of decisions of coordinators, and of tables."""
 
 
 def run(world: World) -> None:
-    """Let the scenario have its way, then heal; `is_well` says if the service came back."""
+    """Carry out the scenario's decisions, then heal; `world.is_well`: the service recovered."""
     scenario, clock = world.scenario, world.clock
     knobs = turned_to((*scenario.knobs, *world.feeding.knobs))
     is_noted = scenario.seed % TURNS == DRAFTS
@@ -67,7 +68,7 @@ def run(world: World) -> None:
 
 
 def _wait_until_ready(world: World) -> None:
-    """Let brokers ask for their replicas, longer where a slow answer is still under way."""
+    """Let brokers ask if their replicas are ready, again while a slow answer is under way."""
     for _ in range(READY_LOOKS):
         for broker in world.brokers.values():
             for number in broker.claims:
@@ -98,7 +99,7 @@ def _heal(world: World) -> None:
     for broker_id, broker in list(world.brokers.items()):
         if broker.life.is_dead or broker.is_fenced:
             world.restart_broker(broker_id)
-    if world.scenario.writes_newer:  # The roll-out is finished: what is old goes.
+    if world.scenario.writes_newer:  # The roll-out ends: hosts of other releases go.
         for host in list(world.hosts.values()):
             if host.serde is not world.newer_serde:
                 world.kill(host.life)

@@ -1,7 +1,7 @@
-"""Laws of a run that answers and logs do not tell of.
+"""Laws of a run that are not about calls and their answers.
 
-What the store was given on the way is held against the logs, and against what the leader oracle
-had said.
+Checkpoints that were written during the run, and answers of the leader oracle, are compared
+with the logs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Written(NamedTuple):
     time: int
     """Nanoseconds, as in histories."""
     position: int
-    """The last that it covers."""
+    """The last position that it covers."""
     digest: bytes
 
 
@@ -78,13 +78,13 @@ def early_checkpoint(checkpoints: Iterable[Written], log: FinalLog) -> Iterator[
 def unsettled_dispute(
     log: FinalLog, named: Iterable[tuple[int, LeaderVerdict]], resigned: AbstractSet[int]
 ) -> Iterator[Violation]:
-    """A session took over where leader epochs cannot be compared, and nobody had said so.
+    """A session took over where leader epochs cannot be compared, and nothing allowed that.
 
-    `named`: all that the leader oracle ever said, and when it was asked (ns). Without its word,
-    or with one that is from before the leader epoch it is about, or that was asked for before
-    the session was there that it ended, the dispute has to stand in the log. What opens by its
-    word has the leader epoch that it named, or a later one. An import needs neither against a
-    broker that has `resigned`: that ever announced that it follows.
+    `named`: all answers of the leader oracle, and when it was asked (ns). An answer allows the
+    takeover if it names the new broker, was asked for after the former session had opened, and
+    has an unknown leader epoch, or one from the former session's to the new one's. Otherwise a
+    dispute has to stand in the log. An import needs neither against a broker that has
+    `resigned`, which has announced at some time that it follows.
     """
     known = list(named)
     last_at = -1

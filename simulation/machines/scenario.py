@@ -1,4 +1,4 @@
-"""What one seed makes of a world: its size, its faults, and every decision with its time.
+"""Scenarios: the size, limits and faults of a seed's world, and each decision with its time.
 
 A run is a function of its scenario. Decisions name what they strike by time and place, not by
 the order in which something happens, so any of them can be left out of a failing run.
@@ -31,7 +31,7 @@ from tierledger.simulation.machines.wires import DELAY, LOSE, TWICE
 T = TypeVar("T")
 
 OUTAGES = ("verdict", "verdict", "read", "append", "loaded")
-"""Where a store that goes away meets what is not repeated."""
+"""Points at which an outage of the store meets a step that is taken only once."""
 
 OPERATIONS: dict[str, int] = {
     "go on": 50,
@@ -54,19 +54,19 @@ OPERATIONS: dict[str, int] = {
     "give a copy up": 1,
     "bury too early": 1,
 }
-"""What a broker may do to a segment, each with its weight; one that finds none goes on."""
+"""What a broker may do to a segment, with weights; without a fitting one it does "go on"."""
 
 POINTS = ("durable", "append", "loaded", "checkpointed", "coordinated")
-"""Where crashes are rare by chance and interesting."""
+"""Points at which faults are planned: there, crashes by chance would be rare."""
 
 RETENTIONS_MS = (150, 1500, 7 * 24 * 3600 * 1000)
 """How long ids of deleted segments are remembered: in most worlds they come to be forgotten."""
 
 ROWS_KEPT = (0, 0, 0, 1, 1, 3, 12, 80)
-"""Finished segments of a broker's partition before it deletes the oldest."""
+"""Finished segments that a broker keeps in a partition; with more it deletes the oldest."""
 
 REPEATS = 0.5
-"""Share of worlds in which Kafka repeats itself; in the others what it said once has to do."""
+"""The share of worlds in which Kafka repeats its notifications; in the others one suffices."""
 
 
 class Decision(NamedTuple):
@@ -80,15 +80,15 @@ class Decision(NamedTuple):
 
 
 REPLICAS_EVERY, REPLICAS_FIRST = 8, 2
-"""One seed in so many has replicas, from the first on: they cost a third of its time."""
+"""One seed in so many has replicas, beginning with this one; they cost a third of its time."""
 
 
 MOVES_EVERY, MOVES_FIRST = 16, 5
-"""In one seed of so many a cluster moves, from the first on."""
+"""In one seed in so many a cluster moves, beginning with this one."""
 
 
 class Scenario(NamedTuple):
-    """One world, whole."""
+    """All that determines the run of one world."""
 
     seed: int
     brokers: int
@@ -98,44 +98,44 @@ class Scenario(NamedTuple):
     duration: int
     """Microseconds during which anything may fail; then all heals."""
     delays: tuple[int, ...]
-    """Of messages and requests, in us, used in turn."""
+    """The delays of messages and requests (us), used in turn."""
     skews_ms: tuple[int, ...]
     """How far the clocks of processes are off."""
     known_epochs: int
     """Percent of announcements that carry a leader epoch, as Kafka's never do."""
     oracle_knows: int
-    """Percent of questions that the leader oracle answers."""
+    """Percent of requests that the leader oracle answers."""
     knobs: tuple[tuple[str, int], ...]
     """The service's constants, at values that make rare situations common."""
     upgraded: tuple[str, ...]
     """Hosts that run a newer release."""
     writes_newer: bool
-    """Whether that release writes a format already that the others do not know."""
+    """Whether the newer release already writes a format that other releases cannot read."""
     decisions: tuple[Decision, ...]
     patience: int = 2 * S
     """How long (us) a client repeats a call before it gives up."""
     attempt: int = 400 * MS
-    """How long (us) it waits for one answer before it asks again."""
+    """How long (us) a client waits for the answer to one attempt before it retries."""
     repeats: bool = True
-    """Whether Kafka says again from time to time what brokers were told."""
+    """Whether Kafka repeats its notifications of brokers from time to time."""
     outdated: tuple[str, ...] = ()
     """Hosts that run an older release: they write checkpoints in its format."""
     retention_ms: int = RETENTIONS_MS[-1]
     """How long ids of deleted segments are remembered."""
     rows_kept: int = 3
-    """Finished segments before a broker deletes the oldest."""
+    """Finished segments that a broker keeps in a partition; with more it deletes the oldest."""
     oracle_behind: int = 0
     """How many elections the leader oracle may be behind."""
     oracle_delay: int = 0
-    """How long (us) its answer takes."""
+    """How long (us) an answer of the oracle takes."""
     asks_kafka: bool = False
-    """Whether the oracle is asked about announcements that carry no epoch, too."""
+    """Whether coordinators ask the oracle about announcements that carry no epoch."""
     has_replicas: bool = False
     """Whether brokers keep replicas that are fed."""
     moves: bool = False
     """Whether brokers have the plugin, and the cluster's metadata is moved back and forth."""
     is_part: bool = False
-    """Whether it is what is left of another: too little may happen in it to prove anything."""
+    """Whether it was made from another one: too little may happen in it for `MINIMUMS`."""
 
     def kept(self, indices: frozenset[int]) -> Scenario:
         """The same world with only those decisions."""
@@ -149,7 +149,7 @@ def is_small(seed: int) -> bool:
 
 
 def drawn(seed: int, *, small: bool | None = None) -> Scenario:
-    """The world that `seed` makes. Each part of it is drawn by itself: see `_Shape`."""
+    """The scenario of `seed`. Each of its parts has random numbers of its own: see `_Shape`."""
     small = is_small(seed) if small is None else small
     moves = seed % MOVES_EVERY == MOVES_FIRST
     shape = _Shape(
@@ -189,7 +189,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         outdated=_some_hosts(shape, "outdated"),
         retention_ms=_pick(seed, "retention", RETENTIONS_MS),
         rows_kept=_pick(seed, "rows", ROWS_KEPT),
-        # Who believes an oracle that is behind waits until Kafka says it again.
+        # A wrong answer of an oracle that is behind is only mended by Kafka's repeats.
         oracle_behind=_pick(seed, "behind", (0, 1, 2)) if repeats else 0,
         oracle_delay=_pick(seed, "oracle delay", (0, 20 * MS, 900 * MS)),
         asks_kafka=_pick(seed, "asks kafka", (False, True)),
@@ -199,7 +199,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
 
 
 def _chance(seed: int, name: str) -> float:
-    """A number from 0 to 1 that nothing else draws."""
+    """A number from 0 to 1 that depends on `seed` and `name` alone."""
     drawn = blake2b(f"{seed}:{name}".encode(), digest_size=7).digest()
     return int.from_bytes(drawn, "big") / (1 << 56)
 
@@ -216,12 +216,12 @@ class _Shape(NamedTuple):
     duration: int
 
     def stream(self, name: str) -> Random:
-        """The random numbers of one purpose: another draw, or purpose, reshuffles no other."""
+        """The random numbers of one purpose: draws for another purpose do not change them."""
         return Random(f"{self.seed}:{name}")
 
 
 def _some_hosts(shape: _Shape, name: str) -> tuple[str, ...]:
-    """In a tenth of the worlds some hosts, else none."""
+    """The names of some hosts in a tenth of the worlds; in the others none."""
     chance = _chance(shape.seed, name) * 10
     count = 1 + int(chance * shape.hosts) if chance < 1 else 0
     return tuple(f"host-{at}" for at in range(count))
@@ -244,7 +244,7 @@ def _skews(random: Random) -> tuple[int, ...]:
 
 
 def _work(shape: _Shape, count: int) -> list[Decision]:
-    """Calls of brokers, often several at a time. Only true believers write; see `strikes`."""
+    """Calls of brokers, often several at a time; only brokers that believe they lead write."""
     random, operation = shape.stream("work"), _operations(shape)
     draw, decisions = random.random, []
     begin, length = 400 * MS, shape.duration - 900 * MS
@@ -257,7 +257,7 @@ def _work(shape: _Shape, count: int) -> list[Decision]:
         broker = 1 + int(draw() * shape.brokers)
         chosen, named, number = draw(), draw(), int(draw() * 1000)
         if chosen < 0.06:
-            # Half of them ask for what is so already: a stale leader may not say "done".
+            # Half of them ask for what holds already: a stale leader may not confirm even that.
             what = "delete unknown" if named < 0.5 else operation(2 * named - 1)
             args: tuple[Any, ...] = (int(draw() * 8), partition, what, number)
             decisions.append(Decision(when, "zombie copy", args))
@@ -272,7 +272,7 @@ def _work(shape: _Shape, count: int) -> list[Decision]:
 
 
 def _operations(shape: _Shape) -> Callable[[float], str]:
-    """What brokers do in this world, by its weight: half of the odd things are not done."""
+    """Draws an operation of this world by its weight; about half of the rare ones are off."""
     on = {
         name: weight
         for name, weight in OPERATIONS.items()
@@ -283,7 +283,7 @@ def _operations(shape: _Shape) -> Callable[[float], str]:
 
 
 def _moves(shape: _Shape) -> list[Decision]:
-    """The command, again and again, and what may befall it."""
+    """Moves of the cluster, and events that may disturb them."""
     random, decisions = shape.stream("moves"), []
     for _ in range(2 * shape.duration // S):
         at = 300 * MS + int((shape.duration - 300 * MS) * random.random())
@@ -317,7 +317,8 @@ UNMOVED = frozenset(
         "release",
     }
 )
-"""What does not strike a cluster that moves: what damages logs, and others' writes."""
+"""Kinds of decisions that do not strike a cluster that moves: those that damage logs, or write
+by other means than the plugin."""
 
 
 def _elections(shape: _Shape, *, small: bool) -> list[Decision]:
@@ -339,7 +340,7 @@ def _elections(shape: _Shape, *, small: bool) -> list[Decision]:
 
 
 def _faults(shape: _Shape, *, small: bool) -> list[Decision]:
-    """Faults of the kinds that this seed has on, each kind drawn by itself."""
+    """Faults of the kinds that are on in this seed, each with random numbers of its own."""
     decisions = []
     mean = FAULTS_SMALL if small else FAULTS_LARGE
     for kind, share in FAULTS.items():
@@ -355,7 +356,7 @@ def _faults(shape: _Shape, *, small: bool) -> list[Decision]:
 
 
 FAULTS_SMALL, FAULTS_LARGE = 0.8, 3.0
-"""Of each kind that is on, how many strike on average: half a dozen in a small world."""
+"""The average number of faults of a kind that is on; a small world has half a dozen in all."""
 
 HABITS = frozenset(
     {
@@ -371,7 +372,7 @@ HABITS = frozenset(
         "import, then delete",
     }
 )
-"""What strikes at least once where it is on."""
+"""Kinds of faults that strike at least once in each seed in which they are on."""
 
 FAULTS: dict[str, float] = {
     "depose": 0.75,
@@ -414,7 +415,7 @@ FAULTS: dict[str, float] = {
     "bury": 0.05,
     "import, then delete": 0.04,
 }
-"""Each kind of fault, and the share of seeds that have it on."""
+"""Each kind of fault, and the share of seeds in which it is on."""
 
 
 def _host(shape: _Shape, random: Random) -> str:
@@ -437,12 +438,12 @@ def _anybody(shape: _Shape, random: Random) -> str:
 
 
 def _length(random: Random) -> int:
-    """Milliseconds: short, long enough to be missed, or very long."""
+    """A duration (ms): short, long enough to be missed, or very long."""
     return int((200, 1000, 3000)[int(random.random() * 3)] * (0.5 + random.random()))
 
 
 def _soon(random: Random) -> int:
-    """Milliseconds: at once, or after a while."""
+    """A delay (ms): hardly any, or a while."""
     return int(random.random() * (15 if random.random() < 0.5 else 900))
 
 
@@ -584,4 +585,4 @@ _MADE: dict[str, Any] = {
         (int(r.random() * s.partitions), int(r.random() * 100), int(r.random() * 4000)),
     ),
 }
-"""What each kind draws."""
+"""By the kind of a fault, the function that draws its decision's kind and arguments."""

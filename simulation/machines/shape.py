@@ -1,7 +1,7 @@
-"""Words that make a world simpler, and the words for which of its decisions are kept.
+"""The arguments `--shape` and `--keep`: words that simplify a world, and numbers of decisions.
 
-A failing run is its seed, the decisions that it needs, and these; a command line has room for
-all of them.
+A failing run is named by its seed, the decisions that it needs, and such words, which all fit
+on a command line.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _COUNTED: Final[dict[str, tuple[str, int, int]]] = {
     "partitions": ("partitions", 1, 100),
     "duration": ("duration", MS, 3_600_000),
 }
-"""A word's name to the field of a scenario that it sets, the unit, and how many it may be."""
+"""By the name of a word, the field of a scenario that it sets, its unit and its maximum."""
 
 DECISIONS_MAX: Final = 1_000_000
-"""No seed has that many."""
+"""More decisions than any seed has."""
 
 _NAMED: Final[dict[str, dict[str, Any]]] = {
     "delays=even": {"delays": (EVEN_DELAY,)},
@@ -38,11 +38,11 @@ _NAMED: Final[dict[str, dict[str, Any]]] = {
     "replicas=none": {"has_replicas": False},
     "release=same": {"upgraded": (), "writes_newer": False},
 }
-"""A word to the fields that it sets."""
+"""By a whole word, the fields of a scenario that it sets."""
 
 
 def shaped(scenario: Scenario, words: Iterable[str]) -> Scenario:
-    """The world that those words make of `scenario`.
+    """`scenario` with the changes that `words` name.
 
     Raises:
         InvalidArgument: There is no such word.
@@ -62,7 +62,7 @@ def shaped(scenario: Scenario, words: Iterable[str]) -> Scenario:
 
 
 def _number(text: str, most: int) -> int | None:
-    """The number that `text` is; none if it is none, or more than `most`."""
+    """The number in `text`; None if there is none, or if it is more than `most`."""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
     return int(text) if is_number and int(text) <= most else None
 
@@ -83,7 +83,7 @@ def simpler(scenario: Scenario) -> list[str]:
 def scenario_of(
     seed: int, keep: Iterable[int] | None = None, words: Iterable[str] = ()
 ) -> Scenario:
-    """A seed's world, with those of its decisions alone if any are named.
+    """The scenario of a seed, changed by `words`; with only the decisions `keep`, if given.
 
     Raises:
         InvalidArgument: The seed has no such decision, or there is no such word.
@@ -99,7 +99,7 @@ def scenario_of(
 
 
 def numbers_text(numbers: Sequence[int]) -> str:
-    """Ascending numbers, runs of them in short: "3,8,19-22"; "none" if there are none."""
+    """Ascending numbers as text, with runs in short: "3,8,19-22"; "none" if there are none."""
     if not numbers:
         return "none"
     ends = [at for at, (one, other) in enumerate(pairwise(numbers)) if other != one + 1]
@@ -112,10 +112,10 @@ def numbers_text(numbers: Sequence[int]) -> str:
 
 
 def numbers_of(text: str) -> list[int]:
-    """The numbers that such a text stands for.
+    """The numbers in a text like those of `numbers_text`, in ascending order.
 
     Raises:
-        InvalidArgument: It is not one.
+        InvalidArgument: The text is another one.
     """
     if text == "none":
         return []

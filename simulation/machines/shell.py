@@ -1,6 +1,7 @@
 """One leader or follower on a host of virtual time: loading, reading on, checkpoints, effects.
 
-What `PartitionShell` is in the service. No rule of the protocol stands here.
+It stands for `PartitionShell` of the service. No rule of the protocol stands here: the machine
+decides what happens next.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.serde import MetadataSerDe
 
 LIST_TAKES = 15 * MS
-"""From a list's beginning to its end: its host lets others run in between."""
+"""How long a list takes from its beginning to its end; its host runs other steps meanwhile."""
 
 RETRY = 100 * MS
-"""Pause before a store that was away is asked again."""
+"""Pause before a request to an unreachable store is retried."""
 
 
 class Host(Protocol):
@@ -75,7 +76,7 @@ class Shell:
     def __init__(
         self, host: Host, role: str, number: int, machine: Leader | Follower, stay: int
     ) -> None:
-        """`stay`: its life's number in the host's machine."""
+        """`stay`: the number of its life in the host's machine."""
         world = host.world
         self.host = host
         self.role = role
@@ -103,7 +104,7 @@ class Shell:
         self._carry_out(self._guard.handle(stimulus))
 
     def _carry_out(self, effects: list[msg.Effect]) -> None:
-        # Whatever the machine makes of it: one that is gone hears of nothing.
+        # A failure is noted even if the machine has ended, and so calls for no effects.
         failure, self._guard.failure = self._guard.failure, None
         if failure is not None:
             self.host.world.observer.failed(self, failure)
@@ -114,7 +115,7 @@ class Shell:
                 self._carry_out(self._guard.failed(error))
 
     def has_history(self, position: int, chain_hash: bytes) -> bool:
-        """Whether the log holds `position`, with that hash behind it."""
+        """Whether the log holds `position`, and `chain_hash` is its hash there."""
         near = self.machine.next_batch
         return completed(self._reader.has_history(position, chain_hash, near))
 
@@ -130,7 +131,7 @@ class Shell:
         )
 
     def _looked(self, result: Any, loading: Loading) -> None:  # noqa: ANN401
-        if result is None:  # There is something to load.
+        if result is None:  # There is a checkpoint to load.
             work = partial(completed_attempt, loading)
             self._medium.ask_state(self.life, work, self._loaded, loading)
         else:
@@ -197,7 +198,7 @@ class Shell:
             answered = answer_now(state, effect.query, stale=effect.stale)
         except RemoteStorageError as error:
             answered = error
-        if answered is None:  # Lists and long walks: the state moves on meanwhile.
+        if answered is None:  # Lists and long walks take time: they read a snapshot.
             snapshot = snapshot_for(state, effect.query)
             self._clock.after(LIST_TAKES, self.life, self._answer_later, effect, snapshot)
             return
@@ -325,7 +326,7 @@ def completed_read(checkpoints: CheckpointStore) -> bytes | None:
 
 
 def completed_look(loading: Loading) -> LoadedPartition | None:
-    """What there is to begin with, if no checkpoint has to be loaded for that."""
+    """The state to begin with; None if a checkpoint has to be loaded for it."""
     completed(loading.look())
     return completed(loading.attempt()) if loading.stored is None else None
 
@@ -352,4 +353,4 @@ CARRY: dict[type, Any] = {
     msg.Gone: Shell._on_gone,
     msg.WriteCheckpoint: Shell._on_write_checkpoint,
 }
-"""What carries each effect out."""
+"""By the type of an effect, the method that carries it out."""

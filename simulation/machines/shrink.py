@@ -1,7 +1,7 @@
-"""A failing run made small: fewer decisions first, then a simpler world.
+"""Shrinks a failing run: to fewer decisions first, then to a simpler world.
 
-Decisions strike by time and place, so what is left of them does what it did before, as far as
-the world around it lets it; whether a smaller run still fails is found out by running it.
+Decisions strike by time and place, so those that are left mostly do what they did before. Each
+smaller run is tried, to find out whether it still fails.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from tierledger.simulation.machines.scenario import Scenario
 from tierledger.simulation.machines.shape import shaped, simpler
 
 RUNS_MAX = 600
-"""Runs that one failing seed is worth."""
+"""Runs that are spent on one failing seed."""
 
 AFTERWARDS = 500 * MS
 """How long a run may go on after its last decision."""
 
 FEW = 15
-"""With more decisions than this, another way is looked for."""
+"""With more decisions left than this, shrinking is tried again from the other end."""
 
 PAIRS_OF_MAX = 20
-"""Decisions up to which any two are tried to be left out together."""
+"""With at most so many decisions left, any two are left out together on trial."""
 
 
 class Shrunk(NamedTuple):
@@ -31,23 +31,23 @@ class Shrunk(NamedTuple):
 
     scenario: Scenario
     kept: tuple[int, ...]
-    """Which of the decisions, by their place among those that there were."""
+    """The indexes of the decisions that are left, in the scenario that was given."""
     words: tuple[str, ...]
-    """What made the world simpler."""
+    """The words of `shape` that made the world simpler."""
     runs: int
 
 
 def shrunk(
     scenario: Scenario, fails: Callable[[Scenario], bool], *, runs_max: int = RUNS_MAX
 ) -> Shrunk:
-    """The smallest run found that still fails; `scenario` itself is known to.
+    """The smallest scenario found that still fails, as `scenario` is known to.
 
-    Deterministic if `fails` is. After `runs_max` runs it is what has been found until then.
+    The result is deterministic if `fails` is. After `runs_max` runs the search ends.
     """
     shrinking = _Shrinking(scenario, fails, runs_max)
     shrinking.shrink()
     runs = shrinking.runs
-    if len(shrinking.kept) > FEW:  # Stuck: from the other end there may be a way.
+    if len(shrinking.kept) > FEW:  # It is stuck; from the other end it may not be.
         again = _Shrinking(scenario, fails, runs_max - runs, from_the_front=True)
         again.shrink()
         runs += again.runs
@@ -91,7 +91,7 @@ class _Shrinking:
         self._end_early()
 
     def _try(self, kept: Sequence[int], words: Sequence[str] | None = None) -> bool:
-        """Go on with those if they still fail."""
+        """Try a smaller run, and keep it if it still fails."""
         words = self.words if words is None else words
         if self.runs >= self._runs_max or (list(kept) == self.kept and words is self.words):
             return False
@@ -102,7 +102,7 @@ class _Shrinking:
         return True
 
     def _leave_out_the_end(self) -> None:
-        """Most failures need nothing of what came after them."""
+        """Leave out the last decisions: most failures need none that came after them."""
         everything = self.kept
         low, high = 0, len(everything)
         while low < high:
@@ -120,7 +120,7 @@ class _Shrinking:
             self._try(self.kept, [*others, f"duration={ends_ms}"])
 
     def _leave_out_groups(self) -> None:
-        """All decisions of one kind, or of one kind that strike in one place."""
+        """Leave out all decisions of one kind, or of one kind that strike in one place."""
         for depth in (1, 2, 3):
             groups: dict[Hashable, list[int]] = {}
             for at in self.kept:
@@ -132,7 +132,7 @@ class _Shrinking:
                     self._try([at for at in self.kept if at not in leaving])
 
     def _leave_out_parts(self) -> bool:
-        """Halves, quarters, and so on, down to single ones."""
+        """Leave out halves, quarters, and so on, down to single decisions."""
         before = len(self.kept)
         size = max(1, before // 2)
         while size > 1:
@@ -151,7 +151,7 @@ class _Shrinking:
         return is_smaller
 
     def _leave_out_pairs(self) -> bool:
-        """Two at once, where each alone is needed as long as the other is there."""
+        """Leave out two at once: each may be needed only as long as the other is there."""
         if len(self.kept) > PAIRS_OF_MAX:
             return False
         is_smaller = False
@@ -165,7 +165,7 @@ class _Shrinking:
         return pair[0] in self.kept and pair[1] in self.kept
 
     def _simplify(self) -> bool:
-        """A simpler world, where the same decisions still fail in it."""
+        """Simplify the world, as far as the same decisions still fail in it."""
         is_smaller = False
         done: set[str] = set()
         for word in simpler(self.scenario(self.kept, self.words)):

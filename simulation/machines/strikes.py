@@ -19,11 +19,11 @@ from tierledger.simulation.machines.world import World
 KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn", "list")
 
 STRIDE = 9 * MS
-"""Between two writes of a long run."""
+"""The time between two writes of a long run."""
 
 BURIED, BURY_STRIDE = 8, 25 * MS
 BURIAL = ("start", "go on", "retire", "go on")
-"""What becomes of segments that are deleted together: each is added, finished, deleted."""
+"""Operations on segments that are deleted together: each is added, finished and deleted."""
 
 DELETED = 2
 """The last step of a partition's deletion."""
@@ -46,7 +46,7 @@ def _strike(name: str) -> Callable[[_Strike], _Strike]:
 
 @_strike("copy")
 def _copy(world: World, partition: int, lane: int, operation: str, draw: int) -> None:
-    """Brokers that believe to lead copy; there may be two, or none."""
+    """Every broker that believes it leads makes a write; there may be two such, or none."""
     for broker in world.brokers.values():
         if partition in broker.led:
             copy_once = world.copiers.copy_once
@@ -55,7 +55,7 @@ def _copy(world: World, partition: int, lane: int, operation: str, draw: int) ->
 
 @_strike("copy run")
 def _copy_run(world: World, partition: int, count: int) -> None:
-    """One write after the other: a log that grows long."""
+    """One write follows the other, so that the log grows long."""
     for at in range(count):
         if world.clock.now + at * STRIDE > world.scenario.duration:
             return
@@ -65,7 +65,7 @@ def _copy_run(world: World, partition: int, count: int) -> None:
 
 @_strike("bury")
 def _bury(world: World, partition: int, waves: int) -> None:
-    """Segments are deleted together, and added again while their ids come to be forgotten."""
+    """Segments are deleted together, and added again while their ids are being forgotten."""
     world.recording.mark("deleted together, and added again")
     for wave in range(waves):
         at = wave * BURY_STRIDE
@@ -79,7 +79,7 @@ def _bury(world: World, partition: int, waves: int) -> None:
 
 @_strike("zombie copy")
 def _zombie_copy(world: World, pick: int, partition: int, operation: str, draw: int) -> None:
-    """Some life of a broker that believes to lead writes; one that should not, if any does."""
+    """A broker's process writes that wrongly believes it leads; if none does, the leader's."""
     believers = [
         one
         for one in world.broker_lives
@@ -118,13 +118,13 @@ def _read_once(
     if lane_.is_busy:
         return
     epoch = max(0, world.controller.epoch[partition] - draw % 3)
-    reach = 60 if draw % 2 else 400  # Where there are segments in most worlds, or in all.
+    reach = 60 if draw % 2 else 400  # Covers the segments of most worlds, or of all.
     query = Query(KINDS[kind % len(KINDS)], epoch, epoch * 100 + draw % reach)
     broker.read(partition, lane_, LEADER if role else FOLLOWER, query, _nobody_asks)
 
 
 def _nobody_asks(_: object) -> None:
-    """The history has it."""
+    """Ignore the outcome: the history holds it."""
 
 
 @_strike("delete partition")
@@ -134,7 +134,7 @@ def _delete_partition(world: World, partition: int) -> None:
 
 
 def _delete_once(world: World, broker: BrokerNode, partition: int) -> None:
-    """The step that is due; the next one follows, as soon as this broker may."""
+    """Take the step that is due, if this broker believes it leads; look again soon."""
     epoch = broker.led.get(partition)
     lane = broker.lane(partition, 8, "delete")
     if world.deletions.get(partition, 0) > DELETED:
@@ -162,7 +162,7 @@ def _interrupt(world: World) -> None:
 
 @_strike("stock broker comes late")
 def _comes_late(world: World) -> None:
-    """At the next point where it is too late."""
+    """A stock broker starts when the next move has held all writes, which is too late."""
     if world.moving is not None:
         world.moving.latecomers += 1
 
@@ -178,9 +178,9 @@ def _elect(
 def _rival_elections(
     world: World, partition: int, pick: int, gap: int, first: int, second: int, third: int
 ) -> None:
-    """Three elections, one soon after the other: the claims of several stand at a time.
+    """Three elections follow each other soon, so that several brokers' claims stand at a time.
 
-    `first` to `third`: ms until each new leader hears; the former ones hear last.
+    `first` to `third`: ms until each new leader is notified; former leaders are later.
     """
     _burst(world, partition)
     for at, heard in enumerate((first, second, third)):
@@ -221,7 +221,7 @@ def _pause(world: World, site: str, duration: int) -> None:
 
 @_strike("cut off")
 def _cut_off(world: World, site: str) -> None:
-    """It is believed dead and replaced, while it goes on."""
+    """A process is believed dead and replaced, while it goes on."""
     life = world.at_site(site)
     if life is not None:
         world.recording.mark(f"cut off {site.partition('-')[0]}")
@@ -249,7 +249,7 @@ def _depose(world: World, partition: int, how: int) -> None:
 
 @_strike("mute")
 def _mute(world: World, partition: int, duration: int) -> None:
-    """A leader's host dies, and whatever it has said to brokers shortly before is lost."""
+    """A leader's host dies, and the answers that it sent to brokers shortly before are lost."""
     host = world.leading(partition)
     if host is not None:
         world.recording.mark("mute host died")
@@ -283,7 +283,7 @@ def _restart_broker(world: World, broker_id: int, kills: int) -> None:
 
 @_strike("zombie announces")
 def _zombie_announces(world: World, broker_id: int, partition: int, delay: int) -> None:
-    """A broker's life that is replaced goes on, and hears that it leads a partition."""
+    """A broker's process goes on after its replacement, and is notified that it leads."""
     former = world.brokers[broker_id]
     world.restart_broker(broker_id)
     leads = {partition: world.controller.epoch[partition]}
@@ -293,7 +293,7 @@ def _zombie_announces(world: World, broker_id: int, partition: int, delay: int) 
 
 @_strike("power cut")
 def _power_cut(world: World, keeps: int) -> None:
-    """Every process ends; each write under way is durable or not."""
+    """Every process ends; each write under way becomes durable or is lost."""
     world.recording.mark("power cut")
     world.medium.cut_power(keeps)
     for life in list(world.lives):
@@ -304,7 +304,7 @@ def _power_cut(world: World, keeps: int) -> None:
 
 @_strike("bad spell")
 def _bad_spell(world: World, site: str, duration: int, loses: int) -> None:
-    """One process cannot reach the store for a while; what it writes is refused, or lost."""
+    """One process cannot reach the store for a while; its writes are refused or lost."""
     world.recording.mark("store away from one")
     fate = LOSE if loses else REFUSE
     world.medium.cut_off(site, world.clock.now + duration * MS, fate)
@@ -312,7 +312,7 @@ def _bad_spell(world: World, site: str, duration: int, loses: int) -> None:
 
 @_strike("outage")
 def _outage(world: World, point: str, duration: int) -> None:
-    """Whichever process passes that point next cannot reach the store from then on."""
+    """The process that next gets to `point` cannot reach the store for a while after that."""
     world.outages[point] = duration * MS
 
 
@@ -320,9 +320,9 @@ def _outage(world: World, point: str, duration: int) -> None:
 def _two_fates(
     world: World, partition: int, first: int, second: int, by: int, count: int
 ) -> None:
-    """Something becomes of a leader's next write, and something else when it is repeated.
+    """A leader's next write to the store suffers one fate, and its repeat another.
 
-    Of `count` writes; behind one alone the slot stays free for what comes late.
+    `count` writes follow. If it is only one, the slot stays free for an append that is late.
     """
     host = world.leading(partition)
     if host is not None:
@@ -344,14 +344,14 @@ def _troubled_election(
 
 
 def _burst(world: World, partition: int, count: int = 12) -> None:
-    """Writes as fast as they come."""
+    """Brokers make writes in quick succession."""
     for at in range(count):
         world.clock.after(at * 2 * MS, None, _copy, world, partition, at % 5, "go on", at)
 
 
 @_strike("close host")
 def _close_host(world: World, site: str) -> None:
-    """A process is asked to end: it stores what it has begun, and lets everything go."""
+    """A host is asked to end: it stores what it has begun, and releases its partitions."""
     life = world.at_site(site)
     host = None if life is None else world.node_of(life)
     if host is not None:
@@ -368,7 +368,7 @@ def _release(world: World, partition: int, back: int) -> None:
 
 @_strike("import")
 def _import(world: World, partition: int, history: int, count: int) -> None:
-    """Somebody takes over recorded history, as one more broker that leads."""
+    """An importer imports recorded history: it leads the partition as a further broker."""
     world.start_import(partition, history, count)
 
 
@@ -376,7 +376,7 @@ def _import(world: World, partition: int, history: int, count: int) -> None:
 def _import_then_delete(
     world: World, partition: int, history: int, count: int, after: int
 ) -> None:
-    """What was taken over is deleted soon, and the partition with it."""
+    """An importer imports recorded history, and the partition is deleted soon after."""
     world.start_import(partition, history, count)
     world.clock.after(after * MS, None, _delete_partition, world, partition)
 
@@ -390,7 +390,7 @@ def _clock_steps(world: World, site: str, by_ms: int) -> None:
         host.skew_ms += by_ms
 
 
-# Ways.
+# Network and store.
 
 
 @_strike("wire")
@@ -424,13 +424,13 @@ def _store_away(world: World, duration: int) -> None:
 
 @_strike("lie")
 def _lie(world: World, which: int) -> None:
-    """The next word of a coordinator to a host is joined by one that it gave long ago."""
+    """A coordinator's next orders to a host are joined by placements of earlier orders."""
     world.lies.append(which)
 
 
 @_strike("assign")
 def _assign(world: World, host: int, which: int) -> None:
-    """A host is told what another one was told, just now or long ago."""
+    """A host gets a placement that some host was sent, just now or long ago."""
     hosts = [one for one in world.hosts.values() if not one.life.is_dead]
     if not hosts:
         return
@@ -444,7 +444,7 @@ def _assign(world: World, host: int, which: int) -> None:
 
 @_strike("move leader")
 def _move_leader(world: World, partition: int, host: int) -> HostNode | None:
-    """Another host is made leader, for no reason, and the one in office hears nothing."""
+    """A coordinator places a leader on another host without cause; the old one is not told."""
     coordinator = world.coordinator
     idle = [
         node
@@ -460,7 +460,7 @@ def _move_leader(world: World, partition: int, host: int) -> HostNode | None:
 
 @_strike("contend")
 def _contend(world: World, partition: int, host: int, slow: int) -> None:
-    """A slow host is made leader while the one in office writes on, as fast as it can."""
+    """A leader is placed on a slow host while the old one goes on writing as fast as it can."""
     node = _move_leader(world, partition, host)
     if node is None:
         return
@@ -475,7 +475,7 @@ def _contend(world: World, partition: int, host: int, slow: int) -> None:
 
 @_strike("slow follower")
 def _slow_follower(world: World, partition: int, slow: int, broker_id: int) -> None:
-    """While an answer is on its way to a follower, more is written, and then announced."""
+    """Writes and an announcement come while the store's answer to a follower is under way."""
     for host in world.hosts.values():
         shell = host.shells.get((partition, FOLLOWER))
         if shell is None or not host.life.is_reachable:
@@ -492,7 +492,7 @@ def _slow_follower(world: World, partition: int, slow: int, broker_id: int) -> N
 
 @_strike("second coordinator")
 def _second_coordinator(world: World) -> None:
-    """Another one is made, while the first is believed dead and goes on."""
+    """A second coordinator starts, while the first is believed dead and goes on."""
     node = world.coordinator
     if node is not None and node.life.is_reachable:
         world.recording.mark("two coordinators")
@@ -501,7 +501,7 @@ def _second_coordinator(world: World) -> None:
         world.coordinator_node()
 
 
-# Damage: what a store must never do, and what has to be noticed when it does.
+# Damage: a store must never do this, and the service has to notice if one does.
 
 
 def _damaged(world: World, slot: tuple[int, int], value: bytes) -> None:
@@ -512,12 +512,12 @@ def _damaged(world: World, slot: tuple[int, int], value: bytes) -> None:
 
 @_strike("rot")
 def _rot(world: World, partition: int, which: int, bit: int) -> None:
-    """One bit of a batch is another."""
+    """One bit of a stored batch is flipped."""
     head = world.medium.heads.get(partition, 0)
     if head:
         slot = (partition, which % head)
         value = bytearray(world.medium.log[slot])
-        if value:  # Nothing is left of one that was torn at its first byte.
+        if value:  # A batch that was torn at its first byte has no bits left.
             value[bit // 8 % len(value)] ^= 1 << bit % 8
             world.recording.mark("bit rot in the log")
             _damaged(world, slot, bytes(value))
@@ -547,7 +547,7 @@ def _stray(world: World, partition: int, victim: int) -> None:
 
 @_strike("rot checkpoint")
 def _rot_checkpoint(world: World, partition: int, which: int, bit: int) -> None:
-    """One bit of a checkpoint's value is another; the log has everything."""
+    """One bit of a checkpoint's value is flipped; the log still has everything."""
     prefix = world.keys.state(world.tips[partition % len(world.tips)])
     keys = list(world.medium.state.irange(prefix, prefix + "\uffff"))
     if keys:
@@ -560,7 +560,7 @@ def _rot_checkpoint(world: World, partition: int, which: int, bit: int) -> None:
 
 
 STRIKES = dict(_STRIKES)
-"""By the decision's kind."""
+"""By the kind of a decision, the function that carries it out."""
 
 
 def argument_names(kind: str) -> list[str]:

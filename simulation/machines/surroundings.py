@@ -1,4 +1,4 @@
-"""What all that happens in a world shares: its scenario, its time, its wires, its store."""
+"""What all processes of a world share: its scenario, its clock, its network, its store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ITEMS = [(bytes(tip.topic_id), tip.partition, tip.topic) for tip in _TIPS]
 
 
 class Surroundings(ABC):
-    """A world as it is without its processes."""
+    """A world without its processes."""
 
     def __init__(self, scenario: Scenario, *, keeps: bool, clock: Clockwork | None) -> None:
         self.scenario = scenario
@@ -54,25 +54,25 @@ class Surroundings(ABC):
         )
         self.lives: list[Life] = []
         self.lies: list[int] = []
-        """What a coordinator is to say instead of the next placements."""
+        """Indexes of `placed` orders that coordinators are to add to their next ones."""
         self.placed: list[HostWork] = []
         self.moved: set[int] = set()
-        """Numbers of the placements that a coordinator was made to decide on for no reason."""
+        """Numbers of the placements that a coordinator was made to decide on without cause."""
         self.is_healing = self.is_well = False
         self.healed_at = self.well_at = 0
         self.written: dict[tuple[int, int], int] = {}
-        """Broker and partition: when the last write that succeeded was begun (us)."""
+        """By broker and partition, when its last write that succeeded had begun (us)."""
         self.damaged: set[int] = set()
         self.deletions: dict[int, int] = {}
-        """How many steps of a partition's deletion have succeeded."""
+        """By partition, how many steps of its deletion have succeeded."""
         self.verdicts: dict[int, list[LeaderVerdict]] = {}
-        """All leaders of each partition; the last is the true one."""
+        """By partition, all leaders that were elected; the last is the true one."""
         self.oracle_named: dict[int, list[tuple[int, LeaderVerdict]]] = {}
-        """Partition to all that the leader oracle ever said, and when it was asked (ns)."""
+        """By partition, all answers of the leader oracle, and when it was asked (ns)."""
         self.informed: dict[tuple[Claim, PartitionKey], list[LeaderVerdict | None]] = {}
-        """What it said of the leaders of an announcement, each time that this arrived."""
+        """By claim and partition, its answers about an announcement, one for each arrival."""
         self.refusals: set[tuple[str, int, int]] = set()
-        """Host, partition, assignment: refused claims of which a coordinator was told."""
+        """Host, partition and assignment of refused claims that hosts have reported."""
         self._numbers = self._ends = self._oracle_asked = 0
 
     # Time.
@@ -101,10 +101,13 @@ class Surroundings(ABC):
 
     @abstractmethod
     def kill(self, life: Life) -> None:
-        """End a process between two steps; who waits for it hears so, and pings miss it."""
+        """End a process between two steps: its callers are told, and its pings fail."""
 
     def end(self, life: Life) -> None:
-        """A coordinator ends a process; one that cannot be reached goes on, as a zombie."""
+        """End a process on a coordinator's order; two in three go on all the same, as zombies.
+
+        A process that cannot be reached is not ended.
+        """
         if not life.is_reachable:
             return
         self._ends += 1
@@ -114,20 +117,23 @@ class Surroundings(ABC):
             return
         self.recording.mark("host replaced while it lives")
         self.recording.moment(life.name, "replaced")
-        life.is_cut_off = way == 1  # Else clients that know it go on calling it.
+        life.is_cut_off = way == 1  # Otherwise clients that know it go on calling it.
 
     @abstractmethod
     def passes(self, point: str, life: Life) -> None:
-        """A process is at a point where crashes are rare and interesting."""
+        """Let a planned fault strike a process that has reached `point`."""
 
     @abstractmethod
     def leading_elsewhere(self, number: int, life: Life) -> int:
-        """How many other processes believe to lead the partition."""
+        """How many other processes believe that they lead the partition."""
 
     # Kafka.
 
     def oracle(self, number: int) -> LeaderVerdict | None:
-        """Kafka's word on who leads: the truth, or as often as the scenario has it, nothing."""
+        """Kafka's answer on the leader: the true one, or a former one, or None.
+
+        How often it answers, and how far it is behind, is up to the scenario.
+        """
         self._oracle_asked += 1
         if (self._oracle_asked * 61 + self.scenario.seed) % 100 >= self.scenario.oracle_knows:
             return None

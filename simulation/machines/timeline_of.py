@@ -1,4 +1,4 @@
-"""A world that has run, as a picture's contents: see `timeline`."""
+"""The contents of a picture of a world that has run: see `timeline`."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _BEGINS: Final = {"crash": DEAD, "pause": PAUSED, "cut off": CUT_OFF, "follow": 
 _ENDS: Final = {"resume": PAUSED, "unfollow": FOLLOWS}
 
 _OVER: Final = {"gone", "session closed"}
-"""What ends a session in its lane."""
+"""Moments that end a session in its lane."""
 
 CHECKSUM_BYTES: Final = 4
-"""What stands before the fields of a stored event."""
+"""Bytes of the checksum that stands before the fields of a stored event."""
 
 _TIME: Final = re.compile(r"([\d,]+\.\d+) ms")
 _POSITION: Final = re.compile(r"position (\d+)")
-"""When a violation began, in what a checker says of it."""
+"""Times and positions in a checker's message; the first is where the violation began."""
 
 _OUTCOMES: Final = {OK: "op ok", INFO: "op info"}
 
@@ -61,9 +61,9 @@ _OUTCOMES: Final = {OK: "op ok", INFO: "op info"}
 def timeline_of(
     world: World, *, title: str, command: str, violations: Iterable[Violation]
 ) -> Timeline:
-    """What `world` was seen to do; it was run with `keeps`.
+    """The picture of the run of `world`, which was made with `keeps`.
 
-    A lane is a process's life, so that a zombie stands beside its successor.
+    Each process has a lane of its own, so that a zombie stands beside its successor.
     """
     found = list(violations)
     names = [life.name for life in world.lives]
@@ -100,13 +100,13 @@ def timeline_of(
 
 
 def _decided(decision: Decision, calls: Iterable[int], operations: Sequence[Operation]) -> str:
-    """A decision, and the calls that it led to at once."""
+    """A decision as text, with the calls that it made at once."""
     made = [f"call {at} ({operations[at].what} by {operations[at].process})" for at in calls]
     return " -> ".join([decision_text(decision), *([", ".join(made)] if made else [])])
 
 
 def decision_text(decision: Decision) -> str:
-    """A decision as people read it, with its time."""
+    """A decision as text, with its time and the names of its arguments."""
     names = argument_names(decision.kind)
     given = (
         f"{name}={_word(decision.kind, name, value)}"
@@ -128,7 +128,7 @@ _WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("elect", "clean"): ("no", "yes"),
     ("restart broker", "kills"): ("no", "yes"),
 }
-"""What a number stands for, by the decision's kind and the argument."""
+"""By a decision's kind and an argument's name, the texts that its numbers stand for."""
 
 
 def _word(kind: str, name: str, value: object) -> str:
@@ -139,17 +139,18 @@ def _word(kind: str, name: str, value: object) -> str:
 
 
 def violation_text(violation: Violation) -> str:
-    """What was found, as people read it."""
+    """A violation as text."""
     key = violation.key
     where = "" if key is None else f"partition {key.partition}: "
     return f"{violation.checker}: {where}{violation.message}"
 
 
 def _when(violation: Violation, world: World) -> int:
-    """The moment that a violation is about (us).
+    """The time at which the picture shows a violation (us).
 
-    That is the first time that it names; else when its calls were over, or its position was
-    durable; else the run's end, as for what was asked behind it.
+    It is the first time in its message. Without one it is the time at which its calls had
+    ended, or at which its position became durable. Otherwise, and for questions that were asked
+    after the run, it is the run's end.
     """
     if violation.message.startswith(ASKED):
         return world.clock.now
@@ -189,7 +190,7 @@ def _stored(world: World, slot: tuple[int, int]) -> list[Any] | None:
 
 
 def _batch_text(world: World, slot: tuple[int, int]) -> str:
-    """What a batch holds: its positions, and what each event is."""
+    """A batch as text: its positions and its events."""
     stored = _stored(world, slot)
     if stored is None:
         return ""
@@ -200,7 +201,7 @@ def _batch_text(world: World, slot: tuple[int, int]) -> str:
 
 
 def _event_text(codec: EventCodec, stored: bytes) -> str:
-    """One stored event, which says itself behind which hash it stands."""
+    """A stored event as text; it holds the chain hash before it, which decoding needs."""
     position, *_, before, _ = msgpack.unpackb(stored[CHECKSUM_BYTES:], use_list=False)
     (event,), _ = codec.decode([stored], position, before)
     return content((event.body,))
@@ -220,14 +221,14 @@ def _moments(world: World) -> Iterator[Moment]:
 
 
 def _life_of(world: World, lane: str) -> str:
-    """The lane of what the controller says of a broker, which is that of its last life."""
+    """The lane named `lane`; what is noted of a broker stands in that of its newest process."""
     _, is_broker, number = lane.partition("broker-")
     broker = world.brokers.get(int(number)) if is_broker and number.isdigit() else None
     return lane if broker is None else broker.life.name
 
 
 def _arrows(world: World, spans: Iterable[Span]) -> Iterator[Arrow]:
-    """Messages; one reaches who is paused when he goes on, and who is dead never."""
+    """Messages; one reaches a paused process when it resumes, and a dead one never."""
     deaf: dict[str, list[Span]] = {}
     for span in spans:
         if span.what in {DEAD, PAUSED}:
@@ -248,18 +249,18 @@ class _Open(NamedTuple):
 
 
 class _Lives:
-    """What lasts from one moment of a life to a later one."""
+    """Spans from one moment of a process to a later one."""
 
     def __init__(self, names: Iterable[str], end_us: int) -> None:
         self._end_us = end_us
         self._open: dict[tuple[str, str, str], _Open] = {}
-        """Lane, what, and the partition."""
+        """Spans that have not ended, by lane, kind and partition."""
         self._spans: list[Span] = []
         self._led: list[Span] = []
         self._unborn = set(names)
 
     def see(self, moment: Moment) -> None:
-        """Moments come by their time."""
+        """Take the next moment, in the order of their times."""
         lane, what, time = moment.lane, moment.what, moment.time_us
         if what == "start" and lane in self._unborn:
             self._unborn.discard(lane)
@@ -278,13 +279,13 @@ class _Lives:
             self._open.setdefault((lane, _BEGINS[what], moment.key), _Open(time, None))
 
     def ended(self) -> list[Span]:
-        """All that lasted; what did not end lasts until the run's end."""
+        """All spans; one that has not ended lasts until the run's end."""
         for lane, what, key in list(self._open):
             self._end(lane, what, key, self._end_us)
         return [*self._spans, *self._led]
 
     def coloured(self, moment: Moment) -> Moment:
-        """The same, with the session that its lane led the partition in, if it says none."""
+        """`moment` with the session in which its lane then led, if it names none itself."""
         if moment.epoch is not None or not moment.key:
             return moment
         for span in self._led:
@@ -306,7 +307,7 @@ class _Lives:
 
 
 def _lane_of(operation: Operation) -> str:
-    """The broker's life: a process of the history is one of its lanes."""
+    """The process of the broker that made a call; in the history it has a name per lane."""
     return "/".join(operation.process.split("/")[:2])
 
 

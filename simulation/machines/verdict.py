@@ -1,4 +1,4 @@
-"""What a run of state machines comes to: its history held against the log that was written."""
+"""The verdict on a run of state machines: its history is compared with the logs written."""
 
 from __future__ import annotations
 
@@ -79,29 +79,29 @@ from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 SESSIONS_IN_A_ROW = 2
 
 CLOSELY = 4
-"""One seed in so many is also read from cold."""
+"""In one seed in so many, a new process also reads the store after the run."""
 
 QUESTIONS = 40
-"""At the end of each log, of the service's rules and of the slow model."""
+"""Questions that the service's rules and the slow model answer at the end of each log."""
 
 COMMANDS = 30
-"""Further decisions, of each log."""
+"""Further commands that leaders decide on, for each log."""
 
 HAPPENINGS = 80
-"""Further ones, of which a coordinator hears."""
+"""Further happenings that a coordinator decides on."""
 
 CHANGES = 60
-"""Of each table, with pages and shards of few entries, and words that are kept in mind."""
+"""Changes of each table, with small pages and shards; also the messages of `wrong_memory`."""
 
 FEW = (("PAGE_ENTRIES_MAX", 3), ("SHARD_ROWS", 2))
 
 FEEDS = (("FRAME_ROWS", 1), ("RING_BYTES", 1500))
 
 PIECES = (("ITEMS_MAX", 2),)
-"""What is placed at once in half of those seeds."""
+"""Partitions that are placed at once, in half of the seeds that ask coordinators."""
 
 KEYS = 3
-"""Partitions of which coordinators are asked."""
+"""Partitions that the further happenings are about."""
 
 _Logs: TypeAlias = "dict[PartitionKey, FinalLog]"
 _Checkpoints: TypeAlias = "dict[PartitionKey, list[Written]]"
@@ -114,7 +114,7 @@ def judge(scenario: Scenario) -> Verdict:
 
 
 def ran(scenario: Scenario, *, keeps: bool = False) -> World:
-    """The world of `scenario`, at its end."""
+    """The world of `scenario`, after it has run."""
     world = World(scenario, keeps=keeps)
     with uncollected():
         run(world)
@@ -123,7 +123,7 @@ def ran(scenario: Scenario, *, keeps: bool = False) -> World:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage is looked for: a world is short, and all of it goes at once."""
+    """Turn garbage collection off: a world lives briefly, and is freed as a whole."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -134,8 +134,8 @@ def uncollected() -> Iterator[None]:
 
 
 def verdict_of(world: World) -> Verdict:
-    """What every checker says of a world that has run."""
-    with turned_to(world.scenario.knobs):  # What a state forgets follows from them.
+    """The verdict of all checkers on a world that has run."""
+    with turned_to(world.scenario.knobs):  # They determine what states forget.
         return _verdict_of(world)
 
 
@@ -182,7 +182,7 @@ def _verdict_of(world: World) -> Verdict:
 
 
 def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
-    """What was written in the end, and what of it cannot be read or should not be there."""
+    """The logs and checkpoints that were written, and violations: unreadable or wrong ones."""
     logs: _Logs = {}
     checkpoints: _Checkpoints = {}
     unlawful: list[Violation] = []
@@ -201,7 +201,7 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
 
 
 def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterator[Violation]:
-    """What the history does not tell: a service that did not come back, replicas behind."""
+    """Violations that callers do not notice, such as a replica that is behind."""
     events = coordinated(world)
     histories = {one.cluster: one.records for one in world.importers}
     yield from refusal_repeated(events)
@@ -257,7 +257,7 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
 
 
 def _unwell(world: World) -> str:
-    """Who could not write after all had healed."""
+    """The brokers that could not write after all had healed, as text."""
     waiting = ", ".join(
         f"broker {world.controller.leader[number]} partition {number}"
         for number in range(world.scenario.partitions)
@@ -270,7 +270,7 @@ def _unwell(world: World) -> str:
 
 
 def _asked(world: World, events: Sequence[Coordinated], logs: _Logs) -> Iterator[Violation]:
-    """What rules and tables make of what nobody sent."""
+    """Violations by rules and tables that are given input which no process has sent."""
     seed = world.scenario.seed
     if seed % TURNS == TABLES:
         with turned_to(FEW):
@@ -304,7 +304,7 @@ def healed(world: World) -> dict[PartitionKey, Healed]:
 
 
 def _cold(world: World) -> Iterator[StateSeen]:
-    """What a process makes of the store that comes after all others have ended."""
+    """The states that a new process loads from the store after all others have ended."""
     for number in range(world.scenario.partitions):
         if number in world.damaged or world.recording.marks.get("bit rot in a checkpoint"):
             continue
@@ -325,7 +325,7 @@ def _cold(world: World) -> Iterator[StateSeen]:
 
 
 def _sessions_without_write(log: FinalLog) -> int:
-    """The most sessions that opened one after the other while nothing was written."""
+    """The greatest number of sessions in a row without a write in between."""
     most = run = 0
     last = -9
     for position in log.sessions:
@@ -347,7 +347,7 @@ def _log(world: World, number: int) -> FinalLog:
 
 
 def _checkpoint(world: World, number: int, log: FinalLog) -> Iterator[StateSeen]:
-    """The state in the checkpoint that stands, if one does and was not damaged.
+    """The state in the newest checkpoint, if there is one and it was not damaged.
 
     Raises:
         CorruptCheckpoint: It does not verify; the message names what differs from the log.
@@ -372,7 +372,7 @@ def _checkpoint(world: World, number: int, log: FinalLog) -> Iterator[StateSeen]
 
 
 class _Whatever:
-    """A digest that every state has."""
+    """Equal to any other value, in place of a digest or count that is not checked."""
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -386,7 +386,7 @@ class _Whatever:
 def _fields_wrong(
     store: CheckpointStore, stored: bytes, value: PartitionValue, log: FinalLog
 ) -> str:
-    """What of a checkpoint that does not verify differs from the log up to its position."""
+    """The fields of a checkpoint that does not verify which differ from the log, as text."""
     try:
         believed = value._replace(digest=_Whatever(), row_count=_Whatever())  # type: ignore[arg-type]
         state = completed(store.load(stored, believed))

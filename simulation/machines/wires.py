@@ -12,14 +12,14 @@ Link = tuple[str, str]
 """The sites of sender and receiver."""
 
 LOSE, DELAY, TWICE = 0, 1, 2
-"""What can become of one message."""
+"""The fates of a message."""
 
 
 class Wires:
-    """Carries messages.
+    """The network between processes.
 
-    Delays come from a table, so that leaving one fault out of a run moves as little as possible
-    of the rest.
+    Delays come from a table, so that leaving one fault out of a run changes as little as
+    possible of the rest.
     """
 
     def __init__(self, clock: Clockwork, delays: Sequence[int], recording: Recording) -> None:
@@ -33,30 +33,30 @@ class Wires:
         self._clogs: dict[Link, int] = {}
 
     def heal(self) -> None:
-        """From here on every message arrives, soon."""
+        """End all faults: from now on every message arrives soon."""
         self._is_troubled = False
 
     def arm(self, link: Link, fate: int, given: int) -> None:
-        """Let the next message on `link` suffer `fate`; `given`: its us, if it has any."""
+        """Let the next message on `link` suffer `fate`; `given`: how late it is (us)."""
         self._is_troubled = True
         self._armed.setdefault(link, []).append((fate, given))
 
     def cut(self, link: Link, until: int) -> None:
-        """Lose what is sent on `link` until then; the other direction goes on."""
+        """Lose all messages that are sent on `link` until then; the other direction works."""
         self._is_troubled = True
         self._cuts[link] = until
 
     def clog(self, link: Link, until: int) -> None:
-        """Hold what is sent on `link` until then, and let it out in another order."""
+        """Hold all messages that are sent on `link` until then, and deliver them reordered."""
         self._is_troubled = True
         self._clogs[link] = until
 
     def is_cut(self, source: Life, target: Life) -> bool:
-        """Whether what is sent now is lost."""
+        """Whether a message that is sent now is lost to a cut."""
         return self._clock.now < self.cut_until(source, target)
 
     def cut_until(self, source: Life, target: Life) -> int:
-        """When what is sent arrives again; in the past if it does now."""
+        """When the last cut of the link ends or ended; 0 if it was never cut."""
         return self._cuts.get((source.site, target.site), 0)
 
     def delay(self, source: Life, salt: int = 0) -> int:
@@ -64,7 +64,10 @@ class Wires:
         return self._delays[(source.sent + salt + 17 * source.number) % self._size]
 
     def send(self, source: Life, target: Life, call: Callable[..., None], *args: Any) -> bool:  # noqa: ANN401
-        """Have `target` make `call` after a while; false if nobody is there to be found."""
+        """Have `target` make `call` after a delay; false if `target` cannot be reached.
+
+        A message that is lost on its way counts as sent.
+        """
         if target.is_dead or target.is_cut_off:
             return False
         source.sent = sent = source.sent + 1  # As in `delay`.
@@ -86,7 +89,7 @@ class Wires:
         call: Callable[..., None],
         args: tuple[Any, ...],
     ) -> int | None:
-        """When a message arrives after all; none if it does not."""
+        """When a message arrives, after the fault that it meets; None if it is lost."""
         link, now, recording = (source.site, target.site), self._clock.now, self._recording
         if now < self._cuts.get(link, 0):
             recording.lost(source, target, call, args)

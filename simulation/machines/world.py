@@ -1,4 +1,4 @@
-"""State machines with brokers, hosts, coordinators and a store, made from a scenario."""
+"""A simulated world of brokers, hosts, coordinators and a store, made from a scenario."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from tierledger.simulation.machines.scenario import Scenario
 
 
 class World(Processes):
-    """Run once, by `run`."""
+    """The processes of a scenario, and what a run records of them; `run` runs it once."""
 
     def __init__(
         self, scenario: Scenario, *, keeps: bool = False, clock: Clockwork | None = None
     ) -> None:
-        """`clock`: who decides what happens next; else it is whatever is due first."""
+        """`clock`: chooses the next step; None: the step that is due first."""
         super().__init__(scenario, keeps=keeps, clock=clock)
         self.copiers = Copiers(self)
         self.controller = Controller(self, self.copiers)
         self.feeding = Feeding(self)
         self.importers: list[Importer | KafkaFollower] = []
         self.drafts: list[Drafted] = []
-        """What leaders decided, if this seed judges it."""
+        """The batches that leaders drafted, noted only in seeds that judge them."""
         self.calls_of: dict[int, range] = {}
-        """Decision, by its place among them, to the numbers of the calls it led to at once."""
+        """By a decision's index in the scenario, the numbers of the calls it made at once."""
         self.moving = Moving(self, self.feeding) if scenario.moves else None
-        """The cluster, if its brokers have the plugin, and it moves."""
+        """The move of the cluster between managers; None if its brokers have no plugin."""
         if self.moving is not None:
             self.importers.append(self.moving.follower)
 
@@ -43,7 +43,7 @@ class World(Processes):
         if former is not None and not former.life.is_dead and not self.is_healing:
             if self.scenario.repeats:
                 self.recording.mark("broker replaced while it lives")
-            else:  # Kafka would have to tell it once more that it leads nothing.
+            else:  # Only a repeated notification could tell it that it leads nothing.
                 self.kill(former.life)
         life = self.new_life(f"broker-{broker_id}")
         if self.moving is None:
@@ -66,6 +66,6 @@ class World(Processes):
         return [*self.brokers.values(), *(one.broker for one in self.importers)]
 
     def start_import(self, partition: int, history: int, count: int) -> None:
-        """One more broker comes, takes recorded history over, and goes."""
+        """Start an importer: a further broker that imports recorded history and then stops."""
         number = IMPORTER + len(self.importers)
         self.importers.append(Importer(self, number, partition, history, count))

@@ -1,1 +1,1 @@
-"""Clusters that move: plugins, Kafka's own manager, who follows it, and the command."""
+"""Clusters that move: plugins, Kafka's own manager, the follower of its topic, the command."""

@@ -1,4 +1,4 @@
-"""A cluster that moves: who imports or mirrors Kafka's topic, and the command."""
+"""A cluster that moves: the follower of Kafka's metadata topic, and the command."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from tierledger.simulation.machines.moving.segments import Segments
 from tierledger.simulation.machines.processes import Processes
 
 FOLLOWER, COMMAND = 95, 96
-"""Broker ids of who imports or mirrors, and of the command; brokers have lower ones."""
+"""Broker ids of the follower and of the command; brokers have lower ones."""
 
 RECORDED_MS = 1_600_000_000_000
 
 LOOK, PAUSE, AGAIN = 25 * MS, 60 * MS, 40 * MS
-"""How often the command looks; before it, or the follower, begins anew."""
+"""Pauses before the command looks, before it starts again, and before an import is retried."""
 
 SAYS = (40 * MS, 200 * MS)
-"""How often the follower says how it stands."""
+"""How often the follower reports; a world has one of these."""
 
 PATIENCE, GIVE_UP_MS = 1300 * MS, 1500
-"""How long a move may take, for the command and for the coordinator."""
+"""How long a move may take until the command, or the coordinator, gives it up."""
 
 PACES = ((5 * MS, 30 * MS), (60 * MS, 200 * MS), (30 * MS, 120 * MS))
-"""How long a round of who follows takes, about."""
+"""Bounds of the pause in each round of the follower; a world has one pair."""
 
 
 class Moving:
-    """Of one world."""
+    """The move of one world's cluster: its segments, the follower and the command."""
 
     def __init__(self, world: Processes, feeding: Feeding) -> None:
         self.world = world
         self._feeding = feeding
         self.latecomers = 0
-        """Stock brokers that are to come while what was written is compared."""
+        """Stock brokers that are to start while a move compares and brokers hold writes."""
         self._random = random = Random(f"moving/{world.scenario.seed}")
         self.segments = Segments(world, random)
         self.is_fresh = random.random() < 0.3
         """Whether tierledger owns the metadata from the beginning."""
         self._are_mixed = random.random() < 0.2
-        """Whether brokers start in other modes, too."""
+        """Whether brokers may start in a mode other than handover."""
         self.follower = KafkaFollower(self)
         self.command = Command(self)
 
@@ -60,7 +60,7 @@ class Moving:
         self.follower.start()
 
     def heal(self) -> None:
-        """All brokers are in handover, and the cluster has to move to tierledger."""
+        """Restart brokers that run in shadow mode, now in handover, and move to tierledger."""
         self._are_mixed = False
         for broker_id, broker in list(self.world.brokers.items()):
             if isinstance(broker, PluginNode) and broker.mode == PluginMode.SHADOW:
@@ -69,7 +69,11 @@ class Moving:
         self.command.move()
 
     def broker(self, life: Life, broker_id: int) -> PluginNode:
-        """A broker whose plugin begins; in a mode that suits the owner, or seldom not."""
+        """A new broker with the plugin: in handover, or in the owner's mode.
+
+        The owner is that of the newest word that coordinators have read, so that the mode is
+        seldom wrong.
+        """
         mode = PluginMode.HANDOVER
         if self._are_mixed and self._random.random() < 0.4:
             words = [node.state.word for node in self.world.coordinators]
@@ -82,7 +86,7 @@ class Moving:
         return broker
 
     def comes_late(self) -> None:
-        """A stock broker writes by Kafka's own manager, and is one in handover from then on."""
+        """Let a stock broker write by Kafka's own manager, and restart it in handover."""
         broker_id = max(self.world.brokers) + 1
         self.segments.write_late(broker_id)
         self.world.recording.mark("stock broker came late")
@@ -96,9 +100,9 @@ class KafkaFollower:
         world = moving.world
         self.cluster = "kafka"
         self.records: list[ImportedRecord] = []
-        """What it has taken over, or begun to."""
+        """The records that it has imported, or is to import."""
         self._is_careless = world.scenario.seed // 16 % 4 == 3
-        """Whether it leaves out a record that comparisons show."""
+        """Whether it leaves out some records, which comparisons have to find."""
         self._segments, self._world = moving.segments, world
         life = world.new_life(f"broker-{FOLLOWER}")
         self.broker = Client(world, life, FOLLOWER, import_cluster=self.cluster)
@@ -106,7 +110,7 @@ class KafkaFollower:
         self._pace = self._random.choice(PACES)
         self._says = self._random.choice(SAYS)
         self._counts = self._random.random() < 0.3
-        """Whether it says how many records it has written."""
+        """Whether its reports name the number of records that it has written."""
         self._task = "nothing"
         self._word = OwnerWord()
         self._said = self._rounds = self._taken = 0
@@ -114,7 +118,7 @@ class KafkaFollower:
         """Records of the topic that it has looked at."""
         self._left_out: list[RemoteLogSegmentMetadata] = []
         self._imported = 0
-        """Records that are taken over for certain."""
+        """Records whose import was acknowledged."""
 
     def start(self) -> None:
         self.broker.start()
@@ -122,7 +126,7 @@ class KafkaFollower:
         self._go_on()
 
     def stop(self) -> None:
-        """Leave out nothing any more: all has healed, and it goes on."""
+        """Import what was left out, and leave out nothing any more; it goes on following."""
         self._is_careless = False
         self._take(self._left_out)
 
@@ -145,7 +149,7 @@ class KafkaFollower:
         return self.broker.life
 
     def hear(self, word: OwnerWord) -> None:
-        """Do what the word asks for."""
+        """Take up the task that the owner's word calls for; an older word changes nothing."""
         if word.number <= self._word.number:
             return
         self._word = word
@@ -166,7 +170,7 @@ class KafkaFollower:
             self._world.clock.after(delay, self.life, self._go_on)
 
     def _import(self, until: int) -> None:
-        """What the topic held when the round began."""
+        """Import the records that the topic held when the round began, the first `until`."""
         for metadata in self._segments.topic[self._read : until]:
             if self._is_careless and self._leaves_out(metadata.remote_log_segment_id):
                 self._left_out.append(metadata)
@@ -187,7 +191,7 @@ class KafkaFollower:
                     self._imported = end
                     self._round()
                 else:
-                    if self._task == "import":  # Perhaps another's claim was let in.
+                    if self._task == "import":  # Another broker's claim may be in force.
                         self.broker.told({0: 0}, [], [], False)
                     self._world.clock.after(AGAIN, self.life, self._import, until)
 
@@ -224,7 +228,7 @@ class KafkaFollower:
 
 
 class Command:
-    """`tierledger handover`: the service's own procedure, again and again."""
+    """`tierledger handover`: carries out the service's own procedure, again and again."""
 
     def __init__(self, moving: Moving) -> None:
         self._moving, self._world = moving, moving.world
@@ -232,14 +236,14 @@ class Command:
         self.client = Client(moving.world, moving.world.new_life(f"broker-{COMMAND}"), COMMAND)
         self._procedure: Procedure | None = None
         self._turn = 0
-        """Of what was called for last; whatever answers another is late."""
+        """The number of the newest effects; an answer to earlier ones is late."""
 
     @property
     def life(self) -> Life:
         return self.client.life
 
     def found(self) -> None:
-        """Say whose the cluster is from the beginning, until it is."""
+        """Ask for the cluster's first owner, until the coordinator has appended the word."""
         owner = Owner.TIERLEDGER if self._moving.is_fresh else Owner.KAFKA
 
         def heard(result: Any) -> None:  # noqa: ANN401
@@ -249,14 +253,14 @@ class Command:
         self._say(Handover(owner, Owner.NOBODY), heard)
 
     def move(self) -> None:
-        """Move the cluster to whom it does not belong; once all has healed to tierledger."""
+        """Move the cluster to the other owner; once all has healed, to tierledger alone."""
         if self._procedure is None:
             self._ask_how_it_stands(self._begin)
         elif self._world.is_healing and self._procedure.task == steps.TASKS[Owner.KAFKA]:
             self.interrupt()
 
     def interrupt(self) -> None:
-        """Somebody presses Ctrl-C."""
+        """Interrupt the move, as an operator's Ctrl-C does."""
         if self._procedure is not None:
             self._hears(steps.Failed("it was interrupted"), self._turn)
 
@@ -327,7 +331,8 @@ class Command:
             if ids is None:
                 self._hears(steps.Failed("no leader answers"), turn)
                 return
-            # Brokers write meanwhile; the service looks again until what is new is equal.
+            # Brokers write during the comparison of all, so here it finds no difference; the
+            # service repeats it until only differences that stay are left.
             shown = ids - segments.silent
             known = segments.ids_until(len(segments.topic)) - segments.silent
             differs = not is_all and shown != known

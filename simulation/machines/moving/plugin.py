@@ -1,7 +1,7 @@
-"""A broker's plugin in short: by whom it decides, its roles, its writes, and what it knows.
+"""A short model of a broker's plugin: the manager that it decides by, its roles, its writes.
 
-What `Deciding`, `Roles` and `Writes` are in Java. Its replica is the
-service's own, fed as all replicas are.
+It stands for `Deciding`, `Roles` and `Writes` in Java. Its replica is the service's own, and is
+fed as all replicas are.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from tierledger.simulation.machines.moving.segments import Segments
 from tierledger.simulation.machines.pending import Op
 
 ATTEND = 60 * MS
-"""How often it says how it stands: a plugin does twice a second."""
+"""How often a plugin reports here; a real one does so twice a second."""
 
 STEP = (15 * MS, 90 * MS)
-"""Between two things that a broker does, about."""
+"""Bounds of the pause between two actions of a broker."""
 
 CATCH_UP = 40 * MS
-"""Between two looks whether Kafka's own manager knows what the ledger does."""
+"""Pause between two checks whether Kafka's own manager knows all segments of the ledger."""
 
 NOT_TAKEN = 100 * MS
-"""After which it says again what was not taken."""
+"""Pause before an announcement that failed is repeated."""
 
 READY = 2000 * MS
-"""After which a claim is announced again of which the replica is not ready."""
+"""How long a replica may take to be ready for a claim before that is announced again."""
 
 WRITES = 0.5
-"""How often a leader has something to write."""
+"""The share of its actions in which a leader writes."""
 
 READS = (0.8, 0.8, 0.1)
-"""How often Kafka's own manager in a broker reads a record or two."""
+"""The share of a broker's actions in which Kafka's own manager reads up to two records."""
 
 
 class Client(BrokerNode):
-    """A broker's client that is told what it asked for."""
+    """A broker's client that can also list a partition's segments."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Client(BrokerNode):
         self._lists: dict[int, list[bytes]] = {}
 
     def list_ids(self, number: int, then: Callable[[frozenset[bytes] | None], None]) -> None:
-        """The ids of a partition's segments, of its leader; none: it did not answer."""
+        """Ask a partition's leader for the ids of segments; `then` gets None if that fails."""
 
         def heard(error: RemoteStorageError | None) -> None:
             rows = self._lists.pop(number, ())
@@ -83,7 +83,7 @@ class Client(BrokerNode):
 
 
 class _Role(NamedTuple):
-    """What Kafka has said last of a partition."""
+    """The broker's role in a partition, by Kafka's newest notification."""
 
     role: str | None
     epoch: int
@@ -91,7 +91,7 @@ class _Role(NamedTuple):
 
 
 class PluginNode(Client):
-    """One life of a broker with the plugin."""
+    """A process of a broker with the plugin, from its start to its end."""
 
     def __init__(
         self,
@@ -107,19 +107,19 @@ class PluginNode(Client):
         self._mode = mode
         self.word = OwnerWord()
         self.under_way = 0
-        """Writes that a manager has begun."""
+        """The number of writes by either manager that have begun and not ended."""
         self.consumed = 0
-        """Records that Kafka's own manager in it has read."""
+        """The number of records that Kafka's own manager in this broker has read."""
         self._roles: dict[int, _Role] = {}
         self._unsaid: dict[int, None] = {}
-        """Partitions of which the newest word was not taken yet."""
+        """Partitions whose newest role is still to be announced."""
         self._fit_for = 0
-        """The newest word by which the manager that may decide next is fit for it."""
+        """The owner's newest word under which the next manager knows all that it has to."""
         self._random = Random(f"plugin/{world.scenario.seed}/{life.name}")
         self._reads = self._random.choice(READS)
 
     def begin(self) -> None:
-        """Attend, and do what brokers do, once Kafka's own manager has read the topic."""
+        """Start to report and to act; Kafka's own manager has read the whole topic before."""
         self.consumed = len(self._segments.topic)
         self._attend()
         self._go_on()
@@ -147,12 +147,16 @@ class PluginNode(Client):
         self._clock.after(ATTEND, self.life, self._attend)
 
     def is_idle(self) -> bool:
-        """Whether no write is under way, none begins, and another manager may decide."""
+        """Whether no write is under way or can begin, and another manager may decide.
+
+        A move goes on once all brokers report that. A broker that reports it too early may
+        lose a segment: the next manager would not know it.
+        """
         is_fit = self._fit_for == self.word.number
         return self.decision.writes is None and not self.under_way and is_fit
 
     def hear(self, word: OwnerWord) -> None:
-        """Go by a word that is newer than the last; no other lets go of that."""
+        """Act on the owner's word if it is newer than the last one; an older one is late."""
         if word.number <= self.word.number:
             return
         former, self.word = self.decision, word
@@ -166,7 +170,10 @@ class PluginNode(Client):
             self._fit_for = word.number
 
     def _catch_up(self, number: int) -> None:
-        """Look until Kafka's own manager knows what the leader lists: all else is gone."""
+        """Check until Kafka's own manager knows the very segments that the leader lists.
+
+        Brokers will decide by that manager, and a segment that it does not know is lost then.
+        """
         if self.word.number != number:
             return
 
@@ -181,7 +188,7 @@ class PluginNode(Client):
         else:
             self.list_ids(0, heard)
 
-    # Roles: the newest word of each partition is said again and again until it is taken.
+    # Roles: the newest role in each partition is announced until the coordinator accepts it.
 
     @override
     def told(
@@ -196,7 +203,7 @@ class PluginNode(Client):
         self._renew((*leads, *follows, *stops))
 
     def _renew(self, numbers: Iterable[int]) -> None:
-        """All that was announced of them, and all readiness for it, counts no more."""
+        """Announce partitions anew: former claims, and readiness for them, count no more."""
         for number in numbers:
             self._words[number] += 1
             self.claims.pop(number, None)
@@ -243,22 +250,26 @@ class PluginNode(Client):
             return
         for number, word in words.items():
             if number in newer:
-                self.claims.pop(number, None)  # Taken, and out of date.
+                self.claims.pop(number, None)  # It was accepted, and is out of date.
             else:
                 self._clock.after(READY, self.life, self._announce_unready, number, word)
 
     @override
     def _say_again(self, number: int, told: tuple[Any, ...]) -> None:
-        if number not in self._unsaid:  # Else Kafka has said something newer meanwhile.
+        if number not in self._unsaid:  # Otherwise a newer role is to be announced.
             super()._say_again(number, told)
 
     def _announce_unready(self, number: int, word: int) -> None:
-        """Another claim may have replaced it before any host knew: then nobody says so."""
+        """Announce a claim again if its replica is not ready by now.
+
+        Another claim may have replaced it before any host knew of it. Then no host reports to
+        this broker that it is fenced.
+        """
         if self._words[number] == word and not self.replica(number).replica.is_ready:
             self._renew([number])
 
     def _fenced(self, number: int, claim: cmd.Claim) -> None:
-        """Another leads: it is announced again, later each time."""
+        """Announce a claim again after a write under it was fenced; pauses double."""
         role = self._roles[number]
         if self.claims.get(number) == (LEADER, claim) and role.role == LEADER:
             self._mark("plugin fenced")
@@ -266,7 +277,7 @@ class PluginNode(Client):
             self.replica(number).replica.expect(None)
             self._say_again(number, ({number: role.epoch}, [], [], role.says_epochs))
 
-    # What brokers do.
+    # Actions of brokers.
 
     def _go_on(self) -> None:
         random = self._random
@@ -279,7 +290,7 @@ class PluginNode(Client):
                 self._write(number, role.epoch)
 
     def known(self, number: int, manager: str | None) -> frozenset[bytes] | None:
-        """The ids that a manager lists; none: it is not ready."""
+        """The ids of segments that a manager lists; None: it is not ready."""
         if manager == Owner.KAFKA:
             return self._segments.ids_until(self.consumed)
         if manager is None:
@@ -295,7 +306,7 @@ class PluginNode(Client):
             self._segments.decides(self, number, by, known)
 
     def _write(self, number: int, epoch: int) -> None:
-        """Kafka copies what its manager does not list, once that is ready."""
+        """Write a new segment if the manager is ready: Kafka copies what its manager lacks."""
         manager = self.decision.writes
         if manager is None:
             self._mark("plugin held a write")
@@ -330,7 +341,10 @@ class PluginNode(Client):
         self.write(number, lane, make, "add", metadata, heard)
 
     def _apply(self, number: int, position: int, metadata: RemoteLogSegmentMetadata) -> None:
-        """A write is done once it is applied here as well, or this broker leads no more."""
+        """End a write once the replica here has applied it, or this broker leads no more.
+
+        The broker reads from this replica, and has to find there what it has written.
+        """
         replica = self.replica(number).replica
         is_here = replica.is_whole and replica.position >= position
         if not is_here and self._roles[number].role == LEADER:

@@ -1,7 +1,7 @@
-"""The segments of a cluster that moves: by which manager each was written, and who has to know.
+"""The segments of a cluster that moves: by which manager each was written, and who knows it.
 
-All are of one partition, and a record adds one each: what one broker has written and another
-does not know is lost.
+All segments are of one partition, and each record adds one. A segment that one broker has
+written counts as lost if another broker decides without it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tierledger.simulation.machines.clockwork import MS, Life
 from tierledger.simulation.machines.surroundings import Surroundings
 
 WAITS, SENT = (100 * MS, 100 * MS, 1200 * MS), (MS, 20 * MS)
-"""How long a record waits in its broker at most; how long one is on its way that is sent."""
+"""Bounds of how long a record waits in its broker, and of how long it is under way then."""
 
 
 class Plugin(Protocol):
-    """Of a broker that writes, and decides by what it knows."""
+    """The plugin of a broker, which writes, and decides by the segments that it knows."""
 
     life: Life
     word: OwnerWord
@@ -33,18 +33,18 @@ class Plugin(Protocol):
 
 
 class Segments:
-    """Of one world."""
+    """The segments of one world."""
 
     def __init__(self, world: Surroundings, random: Random) -> None:
         self.topic: list[RemoteLogSegmentMetadata] = []
         self.silent: set[bytes] = set()
-        """Ids that no comparison shows."""
+        """Ids that comparisons leave out: only the rules of the move keep these from loss."""
         self._told: set[tuple[str, str]] = set()
-        """Checker and life of what was found; once is enough."""
+        """Checker and life of each violation that was noted; it is noted once."""
         self._written: dict[str, set[bytes]] = {Owner.KAFKA: set(), Owner.TIERLEDGER: set()}
         self._made: dict[bytes, RemoteLogSegmentMetadata] = {}
         self._known = [frozenset[bytes]()]
-        """The ids that the topic holds up to each record."""
+        """By a count of the topic's first records, the ids in these."""
         self._segments = 0
         self._world, self._random = world, random
 
@@ -70,7 +70,7 @@ class Segments:
         return metadata
 
     def ids_until(self, consumed: int) -> frozenset[bytes]:
-        """What Kafka's own manager lists that has read so far."""
+        """The ids that Kafka's own manager lists after it has read `consumed` records."""
         return self._known[consumed]
 
     def append(self, metadata: RemoteLogSegmentMetadata) -> None:
@@ -78,19 +78,22 @@ class Segments:
         self._known.append(self._known[-1] | {_id(metadata)})
 
     def mirror(self, name: bytes) -> None:
-        """A segment of the ledger's is written into the topic."""
+        """Append a segment of the ledger to the topic, as the follower does that mirrors."""
         if name in self._made:
             self.append(self._made[name])
 
     def write_late(self, broker_id: int) -> None:
-        """By Kafka's own manager, in a stock broker."""
+        """Write a new segment by Kafka's own manager, in a stock broker."""
         metadata = self.new(0, broker_id, 0)
         self.silent.add(_id(metadata))
         self.append(metadata)
         self._written[Owner.KAFKA].add(_id(metadata))
 
     def write_by_kafka(self, plugin: Plugin, metadata: RemoteLogSegmentMetadata) -> None:
-        """It waits in its broker for a while; once it is sent it lands, whoever dies."""
+        """Write a segment by Kafka's own manager.
+
+        The record waits in its broker for a while. Once sent, it lands even if the broker ends.
+        """
         after, random = self._world.clock.after, self._random
 
         def landed() -> None:
@@ -118,7 +121,7 @@ class Segments:
     def decides(
         self, plugin: Plugin, number: int, manager: str, known: frozenset[bytes]
     ) -> None:
-        """Who decides by a manager has to see what was written by the other."""
+        """Note a violation if a broker decides by a manager that lacks the other's segments."""
         other = Owner.KAFKA if manager == Owner.TIERLEDGER else Owner.TIERLEDGER
         missing = self._written[other] - known
         if missing:
@@ -128,7 +131,7 @@ class Segments:
             self._found(plugin, found)
 
     def finished(self, plugin: Plugin, number: int, metadata: RemoteLogSegmentMetadata) -> None:
-        """A write is done: its broker's own answers have it."""
+        """Note a violation if a broker does not find a segment that it has written."""
         self._world.recording.mark("plugin's write applied")
         known = plugin.known(number, Owner.TIERLEDGER)
         if known is not None and _id(metadata) not in known:
