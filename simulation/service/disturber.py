@@ -219,8 +219,8 @@ class StreamDisturber:
     def _shut_out(self, streams: StreamNetwork) -> None:
         """Cut a client off from all doors for longer than a call may take.
 
-        Its calls then end in doubt: no answer comes, and no retry can be in time. Every other
-        time the fault waits for a write of the client to be durable, and takes its answer.
+        Its writes are then in doubt: no answer comes, and no retry can be in time. Every other
+        time the fault waits until a write of the client is durable, and takes its answer.
         """
         if self._world.is_healing:
             return

@@ -69,11 +69,11 @@ class Network:
         return self.wires.send(source, target, call, *given)
 
     async def call(self, target: Process, work: Work, what: str) -> Any:  # noqa: ANN401
-        """What `work` returns when `target` runs it.
+        """Run `work` at `target`; returns its result.
 
         Raises:
-            RemoteStorageError: What it raised, `HostGone` if `target` is believed dead, or
-                `OutcomeUnknown` if no answer came.
+            RemoteStorageError: The error of `work`, `HostGone` if `target` is believed dead, or
+                `OutcomeUnknown` if no answer came within the timeout.
         """
         number = self._count = self._count + 1
         caller = current_process() or self._nobody

@@ -15,7 +15,7 @@ from tierledger.simulation.machines.scenario import delays_of
 
 
 def stream(seed: int, name: str) -> Random:
-    """The random numbers of one purpose; the same in every process."""
+    """The random generator of one purpose; it gives the same numbers in every process."""
     return Random(f"{seed}:{name}")
 
 
@@ -95,7 +95,7 @@ class WorldPlan:
     copiers: int
     """Calls that a leader has outstanding, per partition."""
     calls_max: int
-    """Calls after which clients rest, so that seeds cost about the same."""
+    """Calls after which all clients stop calling, so that seeds cost about the same."""
     fault_every_s: float
     """Mean time between two of the disturbances below."""
     faults: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Checks the rules of the door's protocol on the frames of every stream.
 
-It sees the frames at both ends of each stream, and shares no code with what makes them.
+It sees only the frames at both ends of each stream, not the objects that make them.
 """
 
 from __future__ import annotations
