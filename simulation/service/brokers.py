@@ -1,7 +1,7 @@
-"""Brokers as a world knows them: they copy, retain and read, and believe what they were told.
+"""Simulated brokers: they copy, retain and read segments, and believe every notification.
 
-A broker copies for a partition from the moment it is told to lead until it is told otherwise,
-however long ago another was told the same: zombies are ordinary here.
+A broker copies for a partition from the notification that it leads until one that it does not,
+even if another broker leads meanwhile. So zombies are frequent.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ REFUSALS_MAX = 3
 REFUSED_PAUSE_S = 0.5
 
 SEGMENTS_KEPT = 6
-"""Finished segments of one leader's copying before it begins to delete the oldest."""
+"""Finished segments that a leader keeps before it begins to delete the oldest."""
 
 
 class CountedIds:
-    """Ids of requests and segments: the same in the next run of a seed, new within one."""
+    """Ids of requests and segments: unique within a run, and the same in each run of a seed."""
 
     def __init__(self, prefix: int) -> None:
         self._prefix = prefix.to_bytes(8, "big")
@@ -63,7 +63,7 @@ class CountedIds:
 
 
 class Broker:
-    """One life of one broker: a process with a manager, and a task per partition it leads."""
+    """One process of a broker, with a manager and a few tasks per partition that it leads."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class Broker:
         life: int,
         random: Random,
     ) -> None:
-        """`fenced` hears that it is out of date."""
+        """`fenced` is called when the service refuses an announcement as out of date."""
         self.process = Process(f"broker-{broker_id}", life)
         self.broker_id = broker_id
         self.is_fenced = False
         self.led: dict[TopicIdPartition, int] = {}
-        """What this broker believes to lead, with the leader epoch it was told."""
+        """Partitions that this broker believes to lead, with the leader epoch of each."""
         self.acknowledged: dict[TopicIdPartition, int] = {}
-        """When the last write that succeeded was begun (ns), per partition."""
+        """Per partition, when the last acknowledged write was begun (virtual ns)."""
         self._world = world
         self._fenced = fenced
         self._random = random
@@ -93,7 +93,7 @@ class Broker:
         self._configured: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Register; whatever the broker is told meanwhile waits for that."""
+        """Begin to register. Announcements and reads wait until the broker is registered."""
         loop = self._world.loop
         self._configured = loop.spawn(self.process, self._configure())
         loop.spawn(self.process, self._read_as_follower())
@@ -108,7 +108,7 @@ class Broker:
             else:
                 return
 
-    # What it is told.
+    # Notifications.
 
     def told(
         self,
@@ -118,7 +118,7 @@ class Broker:
         *,
         says_epochs: bool,
     ) -> None:
-        """The controller's word arrives."""
+        """A notification from the controller arrives: announce it, and begin to copy."""
         work = self._announce(leads, follows, stops, says_epochs=says_epochs)
         self._world.loop.spawn(self.process, work)
 
@@ -153,7 +153,7 @@ class Broker:
                 for _ in range(self._world.plan.copiers):
                     self._world.loop.spawn(self.process, self._copy(tip, epoch))
 
-    # What it does.
+    # Copying and reading.
 
     def _client(self, tip: TopicIdPartition, what: str) -> RecordedClient:
         name = f"{self.process.name}/{tip.partition}/{what}{self._world.next_number()}"
@@ -201,7 +201,7 @@ class Broker:
 
 
 class Timed(Protocol):
-    """Where a copier works: a world, or a run on a live service."""
+    """The clock of a copier's surroundings: of a world, or of a run on a live service."""
 
     def now_ns(self) -> int: ...
 
@@ -215,7 +215,7 @@ class Copying(Protocol):
 
 
 class Copier:
-    """One partition's leader at work: copies segments, deletes old ones, reads in between."""
+    """A partition's leader at work: copies segments, deletes old ones, reads in between."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class Copier:
         self._copied: list[RemoteLogSegmentId] = []
 
     async def step(self, random: Random) -> None:
-        """One thing that a broker does."""
+        """Make one random read, or copy or delete one segment."""
         drawn = random.random()
         if drawn < 0.25:
             query = Query("lookup", random.randrange(self._epoch + 1), self._next_offset - 5)

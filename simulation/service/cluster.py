@@ -1,8 +1,8 @@
-"""The service's processes in a world: hosts, coordinators, and the ways to them.
+"""The service's processes in a world: hosts, coordinators, and handles on them.
 
-Everything that has a rule is the service's own code: `Host`, `CoordinatorService`, the client.
-What stands here is what Ray is to a real service: it starts processes, names them, carries
-calls, and now and then believes that somebody is dead who is not.
+The service's own code makes all decisions: `Host`, `CoordinatorService` and the client. This
+module replaces Ray: it starts processes, names them, carries calls, and now and then believes
+that a living process is dead.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 from tierledger.storage.backend import MetadataStorageBackend
 
 WALL_MS = 1_700_000_000_000
-"""What clocks say when a world begins."""
+"""The time of day when a world begins (Unix time in ms)."""
 
 
 class SkewedClock:
-    """A process's own clock: `offset_ms` beside the world's time."""
+    """A process's clock, `offset_ms` ahead of the world's time."""
 
     def __init__(self, loop: VirtualLoop, offset_ms: int) -> None:
         self._loop = loop
@@ -67,7 +67,7 @@ class HostProcess(Process):
         super().__init__(site, number)
         self.host: Host | None = None
         self.writes = True
-        """Opens the store for writing itself."""
+        """Whether this process writes to the store itself."""
 
 
 class CoordinatorProcess(Process):
@@ -124,7 +124,7 @@ class HostWay:
 
 
 class CoordinatorWay:
-    """A handle on the coordinator; finds or makes its successor when it is lost."""
+    """A handle on the coordinator. Finds or starts a successor if the coordinator is lost."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -187,22 +187,22 @@ class CoordinatorWay:
 
 
 RESTART_S = 0.2
-"""How often it is made sure that a coordinator runs, where clients do not start it."""
+"""Seconds between two checks that a coordinator runs, in case that no caller starts one."""
 
 
 class Cluster:
-    """Who runs under which name. Also the launcher that coordinators use."""
+    """All processes of the service by name. Also the launcher that coordinators use."""
 
     def __init__(self, world: Stage, oracle: LeaderOracle) -> None:
         self.network = world.network
         self._streams = world.streams
         self.coordinator: CoordinatorProcess | None = None
         self.hosts: dict[str, HostProcess] = {}
-        """By address; also those that are gone."""
+        """The last process at each address, also if it is dead."""
         self.placed: list[Placement] = []
-        """Every word to a host that it is to lead a partition."""
+        """Every placement of a leader that was sent to a host, in order."""
         self.processes: list[Process] = []
-        """All that ever ran; kept, so that nothing of theirs is finalized in between."""
+        """All processes of the run, kept so that nothing of theirs is finalized during it."""
         self._settings = world.settings
         self._keys = world.keys
         self._plan = world.plan
@@ -219,7 +219,7 @@ class Cluster:
         return SkewedClock(self._loop, self._random.randint(-spread, spread))
 
     async def connect(self, settings: ServiceSettings) -> ServiceConnection:
-        """The way to the service, as clients want it."""
+        """A client's connection to the service, through the doors of all hosts."""
         names = [f"host-{number}" for number in range(self._plan.hosts)]
         url = url_of([f"{name}:{PORT + more}" for name in names for more in (0, 1)], tls=False)
         return await connect_at(url, self._streams.opened)(settings)
@@ -263,7 +263,7 @@ class Cluster:
         return process
 
     async def start_coordinator(self, process: CoordinatorProcess) -> None:
-        """Let it take up its work, once; callers meanwhile wait as long."""
+        """Start the coordinator's service once; concurrent callers wait for that start."""
         service = process.service
         assert service is not None, "made with its process"
 
@@ -277,7 +277,7 @@ class Cluster:
             await self.network.call(process, start, "start")
 
     async def keep_coordinator(self) -> None:
-        """Restart it whenever it has ended, as Ray does."""
+        """Restart the coordinator whenever it has ended, as Ray does."""
         while True:
             with suppress(RemoteStorageError):
                 await self.start_coordinator(self.coordinator_process())
@@ -286,7 +286,7 @@ class Cluster:
     # Hosts, as the coordinator's launcher.
 
     def prepare(self, address: str) -> None:
-        """A process starts at its launch, in the time that this takes."""
+        """Does nothing: `launch` starts the process."""
 
     async def launch(self, address: str) -> HostWay:
         running = self.hosts.get(address)
@@ -331,7 +331,11 @@ class Cluster:
         return HostWay(self, running)
 
     async def end(self, address: str, process: str | None) -> None:
-        """End what runs there; one that cannot be reached goes on unnoticed, as a zombie."""
+        """End the process at `address`; with `process`, only if that is its name.
+
+        A paused process, and one of two others, lives on as a zombie instead, as an unreachable
+        process does. The only writer of a file is always killed.
+        """
         found = self.hosts.get(address)
         if found is None or not found.is_reachable or process not in (None, found.name):
             return
@@ -343,7 +347,7 @@ class Cluster:
             self._loop.kill(found)
 
     def host(self, name: str) -> HostWay:
-        """The process at an address, or the newest that serves as `name`."""
+        """A handle on the process whose address is `name`, or the newest one of host `name`."""
         if self._loop.is_closed():
             raise NotReady("the world has ended")
         for address, process in reversed(self.hosts.items()):

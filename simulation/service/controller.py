@@ -1,4 +1,4 @@
-"""Who leads which partition in a world, and what brokers are told of it: late and unordered."""
+"""Kafka's side of a world: elects leaders, and notifies brokers late and out of order."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ WELL_PAUSE_S = 0.25
 
 FOLLOWED_S = 2.0
 READ_S = 1.5
-"""How long brokers rest in the end, and how long a follower may take by itself to read what
-stands in the log: it is polled each second, whatever it was told."""
+"""`FOLLOWED_S`: how long brokers make no calls at the end of a run. `READ_S`: the time in which
+a follower must have read a durable batch without a call, as its log is polled each second."""
 
 REPEAT_S = 2.0
-"""How often brokers are told again what they know: every change of an ISR does that."""
+"""Mean time between repeats of all notifications; Kafka repeats them at each ISR change."""
 
 
 class Controller:
-    """Kafka's controller: the truth about leaders, and the mouth that tells it."""
+    """Kafka's controller: holds the true leaders and replicas, and notifies the brokers."""
 
     def __init__(
         self, world: Stage, brokers: Mapping[int, Broker], start: Callable[[int], Broker]
     ) -> None:
-        """`start` begins a new life of a broker."""
+        """`start` starts a new process of the broker with that id."""
         self.leader: dict[TopicIdPartition, int] = {}
         self.epoch: dict[TopicIdPartition, int] = {}
         self.replicas: dict[TopicIdPartition, list[int]] = {}
@@ -41,7 +41,7 @@ class Controller:
         self._random = stream(world.plan.seed, "controller")
 
     def start(self) -> None:
-        """Make first leaders, and keep changing them."""
+        """Elect the first leaders, then go on with elections, moves and repeats."""
         for tip in self._world.tips:
             ids = sorted(self._brokers)
             self._random.shuffle(ids)
@@ -65,7 +65,7 @@ class Controller:
         self._next_change()
 
     def _elect(self, tip: TopicIdPartition) -> None:
-        """Another replica leads, in the next leader epoch."""
+        """Elect another replica as leader, in the next leader epoch."""
         former = self.leader.get(tip)
         others = [one for one in self.replicas[tip] if one != former] or self.replicas[tip]
         self.leader[tip] = self._random.choice(others)
@@ -77,7 +77,7 @@ class Controller:
                 self._tell(broker_id, [tip])
 
     def _move_replica(self, tip: TopicIdPartition) -> None:
-        """One replica leaves: that broker is told to stop, and another is told to follow."""
+        """Take a follower's replica away for a while: its broker stops, then follows again."""
         leaving = self._random.choice(
             [one for one in self.replicas[tip] if one != self.leader[tip]]
         )
@@ -92,18 +92,18 @@ class Controller:
         self._world.loop.call_later(back, return_, context=NOBODY)
 
     def _repeat(self) -> None:
-        """Tell everybody everything again, now and then."""
+        """Notify every broker of all its roles again, every `REPEAT_S` on average."""
         for broker_id in sorted(self._brokers):
             self.tell_all(broker_id)
         pause = REPEAT_S * self._random.uniform(0.5, 1.5)
         self._world.loop.call_later(pause, self._repeat, context=NOBODY)
 
     def tell_all(self, broker_id: int) -> None:
-        """What a broker that starts, or repeats itself, announces."""
+        """Notify a broker of its role in every partition."""
         self._tell(broker_id, self._world.tips)
 
     def _tell(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
-        """Say what holds now; it arrives after a while, perhaps behind what is said later."""
+        """Notify a broker of its present roles. A later notification may arrive earlier."""
         leads, follows, stops = {}, [], []
         for tip in tips:
             if self.leader[tip] == broker_id:
@@ -129,7 +129,11 @@ class Controller:
     def wait_until_well(
         self, deadline: float, be_quiet: Callable[[], None]
     ) -> asyncio.Future[bool]:
-        """Done once every partition's true leader has written again, or at `deadline`."""
+        """Wait until every partition's true leader has written again, or until `deadline`.
+
+        Returns a task; its result is whether they have. If so, `be_quiet` was called, followers
+        had `FOLLOWED_S` to read the log, and the loop is stopped.
+        """
         work = self._until_well(deadline, be_quiet)
         return self._world.loop.create_task(work, context=NOBODY.copy())
 
@@ -151,13 +155,13 @@ class Controller:
         return False
 
     def _is_well(self, tip: TopicIdPartition, healed_at: int) -> bool:
-        """Whether the true leader, in its own name, has had a write acknowledged since."""
+        """Whether a write was acknowledged that the true leader began after `healed_at`."""
         broker = self._brokers[self.leader[tip]]
         return broker.acknowledged.get(tip, -1) > healed_at
 
 
 class WorldOracle:
-    """Asks the controller: says the truth, or as often as the plan has it, nothing."""
+    """The leader oracle: answers from the controller, or with the plan's chance not at all."""
 
     def __init__(self, plan: WorldPlan, controller: Controller) -> None:
         self._share = plan.oracle_answers

@@ -1,4 +1,4 @@
-"""What happens to the processes of a world while it may go wrong."""
+"""Injects faults into the processes, connections and store of a world."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tierledger.simulation.service.virtual_loop import Process
 
 
 class Disturber:
-    """Strikes at random times, each time with one of the faults that the seed has on."""
+    """Injects a fault at random times, each time one of those that the plan switches on."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Disturber:
             assert isinstance(life, Process), "all lives here are"
             self._world.loop.kill(life)
 
-    # The faults. Each says whether it found a victim.
+    # The faults. Each returns whether it was injected; without a fitting process it is not.
 
     def _host(self) -> HostProcess | None:
         hosts = [one for one in self._cluster.hosts.values() if one.is_reachable]
@@ -96,7 +96,7 @@ class Disturber:
         return self._pause(self._host())
 
     def fuse_host(self) -> bool:
-        """Die at a step that is drawn beforehand, whatever it is."""
+        """Kill a host at one of its next 200 steps, whatever it does there."""
         process = self._host()
         if process is None:
             return False
@@ -110,11 +110,11 @@ class Disturber:
         return self._pause(self._cluster.coordinator)
 
     def cut_off_coordinator(self) -> bool:
-        """It is believed dead, and a successor is made while it goes on."""
+        """Let everybody believe the coordinator dead: a successor starts while it goes on."""
         return self._cut_off(self._cluster.coordinator)
 
     def cut_off_host(self) -> bool:
-        """It is replaced while it goes on; the one that writes a file for all never is."""
+        """Have a host replaced while it goes on; never the only writer of a file."""
         process = self._host()
         if process is None or (self._world.plan.one_writer and process.writes):
             return False
@@ -127,7 +127,7 @@ class Disturber:
         return True
 
     def cut_message_path(self) -> bool:
-        """One direction between two processes is dead for a while."""
+        """Cut one direction between two processes for up to 5 s."""
         alive = [one.site for one in self._cluster.processes if not one.is_dead]
         if len(alive) < 2:
             return False
@@ -137,7 +137,7 @@ class Disturber:
         return True
 
     def kill_broker(self) -> bool:
-        """It starts again soon, under its old id, in a new incarnation."""
+        """Kill a broker; it restarts within 2 s under its old id, in a new incarnation."""
         broker_id = self._random.choice(sorted(self._brokers))
         if not self._kill(self._brokers[broker_id].process):
             return False
@@ -145,7 +145,7 @@ class Disturber:
         return True
 
     def pause_broker(self) -> bool:
-        """It wakes up later; sometimes another life of it has begun by then."""
+        """Pause a broker; every other time a new process replaces it: the old is a zombie."""
         broker_id = self._random.choice(sorted(self._brokers))
         if not self._pause(self._brokers[broker_id].process):
             return False
@@ -158,7 +158,7 @@ class Disturber:
         self._world.loop.call_later(pause, self._restart_broker, broker_id, context=NOBODY)
 
     def assign_twice(self) -> bool:
-        """A host is told what another one was told before, perhaps long ago."""
+        """Repeat a host's placement to the same or another host, perhaps long after it."""
         cluster, host = self._cluster, self._host()
         if not cluster.placed or host is None:
             return False
@@ -173,14 +173,14 @@ class Disturber:
         return True
 
     def store_away(self) -> bool:
-        """The store refuses everybody for a while."""
+        """Have the store refuse all requests for up to 2 s."""
         length = int(self._random.uniform(0.1, 2.0) * S)
         self._world.medium.away_until = self._world.loop.clock.now + length
         return True
 
 
 class StreamDisturber:
-    """The same for connections to doors, with random numbers of its own."""
+    """Injects faults into connections to doors. Its random numbers are its own."""
 
     def __init__(self, world: Stage, cluster: Cluster, brokers: Mapping[int, Broker]) -> None:
         self._world = world
@@ -217,9 +217,10 @@ class StreamDisturber:
         self._world.loop.call_later(pause, self._shut_out, streams, context=NOBODY)
 
     def _shut_out(self, streams: StreamNetwork) -> None:
-        """A client hears no answer to what it has sent, and cannot ask again in time.
+        """Cut a client off from all doors for longer than a call may take.
 
-        Every other time it strikes when something of its is written and it is to hear so.
+        Its writes are then in doubt: no answer comes, and no retry can be in time. Every other
+        time the fault waits until a write of the client is durable, and takes its answer.
         """
         if self._world.is_healing:
             return
@@ -239,13 +240,14 @@ class StreamDisturber:
         self._next_shut_out(streams)
 
     def _freeze(self) -> None:
-        """A host hangs for good; the system goes on accepting connections for it."""
+        """Freeze a host for good; the kernel still accepts connections for it."""
         hosts = [
             one
             for one in self._cluster.hosts.values()
             if one.is_reachable and not one.is_paused
         ]
-        # One that has not come up yet is the business of its starter.
+        # The launcher gives up on a host that freezes before its first answer, but only after
+        # a time that is longer than this world's calls take.
         has_come_up = bool(self._cluster.placed)
         if hosts and has_come_up and not self._world.is_healing:
             process = self._random.choice(hosts)

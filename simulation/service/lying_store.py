@@ -1,4 +1,4 @@
-"""The storage backend as the service's processes see it: a medium that lies now and then."""
+"""The storage backend of the simulated processes: a medium with injected faults."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Op
 T = TypeVar("T")
 
 FATES = (*3 * [REFUSE], LOSE, *2 * [LOSE_ANSWER], *2 * [LATE], *2 * [TWICE])
-"""Of a write, each as often as it stands here; reads are refused."""
+"""Faults of a write, each drawn as often as it is listed; a read can only be refused."""
 
 LATE_MAX = 3000 * MS
-"""How much later than its sender gives up a write may land, and an atomic step be done."""
+"""Most microseconds that a late write lands after its sender's timeout, and that an atomic
+step is delayed."""
 
 
 class LyingStore:
-    """What all processes share. `heal` makes it an honest one."""
+    """The store that all processes share. It injects faults until `heal` is called."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class LyingStore:
         self.recording = recording
         self.plan = plan
         self.created_at: dict[str, int] = {}
-        """When each key was first there (ns)."""
+        """When each key was created (virtual ns)."""
         self._draw = random.random
 
     def heal(self) -> None:
@@ -60,21 +61,21 @@ class LyingStore:
         self.medium.heal()
 
     def mistreat(self, process: Process, *, writes: bool) -> None:
-        """Now and then, let something become of what the process asks for next."""
+        """With the plan's chance, arm a fault for the next request of `process`."""
         if self._draw() < self.plan.fault_chance:
             fate = FATES[int(self._draw() * len(FATES))] if writes else REFUSE
             late = TIMEOUT + int(LATE_MAX * self._draw()) if fate == LATE else MS
             self.medium.arm(process.site, fate, late, of_writes=writes)
 
     def slow_down(self, process: Process) -> None:
-        """The same of an atomic step, as checkpoints are."""
+        """With the plan's chance, delay the next atomic step, such as a checkpoint's."""
         if self._draw() < self.plan.slow_step_chance:
             late = int(LATE_MAX * self._draw())
             self.medium.arm(process.site, SLOW, late, of_writes=True)
 
 
 class StoreConnection(MetadataStorageBackend):
-    """One process's way to the store."""
+    """One process's connection to the store."""
 
     def __init__(self, store: LyingStore, process: Process) -> None:
         self._store = store
@@ -138,7 +139,7 @@ class StoreConnection(MetadataStorageBackend):
 
     @override
     async def close(self) -> None:
-        """The store is everybody's."""
+        """Does nothing: other processes still use the store."""
 
 
 def _tell(result: object, answer: asyncio.Future[Any]) -> None:

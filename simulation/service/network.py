@@ -1,7 +1,7 @@
 """Calls between simulated processes over wires that delay, reorder, lose and cut off.
 
-A caller hears what Ray's callers hear: the result, or after the callee's death or a
-timeout `OutcomeUnknown`. Lost answers leave the callee's work done.
+A caller gets what Ray's callers get: the result, or `OutcomeUnknown` after the callee's death
+or a timeout. If only the answer is lost, the callee has done the work nevertheless.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tierledger.simulation.service.virtual_loop import (
 Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
 RESENT_S = 0.2
-"""After which TCP sends again what was lost."""
+"""Seconds after which TCP retransmits what was lost."""
 
 NOBODY = Context()
-"""Of steps that belong to the world, not to a process."""
+"""The context of steps that belong to the world, not to a process."""
 
 
 class Network:
@@ -48,29 +48,32 @@ class Network:
         self._count = 0
 
     def heal(self) -> None:
-        """From here on every message arrives, soon."""
+        """From now on every message arrives, and soon."""
         self._plan = self._plan.healed()
         self.wires.heal()
 
     def travels(self, source: Life, draw: Callable[[], float]) -> float:
-        """How long what is sent again until it arrives is on its way."""
+        """Seconds until data of a stream arrives; data that is lost is retransmitted."""
         again = RESENT_S if draw() < self._plan.loss_chance else 0.0
         return again + self.wires.delay(source) / S
 
     def send(
         self, source: Life, target: Life, call: Callable[..., None], *given: object
     ) -> bool:
-        """Have `target` make `call`, if it is not lost; false if nobody is there."""
+        """Have `target` make `call`, unless the message is lost.
+
+        Returns false if `target` is dead or believed dead; a lost message returns true.
+        """
         if self._draw() < self._plan.loss_chance:
             self.wires.arm((source.site, target.site), LOSE, 0)
         return self.wires.send(source, target, call, *given)
 
     async def call(self, target: Process, work: Work, what: str) -> Any:  # noqa: ANN401
-        """What `work` returns when `target` runs it.
+        """Run `work` at `target`; returns its result.
 
         Raises:
-            RemoteStorageError: What it raised, `HostGone` if `target` is believed dead, or
-                `OutcomeUnknown` if no answer came.
+            RemoteStorageError: The error of `work`, `HostGone` if `target` is believed dead, or
+                `OutcomeUnknown` if no answer came within the timeout.
         """
         number = self._count = self._count + 1
         caller = current_process() or self._nobody
@@ -88,7 +91,7 @@ class Network:
 
 
 class _Call:
-    """One call on its way there, at work, or on its way back."""
+    """One call while its request travels, its work runs, or its answer travels."""
 
     def __init__(
         self,
@@ -108,13 +111,13 @@ class _Call:
         self._what = what
 
     def begin(self) -> None:
-        """Send it; whoever dies before it has answered is heard of."""
+        """Send the request; the caller learns if the target dies before it has answered."""
         self._target.when_killed[self._number] = self._died
         if not self._network.send(self._caller, self._target, self.deliver):
             self._died()
 
     def deliver(self) -> None:
-        """It arrives."""
+        """The request arrives at the target, which starts the work."""
         network = self._network
         network.recording.event(self._what, self._caller.name, self._target.name)
         network.loop.spawn(self._target, self._serve())
@@ -126,7 +129,7 @@ class _Call:
         except RemoteStorageError as raised:
             error = raised
         if self._target.when_killed.pop(self._number, None) is None:
-            return  # The caller was told of an end already, or waits no more.
+            return  # The caller was told that the target died, or no longer waits.
         if error is not None:
             self._tell(self.fail, error)
         else:
@@ -134,7 +137,7 @@ class _Call:
 
     def _tell(self, then: Callable[..., None], said: object) -> None:
         if not self._network.send(self._target, self._caller, then, said):
-            self._go(then, said)  # It is only believed dead, and goes on.
+            self._go(then, said)  # The caller may be only believed dead.
 
     def _died(self) -> None:
         self._target.when_killed.pop(self._number, None)

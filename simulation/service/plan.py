@@ -1,7 +1,7 @@
-"""What one seed makes of a world: its size, its faults, and how often each strikes.
+"""The plan of a world, made from a seed: its size, its faults, and how often each occurs.
 
-Every seed switches a random part of the faults off, so that rare ones are not drowned by the
-rest. Separate streams are drawn by name: one more draw in one does not reshuffle the others.
+Every seed switches a random part of the faults off, so that frequent faults do not hide rare
+ones. Each purpose has a named random stream of its own: another draw in one changes no other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tierledger.simulation.machines.scenario import delays_of
 
 
 def stream(seed: int, name: str) -> Random:
-    """The random numbers of one purpose; the same in every process."""
+    """The random generator of one purpose; it gives the same numbers in every process."""
     return Random(f"{seed}:{name}")
 
 
@@ -24,10 +24,10 @@ class NetworkPlan:
     """How messages travel."""
 
     delays: tuple[int, ...] = (400, 200, 500, 300)
-    """Of messages, and requests to the store, in us, used in turn."""
+    """Delays of messages and of requests to the store, in us, used in turn."""
     loss_chance: float = 0.0
     timeout_s: float = 2.0
-    """After which a caller gives up on an answer (one minute on Ray; nothing here is slow)."""
+    """Timeout of a call. Ray calls have a minute, but no simulated process is that slow."""
 
     def healed(self) -> NetworkPlan:
         return replace(self, loss_chance=0.0)
@@ -39,7 +39,7 @@ class StorePlan:
 
     fault_chance: float = 0.0
     slow_step_chance: float = 0.0
-    """Of an atomic step, as checkpoints are."""
+    """Chance that an atomic step, such as a checkpoint's, is delayed."""
 
     def healed(self) -> StorePlan:
         return StorePlan()
@@ -47,29 +47,29 @@ class StorePlan:
 
 @dataclass(frozen=True, slots=True)
 class DoorPlan:
-    """How streams between clients' and hosts' doors fare. A chance of 0 is never."""
+    """Faults and limits of the streams to hosts' doors. A chance of 0 means never."""
 
     limits: DoorLimits = field(default_factory=DoorLimits)
     window: int = 65_536
     """Bytes that may lie unread before the writer has to wait."""
     keepalive_s: float = 1.0
-    """How often each end is asked for a sign of life; a connection ends after two without."""
+    """Seconds between two keepalives; a connection ends after two unanswered ones."""
     is_proxied: bool = False
-    """Something between them answers that, also for a process that is frozen."""
+    """A proxy between the ends answers keepalives, also for a frozen process."""
     silent_end_chance: float = 0.0
-    """Of an end of which the other side hears nothing."""
+    """Chance that a connection ends without the other side learning of it."""
     slow_reader_chance: float = 0.0
     slow_reader_s: float = 0.3
-    """Such a client's pause before each frame that it reads."""
+    """A slow client's pause before each frame that it reads."""
     break_every_s: float = 0.0
     """Mean time between two connections that break; 0: none does."""
     behind_walls: int = 0
-    """Each client reaches one of so many hosts alone, which passes calls on; 0: all."""
+    """Each client reaches only one of this many hosts, which forwards calls; 0: all hosts."""
     freezes: bool = False
     """One host is frozen for good, its connections open."""
     shut_out_every_s: float = 0.0
-    """Mean time between two clients that lose their connections, in the middle of whatever they
-    do, and reach no door for longer than a call may take; 0: none does."""
+    """Mean time between two faults that break a client's connections in the middle of its work
+    and keep it from all doors for longer than a call may take; 0: never."""
 
     def healed(self) -> DoorPlan:
         return replace(self, silent_end_chance=0.0, slow_reader_s=0.0)
@@ -95,7 +95,7 @@ class WorldPlan:
     copiers: int
     """Calls that a leader has outstanding, per partition."""
     calls_max: int
-    """Calls after which clients rest, so that seeds cost about the same."""
+    """Calls after which all clients stop calling, so that seeds cost about the same."""
     fault_every_s: float
     """Mean time between two of the disturbances below."""
     faults: tuple[str, ...]
@@ -103,17 +103,17 @@ class WorldPlan:
     change_every_s: float
     """Mean time between two changes of leaders."""
     known_epochs: float
-    """Share of announcements that carry a leader epoch, as Kafka's never do."""
+    """Share of announcements that carry a leader epoch. Kafka's never carry one."""
     crash_after_create: float
-    """Chance that a process dies between the durable write and the word of it."""
+    """Chance that a process dies after its write is durable and before it learns so."""
     clock_spread_s: float
-    """How far processes' clocks are apart."""
+    """By how much a process's clock may be wrong, ahead or behind."""
     knobs: tuple[tuple[str, int], ...]
     """The service's constants, at values that make rare situations common."""
     oracle_answers: float
-    """Chance that the leader oracle knows."""
+    """Chance that the leader oracle knows the leader when it is asked."""
     doors: DoorPlan
-    """How the streams fare by which brokers come in."""
+    """Faults and limits of the streams by which brokers reach the service."""
 
 
 DOOR_FAULTS = (
@@ -125,7 +125,7 @@ DOOR_FAULTS = (
     "host frozen for good",
     "client shut out",
 )
-"""What befalls streams."""
+"""Marks of faults and waits on streams."""
 
 FAULTS = (
     "kill host",
@@ -152,16 +152,16 @@ FURTHER = (
     "message cut off",
     "resumed at the end",
 )
-"""Marks of this world alone."""
+"""Marks that only the service's world has."""
 
 
 LONE_EVERY, LONE_FIRST = 8, 2
-"""In one seed of so many, from the first on, the only host freezes, and nothing but its silence
-tells clients: their connections neither break nor lack signs of life."""
+"""One seed in `LONE_EVERY`, from `LONE_FIRST` on, has a single host, which freezes. Clients can
+only learn this from its silence: connections do not break, and keepalives are answered."""
 
 
 def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
-    """The world that `seed` makes."""
+    """The plan that `seed` gives."""
     random = stream(seed, "plan")
     on = [fault for fault in FAULTS if random.random() < 0.5]
     stormy = random.random()
@@ -197,7 +197,7 @@ def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
 
 
 def calm(seed: int, *, calls_max: int) -> WorldPlan:
-    """A world in which nothing fails, for its speed to be measured."""
+    """The plan of a world without faults, to measure its speed."""
     return replace(
         drawn(seed, calls_max=calls_max),
         brokers=3,
@@ -219,11 +219,12 @@ def calm(seed: int, *, calls_max: int) -> WorldPlan:
 
 
 WRITES_MAX = (1, 3, 200)
-"""As few as may begin, and as few as are remembered beyond them."""
+"""Values of this knob: how many writes a client may have begun and not ended."""
 
 
 def _knobs(random: Random) -> tuple[tuple[str, int], ...]:
-    # How far another life's repeats may be behind is nobody's to bound here.
+    # A client bounds only its own retries. A zombie of the same broker may retry requests that
+    # are older, which a leader with fewer `REQUESTS_KEPT` would no longer recognize.
     turned = {**KNOBS, "WRITES_MAX": WRITES_MAX}
     del turned["REQUESTS_KEPT"]
     return tuple((name, random.choice(values)) for name, values in turned.items())
@@ -237,7 +238,7 @@ def _network(random: Random, stormy: float) -> NetworkPlan:
 
 
 def _doors(random: Random, hosts: int) -> DoorPlan:
-    random.random()  # Without it every seed would be another world: it was once of use.
+    random.random()  # No longer used, but without this draw every seed would give another plan.
     return DoorPlan(
         limits=DoorLimits(
             calls_max=random.choice((4, 64, 4096)),

@@ -1,4 +1,4 @@
-"""Where a world of the service takes place: its time, its ways, its store, and its record."""
+"""What all parts of a service's world share: virtual time, network, store and recordings."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CUSTOM_BYTES_MAX = 128
 
 
 class Stage:
-    """What all who act in a world share."""
+    """The plan, loop, network, store, settings and recordings of one world."""
 
     def __init__(self, plan: WorldPlan) -> None:
         self.plan = plan
         self.cluster_id = CLUSTER_ID
-        self.loop = VirtualLoop()  # type: ignore[abstract]  # What a world has a use for.
+        self.loop = VirtualLoop()  # type: ignore[abstract]  # It has what a world uses.
         self.recording = Recording(self.loop.clock, further=FURTHER)
         self.recorder = Recorder(self.now_ns)
         self.network = Network(
@@ -53,7 +53,7 @@ class Stage:
         self.calls = 0
         self.is_healing = False
         self.is_quiet = False
-        """Brokers ask nothing further: only hints and polls make followers read."""
+        """Brokers make no more calls, so only hints and polls make followers read the log."""
         self._numbers = 0
 
     def now_ns(self) -> int:
@@ -64,7 +64,7 @@ class Stage:
         return self._numbers
 
     async def may_call(self) -> bool:
-        """Whether a client may make another call; counts it. While not, time passes."""
+        """Whether a client may make another call: counts it if so, else sleeps 1 s first."""
         if self.is_quiet:
             await asyncio.sleep(1.0)
             return False
@@ -77,5 +77,5 @@ class Stage:
         return True
 
     def note(self, what: str, node: str, key: PartitionKey | None = None) -> None:
-        """A fault, or a change of leaders, for the history."""
+        """Record a fault or a change of leaders in the history."""
         self.recorder.note(self.now_ns(), node, what, key, "")

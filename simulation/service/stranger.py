@@ -1,7 +1,7 @@
-"""A client that no one here wrote: it asks for what nobody has, and withdraws it or forgets it.
+"""A client that is not ours: it asks for more than hosts have, and cancels or abandons calls.
 
-Its questions are for positions that no log reaches, with short deadlines, which it leaves to
-the host to keep. Nobody judges what it is told; what hosts make of it, the frames show.
+Its questions are for positions that no log reaches. Their deadlines are short, and only the
+host enforces them. No checker judges its answers; `WireWatch` judges the frames of its streams.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PAUSE_S = 0.05
 """Mean time between two of its questions."""
 
 HOSTS = 0.3
-"""Share of them that only the coordinator can answer."""
+"""Share of its questions that only the coordinator can answer."""
 
 WITHDRAWN = 0.5
-"""Share of them that it withdraws when it asks the next."""
+"""Share of its questions that it cancels when it sends the next."""
 
 
 class Stranger:
-    """One stream after the other, each to a door that is drawn."""
+    """A process that opens one stream after the other, each to a random host's door."""
 
     def __init__(self, world: Stage) -> None:
         self.process = Process("stranger")
@@ -81,7 +81,7 @@ class Stranger:
             partition=partition_message(self._random.choice(self._world.tips)),
             role=pb.FOLLOWER,
             kind=pb.LOOKUP,
-            offset=self._asked,  # No two are alike.
+            offset=self._asked,  # Makes each question unique.
             position_min=BEYOND,
         )
         return pb.Call(id=number, deadline_ms=deadline_ms, question=question)

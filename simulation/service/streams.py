@@ -1,8 +1,8 @@
 """Streams between simulated processes, as TCP and gRPC carry them between real ones.
 
-Frames arrive whole, once and in their order, or not, and then nothing behind them does either.
-The two ends of a connection that has ended may learn of it at different times, and one of them
-not at all, until it asks for a sign of life.
+Each frame arrives whole, once and in order. If one does not arrive, no later one does either.
+The two ends of a broken connection may learn of it at different times. An end may also learn
+nothing until the peer does not answer its keepalive.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tierledger.simulation.service.virtual_loop import Process, current_process
 Method: TypeAlias = "Callable[[Gateway, object, Any], Coroutine[Any, Any, None]]"
 
 SIGNS_MISSED = 2
-"""Signs of life in a row; a connection ends when so many did not come."""
+"""Unanswered keepalives in a row after which an end closes its connection."""
 
 PORT = 4711
-"""Of each host's first process; one that begins while the former lives takes the next."""
+"""The port of each host's first process; a process takes the next if the former still lives."""
 
 
 class Watch(Protocol):
-    """Looks on at both ends of each stream."""
+    """Observes the frames of all streams."""
 
     def start(self, connections: dict[int, Connection]) -> None: ...
     def read(self, end: End, frame: bytes) -> None: ...
@@ -45,34 +45,34 @@ class Watch(Protocol):
 
 
 class StreamNetwork:
-    """Which process listens where, and the connections between them."""
+    """The processes that listen for streams, and the open connections to them."""
 
     def __init__(self, network: Network, random: Random, plan: DoorPlan, watch: Watch) -> None:
-        """`network` says how long messages travel, and which paths are cut."""
+        """`network` decides how long messages travel, and which paths are cut."""
         self.network = network
         self.loop = network.loop
         self.recording = network.recording
         self.plan = plan
         self.watch = watch
         self.connections: dict[int, Connection] = {}
-        """Those of which an end is open."""
+        """Connections with at least one open end, by number."""
         watch.start(self.connections)
         self._draw = random.random
         self._listening: dict[str, tuple[Process, Gateway]] = {}
         self._shut_out: dict[str, float] = {}
-        """Clients that reach no door, and until when."""
+        """By client's name: until when the client reaches no door (virtual s)."""
         self._when_written: dict[str, Callable[[], None]] = {}
-        """By client: what happens before it is told that it has written something."""
+        """By client's name: what to call just before the answer to its next write is sent."""
         self._count = 0
 
     def heal(self) -> None:
-        """From here on ends are heard of, and everybody reads at once."""
+        """From now on no connection ends silently, no reader is slow, no client is shut out."""
         self.plan = self.plan.healed()
         self._shut_out.clear()
         self._when_written.clear()
 
     def before_written(self, client: str, then: Callable[[], None]) -> None:
-        """Let something happen when a client's next write is done and its answer leaves."""
+        """Call `then` when a client's next write is done, just before its answer is sent."""
         self._when_written[client] = then
 
     def sent(self, end: End, frame: bytes) -> None:
@@ -86,7 +86,7 @@ class StreamNetwork:
                 then()
 
     def shut_out(self, client: str, until: float) -> None:
-        """Break all connections of a client, and let it open none until then."""
+        """Break all connections of a client, and let it open none until `until`."""
         self._shut_out[client] = until
         for connection in list(self.connections.values()):
             owner = connection.client.owner
@@ -102,7 +102,7 @@ class StreamNetwork:
         return f"{name}:{port}"
 
     def listener(self, door: str, client: str) -> tuple[Process, Gateway] | None:
-        """Who has a door; none if nobody lives there, or a wall is between."""
+        """The process that listens at `door`; none if `client` cannot reach a living one."""
         found = self._listening.get(door)
         if found is None or found[0].is_dead or self._is_walled_off(door, client):
             return None
@@ -119,19 +119,19 @@ class StreamNetwork:
     async def opened(
         self, door: str, greeting: pb.ClientGreeting, _security: ClientSecurity
     ) -> Stream:
-        """A stream from the process that asks to a door; see `Stream.opened`."""
+        """A stream of calls from the current process to a door; see `Stream.opened`."""
         connection = self.connected(door)
         return await Stream.greeted(door, greeting, connection, connection.client)
 
     async def fed(
         self, door: str, greeting: pb.ClientGreeting, _security: ClientSecurity
     ) -> Stream:
-        """The same, of feeds."""
+        """A stream of feeds from the current process to a door."""
         connection = self.connected(door, Gateway.feed)
         return await FeedStream.greeted(door, greeting, connection, connection.client)
 
     def connected(self, door: str, method: Method = Gateway.converse) -> Connection:
-        """A connection from the process that asks; frames may be sent at once."""
+        """A connection from the current process to a door; frames may be sent at once."""
         process = current_process()
         assert process is not None, "the world itself opens none"
         self._count += 1
@@ -141,12 +141,12 @@ class StreamNetwork:
         return self._draw() < chance
 
     def chosen(self, random: Random) -> Connection | None:
-        """One that is open, if any is."""
+        """A random open connection, if there is one."""
         open_ = list(self.connections.values())
         return random.choice(open_) if open_ else None
 
     def arrival(self, source: Life, target: Life) -> float:
-        """When what is sent now gets there: what is lost or cut off is sent again."""
+        """When data that is sent now arrives (virtual s), retransmissions included."""
         at = self.loop.time() + self.network.travels(source, self._draw)
         until = self.network.wires.cut_until(source, target) / S
         if until > at:
@@ -156,7 +156,7 @@ class StreamNetwork:
 
 
 class Connection:
-    """One stream: two ends. To its client it is also gRPC's channel."""
+    """One stream with its two ends. It also stands for gRPC's channel in the client."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Connection:
         door: str,
         method: Method,
     ) -> None:
-        """`method` of the gateway serves it."""
+        """`method` of the gateway serves the stream."""
         self.streams = streams
         self.number = number
         self.door = door
@@ -184,14 +184,14 @@ class Connection:
 
     @property
     def is_between_hosts(self) -> bool:
-        """Whether its client is a host that passes calls on."""
+        """Whether the client is a host, which forwards calls."""
         return self.client.name.startswith("host")
 
     async def close(self) -> None:
-        """The channel goes with its stream."""
+        """Does nothing: the channel ends with its stream."""
 
     def _accept(self) -> None:
-        """It arrives. The system accepts it for a process that is frozen, too."""
+        """Connect to the door's process; the kernel accepts for a frozen process, too."""
         found = self.streams.listener(self.door, self.client.name)
         if found is None:
             self.server.error = "nobody listens"
@@ -211,14 +211,14 @@ class Connection:
             self.server.send(self.client.ended_by_peer)
 
     def stop_serving(self) -> None:
-        """As gRPC does: the server of a connection that has ended is cancelled."""
+        """Cancel the method that serves the stream, as gRPC does when a connection ends."""
         if self._serving is not None:
             self._serving.cancel()
 
     # Its end.
 
     def break_(self, *, silently: bool) -> None:
-        """Neither end sends any more; one of them hears of it, or both."""
+        """Break the connection. Both ends learn of it, or only one if `silently`."""
         self.streams.recording.mark(
             "connection ended silently" if silently else "connection broken"
         )
@@ -231,13 +231,13 @@ class Connection:
             ends[1].broken("connection reset")
 
     def _when_killed(self, end: End) -> None:
-        """The system ends what a process leaves open, unless it is the machine that is gone."""
+        """Close `end` when its process dies. The peer learns of it unless the machine died."""
         owner, number = end.owner, -2 * self.number - (end is self.client)
         assert owner is not None, "asked for once it has one"
 
         def ended() -> None:
             if not owner.is_dead:
-                owner.when_killed[number] = ended  # It was only believed dead.
+                owner.when_killed[number] = ended  # Only believed dead: still open.
             elif end.error is None:
                 end.error = "killed"
                 if self.streams.happens(self.streams.plan.silent_end_chance):
@@ -252,7 +252,7 @@ class Connection:
         self.streams.loop.call_later(pause, self._look, context=NOBODY)
 
     def _look(self) -> None:
-        """Each end asks the other for a sign of life."""
+        """Send keepalives from both ends; forget the connection when both are closed."""
         for end in (self.client, self.server):
             end.look()
         if self.client.error is not None and self.server.error is not None:
@@ -262,31 +262,31 @@ class Connection:
 
 
 class End:
-    """One side's end: gRPC's call to the client, the servicer's context to the host."""
+    """One end of a stream: for the client gRPC's call, for the host the servicer's context."""
 
     def __init__(self, connection: Connection, owner: Process | None, name: str) -> None:
         self.other: End
         self.connection = connection
         self.owner = owner
         self.life: Life = owner or Life(name.partition(":")[0], 0)
-        """Its owner, or who may live behind the door."""
+        """The owner; for a host's end that has none yet, a stand-in with the host's name."""
         self.name = name
         self.error: str | None = None
-        """Why nothing can be sent any more."""
+        """Why this end is closed; none while it is open."""
         self.unread: deque[bytes] = deque()
         self.is_slow = False
         self.is_deaf = False
-        """Nothing reaches it, and it does not know."""
+        """The connection is broken, but this end has not learned of it: nothing reaches it."""
         self._streams = connection.streams
         self._sent_bytes = 0
-        """Of what the peer has not read."""
+        """Bytes that this end has sent and the peer has not read."""
         self._has_ended = False
         self._last_arrival = 0.0
         self._missed = 0
         self._reading: asyncio.Future[None] | None = None
         self._writing: asyncio.Future[None] | None = None
 
-    # As gRPC has it.
+    # gRPC's methods.
 
     async def read(self) -> object:
         """The next frame; `EOF` where the peer has ended the stream."""
@@ -306,7 +306,7 @@ class End:
         return frame
 
     async def write(self, frame: bytes) -> None:
-        """Send; returns once enough of what was sent has been read."""
+        """Send a frame; returns when no more than a window of sent bytes is unread."""
         self._streams.sent(self, frame)
         self._raise_if_over()
         self._sent_bytes += len(frame)
@@ -319,19 +319,19 @@ class End:
             self._raise_if_over()
 
     def cancel(self) -> None:
-        """The client gives the stream up."""
+        """End the stream from the client's side."""
         if self.error is None:
             self.error = "cancelled"
             self.send(self.other.broken, "cancelled by the client")
 
     def peer(self) -> str:
-        """Who is at the other end."""
+        """The name of the process at the other end."""
         return self.other.name
 
     def invocation_metadata(self) -> tuple[()]:
         return ()
 
-    # The way between them.
+    # Between the two ends.
 
     @property
     def is_blocked(self) -> bool:
@@ -339,7 +339,7 @@ class End:
         return self._writing is not None and not self._writing.done()
 
     def send(self, then: Callable[..., None], *given: object) -> None:
-        """Let something happen at the peer behind all that was sent before."""
+        """Call `then` at the peer, after everything that was sent earlier."""
         arrival = self._streams.arrival(self.life, self.other.life)
         self._last_arrival = max(arrival, self._last_arrival)
         self._streams.loop.call_at(self._last_arrival, then, *given, context=NOBODY)
@@ -355,7 +355,7 @@ class End:
         _wake(self._writing)
 
     def ended_by_peer(self) -> None:
-        """It has said all that it had to say."""
+        """The host has ended the stream; frames that have arrived can still be read."""
         if self.error is None and not self.is_deaf:
             self.error = "ended by the host"
             self._has_ended = True
@@ -363,7 +363,7 @@ class End:
             _wake(self._writing)
 
     def broken(self, why: str) -> None:
-        """Nothing comes and goes any more."""
+        """Close this end: unread frames are lost, and waiting reads and writes fail."""
         if self.error is None and not self.is_deaf:
             self.error = why
             self.unread.clear()
@@ -373,7 +373,7 @@ class End:
                 self.connection.stop_serving()
 
     def look(self) -> None:
-        """End the connection if there was no sign of life for too long."""
+        """Close this end if the peer has left `SIGNS_MISSED` keepalives unanswered."""
         owner = self.owner
         if self.error is not None or owner is None or owner.is_paused or owner.is_dead:
             return

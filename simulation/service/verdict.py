@@ -1,4 +1,4 @@
-"""What a world's run comes to: its history held against what its store holds in the end."""
+"""Judges the run of a world: compares its history with the store's content at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tierledger.simulation.service.world import World
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
 COMMANDS = 30
-"""On which the rules are asked to decide at the end of each log."""
+"""How many invented commands the rules decide on at the end of each log."""
 
 
 def judge(plan: WorldPlan) -> Verdict:
@@ -37,12 +37,12 @@ def judge(plan: WorldPlan) -> Verdict:
         verdict = verdict_of(world)
     finally:
         world.loop.discard()
-    gc.collect()  # Nothing was collected while it ran.
+    gc.collect()  # The collector was off during the run.
     return verdict
 
 
 def ran(plan: WorldPlan) -> World:
-    """The world of `plan`, at its end."""
+    """Make the world of `plan` and run it to its end."""
     world = World(plan)
     with _silence(), uncollected():
         world.run()
@@ -51,7 +51,7 @@ def ran(plan: WorldPlan) -> World:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Faults are what a world is for: nobody wants to read of each."""
+    """Suppress the service's log lines, as a world has too many faults to print each."""
     former = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
@@ -61,7 +61,7 @@ def _silence() -> Iterator[None]:
 
 
 def verdict_of(world: World) -> Verdict:
-    """What every checker says of a world that has run."""
+    """The results of all checkers for a world that has run."""
     with turned_to(world.plan.knobs):
         return _verdict_of(world)
 
@@ -105,7 +105,7 @@ def _verdict_of(world: World) -> Verdict:
 
 
 def _of_the_run(world: World) -> list[Violation]:
-    """What needs no log: failures of the program, and a service that did not come back."""
+    """Violations that need no log: unexpected exceptions, wrong frames, no recovery."""
     found = [
         Violation("unforeseen_failure", None, f"{type(error).__name__}: {error}")
         for error in world.loop.failures
@@ -120,7 +120,7 @@ def _of_the_run(world: World) -> list[Violation]:
 
 
 def _late_followers(world: World, logs: Mapping[PartitionKey, FinalLog]) -> Iterator[Violation]:
-    """Followers that have not read by themselves what stood in the log; see `READ_S`."""
+    """Followers that lack batches which have been durable for `READ_S`."""
     since = world.now_ns() - int(READ_S * 1e9)
     for process, shell in world.followers if world.is_well else ():
         host, log = process.host, logs.get(shell.key)
@@ -147,7 +147,7 @@ def _log(world: World, tip: TopicIdPartition) -> FinalLog:
 
 
 def _checkpoint(world: World, tip: TopicIdPartition) -> list[tuple[int, bytes]]:
-    """Position and digest of the checkpoint that stands, if one does."""
+    """Position and digest of the stored checkpoint: a list of one, or empty without one."""
     serde = world.settings.serde()
     store = CheckpointStore(world.medium.backend, world.keys, serde, tip)
     stored = completed(store.read_stored())

@@ -1,10 +1,9 @@
 """An asyncio event loop with virtual time, on which several simulated processes run.
 
-Nothing happens between two steps: time jumps to the next timer when nobody is runnable. A step
-belongs to the process in whose context it was scheduled, so a process can be paused (its steps
-are held) or killed (they are dropped) between any two of its steps, as SIGSTOP and SIGKILL do.
-Order depends on nothing but what the program does: steps of one instant run first come, first
-served.
+When no process is runnable, time jumps to the next timer. A step belongs to the process in
+whose context it was scheduled, so a process can be paused (its steps are held) or killed (they
+are dropped) between any two of its steps, as SIGSTOP and SIGKILL do. The order of steps depends
+only on what the program does: steps of one instant run first come, first served.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class Process(Life):
         """Paused for good: it does not go on when all heals."""
         self.steps = 0
         self.fuse: int | None = None
-        """Steps after which it ends, before the next one runs."""
+        """The number of steps after which the process is killed; none: it is not."""
         self.when_killed: dict[int, Callable[[], None]] = {}
-        """Told of the end, as callers over a broken connection are."""
+        """What to call when the process dies or is believed dead, as on a broken connection."""
 
     def context(self) -> Context:
         """A context whose steps are this process's."""
@@ -77,7 +76,7 @@ class Step:
         return self.due
 
     def run(self) -> None:
-        """It is due, and its process, if it has one, runs."""
+        """Run the callback, unless the fuse of its process ends that process first."""
         if self.callback is None:
             return
         process = self.context.get(_OWNER)
@@ -91,21 +90,21 @@ class Step:
         self.context.run(self.callback, *self.args)
 
 
-class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no use for.
+class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
     """Runs steps in order of their virtual time (seconds since the world began)."""
 
     def __init__(self, clock: Clockwork | None = None) -> None:
         self.clock = clock or Clockwork()
         self._is_closed = False
         self._spawned: list[asyncio.Task[Any]] = []
-        """Nothing else may hold what a process that died has left suspended, and the collector
-        would close it in the middle of the run."""
+        """Keeps the suspended tasks of dead processes. Often nothing else refers to them, and
+        the garbage collector would close them in the middle of the run."""
         self._failures: list[BaseException] = []
 
     @property
     def failures(self) -> list[BaseException]:
-        """What tasks raised and nobody asked for: a mistake of the program, never a fault."""
-        # A task says so when nobody holds it any more.
+        """Exceptions of tasks that nobody awaited: errors of the program, never faults."""
+        # A task reports such an exception only when it is finalized.
         self._spawned = [task for task in self._spawned if not task.done()]
         return self._failures
 
@@ -132,7 +131,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
         step = Step(self, when, callback, args, _own(context))
         if not self._is_closed:
             at = ceil(when * S)
-            at += at / S < when  # Who is woken before its time goes on sleeping until then.
+            at += at / S < when  # Rounded up, as a waiter woken too early would sleep again.
             self.clock.at(max(self.clock.now, at), step.context.get(_OWNER), step.run)
         return step
 
@@ -175,7 +174,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
     @override
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        # An answer that came for somebody who was killed is a future, and no mistake.
+        # A plain future is no error: an answer to a process that was killed meanwhile.
         if error is not None and isinstance(context.get("future"), asyncio.Task):
             self._failures.append(error)
 
@@ -185,21 +184,21 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
 
     @override
     def close(self) -> None:
-        """Nothing runs any more, whatever is still scheduled; `discard` frees it."""
+        """Run no more steps, and drop those that are scheduled; then call `discard`."""
         self._is_closed = True
         self.clock.heap.clear()
 
     def discard(self) -> None:
         """Close every coroutine that the end of the run left suspended.
 
-        The collector would do it otherwise, at any moment of whatever runs next and without a
-        loop, where a clean-up that awaits fails aloud. Here it has a loop, and its failures are
-        dropped. It may touch what the world holds: judge that first.
+        Otherwise the garbage collector would close them at any later moment. Without a running
+        loop, a clean-up that awaits would then print an error. Here clean-ups have a loop, and
+        their exceptions are dropped. They may change the world's objects: judge those first.
         """
         former = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
-            # A clean-up may begin tasks, and suspend again.
+            # A clean-up may start tasks, and suspend again.
             while left := [task for task in asyncio.all_tasks(self) if _is_open(task)]:
                 for task in left:
                     work: Any = task.get_coro()
@@ -217,7 +216,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # What it lacks, a world has no u
         return task
 
     def pause(self, process: Process) -> None:
-        """Freeze `process` between two steps; what is on its way to it waits."""
+        """Freeze `process` between two steps; steps that fall due meanwhile wait."""
         process.is_paused = True
 
     def resume(self, process: Process) -> None:
@@ -260,7 +259,7 @@ def _is_open(task: asyncio.Task[Any]) -> bool:
 
 
 def _own(context: Context | None) -> Context:
-    # An empty one counts as well, though it is false: it is nobody's.
+    # An empty context is false, but valid: it belongs to no process.
     return copy_context() if context is None else context
 
 

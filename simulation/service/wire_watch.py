@@ -1,6 +1,6 @@
-"""What the door promises of every stream, held against the frames themselves.
+"""Checks the rules of the door's protocol on the frames of every stream.
 
-It looks on at both ends of each stream, and knows nothing of how they are made.
+It sees only the frames at both ends of each stream, not the objects that make them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tierledger.simulation.service.streams import Connection, End
 from tierledger.simulation.service.virtual_loop import VirtualLoop
 
 LATE_S = 0.5
-"""How much later than its deadline a call may be without an answer, while its host runs."""
+"""Seconds after its deadline within which a call must be answered, while its host runs."""
 
 LOOK_S = 0.25
-"""How often it is looked after what waits. A host that runs and has room for calls does not
-leave frames unread from one look to the next."""
+"""Seconds between two looks at what waits. A host that runs and has room for calls must read
+at least one waiting frame from one look to the next."""
 
 
 class _Conversation:
@@ -27,10 +27,10 @@ class _Conversation:
 
     def __init__(self) -> None:
         self.due: dict[int, float] = {}
-        """By call without an answer: when it is late."""
+        """Per call without an answer, by id: when its answer is late (virtual s)."""
         self.withdrawn: set[int] = set()
         self.has_unread = False
-        """Frames lay there at the last look, without a reason; none was read since."""
+        """Frames waited at the last look, though the host could read; none was read since."""
 
 
 class WireWatch:
@@ -41,9 +41,9 @@ class WireWatch:
         self._loop = loop
         self._conversations: dict[int, _Conversation] = {}
         self._passed_to: dict[str, set[bytes]] = {}
-        """By host's process: what another host has passed on to it."""
+        """Per host's process, by name: the calls that other hosts have forwarded to it."""
         self._sent_to: dict[str, set[bytes]] = {}
-        """The same of clients; they ask the same more than once."""
+        """The same for calls of clients, which may send one call more than once."""
 
     def _found(self, checker: str, message: str) -> None:
         self.violations.append(
@@ -51,7 +51,7 @@ class WireWatch:
         )
 
     def read(self, end: End, frame: bytes) -> None:
-        """`end` takes a frame that has arrived."""
+        """Check a frame that `end` reads."""
         connection = end.connection
         if end is connection.client:
             return
@@ -69,7 +69,7 @@ class WireWatch:
                 seen.withdrawn.add(number)
 
     def written(self, end: End, frame: bytes) -> None:
-        """`end` sends a frame."""
+        """Check a frame that `end` sends."""
         connection = end.connection
         if end is connection.server:
             self._answered(connection, pb.HostFrame.FromString(frame))
@@ -80,7 +80,7 @@ class WireWatch:
         seen = self._conversations[connection.number]
         for answer in said.answers:
             if answer.id in seen.withdrawn:
-                seen.withdrawn.discard(answer.id)  # They crossed.
+                seen.withdrawn.discard(answer.id)  # Answer and cancellation crossed.
             elif seen.due.pop(answer.id, None) is None:
                 name = connection.server.name
                 self._found(
@@ -92,12 +92,12 @@ class WireWatch:
         for call in said.calls:
             asked = _asked_by(call)
             if call.HasField("status"):
-                continue  # A client that hears nothing from a host pings it.
+                continue  # A host pings a silent host by such calls.
             if asked in passed and asked not in sent:
                 self._found("passed_twice", f"{name} passes on what was passed to it")
 
     def look(self, connections: Iterable[Connection]) -> None:
-        """What has waited for too long."""
+        """Report calls and frames that have waited for too long."""
         now = self._loop.time()
         for connection in connections:
             seen = self._conversations.get(connection.number)
@@ -119,7 +119,7 @@ class WireWatch:
                     self._found("overdue", f"{end.name} says nothing of call {number} in time")
 
     def start(self, connections: dict[int, Connection]) -> None:
-        """Look now and then, from here on."""
+        """Look at `connections` every `LOOK_S` from now on."""
 
         def again() -> None:
             self.look(list(connections.values()))
@@ -129,7 +129,7 @@ class WireWatch:
 
 
 def _asked_by(call: pb.Call) -> bytes:
-    """What a call wants, whichever stream it comes on, and in whichever role it is asked."""
+    """A call's content, without the fields that a host changes when it forwards the call."""
     asked = pb.Call()
     asked.CopyFrom(call)
     for name in ("id", "deadline_ms", "host"):

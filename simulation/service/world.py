@@ -1,7 +1,8 @@
 """A whole service with its brokers in one process, under virtual time, from one seed.
 
-First everything may fail and nothing may be wrong; then all heals, and the service has to come
-back: every partition's true leader writes again, and what was acknowledged is there.
+In the first part of a run faults are injected, and no answer may be wrong. Then all faults end,
+and the service must recover: every partition's true leader writes again, and every acknowledged
+write is in the log.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.stranger import Stranger
 
 HEALING_S = 60.0
-"""Virtual time within which a healed world has to be well again."""
+"""Virtual time (s) within which the service must recover after all faults have ended."""
 
 
 class World(Stage):
-    """Made from a plan, run once."""
+    """A simulated service and its brokers, made from a plan; `run` may be called once."""
 
     def __init__(self, plan: WorldPlan) -> None:
         super().__init__(plan)
@@ -34,15 +35,15 @@ class World(Stage):
         self.disturber = Disturber(self, self.cluster, self.brokers, self.restart_broker)
         self.stream_disturber = StreamDisturber(self, self.cluster, self.brokers)
         self.drafts: list[Drafted] = []
-        """What leaders decided."""
+        """Every batch that a leader has drafted."""
         self.is_well = False
-        """Whether the service came back after everything had healed."""
+        """Whether the service recovered after all faults had ended; `run` sets it."""
         self.followers: list[tuple[HostProcess, PartitionShell]] = []
-        """Those that lived when it became quiet."""
+        """The followers that ran when brokers stopped calling, each with its host's process."""
         self._lives = 0
 
     def start_broker(self, broker_id: int) -> Broker:
-        """A new life of a broker; the one before, if it lives, becomes a zombie."""
+        """Start a process of a broker; its former process, if it lives, becomes a zombie."""
         self._lives += 1
         random = stream(self.plan.seed, f"broker {broker_id} {self._lives}")
         broker = self.brokers[broker_id] = Broker(
@@ -53,19 +54,22 @@ class World(Stage):
         return broker
 
     def restart_broker(self, broker_id: int) -> None:
-        """A new life, which is told everything."""
+        """Start a process of a broker, and notify it of its role in every partition."""
         self.start_broker(broker_id)
         self.controller.tell_all(broker_id)
 
     def _fenced(self, broker: Broker) -> None:
-        """An earlier life registered after this one did: an operator restarts it."""
+        """Restart a fenced broker, as an operator would, unless a newer process of it exists.
+
+        It is fenced because a zombie with the same broker id registered after it.
+        """
         if self.brokers[broker.broker_id] is broker:
             self.restart_broker(broker.broker_id)
 
     # The run.
 
     def run(self) -> None:
-        """Let the seed have its way, then heal. `is_well`: whether the service came back."""
+        """Inject the plan's faults, then end them and wait for recovery; sets `is_well`."""
         with turned_to(self.plan.knobs), drafts_noted(self.drafts):
             for broker_id in range(1, self.plan.brokers + 1):
                 self.start_broker(broker_id)
@@ -95,7 +99,7 @@ class World(Stage):
             process.fuse = None
 
     def _be_quiet(self) -> None:
-        """Let brokers rest, and note who follows."""
+        """Stop the brokers' calls, and note the followers that run now."""
         self.is_quiet = True
         self.followers = [
             (process, shell)

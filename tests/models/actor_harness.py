@@ -1,4 +1,4 @@
-"""A leader or follower without a host: what it asks of its store waits until a test says so."""
+"""A leader or follower without a host: the test decides when the store answers its requests."""
 
 from collections import deque
 from itertools import count
@@ -25,11 +25,11 @@ EXISTS = msg.AppendOutcome.EXISTS
 UNKNOWN = msg.AppendOutcome.UNKNOWN
 
 OTHER = cmd.Claim(broker_id=2, incarnation=1, announcement=1)
-"""Another broker's; `CLAIM` is that of the first."""
+"""The claim of another broker; `CLAIM` is that of broker 1."""
 
 
 class SlotStore:
-    """Dense slots, each created once; what the log of one partition stands in."""
+    """The log of one partition: dense slots, each created once."""
 
     def __init__(self) -> None:
         self.slots: list[bytes] = []
@@ -49,7 +49,7 @@ class SlotStore:
         return tuple(StoredBatch(at, value) for at, value in enumerate(ahead, number))
 
     def events(self) -> list[Event]:
-        """All events, verified."""
+        """All events of the log, verified."""
         events: list[Event] = []
         previous = GENESIS
         for number, value in enumerate(self.slots):
@@ -60,7 +60,7 @@ class SlotStore:
 
 
 class Harness:
-    """Feeds a machine, keeps what it says, and holds what it asks of the store."""
+    """Feeds a machine, keeps its replies, and holds its requests to the store."""
 
     def __init__(self, machine: Leader | Follower, store: SlotStore) -> None:
         self.machine = machine
@@ -70,12 +70,12 @@ class Harness:
         )
         self.said: list[msg.Reply | msg.ReplyError | msg.Answer] = []
         self.answered_at: dict[int, int] = {}
-        """Position of the state that each answer was given from."""
+        """By caller, the machine's position when it gave the answer."""
         self.alarms: list[msg.Alarm] = []
         self.hints: list[int] = []
         self.gone: list[msg.Gone] = []
         self.questions: list[msg.AskOracle] = []
-        """What the leader oracle was asked and has not answered."""
+        """Questions to the leader oracle that it has not answered."""
         self.refused: list[msg.ClaimRefused] = []
         self._callers = count(1)
 
@@ -120,7 +120,7 @@ class Harness:
         self.feed(msg.StateLoaded(PartitionState(TIP, GENESIS), 0))
 
     def step(self) -> None:
-        """Let the store do the next thing it was asked, faultlessly."""
+        """Let the store carry out the oldest waiting request, without a fault."""
         effect = self.asked.popleft()
         match effect:
             case msg.ReadLog(number=number):
@@ -133,18 +133,18 @@ class Harness:
                 self.feed(msg.CheckpointDone(stored=True))
 
     def settle(self) -> None:
-        """Let the store do all it was asked, and all that follows from that."""
+        """Let the store carry out all waiting requests, and those that follow from them."""
         while self.asked:
             self.step()
 
     def expect_append(self) -> msg.Append:
-        """The append that waits, which the test answers itself."""
+        """Take out the waiting append, which the test then answers itself."""
         effect = self.asked.popleft()
         assert isinstance(effect, msg.Append), effect
         return effect
 
     def refuse_append(self) -> None:
-        """Let the store refuse the append that waits."""
+        """Let the store refuse the waiting append."""
         number = self.expect_append().number
         self.feed(msg.AppendRefused(number, StorageUnavailable("full")))
 
@@ -158,26 +158,26 @@ class Harness:
     def oracle_says(
         self, verdict: cmd.LeaderVerdict | None, *, question: int = 0, now_ms: int = NOW_MS
     ) -> None:
-        """Let the oracle answer one of its questions, however long it was to wait."""
+        """Let the oracle answer a waiting question at once, whatever its back-off."""
         asked = self.questions.pop(question)
         self.feed(msg.OracleAnswered(asked.claim, verdict, now_ms, asked.number))
 
     def oracle_decides(
         self, verdict: cmd.LeaderVerdict | None, *, question: int = 0, now_ms: int = NOW_MS
     ) -> None:
-        """Let it answer, and the store do all that follows from that."""
+        """Let the oracle answer, and the store carry out all requests that follow."""
         self.oracle_says(verdict, question=question, now_ms=now_ms)
         self.settle()
 
     # The callers' side.
 
     def write(self, record: Record, claim: cmd.Claim = CLAIM, request: bytes = b"") -> int:
-        """The caller who asked to write `record`; later repeats carry the same `request`."""
+        """Send a write of `record`; returns its caller. Retries use the same `request`."""
         origin = Origin(claim.broker_id, request or None)
         return self.command(command_of(record, claim, origin))
 
     def write_in_doubt(self, record: Record) -> tuple[int, msg.Append]:
-        """The caller of a write, and its append, whose answer was lost."""
+        """Send a write, and lose the store's answer; returns the caller and the append."""
         caller, append = self.write(record), self.expect_append()
         self.feed(msg.AppendAnswered(append.number, UNKNOWN))
         return caller, append
@@ -205,13 +205,13 @@ class Harness:
         return caller
 
     def heard(self, caller: int) -> msg.Reply | msg.ReplyError | msg.Answer | None:
-        """What `caller` was told, at most once; none as long as it waits."""
+        """The reply to `caller`, which must not get two; none while it waits."""
         found = [one for one in self.said if one.reply_to == caller]
         assert len(found) <= 1, f"caller {caller} was told twice: {found}"
         return found[0] if found else None
 
     def position_for(self, caller: int) -> int:
-        """The position that `caller`'s write holds from."""
+        """The position from which `caller`'s write holds."""
         heard = self.heard(caller)
         assert isinstance(heard, msg.Reply), heard
         return heard.position
@@ -235,7 +235,7 @@ def assigned(
 def new_leader(
     store: SlotStore, number: int = 1, claim: cmd.Claim = CLAIM, leader_epoch: int | None = None
 ) -> Harness:
-    """A leader that was assigned and has read nothing yet."""
+    """A leader that has an assignment and has not read the log yet."""
     first = assigned(number, claim, leader_epoch)
     return Harness(Leader(SERDE, Limits(), first), store)
 
@@ -243,7 +243,7 @@ def new_leader(
 def claiming(
     store: SlotStore, number: int = 1, claim: cmd.Claim = CLAIM, leader_epoch: int | None = None
 ) -> Harness:
-    """A leader that has read the log and claimed, whatever came of that."""
+    """A leader that has read the log and has claimed, with or without success."""
     harness = new_leader(store, number, claim, leader_epoch)
     harness.load()
     harness.settle()
@@ -258,7 +258,7 @@ def leading(store: SlotStore, number: int = 1, claim: cmd.Claim = CLAIM) -> Harn
 
 
 def following(store: SlotStore) -> Harness:
-    """A follower that has read all there is."""
+    """A follower that has read the whole log."""
     harness = Harness(Follower(SERDE), store)
     harness.load()
     harness.settle()
@@ -266,7 +266,7 @@ def following(store: SlotStore) -> Harness:
 
 
 def added(number: int) -> Add:
-    """Segment `number`, with the ten offsets that are its own."""
+    """The start of a copy of segment `number`, which has ten offsets of its own."""
     return Add(bytes([number]) * 16, 10 * number, 10 * number + 9, {0: 10 * number}, size=10)
 
 

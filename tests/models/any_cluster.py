@@ -1,4 +1,4 @@
-"""A door for tests that make one Kafka cluster after another: ids are known when they come."""
+"""A door for tests that start one Kafka cluster after another, with ids not known before."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 
 class AnyCluster(Gateway):
-    """A cluster that was not here before gets a service of one host, which owns its metadata.
+    """Starts a service of one host for each new cluster; tierledger owns its metadata.
 
-    The cluster before it has ended then, and its service is closed.
+    When a new cluster connects, the one before has ended, and its service is closed.
     """
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: for a store of each cluster."""
-        super().__init__(_NoDesk(), "")  # type: ignore[arg-type] # Nobody gets so far.
+        """`folder`: the folder of the clusters' stores."""
+        super().__init__(_NoDesk(), "")  # type: ignore[arg-type] # No call gets so far.
         self.address = ""
-        """Where it listens, once it does."""
+        """The address where the door listens, once it does."""
         self.alarms: dict[str, Counter[str]] = {}
-        """Of each cluster that was here; empty if all was well."""
+        """The alarms of each cluster by id; empty if all was well."""
         self._folder = folder
         self._cluster_id = ""
         self._service: LocalService | None = None
@@ -61,7 +61,10 @@ class AnyCluster(Gateway):
             await self._gateway.feed(_, heard)
 
     async def _heard(self, context: Context) -> Any:  # noqa: ANN401 - It stands for `context`.
-        """The stream of a client of the cluster that is served now."""
+        """The stream of a client of the present cluster; serves a new cluster first.
+
+        None if the client has left, or belongs to a cluster that has ended.
+        """
         first: Any = await context.read()
         if first is grpc.aio.EOF:
             return None
@@ -89,7 +92,7 @@ class AnyCluster(Gateway):
         self._gateway = Gateway(desk, cluster_id)
 
     async def end_cluster(self) -> None:
-        """Close the service of the cluster that came last, if there is one."""
+        """Close the service of the present cluster, if there is one."""
         gateway, self._gateway = self._gateway, None
         service, self._service = self._service, None
         if gateway is not None and service is not None:
@@ -101,11 +104,11 @@ class AnyCluster(Gateway):
 
 class _NoDesk:
     async def close(self) -> None:
-        """Nobody was there."""
+        """Does nothing: no call was accepted."""
 
 
 class _Heard:
-    """A stream whose first frame was looked at, and is read again."""
+    """A stream whose first frame was read already, and is returned once more."""
 
     def __init__(self, context: Context, first: bytes) -> None:
         self._context = context
@@ -120,7 +123,7 @@ class _Heard:
 
 @asynccontextmanager
 async def any_cluster(folder: Path) -> AsyncIterator[AnyCluster]:
-    """Such a door, on loopback."""
+    """An `AnyCluster` that listens on loopback."""
     door = AnyCluster(folder)
     door.address = str(await door.start(DoorAddress("127.0.0.1", 0)))
     try:

@@ -1,4 +1,4 @@
-"""A broker's plugin as the service sees it: it attends, and goes by the owner's word."""
+"""A broker's plugin as the service sees it: it reports its state, and follows the owner."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ ATTEND_S = 0.1
 
 
 class AttendingPlugin:
-    """One that writes nothing; unless it `is_busy` it says so."""
+    """A plugin without writes. During a move it reports that it is idle, unless `is_busy`."""
 
     def __init__(
         self, coordinator: CoordinatorHandle, broker_id: int, mode: PluginMode
     ) -> None:
         self.word = OwnerWord()
         self.words: list[OwnerWord] = []
-        """All that it went by, in order."""
+        """The words on the owner that this plugin has followed, in order."""
         self.is_busy = False
         self._coordinator = coordinator
         self._broker_id = broker_id
         self._mode = mode
 
     async def run(self) -> None:
-        """Attend until it is cancelled."""
+        """Register, then report every `ATTEND_S` until cancelled."""
         request, given = token_bytes(8), Registered(0, is_given=False)
         while not given.is_given:
             given = await self._coordinator.register(
@@ -55,7 +55,7 @@ class AttendingPlugin:
 async def attending(
     coordinator: CoordinatorHandle, broker_id: int, mode: PluginMode = PluginMode.HANDOVER
 ) -> AsyncIterator[AttendingPlugin]:
-    """A plugin that attends meanwhile."""
+    """A plugin that reports to the coordinator during the block."""
     plugin = AttendingPlugin(coordinator, broker_id, mode)
     task = asyncio.create_task(plugin.run())
     try:

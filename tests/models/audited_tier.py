@@ -1,4 +1,4 @@
-"""A store and a tier in a directory, in each layout, and ways to make them disagree."""
+"""A store and a tier in a directory or bucket, in any layout, which a test lets disagree."""
 
 import os
 from dataclasses import replace
@@ -27,14 +27,14 @@ DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 PART_BYTES = 4096
-"""The segments have 11 KB: three parts each."""
+"""Size of a part; the segments have 11 KB, so three parts each."""
 
 OLD_S = 1_600_000_000
-"""When an old object was written, in seconds."""
+"""Modification time of old objects, in seconds."""
 
 
 class AuditedTier:
-    """Segments of partition `codec-none-0` as a broker recorded them, copied anew."""
+    """Segments of partition `codec-none-0` that a broker wrote, copied into a new tier."""
 
     def __init__(
         self, folder: Path, layout: Layout = Layout.LEDGER, bucket: S3Server | None = None
@@ -49,9 +49,9 @@ class AuditedTier:
         self.tier = f"{scheme}dir:{self.root}"
         if bucket is not None:
             place = bucket.place()
-            # The server's own files: what becomes of them becomes of the objects.
+            # The server's own files, so that a change to a file changes the object.
             self.root = bucket.data / place.removeprefix("s3://")
-            end = "/" if layout == Layout.MANIFEST else ""  # Its prefix is no folder.
+            end = "/" if layout == Layout.MANIFEST else ""  # A prefix is no folder.
             self.tier, self.options = f"{scheme}{place}{end}", bucket.options()
         self.root.mkdir(parents=True)
         self.segments = tier_trace.segments_of("codec-none", 0)
@@ -64,7 +64,7 @@ class AuditedTier:
         return names_of(self.layout, parse(self.tier).prefix)
 
     async def write(self) -> None:
-        """Everything noted so far, to the store."""
+        """Append all noted events to the store."""
         async with writing(self.url) as backend:
             if self.partition is None:
                 self.partition = StoredPartition(backend, self.tip)
@@ -77,7 +77,7 @@ class AuditedTier:
     async def copy(
         self, number: int, *, state: RemoteLogSegmentState | None = FINISHED
     ) -> RemoteLogSegmentMetadata:
-        """Segment `number` into the tier, and into the log up to `state`; none: not at all."""
+        """Copy segment `number` into the tier, and note its events up to `state`, if any."""
         segment = self.segments[number]
         custom = await self._put(segment)
         metadata = segment.metadata
@@ -96,7 +96,7 @@ class AuditedTier:
         state: RemoteLogSegmentState,
         custom: CustomMetadata | None = None,
     ) -> None:
-        """An event that the next `write` writes."""
+        """Note an event, which the next `write` appends."""
         segment_id = bytes(metadata.remote_log_segment_id.id)
         if state == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             started = replace(metadata, state=state, custom_metadata=None)
@@ -123,7 +123,7 @@ class AuditedTier:
         return None
 
     def put(self, name: str, content: bytes, *, is_old: bool = True) -> None:
-        """Any object; in a bucket its age is what it is."""
+        """Put an object into the tier; in a bucket it is always new."""
         if self.options:
             place = parse(self.tier)
             options: Any = {k: v for k, v in self.options.items() if k != "allow_http"}
@@ -140,7 +140,7 @@ class AuditedTier:
             os.utime(path, (OLD_S, OLD_S))
 
     def objects(self, metadata: RemoteLogSegmentMetadata) -> list[Path]:
-        """What lies in the tier of a segment, by name."""
+        """The files of a segment's objects in the tier, by name."""
         text = str(metadata.remote_log_segment_id.id)
         return sorted(one for one in self.root.rglob("*") if one.is_file() and text in str(one))
 
@@ -150,12 +150,12 @@ class AuditedTier:
         ]
 
     def age(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """As if its objects had been written long ago."""
+        """Date the segment's objects back to `OLD_S`."""
         for one in self.objects(metadata):
             os.utime(one, (OLD_S, OLD_S))
 
     def renamed(self, number: int, **other: object) -> TieredSegment:
-        """Segment `number` as that of another id, topic or partition."""
+        """Segment `number` under another id, and with other fields of its partition."""
         segment = self.segments[number]
         tip = replace(self.tip, **other)  # type: ignore[arg-type]
         segment_id = RemoteLogSegmentId(tip, Uuid(bytes(15) + bytes([number + 1])))
@@ -163,7 +163,7 @@ class AuditedTier:
         return segment._replace(metadata=metadata)
 
     async def put_segment(self, segment: TieredSegment, *, is_old: bool = True) -> None:
-        """Objects of a segment of which the store hears nothing."""
+        """Put a segment's objects into the tier without events in the store."""
         await self._put(segment)
         if is_old:
             self.age(segment.metadata)

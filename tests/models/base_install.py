@@ -1,4 +1,4 @@
-"""A process in which only what `pip install tierledger` brings can be imported."""
+"""A process that can only import the packages that `pip install tierledger` installs."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ class Missing:
 
 sys.meta_path.insert(0, Missing)
 """
-"""Fails every import of what the first argument names, as if it were not installed."""
+"""Code by which imports of the packages in the first argument fail, as if not installed."""
 
 
 def project() -> dict[str, Any]:
@@ -35,7 +35,7 @@ def project() -> dict[str, Any]:
 
 
 def closure(requirements: list[str]) -> set[str]:
-    """The names of all distributions that the requirements bring along."""
+    """The names of all distributions that the requirements install, directly or not."""
     found: set[tuple[str, str]] = set()
     waiting = [(Requirement(one), "") for one in requirements]
     while waiting:
@@ -59,7 +59,7 @@ def needs_of(distribution: str) -> list[str]:
 
 @cache
 def beyond_the_base() -> tuple[str, ...]:
-    """The packages that are installed here and that no requirement of the base brings."""
+    """The packages that are installed here and do not belong to the base installation."""
     base = closure(project()["dependencies"]) | {"tierledger"}
     return tuple(
         sorted(
@@ -71,7 +71,7 @@ def beyond_the_base() -> tuple[str, ...]:
 
 
 def run_in_base(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """What `script` does with the arguments where nothing but the base is installed."""
+    """Run `script` with the arguments in a process that has only the base installation."""
     missing = ",".join(beyond_the_base())
     return subprocess.run(
         [sys.executable, "-c", PRELUDE + script, missing, *map(str, arguments)],

@@ -15,7 +15,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--headless",
-    "--no-sandbox",  # Its sandbox refuses root; what is opened here is ours.
+    "--no-sandbox",  # The sandbox refuses root; only our own pages are opened here.
     "--disable-dev-shm-usage",
     "--disable-gpu",
     "--disable-quic",
@@ -28,7 +28,7 @@ FLAGS = (
 
 
 class Browser:
-    """One window; `open` puts a page in it."""
+    """A browser with one window; `open` shows a page in it."""
 
     def __init__(self, driver: Chrome, folder: Path) -> None:
         self.driver = driver
@@ -41,25 +41,28 @@ class Browser:
         if width != self._width:
             self.driver.set_window_size(width, 900)
             self._width = width
-        self.complaints()  # What an earlier page left is none of this one's.
+        self.complaints()  # Drop those of the page before.
         self.driver.get(path.as_uri())
 
     def complaints(self) -> list[str]:
-        """What the console got since it was last asked: errors, refusals, warnings."""
+        """Errors, refusals and warnings in the console since the last call."""
         entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [one["message"] for one in entries]
 
-    def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401 - What it returns.
+    def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401 - The script's value.
         return self.driver.execute_script(f"return {script}", *arguments)
 
     def one(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def point_at(self, selector: str) -> None:
-        """Move the mouse there, away from the window's edge, at which drivers miss."""
+        """Scroll the element to the window's middle, and move the mouse to it.
+
+        At the window's edge drivers miss the element.
+        """
         one = self.one(selector)
         self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", one)
-        # A page hears of having scrolled in its next frame, and hides what it tells then.
+        # The page gets the scroll event in its next frame, and then hides its tooltip.
         self.driver.execute_async_script(
             "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
         )
@@ -69,7 +72,7 @@ class Browser:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def shown(self, selector: str) -> list[str]:
-        """The texts of all that can be seen, as far as the window is scrolled there."""
+        """The texts of all matching elements that are visible, also outside of the window."""
         found: list[str] = self.run(
             "[...document.querySelectorAll(arguments[0])]"
             ".filter((one) => one.checkVisibility()).map((one) => one.textContent.trim())",
@@ -92,7 +95,7 @@ class Browser:
         return ActionChains(self.driver, duration=0)
 
     def wait_for(self, script: str) -> None:
-        """Until `script` is true: what is painted is painted by the next frame."""
+        """Wait until `script` is true; changes are painted by the next frame."""
         wait = WebDriverWait(self.driver, 10, poll_frequency=0.02)
         wait.until(lambda _: self.run(script), f"{script} did not come true")
 
@@ -102,7 +105,7 @@ def chromium(folder: Path) -> Iterator[Browser]:
     """Chromium with a profile of its own in `folder`.
 
     Raises:
-        RuntimeError: It is not on this machine.
+        RuntimeError: Chromium or its driver is not installed.
     """
     program = next(filter(None, map(shutil.which, NAMES)), None)
     service = shutil.which("chromedriver")

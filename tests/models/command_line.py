@@ -1,4 +1,4 @@
-"""A small store, and the command run on it as a user runs it."""
+"""A small store, and the command line run on it as by a user."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ def run(store: Path, *arguments: object, **given: Any) -> Result:  # noqa: ANN40
 
 
 def refused(result: Result, *said: str, status: int = 2) -> None:
-    """The command did nothing, and one line says why."""
+    """Assert that the command refused with `status`: no output, and one line of error."""
     assert result.exit_code == status, result.output
     assert result.stdout == ""
     (line,) = [one for one in result.stderr.splitlines() if not one.startswith("note: ")]
@@ -84,7 +84,7 @@ def refused(result: Result, *said: str, status: int = 2) -> None:
 def in_process(
     *words: object, **variables: str
 ) -> tuple[subprocess.CompletedProcess[str], set[str]]:
-    """The command in a process of its own, and the modules that it has loaded at its end."""
+    """Run the command in a process of its own; also returns the modules that it has loaded."""
     done = subprocess.run(
         [sys.executable, "-c", SAYS_WHAT_IT_LOADS, *map(str, words)],
         capture_output=True,
@@ -96,7 +96,7 @@ def in_process(
 
 
 def rows_in(folder: Path) -> list[Any]:
-    """The rows of a table that was written as JSON."""
+    """The rows of a table that a command has written as JSON."""
     parts = [path.read_text() for path in folder.glob("part-*")]
     return [json.loads(line) for part in parts for line in part.splitlines()]
 

@@ -1,4 +1,4 @@
-"""All answers of a partition's core, held against those of the slow model."""
+"""Compares all answers of a partition's core with those of the slow model."""
 
 from tests.models.slow_model import Segment, SlowPartition
 from tierledger.events.partition import answers
@@ -25,7 +25,7 @@ WALK_PAUSES_MAX = 100
 def assert_same_answers(
     state: PartitionState | Snapshot, model: SlowPartition, epochs: range, offsets: range
 ) -> None:
-    """Every question of the interface, at each of `epochs` and `offsets`."""
+    """Assert that core and model answer each question at `epochs` and `offsets` alike."""
     snapshot = state if isinstance(state, Snapshot) else Snapshot(state)
     rows = {id_of_row(row): row for row in answers.list_all(snapshot)}
     assert {one: _described(row) for one, row in rows.items()} == {
@@ -44,7 +44,7 @@ def assert_same_answers(
 
 
 def walked(state: PartitionState | Snapshot, epoch: int, offset: int) -> bytes | None:
-    """The end of a walk over transaction indexes, asked on for as long as it pauses."""
+    """The result of a walk over transaction indexes, continued after each pause."""
     for _ in range(WALK_PAUSES_MAX):
         found = answers.next_segment_with_txn_index(state, epoch, offset)
         if not isinstance(found, WalkPaused):

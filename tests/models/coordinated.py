@@ -1,4 +1,4 @@
-"""A coordinator without a log: what is decided is evolved at once, through bytes."""
+"""A coordinator without a log: its events are encoded, decoded and applied at once."""
 
 from tierledger.actors.calls import CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator import events as ev
@@ -15,7 +15,7 @@ GENESIS = genesis("cluster", b"coordinator", 0)
 
 
 class Coordinated:
-    """A coordinator without a log: what is decided is evolved at once, through bytes."""
+    """The coordinator's rules and state. Methods return the work for hosts that results."""
 
     def __init__(self, *hosts: str, per_host: int = 4096) -> None:
         self.per_host = per_host
@@ -29,7 +29,7 @@ class Coordinated:
         return Event(self.state.next_position, 0, 5, -1, None, body)  # type: ignore[arg-type] # A codec of its own.
 
     def evolve(self, body: ev.CoordinatorBody) -> list[HostWork]:
-        """What hosts are told because of `body`, which goes through bytes."""
+        """Encode, decode and apply an event of `body`; returns the work for hosts."""
         event = self.event(body)
         stored = ev.COORDINATOR_CODEC.encode(event, self.state.chain_hash)
         (decoded,), _ = ev.COORDINATOR_CODEC.decode(
@@ -41,7 +41,7 @@ class Coordinated:
         return rules.evolve(self.state, decoded)
 
     def apply(self, bodies: list[ev.CoordinatorBody]) -> list[HostWork]:
-        """What hosts are told because of `bodies`, and of the placements that follow."""
+        """Apply events of `bodies` and of the placements that follow; returns the work."""
         works: list[HostWork] = []
         while bodies:
             for body in bodies:
@@ -50,7 +50,7 @@ class Coordinated:
         return works
 
     def start(self, host: str, number: int = 1) -> list[HostWork]:
-        """A process of that host starts; what hosts are told."""
+        """Start process `number` of a host; returns the work for hosts."""
         address = f"{host}/{number}"
         return self.apply(rules.host_started(self.state, host, f"{address}/pid", address))
 
@@ -67,7 +67,7 @@ class Coordinated:
         stops: list[int] | None = None,
         epoch: int | None = None,
     ) -> list[HostWork]:
-        """Announce partitions by number; what hosts are told."""
+        """Announce roles in partitions, given by number; returns the work for hosts."""
         if broker not in self.state.incarnations:
             self.register(broker)
         self.announcements[broker] = self.announcements.get(broker, 0) + 1

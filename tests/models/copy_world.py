@@ -24,7 +24,7 @@ SEGMENT_BYTES = 10
 
 
 def lay_out(folder: Path, bases: Sequence[int], end: int) -> list[LocalSegment]:
-    """Files of segments that begin at `bases`, the last active; their content is no record."""
+    """Write segment files that start at `bases`, the last one active; they hold no records."""
     folder.mkdir(parents=True, exist_ok=True)
     segments = []
     for base, following in pairwise((*bases, end)):
@@ -38,7 +38,7 @@ def lay_out(folder: Path, bases: Sequence[int], end: int) -> list[LocalSegment]:
 
 
 class CopyWorld:
-    """A partition that broker 1 leads. Its log: `bases` are where segments begin."""
+    """A partition that broker 1 leads. The segments of its log start at `bases`."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class CopyWorld:
         self._ids = count(1)
 
     async def held_copy(self, task: CopyTask) -> tuple[asyncio.Task[CopyResult], asyncio.Event]:
-        """A run whose first copy is announced, and the gate that its data waits at."""
+        """Start a run; returns it when its first copy is announced, and its data's gate."""
         gate = self.storage.copy_gate = asyncio.Event()
         run = asyncio.create_task(task.run_once())
-        while not self.segments():  # noqa: ASYNC110 - The announcement has no event.
+        while not self.segments():  # noqa: ASYNC110 - There is no event to wait for.
             await asyncio.sleep(0)
         return run, gate
 
@@ -80,7 +80,7 @@ class CopyWorld:
         broker_id: int = 1,
         quota: CopyQuota | None = None,
     ) -> CopyTask:
-        """A new task of that broker, which leads from now on."""
+        """A new copy task of broker `broker_id`, which leads from now on."""
         if broker_id != self.store.broker_id:
             self.store = self.ledger.store(TIP, broker_id=broker_id, faults=self.faults)
         deletions = CountedDeletions(
@@ -89,7 +89,7 @@ class CopyWorld:
         return CopyTask(self.log, self.storage, deletions, self.new_id, settings, quota)
 
     def restart(self, broker_id: int = 1) -> CopyTask:
-        """The task of a new process, after whatever became of the one before."""
+        """The copy task of a new process, after a crash of the one before."""
         self.faults.restart()
         self.log.highest_offset_in_remote_storage = -1
         self.store = self.ledger.store(TIP, broker_id=broker_id, faults=self.faults)
@@ -107,7 +107,7 @@ class CopyWorld:
         return [(one.start_offset, one.end_offset) for one in found if one.state == FINISHED]
 
     def check_readable(self) -> None:
-        """What is finished has its data, and nothing counts as remote that is not finished."""
+        """Assert that finished segments have their data, and only they count as remote."""
         finished = [one for one in self.segments() if one.state == FINISHED]
         for one in finished:
             assert one.remote_log_segment_id.id in self.storage.logs
@@ -116,7 +116,7 @@ class CopyWorld:
         assert highest <= max((one.end_offset for one in finished), default=-1)
 
     def check_agreement(self) -> None:
-        """Metadata and storage know the same segments, all finished."""
+        """Assert that metadata and storage have the same segments, all finished."""
         assert self.storage.ids == {one.remote_log_segment_id.id for one in self.segments()}
         assert {one.state for one in self.segments()} <= {FINISHED}
 
@@ -124,14 +124,14 @@ class CopyWorld:
 def copy_task(
     log: LocalLog, store: RemoteLogMetadataStore, storage: RemoteStorageManager
 ) -> CopyTask:
-    """The copy task of broker 1, which leads; its segments' ids are counted."""
+    """The copy task of broker 1, which leads; its segments' ids count up from 1."""
     ids = count(1)
     deletions = CountedDeletions(store, storage, FixedClock(), 1, TierMetrics())
     return CopyTask(log, storage, deletions, lambda: Uuid(next(ids).to_bytes(16, "big")))
 
 
 async def until_done(world: CopyWorld, task: CopyTask) -> None:
-    """Run until nothing is left to do; a stopped task would be an endless loop."""
+    """Run `task` until nothing is left to do; fails if it is stopped, as it would never end."""
     while True:
         assert not task.is_stopped
         result = await task.run_once()

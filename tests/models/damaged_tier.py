@@ -37,7 +37,7 @@ from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.scrub.segments import FinishedSegments
 
 PART_BYTES = 5000
-"""The segments have 12 KB: three parts each."""
+"""Size of a part; the segments have 12 KB, so three parts each."""
 
 ENTRIES = {
     IndexType.OFFSET.value: OFFSET_ENTRY.size,
@@ -49,16 +49,16 @@ ENTRIES = {
 
 
 class Damage(NamedTuple):
-    """Something that became of one object."""
+    """Damage of one object."""
 
     name: str
-    """Of the object."""
+    """The object's name."""
     role: str
     segment: TieredSegment
     kind: str
     before: bytes
     content: bytes | None
-    """None: it is gone."""
+    """The damaged content; none: the object is missing."""
 
     @override
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class DamagedTier:
         return names_of(self.layout, "")
 
     def storage(self) -> RemoteStorageManager:
-        """One that has seen nothing yet."""
+        """A new storage manager, which has no cached state."""
         if self.layout == Layout.LEDGER:
             return LedgerStorageManager(self.store)
         if self.layout == Layout.MANIFEST:
@@ -121,7 +121,7 @@ class DamagedTier:
         return RemoteLogReader(metadata, self.storage(), tip)
 
     async def listed(self) -> dict[str, tuple[ListedObject, int]]:
-        """What lies there: what each name says, and the size."""
+        """The tier's objects by name: the parsed name and the size of each."""
         found = {}
         for name, one in (await self.store.list(Operation.LIST, "")).items():
             said = self.names.parse(name)
@@ -130,7 +130,7 @@ class DamagedTier:
         return found
 
     async def audited(self) -> dict[Uuid, str]:
-        """What an audit says of segments that are not whole."""
+        """The audit's findings by segment; whole segments have none."""
         found: dict[tuple[Uuid, str], list[tuple[str, int]]] = {}
         for one, size in (await self.listed()).values():
             found.setdefault((one.segment_id, one.place), []).append((one.role, size))
@@ -149,7 +149,7 @@ class DamagedTier:
         return said
 
     async def damages(self, number: int) -> list[Damage]:
-        """Everything that can become of each object of one segment."""
+        """Each possible damage of each object of segment `number`."""
         segment, other = self.segments[number], self.segments[number - 1]
         contents = {
             (one.segment_id, one.role): (name, await self.store.get(Operation.LIST, name))
@@ -167,7 +167,7 @@ class DamagedTier:
 
     @asynccontextmanager
     async def damaged(self, damage: Damage) -> AsyncIterator[None]:
-        """The tier with that damage, which is mended at the block's end."""
+        """Damage the tier during the block; the object is restored at its end."""
         if damage.content is None:
             await self.store.delete(Operation.DELETE, [damage.name])
         else:
@@ -198,17 +198,17 @@ def _changes(
 
 
 def payments() -> list[TieredSegment]:
-    """Overlapping transactions, some of them aborted."""
+    """Segments with overlapping transactions, some of them aborted."""
     return tier_trace.segments_of("payments-tx", 0)[:3]
 
 
 class TierSegments:
-    """What a scrubber reads of the metadata; a `SegmentSource`."""
+    """The tier's metadata for a scrubber; a `SegmentSource`."""
 
     def __init__(self, tier: DamagedTier) -> None:
         self._tier = tier
         self.gone: set[Uuid] = set()
-        """Segments that are deleted once they were listed."""
+        """Segments that are deleted right after they were listed."""
 
     async def partitions(self) -> AsyncIterator[TopicIdPartition]:
         found = {one.metadata.topic_id_partition for one in self._tier.segments}

@@ -1,4 +1,4 @@
-"""A host that runs nothing, and coordinators at work that tell it what to run."""
+"""A host that runs no partitions, and running coordinators that place partitions on it."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -18,7 +18,7 @@ from tierledger.storage.backends.memory import MemoryBackend
 
 
 class DeafHost:
-    """A host that runs nothing and forgets what it is told as often as a test likes."""
+    """A host that runs no partitions, and fails as many calls as a test sets."""
 
     def __init__(self, backend: MemoryBackend, process: str) -> None:
         self.backend = backend
@@ -32,7 +32,7 @@ class DeafHost:
         self.closed: list[CloseCall] = []
         self.lost: list[tuple[PartitionKey, int]] = []
         self.services: list[CoordinatorService] = []
-        """Coordinators that were started with it, which are closed with it."""
+        """Coordinators that were started with this host; `close` closes them."""
 
     def _hear(self) -> None:
         if self.deaf:
@@ -69,7 +69,7 @@ class DeafHost:
 
 
 class LostPing(DeafHost):
-    """A host that was started and whose first answer is lost."""
+    """A host that was started, and whose answers to pings are lost."""
 
     def __init__(self) -> None:
         super().__init__(MemoryBackend(), "host-1/1")
@@ -80,13 +80,13 @@ class LostPing(DeafHost):
 
 
 class Launched:
-    """Launches the one host there is."""
+    """A launcher of the only host."""
 
     def __init__(self, host: DeafHost) -> None:
         self.host = host
         self.asked: list[str] = []
         self.is_deaf = False
-        """Whether the host does not hear the first word to it."""
+        """Whether the answers of a launched host are lost."""
 
     def prepare(self, address: str) -> None:
         self.asked.append(f"prepare {address}")
@@ -123,7 +123,7 @@ _requests = count()
 
 
 async def registered(service: CoordinatorService, broker: int) -> int:
-    """A new incarnation of `broker`, as a client asks for it."""
+    """Register `broker` as a client does; returns the new incarnation."""
     request, given = next(_requests).to_bytes(8, "big"), Registered(0, is_given=False)
     while not given.is_given:
         given = await service.register(broker, request, given.incarnation)

@@ -29,7 +29,7 @@ def openssl(*arguments: str | Path) -> None:
 
 
 class Authority:
-    """One that signs certificates; its own is `certificate`."""
+    """A certificate authority; its own certificate is `certificate`."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self._folder = folder
@@ -43,7 +43,7 @@ class Authority:
     def issue(
         self, file: str, common_name: str, names: str | None = LOOPBACK, days: int = 2
     ) -> tuple[Path, Path]:
-        """A certificate and its key; none of its `days` is left if they are negative."""
+        """Files of a certificate and its key. With negative `days` it has expired."""
         certificate, key = self._folder / f"{file}.pem", self._folder / f"{file}.key"
         request, extensions = self._folder / "request.pem", self._folder / "extensions"
         openssl(
@@ -66,21 +66,21 @@ def line(token: str, identity: str, expiry: str = "") -> str:
 
 
 def token_file(folder: Path, identity: str) -> str:
-    """The file in which a client has the token of `identity`."""
+    """Write the file with which a client presents the token of `identity`."""
     path = folder / f"{identity.replace('*', 'any')}.token"
     path.write_text(f"{TOKENS[identity]}\n")
     return str(path)
 
 
 def token_list(folder: Path) -> Path:
-    """The service's list of all of `TOKENS`."""
+    """Write the service's list of all `TOKENS`."""
     path = folder / "tokens"
     path.write_text("# Whose they are.\n\n" + "".join(line(TOKENS[one], one) for one in TOKENS))
     return path
 
 
 class Secrets:
-    """A folder with all that a service and its clients need."""
+    """A folder with the certificates, keys and tokens of a service and its clients."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -89,7 +89,7 @@ class Secrets:
         self.tokens = token_list(folder)
 
     def door(self, *, mutual: bool = False, tokens: bool = True) -> DoorSecurity:
-        """What hosts are started with."""
+        """The hosts' settings of security."""
         ca = str(self.authority.certificate)
         return DoorSecurity(
             certificate=str(self.pair[0]),
@@ -103,7 +103,7 @@ class Secrets:
     def client(
         self, identity: str | None = None, pair: tuple[Path, Path] | None = None
     ) -> dict[str, str]:
-        """What a client is configured with: the token of `identity`, a certificate."""
+        """A client's settings: the token of `identity`, and the certificate and key `pair`."""
         config = {CA_KEY: str(self.authority.certificate)}
         if identity is not None:
             config[TOKEN_KEY] = token_file(self.folder, identity)

@@ -1,4 +1,4 @@
-"""A partition's core as a leader drives it, without a leader: each command is one batch."""
+"""A partition's rules and state without a leader; each accepted command is one batch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
@@ -37,7 +37,7 @@ IMPORTED = "recorded-cluster"
 
 
 class DrivenPartition:
-    """A state, the stored events that led to it, and how to go on."""
+    """A partition's state, the stored events that led to it, and methods to go on."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -45,9 +45,9 @@ class DrivenPartition:
         self.stored: list[bytes] = []
 
     def apply(self, command: cmd.Command, now_ms: int = 0) -> Decision:
-        """Decide, and go through bytes if that leads to events.
+        """Decide on `command`; if it is accepted, store and apply its events.
 
-        What was not accepted must not have changed anything.
+        A command that is not accepted must leave the state unchanged.
         """
         before = self.state.digest()
         decision = decide(Overlay(self.state), command, now_ms, self.limits)
@@ -58,7 +58,7 @@ class DrivenPartition:
         return decision
 
     def claim(self, command: cmd.OpenSession, now_ms: int = 0) -> Decision:
-        """Decide on a claim, with an oracle that knows nothing and after any back-off."""
+        """Decide on a claim, with an oracle that never knows, and without real back-offs."""
         decision = self.apply(command, now_ms)
         while isinstance(decision, Undecided):
             waited_ms = command.waited_ms + decision.delay_ms
@@ -67,19 +67,19 @@ class DrivenPartition:
         return decision
 
     def accept(self, command: cmd.Command, now_ms: int = 0) -> Accepted:
-        """The acceptance of `command`, which must not be rejected."""
+        """Apply `command`, which must be accepted; returns the acceptance."""
         decision = self.apply(command, now_ms)
         assert isinstance(decision, Accepted), decision
         return decision
 
     def refuse(self, command: cmd.Command, now_ms: int = 0) -> RemoteStorageError:
-        """The error of `command`, which must be rejected."""
+        """Apply `command`, which must be rejected; returns the error."""
         decision = self.apply(command, now_ms)
         assert isinstance(decision, Rejected), decision
         return decision.error
 
     def commit(self, events: Iterable[Event]) -> None:
-        """Store `events` as one batch and fold what was stored."""
+        """Store `events` as one batch, decode them, and apply the decoded events."""
         previous, batch = self.state.chain_hash, []
         for event in events:
             batch.append(encode_event(event, previous))
@@ -92,7 +92,7 @@ class DrivenPartition:
 
 
 def opened(limits: Limits | None = None, *, imports: bool = False) -> DrivenPartition:
-    """A partition that `CLAIM` leads, or imports into, at position 1."""
+    """A partition in which the session of `CLAIM` is open, for an import if `imports`."""
     partition = DrivenPartition(limits)
     partition.accept(open_session(CLAIM, 1, imports=imports))
     return partition
@@ -106,7 +106,7 @@ def open_session(
 
 
 def fold(state: PartitionState, stored: Sequence[bytes], batch: int) -> None:
-    """Bring `state` forward by `stored`, in batches of `batch` events."""
+    """Apply the events `stored` to `state`, in batches of `batch` events."""
     for at in range(0, len(stored), batch):
         part = stored[at : at + batch]
         events, last = decode_events(part, state.next_position, state.chain_hash)
@@ -119,7 +119,7 @@ def fold(state: PartitionState, stored: Sequence[bytes], batch: int) -> None:
 def command_of(
     record: Record, claim: cmd.Claim = CLAIM, origin: Origin = NO_REQUEST
 ) -> cmd.AddSegment | cmd.UpdateSegment | cmd.PutPartitionDelete:
-    """What a broker would ask a leader in order to write `record`."""
+    """The command that a broker sends to the leader to write `record`."""
     match kafka_value(record):
         case RemoteLogSegmentMetadata() as metadata:
             return cmd.AddSegment(claim, origin, metadata)
@@ -132,7 +132,7 @@ def command_of(
 def import_of(
     records: Iterable[Record], first_offset: int = 0, claim: cmd.Claim = CLAIM
 ) -> cmd.ImportRecords:
-    """The import of `records` as they stood from `first_offset` on."""
+    """The import of `records`, recorded at the offsets from `first_offset` on."""
     items = [
         cmd.ImportedRecord(7, offset, offset * 10, KafkaRecord(kafka_value(record)))
         for offset, record in zip(count(first_offset), records, strict=False)
@@ -143,7 +143,7 @@ def import_of(
 def kafka_value(
     record: Record,
 ) -> RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata:
-    """A record of the slow model as the object that travels."""
+    """The Kafka value of a record of the slow model."""
     match record:
         case Add():
             return segment(record)

@@ -1,4 +1,4 @@
-"""An oracle that knows what a test says, when the test lets it answer."""
+"""A leader oracle whose answers, errors and delays a test decides."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from tierledger.events.identifiers import TopicIdPartition
 
 
 class FakeOracle:
-    """Answers at once with `verdict`; raises `error`; or hangs while `answers` is clear."""
+    """Answers with `verdict`, or raises `error` if set; waits while `answers` is clear."""
 
     def __init__(self, verdict: LeaderVerdict | None = None) -> None:
         self.verdict = verdict

@@ -1,6 +1,7 @@
 """Kafka's metadata topic in memory, as `moving` reads and writes it.
 
-The real one is tried in tests/moving/test_stock_cluster.py; here it says what no broker would.
+tests/moving/test_stock_cluster.py uses the real topic; this one may hold records that no broker
+would write.
 """
 
 from __future__ import annotations
@@ -40,20 +41,20 @@ class FakeTopic:
         timestamp_ms: int | None,
         headers: list[tuple[str, bytes]],
     ) -> asyncio.Future[None]:
-        """As a producer does it."""
+        """Append a record, with a producer's interface."""
         self.add(value, partition, MirroredFrom.parse(headers[0][1]))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
 
     def values(self) -> list[bytes]:
-        """All that was written, partition after partition."""
+        """All values in the topic, partition after partition; deletions are left out."""
         found = [one.record.value for some in self.records.values() for one in some]
         return [one for one in found if one is not None]
 
 
 class FakeReader(TopicReader):
-    """A reader of it, at its start."""
+    """A reader of a `FakeTopic`, which begins at the topic's start."""
 
     def __init__(self, topic: FakeTopic) -> None:
         none: Any = None

@@ -1,4 +1,4 @@
-"""A proxy before an S3 server that does to requests what networks and stores do to them."""
+"""A proxy in front of an S3 server, which injects faults of networks and stores."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tierledger.tiering.objects.store import StoreSettings
 PATIENT = StoreSettings(
     request_timeout_s=5, retries_max=6, backoff_initial_s=0.001, backoff_max_s=0.01
 )
-"""Of a client that outlives some faults in a row, and wastes no time between them."""
+"""Settings of a client that survives several faults in a row, with short pauses."""
 AT_ONCE = StoreSettings(
     request_timeout_s=5, retries_max=0, backoff_initial_s=0.001, backoff_max_s=0.01
 )
-"""Of one to which every fault is one."""
+"""Settings of a client that does not retry, so that every fault is an error."""
 
 _SLOW_DOWN = (
     b"<?xml version='1.0'?><Error><Code>SlowDown</Code>"
@@ -36,7 +36,7 @@ _FAILED = b"<?xml version='1.0'?><Error><Code>InternalError</Code></Error>"
 
 
 class Fault(Enum):
-    """What may happen to a request."""
+    """A fault of a request; the value describes it."""
 
     FAIL = "500, and it did not happen"
     THROTTLE = "503 SlowDown, and it did not happen"
@@ -54,7 +54,7 @@ class Seen(NamedTuple):
     """A request, as the proxy sees it."""
 
     number: int
-    """From 1 on."""
+    """Requests are counted from 1."""
     method: str
     path: str
     query: str
@@ -68,7 +68,7 @@ def nothing_happens(seen: Seen) -> Fault | None:
 
 
 class FaultyS3:
-    """A proxy before `endpoint`; a context manager. Without a `plan` it passes all on."""
+    """A proxy in front of `endpoint`; a context manager. Without a `plan` it only forwards."""
 
     def __init__(self, endpoint: str) -> None:
         self._target = urlsplit(endpoint).netloc
@@ -78,7 +78,7 @@ class FaultyS3:
         self.seen: list[Seen] = []
         """All requests so far."""
         self.struck: list[tuple[Seen, Fault]] = []
-        """Those that something happened to."""
+        """Requests that suffered a fault, with that fault."""
         proxy = self
 
         class Handler(_Handler):
@@ -108,7 +108,7 @@ class FaultyS3:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def decide(self, method: str, target: str) -> Fault | None:
-        """What happens to the next request."""
+        """Record the next request; returns the fault that the plan has for it, if any."""
         parts = urlsplit(target)
         with self._lock:
             seen = Seen(len(self.seen) + 1, method, unquote(parts.path), parts.query)
@@ -124,7 +124,7 @@ class FaultyS3:
         """The server's answer: status, headers and body."""
         connection = http.client.HTTPConnection(self._target, timeout=60)
         try:
-            # The headers as they are: the signature covers the host's.
+            # Headers are not changed, as the signature covers the header `Host`.
             connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
             for name, value in headers.items():
                 connection.putheader(name, value)
@@ -140,7 +140,7 @@ class FaultyS3:
 
 
 def _deletion(fault: Fault, asked: bytes) -> bytes:
-    """An answer to the request to delete many objects."""
+    """A wrong answer to a request to delete many objects."""
     first, *others = re.findall("<Key>(.*?)</Key>", asked.decode())
     said = _DELETED if fault is Fault.CLAIM else _DENIED
     told = [said.format("another" if fault is Fault.DENY_ANOTHER else first)]
@@ -214,4 +214,4 @@ class _Handler(BaseHTTPRequestHandler):
 
     @override
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

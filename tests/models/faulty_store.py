@@ -1,7 +1,7 @@
 """A store in memory that several services share, each through a connector that can fail.
 
-Settings lead to it as to any other: `settings("orders")` for one process,
-`settings("orders", side="b")` for another that sees the same values and has its own faults.
+Settings name it like any other store: `settings("orders")` for one process, and
+`settings("orders", side="b")` for another, which shares the values but not the faults.
 """
 
 import asyncio
@@ -21,23 +21,23 @@ T = TypeVar("T")
 
 
 class Faults:
-    """What one side's store does wrong, from now on."""
+    """The faults of the store as one side sees it; a test may change them at any time."""
 
     def __init__(self) -> None:
         self.refuse_writes: RemoteStorageError | None = None
         self.refuse_reads: RemoteStorageError | None = None
         self.refused = 0
         self.replies_to_lose = 0
-        """Writes that will happen without anybody hearing of it."""
+        """The number of next writes that are carried out and whose answers are lost."""
         self.passes = asyncio.Event()
         self.passes.set()
         self.unforeseen: str | None = None
-        """Lists of keys that begin so raise what no store should."""
+        """Listings whose prefix begins so raise an exception that no store should raise."""
         self.held = 0
-        """Calls that wait at the barrier."""
+        """The number of calls that were held by `freeze`."""
 
     def freeze(self) -> None:
-        """Let nothing through until `thaw`; what has begun is held as well."""
+        """Hold all calls until `thaw`, also those that have begun and are not carried out."""
         self.passes.clear()
 
     def thaw(self) -> None:
@@ -65,7 +65,7 @@ def faults(name: str, side: str = "a") -> Faults:
 
 
 class FaultyBackend(MetadataStorageBackend):
-    """A memory store behind faults."""
+    """A memory store whose calls suffer `Faults`."""
 
     def __init__(self, store: MemoryBackend, given: Faults) -> None:
         self._store = store
@@ -84,7 +84,7 @@ class FaultyBackend(MetadataStorageBackend):
         return result
 
     async def _pass(self, error: RemoteStorageError | None) -> None:
-        await asyncio.sleep(0)  # As a store elsewhere would let others run.
+        await asyncio.sleep(0)  # Other tasks run, as with a remote store.
         if not self._faults.passes.is_set():
             self._faults.held += 1
             await self._faults.passes.wait()
@@ -126,7 +126,7 @@ class FaultyBackend(MetadataStorageBackend):
 
 
 class FaultyConnector(MetadataStorageConnector):
-    """Leads to the store and the side that its settings name."""
+    """Connects to the store and the side that its settings name."""
 
     @override
     def configure(self, config: Mapping[str, object]) -> None:

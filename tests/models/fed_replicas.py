@@ -24,10 +24,10 @@ from tierledger.events.tables.segment_rows import id_of_row
 
 
 class FedPartition(DrivenPartition):
-    """A partition whose batches go into a feed once they are applied."""
+    """A partition that feeds its batches to replicas once they are applied."""
 
     def __init__(self, tip: TopicIdPartition, claim: Claim | None) -> None:
-        """`claim`: under which it is led; none: its log is empty."""
+        """`claim`: the claim that leads; none: nothing leads, and the log is empty."""
         super().__init__()
         self.state = PartitionState(tip, genesis("cluster", tip.topic_id, tip.partition))
         self.feed = FeedSource(self, self.session_under)
@@ -46,7 +46,7 @@ class FedPartition(DrivenPartition):
 
 
 class Connected:
-    """A replica, what is on its way to it, and what became of its subscriptions."""
+    """A replica with its connection: frames in flight, and counts of its subscriptions."""
 
     def __init__(self, source: FeedSource, key: PartitionKey, claim: Claim) -> None:
         self.source = source
@@ -57,20 +57,20 @@ class Connected:
         self.snapshots = 0
         self.connections = 0
         self.looked_for: list[tuple[int, bytes]] = []
-        """What the log was asked for."""
+        """Positions and hashes that the source had to find in the log."""
         self.is_of_the_log = True
-        """Whether it is found there."""
+        """Whether the log has them."""
         self._number: int | None = None
 
     def disconnect(self) -> None:
-        """The connection breaks, with what is on its way."""
+        """Break the connection; frames in flight are lost."""
         if self._number is not None:
             self.source.drop(self._number)
             self._number = None
         self.on_its_way.clear()
 
     def take(self, limit: int) -> bool:
-        """Get up to `limit` frames sent and applied; whether there were that many."""
+        """Send and apply up to `limit` frames; returns whether there may be more."""
         if self._number is None:
             self._number = self.source.subscribe(self.replica.subscription())
             self.connections += 1
@@ -94,14 +94,14 @@ class Connected:
         return taken == limit
 
     def catch_up(self) -> Replica:
-        """The replica with all that the source gives."""
+        """Apply all that the source sends; returns the replica."""
         for _ in range(10_000):
             if not self.take(16):
                 return self.replica
         raise AssertionError(f"never up to date: {self.refusals[-1:]}")
 
     def mishap(self, random: Random) -> None:
-        """Whatever a bad day may bring, or nothing; afterwards it may be far behind."""
+        """Disconnect, send a few frames, or do nothing; the replica may then be far behind."""
         match random.randrange(6):
             case 0:
                 self.disconnect()
@@ -114,7 +114,7 @@ class Connected:
 def assert_replica_answers(
     replica: Replica, model: SlowPartition, epochs: Iterable[int], offsets: Iterable[int]
 ) -> None:
-    """Every question of the interface, at each of `epochs` and `offsets`."""
+    """Assert that replica and model answer each question at `epochs` and `offsets` alike."""
     listed = {id_of_row(row) for row in replica.list_all()}
     assert listed == {one.added.segment_id for one in model.list_all()}
     for epoch in epochs:

@@ -1,8 +1,8 @@
-"""Files with what replicas of a trace's partitions were given, and what they answered.
+"""Files that record what replicas of a trace's partitions were fed, and what they answered.
 
-A gzipped file per trace, of lines: `partition N CLAIM` begins one, `fed N HEX` is the next item
-of its subscription (a `Fed` of door.proto), `ask N QUERY EPOCH OFFSET = OUTCOME` a question at
-that moment. Replicas in other languages have to answer the same.
+A gzipped file per trace, of lines. `partition N CLAIM` begins a partition. `fed N HEX` is the
+next message of its subscription, a `Fed` of door.proto. `ask N QUERY EPOCH OFFSET = OUTCOME` is
+a question at that moment. Replicas in other languages have to give the same answers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ASKED_MEANWHILE = 5
 
 
 class NotingSource:
-    """A source that writes down what it gives."""
+    """A source that records the frames that it sends."""
 
     def __init__(self, feed: FeedSource, number: int, lines: list[str]) -> None:
         self._feed, self._number, self._lines = feed, number, lines
@@ -57,9 +57,10 @@ class NotingSource:
 
 
 def write_vectors(trace: Path, into: Path, random: Random, patch: pytest.MonkeyPatch) -> int:
-    """Feed replicas with a trace, connections breaking at random; the number of questions.
+    """Feed replicas with a trace over connections that break at random, and record it all.
 
-    `patch`: makes frames and rings small, so that changes come between slices.
+    `patch` makes frames and rings small, so that changes come between slices. Returns the
+    number of questions.
     """
     patch.setattr(source, "FRAME_ROWS", random.choice([3, 50]))
     patch.setattr(source, "RING_BYTES", random.choice([2_000, 20_000]))
@@ -75,7 +76,7 @@ def write_vectors(trace: Path, into: Path, random: Random, patch: pytest.MonkeyP
         noting = NotingSource(partitions[tip].feed, number, lines)
         key = PartitionKey.of(tip)
         replicas[tip] = Connected(noting, key, CLAIM)  # type: ignore[arg-type] # It does as one.
-        replicas[tip].catch_up()  # Before there is anything in the log.
+        replicas[tip].catch_up()  # While the log is still empty.
         partitions[tip].accept(open_session(CLAIM, 1, imports=True))
 
     def ask(question: Question) -> None:
@@ -108,7 +109,7 @@ def write_vectors(trace: Path, into: Path, random: Random, patch: pytest.MonkeyP
 
 
 def outcome_of(replica: Replica, question: Question) -> str:
-    """What a replica answers, as a line says it."""
+    """A replica's answer as the text in a line of the file."""
     epoch, offset = question.epoch or 0, question.offset or 0
     try:
         match question.query:
@@ -129,7 +130,7 @@ def outcome_of(replica: Replica, question: Question) -> str:
 
 
 def _row(row: bytes | None) -> str:
-    """All fields of a segment as Kafka's object has them."""
+    """All fields of a segment that Kafka's object has, as text."""
     if row is None:
         return "None"
     segment_id, state, start, end, epochs, *rest = unpack_row(row)

@@ -1,4 +1,4 @@
-"""Tables folded in this process, without Spark: what its tasks do, called directly."""
+"""Tables folded in this process without Spark, by direct calls of the tasks' functions."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from tierledger.pipeline.table_columns import Table
 from tierledger.pipeline.tables.plan import TablePlan, planned
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
-# Rows are plain dictionaries of whatever the columns hold.
+# A row is a dictionary from column to value.
 TableRow = dict[str, Any]
 
 REAL_TRACES = (
@@ -29,13 +29,13 @@ REAL_TRACES = (
 
 
 def written(path: Path, *steps: Write) -> JobStore:
-    """A SQLite store that `steps` filled."""
+    """A SQLite store at `path` that `steps` have filled."""
     write(path, *steps)
     return JobStore.of(f"sqlite:{path}")
 
 
 def imported(path: Path, trace: str) -> tuple[JobStore, list[StoredPartition]]:
-    """A store with a recorded trace, and its partitions as leaders have them."""
+    """A store with a recorded trace, and its partitions in their leaders' states."""
     found: list[StoredPartition] = []
 
     async def step(backend: SqliteBackend) -> None:
@@ -56,7 +56,7 @@ def plan(
 
 
 def rows_of(made: TablePlan, damaged: list[DamagedLog] | None = None) -> list[TableRow]:
-    """The rows of a planned table, all in one task."""
+    """The rows of a planned table, computed in one task."""
     report = None if damaged is None else damaged.extend
     return [row for chunk in made.fold(report).run(made.logs) for row in chunk.rows()]
 
@@ -66,6 +66,6 @@ def folded(name: str, store: JobStore, as_of: AsOf = NOW) -> list[TableRow]:
 
 
 def of_log(rows: list[TableRow], partition: StoredPartition) -> list[TableRow]:
-    """Those of `rows` that are about one log, without what says so."""
+    """The rows of one log, without the columns that name the log."""
     wanted = (str(partition.tip.topic_id), partition.tip.partition)
     return [row for row in rows if (row["topic_id"], row["partition"]) == wanted]

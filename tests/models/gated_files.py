@@ -1,4 +1,4 @@
-"""A directory of the index cache whose threads can be held up."""
+"""A directory of the index cache in which a test can hold up threads."""
 
 import threading
 from pathlib import Path
@@ -9,11 +9,11 @@ from tests.models.refusing_files import RefusingFiles
 from tierledger.tiering.index_cache.files import Found, RawIndexes, SegmentKey
 
 HELD_S = 60
-"""A test that failed holds no thread for longer."""
+"""Seconds after which a gate opens by itself, so that a failed test leaves no thread."""
 
 
 class Gate:
-    """What a thread comes to once, and waits at until the gate is opened."""
+    """A gate at which one thread waits until a test opens it."""
 
     def __init__(self) -> None:
         self._reached = threading.Event()
@@ -31,7 +31,7 @@ class Gate:
 
 
 class GatedFiles(RefusingFiles):
-    """Holds up the next thread that does what `hold` was told."""
+    """Holds up the next thread that calls a method for which `hold` made a gate."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -1,7 +1,7 @@
-"""Histories of one partition for hypothesis: what brokers write on bad days, and worse.
+"""Histories of one partition for hypothesis: of brokers with faults, and impossible ones.
 
 Ids, epochs and offsets are few, so that segments collide often. A history is a list of the
-slow model's records; ask about all of `EPOCHS_PROBED` and `OFFSETS_PROBED` afterwards.
+slow model's records. Tests ask about all of `EPOCHS_PROBED` and `OFFSETS_PROBED` afterwards.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from tests.models.slow_model import (
 
 IDS = tuple(bytes([251 - 37 * one % 256 for _ in range(16)]) for one in range(10))
 UNKNOWN_ID = b"\x00" * 15 + b"\x01"
-"""An id that nobody ever adds."""
+"""An id of a segment that no history adds."""
 
 EPOCHS = range(5)
 START_OFFSET_MAX = 30
@@ -31,14 +31,14 @@ LENGTH_MAX = 12
 
 EPOCHS_PROBED = range(-1, 6)
 OFFSETS_PROBED = range(-1, START_OFFSET_MAX + LENGTH_MAX + 12)
-"""Beyond every segment on both sides, and beyond what an odd epoch may claim."""
+"""Offsets before and after all segments, and after the start of any odd epoch."""
 
 Step = Sequence[Record]
 
 
 @st.composite
 def spans(draw: st.DrawFn) -> tuple[int, int, dict[int, int]]:
-    """Start, end (inclusive) and leader epochs of a segment as a broker would cut it."""
+    """Start, end (inclusive) and leader epochs of a segment that a broker could write."""
     start = draw(st.integers(0, START_OFFSET_MAX))
     end = start + draw(st.integers(0, LENGTH_MAX))
     epochs = sorted(draw(st.sets(st.sampled_from(EPOCHS), min_size=1, max_size=3)))
@@ -49,7 +49,7 @@ def spans(draw: st.DrawFn) -> tuple[int, int, dict[int, int]]:
 
 @st.composite
 def odd_spans(draw: st.DrawFn) -> tuple[int, int, dict[int, int]]:
-    """A span whose epochs may begin anywhere: Kafka checks none of their offsets."""
+    """A span whose epochs may begin anywhere, as Kafka does not check their offsets."""
     start, end, epochs = draw(spans())
     return start, end, {one: draw(st.integers(0, end + 8)) for one in epochs}
 
@@ -58,7 +58,7 @@ def adds(
     spans_drawn: SearchStrategy[tuple[int, int, dict[int, int]]],
     ids: SearchStrategy[bytes] | None = None,
 ) -> SearchStrategy[Add]:
-    """A copy that starts; once in a while with a state that no add may have."""
+    """The start of a copy; one in sixteen has a state that no start may have."""
     return st.builds(
         lambda one, span, rest: Add(one, *span, *rest),
         st.sampled_from(IDS) if ids is None else ids,
@@ -78,7 +78,7 @@ def adds(
 def updates(
     ids: SearchStrategy[bytes] | None = None, states: SearchStrategy[int] | None = None
 ) -> SearchStrategy[Update]:
-    """Any update of any id: legal, late, illegal, or of a segment that nobody knows."""
+    """Any update of any id: legal, late, illegal, or of an unknown segment."""
     return st.builds(
         Update,
         st.sampled_from((*IDS, UNKNOWN_ID)) if ids is None else ids,
@@ -91,13 +91,13 @@ def updates(
 
 @st.composite
 def lives(draw: st.DrawFn, *, odd: bool) -> Step:
-    """One segment's life up to some point, possibly begun over with other epochs."""
+    """One segment's records up to some state, possibly with a second start of its copy."""
     only = st.just(draw(st.sampled_from(IDS)))
     some_spans = odd_spans() if odd else spans()
     life: list[Record] = [draw(adds(some_spans, only)) for _ in range(draw(st.integers(1, 2)))]
     path = draw(st.sampled_from(PATHS))
     life += [draw(updates(only, st.just(state))) for state in path]
-    # Kafka keeps no tombstones: what is added after its deletion is a new segment.
+    # Kafka keeps no tombstones, so an id that is added after its deletion is a new segment.
     if path[-1:] == (DELETE_FINISHED,) and draw(st.booleans()):
         life += [draw(adds(some_spans, only)), draw(updates(only, st.just(COPY_FINISHED)))]
     return life
@@ -111,12 +111,15 @@ PATHS: tuple[tuple[int, ...], ...] = (
     (COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED),
     (DELETE_STARTED, DELETE_FINISHED),
 )
-"""States after the start, by the ways that a broker takes."""
+"""The sequences of states that a broker writes after the start of a copy."""
 
 
 @st.composite
 def abandoned_epochs(draw: st.DrawFn) -> Step:
-    """A copy begun over with other epochs and given up: Kafka leaves its id in the old ones."""
+    """A copy that starts twice, with different epochs, and is then deleted.
+
+    Kafka leaves the segment's id in the epochs of the first start.
+    """
     only = st.just(draw(st.sampled_from(IDS)))
     begun = [draw(adds(spans(), only)), draw(adds(spans(), only))]
     states = (DELETE_STARTED, DELETE_FINISHED)
@@ -125,7 +128,7 @@ def abandoned_epochs(draw: st.DrawFn) -> Step:
 
 @st.composite
 def uploads(draw: st.DrawFn) -> Step:
-    """One leader's run of adjacent finished segments; two runs overlap as after failovers."""
+    """A leader's adjacent finished segments; two such runs overlap as after failovers."""
     start = draw(st.integers(0, START_OFFSET_MAX // 2))
     lengths = draw(st.lists(st.integers(1, 5), min_size=2, max_size=4))
     ids = draw(st.permutations(IDS))
@@ -142,7 +145,7 @@ def uploads(draw: st.DrawFn) -> Step:
 
 @st.composite
 def unclean_elections(draw: st.DrawFn) -> Step:
-    """A leader that is behind takes over: its epoch begins below what is already tiered."""
+    """A replica that is behind becomes leader: its epoch begins below tiered offsets."""
     start, length = draw(st.integers(0, 10)), draw(st.integers(2, LENGTH_MAX))
     epoch = draw(st.sampled_from(EPOCHS[:-1]))
     cut = draw(st.integers(start, start + length))
@@ -159,7 +162,7 @@ def unclean_elections(draw: st.DrawFn) -> Step:
 
 @st.composite
 def shorter_at_the_same_key(draw: st.DrawFn) -> Step:
-    """The copy that makes Kafka lose a segment: same start, finished later, ends earlier."""
+    """Two copies with the same start; Kafka loses the longer one, which finishes first."""
     start, length = draw(st.integers(0, START_OFFSET_MAX)), draw(st.integers(1, LENGTH_MAX))
     epoch = draw(st.sampled_from(EPOCHS))
     long, short = draw(st.permutations(IDS))[:2]
@@ -182,9 +185,9 @@ def partition_deletes() -> SearchStrategy[Step]:
 
 @st.composite
 def histories(draw: st.DrawFn, *, odd_epochs: bool = True, records_max: int = 60) -> Step:
-    """What one partition's part of the metadata topic may hold, cut after `records_max`.
+    """The records of one partition in the metadata topic, at most `records_max`.
 
-    With `odd_epochs`, epochs may begin outside of their segment, since Kafka checks none.
+    With `odd_epochs`, epochs may begin outside of their segment, as Kafka does not check them.
     """
     steps = st.one_of(
         lives(odd=False),
@@ -201,7 +204,7 @@ def histories(draw: st.DrawFn, *, odd_epochs: bool = True, records_max: int = 60
     history: list[Record] = []
     for step in draw(st.lists(steps, min_size=1, max_size=15)):
         if isinstance(step, int):
-            # A retry or a stale broker: the record of `step` places ago once more.
+            # A retry, or a stale broker: it repeats the record of `step` places ago.
             history += history[-step:][:1]
         else:
             history += step

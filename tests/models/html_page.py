@@ -1,4 +1,4 @@
-"""A page as a parser finds it: well-formed, or the test fails."""
+"""A page as a parser reads it; a page that is not well-formed fails the test."""
 
 import json
 from html.parser import HTMLParser
@@ -58,12 +58,12 @@ class HtmlPage(HTMLParser):
     def text(self) -> str:
         return " ".join(text for _, text in self.texts)
 
-    def data(self) -> Any:  # noqa: ANN401 - Whatever the page's script reads.
+    def data(self) -> Any:  # noqa: ANN401 - The JSON of the page's script.
         (text,) = [one for one in self.of("script") if one[0] in "[{"]
         return json.loads(text)
 
     def assert_harmless(self) -> None:
-        """That it loads nothing, and that nothing in it but its own scripts can run."""
+        """Assert that the page loads nothing, and that only its own scripts can run."""
         loading = {"src", "srcset", "action", "poster", "background", "xlink:href"}
         names = {name for _, found in self.elements for name in found}
         assert not loading & names

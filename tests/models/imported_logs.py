@@ -1,4 +1,4 @@
-"""An import run as a job, and what it left in the store."""
+"""An import that runs as a job, and the logs that it left in the store."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Logs = dict[TopicIdPartition, list[Event]]
 
 
 def import_now(spark: SparkSession, source: Path | str, url: str) -> list[Outcome]:
-    """Import `source` into the store at `url`; what came of each partition, strays last."""
+    """Import `source` into the store at `url`; the outcome of each partition, strays last."""
     return import_into_store(spark, source, {URL_SETTING: url})
 
 
 def import_into_store(
     spark: SparkSession, source: Path | str, config: Mapping[str, object]
 ) -> list[Outcome]:
-    """The same for a store with those settings."""
+    """The same for the store of the settings `config`."""
     store = JobStore.of(config, CLUSTER)
     with import_into(store) as socket:
         frame = outcomes(spark, planned_source(str(source)), store, socket, RECORDED)
@@ -47,7 +47,7 @@ def import_into_store(
 
 
 def logs_in(url: str) -> Logs:
-    """Every partition's events."""
+    """All events of each partition."""
 
     async def read() -> Logs:
         async with JobStore.of(url, CLUSTER).opened() as catalog:
@@ -60,7 +60,7 @@ def logs_in(url: str) -> Logs:
 
 
 def stored_batches(url: str) -> dict[str, bytes]:
-    """Every batch as it is stored."""
+    """The stored bytes of each batch, by key."""
 
     async def read() -> dict[str, bytes]:
         async with JobStore.of(url, CLUSTER).opened() as catalog:
@@ -70,9 +70,9 @@ def stored_batches(url: str) -> dict[str, bytes]:
 
 
 def checked(logs: Logs, trace: Path, *, at_end: bool = False) -> CheckReport:
-    """All questions of `trace`, answered from `logs` as they were when each was asked.
+    """Compare answers from `logs` with the trace's, each as of the time of its question.
 
-    Those alone that were asked at the end, if offsets in `logs` are not the trace's.
+    `at_end`: only questions at the trace's end, for `logs` that have other offsets.
     """
     asked = list(read_answers(answers_path(trace)))
     if at_end:
@@ -90,7 +90,7 @@ def checked(logs: Logs, trace: Path, *, at_end: bool = False) -> CheckReport:
 
 
 def assert_answers(url: str, traces: Iterable[Path], *, at_end: bool = False) -> None:
-    """The store answers as Kafka did; see `checked`."""
+    """Assert that the store gives the answers that Kafka gave; see `checked`."""
     logs = logs_in(url)
     for trace in traces:
         report = checked(logs, trace, at_end=at_end)
@@ -98,7 +98,7 @@ def assert_answers(url: str, traces: Iterable[Path], *, at_end: bool = False) ->
 
 
 class _Fold:
-    """One partition's events, folded as far as the metadata topic had been read."""
+    """One partition's events, applied up to given offsets of the metadata topic."""
 
     def __init__(self, tip: TopicIdPartition, events: Sequence[Event]) -> None:
         first = genesis(CLUSTER, tip.topic_id, tip.partition)

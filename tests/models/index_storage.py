@@ -1,4 +1,4 @@
-"""A remote storage that only serves indexes, counts requests, and fails where it is told to."""
+"""A remote storage that serves only indexes, records requests, and fails where a test plans."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,14 +27,14 @@ class IndexStorage(RemoteStorageManager):
         }
         self.requests: list[tuple[Uuid, frozenset[IndexType]]] = []
         self.gates: dict[Uuid, asyncio.Event] = {}
-        """A request for that segment waits for its event."""
+        """By segment: the event for which requests for it wait."""
         self.errors: list[RemoteStorageError] = []
-        """The next requests fail with these."""
+        """Errors with which the next requests fail, one each."""
         self.damaged: list[dict[IndexType, bytes]] = []
-        """The next requests get these instead of what is stored."""
+        """Indexes that the next requests get instead of the stored ones, an item each."""
 
     def requested(self, segment: TieredSegment) -> int:
-        """How often the segment's indexes were asked for."""
+        """The number of requests for the segment's indexes."""
         return [one for one, _ in self.requests].count(
             segment.metadata.remote_log_segment_id.id
         )
@@ -84,7 +84,7 @@ class IndexStorage(RemoteStorageManager):
 
 
 async def filled(folder: Path, *segments: TieredSegment) -> None:
-    """Leave in `folder` what a cache has that held `segments`, loaded in that order."""
+    """Leave in `folder` the files of a cache that has loaded `segments` in this order."""
     async with RemoteIndexCache(folder, IndexStorage(*segments)) as cache:
         for segment in segments:
             await cache.get(segment.metadata)
@@ -93,7 +93,7 @@ async def filled(folder: Path, *segments: TieredSegment) -> None:
 async def held_load(
     cache: RemoteIndexCache, storage: IndexStorage, segment: TieredSegment
 ) -> tuple[asyncio.Event, asyncio.Task[IndexEntry]]:
-    """A load of the segment, and the event that its request waits for."""
+    """Start a load of the segment; returns the event that its request waits for, and it."""
     gate = storage.gates[segment.metadata.remote_log_segment_id.id] = asyncio.Event()
     before = storage.requested(segment)
     loading = asyncio.create_task(cache.get(segment.metadata))
@@ -102,17 +102,17 @@ async def held_load(
 
 
 def name_of(segment: TieredSegment) -> str:
-    """Of the segment's file in the folder of an index cache."""
+    """The name of the segment's file in the folder of an index cache."""
     metadata = segment.metadata
     return f"{metadata.start_offset}_{metadata.remote_log_segment_id.id}.indexes"
 
 
 def names(folder: Path) -> set[str]:
-    """Of all files in the folder of an index cache, but for its lock."""
+    """The names of all files in the folder of an index cache, without its lock."""
     return {path.name for path in folder.iterdir() if path.suffix != ".lock"}
 
 
 async def turns() -> None:
-    """More steps of the event loop than an index cache takes that nothing holds up."""
+    """Run more steps of the event loop than an index cache needs that nothing holds up."""
     for _ in range(100):
         await asyncio.sleep(0)

@@ -1,6 +1,6 @@
-"""What clients do with real brokers: topics are made, written, read and deleted.
+"""Clients of real brokers: they create topics, write, read and delete them.
 
-`brokers` are addresses, and `options` aiokafka's.
+`brokers` are addresses; `options` are options of aiokafka's clients.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type:
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped] # It has no types.
 
 WAIT_S = 300.0
-"""What takes a broker so long on a busy machine hangs."""
+"""Time after which an action of a broker counts as hanging, even on a busy machine."""
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def create_topic(
     settings: Mapping[str, str] | None = None,
     **options: object,
 ) -> None:
-    """`replicas`: the brokers that have its one partition; the first is to lead."""
+    """`replicas`: the brokers of the topic's only partition; the first one leads."""
     given = (-1, -1, {0: list(replicas)}) if replicas else (partitions, 1, None)
     async with administered(brokers, **options) as admin:
         made = await admin.create_topics([NewTopic(topic, *given, settings)])
@@ -52,7 +52,7 @@ async def delete_topic(brokers: str | Sequence[str], topic: str) -> None:
 async def produced(
     brokers: str | Sequence[str], topic: str, first: int, end: int, **options: object
 ) -> list[bytes]:
-    """Records to partition 0 in order, each acknowledged before the next."""
+    """Produce records to partition 0 in order, each acknowledged before the next."""
     values = [_value(number) for number in range(first, end)]
     async with AIOKafkaProducer(bootstrap_servers=brokers, **options) as producer:
         for value in values:
@@ -69,9 +69,9 @@ async def producing(
     pace_s: float = 0.03,
     **options: object,
 ) -> AsyncIterator[None]:
-    """Records are produced meanwhile, each once; behind it `sent` has got all of them.
+    """Produce records during the block, each once; after it `sent` holds all of them.
 
-    `pace_s`: the pause after each.
+    `pace_s`: the pause after each record.
     """
     ends = asyncio.Event()
 

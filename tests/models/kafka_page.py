@@ -1,4 +1,4 @@
-"""What docs/kafka.md tells users to run and to set, with a test's own store and servers."""
+"""The commands and settings in docs/kafka.md, with a test's own store and servers."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def commands(store: str, door: str, kafka: str) -> list[list[str]]:
 
 
 def settings() -> set[str]:
-    """The keys of all that brokers are given; the service's own file has none of these."""
+    """The keys of the page's settings for brokers, without those of the service's own file."""
     brokers = [block for block in _blocks("properties") if "rlmm.config." in block]
     return {line.partition("=")[0] for block in brokers for line in block.splitlines()}

@@ -1,6 +1,6 @@
-"""A SQLite store whose process is killed at the first step of an import, and the import itself.
+"""A SQLite store that kills its process at the first step of an import, and the import itself.
 
-Run as a program: URL and source.
+Run as a program with the arguments URL and source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tierledger.storage.connector import CONNECTOR_SETTING, URL_SETTING, SqliteC
 
 
 class KillingBackend(SqliteBackend):
-    """Kills its own process once an atomic step is stored, before anybody hears of that."""
+    """Kills its process once an atomic step is stored, before the caller gets an answer."""
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
@@ -28,7 +28,7 @@ class KillingBackend(SqliteBackend):
 
 
 class KillingConnector(SqliteConnector):
-    """Leads to such a store."""
+    """Connects to a `KillingBackend`."""
 
     @override
     async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
@@ -46,7 +46,7 @@ def main(url: str, source: str) -> None:
 
 
 if __name__ == "__main__":
-    # Under its own name, by which tasks import it.
+    # Spark's tasks import the connector by this module's name, which is not `__main__`.
     from tests.models.killing_connector import main as run
 
     run(*sys.argv[1:])

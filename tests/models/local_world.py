@@ -1,4 +1,4 @@
-"""A service in this process, the brokers that use it, and a way around both to the store."""
+"""A service in this process, brokers that use it, and direct access to its store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -43,10 +43,10 @@ KEYS = DefaultMetadataKeyFactory(CLUSTER)
 TOPIC_ID = Uuid(bytes(range(16)))
 DEADLINE_S = 20.0
 HASTY_S = 0.8
-"""Deadline of who is to fail: a busy machine still does in it whatever can be done."""
+"""Deadline of calls that must fail; on a busy machine it is long enough for all other work."""
 
 POLL_S = 0.002
-"""Between two looks at what nobody announces; the test's own timeout is the limit."""
+"""Pause between two polls of a condition without an event; the test's timeout is the limit."""
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -55,7 +55,7 @@ DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 class TickingClock:
-    """A clock that moves on with every look."""
+    """A clock that moves on by 1 ms each time it is read."""
 
     def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
         self._ticks = count(start_ms)
@@ -65,7 +65,7 @@ class TickingClock:
 
 
 class CountedIds:
-    """Request ids that repeat in the next run, and not within one."""
+    """Request ids that are unique within a run, and the same in each run."""
 
     _prefix = count()
 
@@ -89,7 +89,7 @@ class LocalWorld:
         oracle: LeaderOracle | None = None,
         door: bool | DoorSettings = False,
     ) -> None:
-        """`door`: brokers come through the hosts' doors, as other processes do."""
+        """`door`: brokers connect through the hosts' doors, as other processes do."""
         if door is True:
             door = DoorSettings(f"127.0.0.1:{free_ports(hosts)}")
         self.door = door or None
@@ -99,7 +99,7 @@ class LocalWorld:
         self.oracle = oracle
         self._service: LocalService | None = None
         self.opened = AsyncExitStack()
-        """What is closed before the service."""
+        """Managers and routers, which are closed before the service."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -119,7 +119,7 @@ class LocalWorld:
         await self._service.start()
 
     async def stop(self) -> None:
-        """End managers and service in good order; the store keeps what it has."""
+        """Close the managers, then the service; the store keeps its content."""
         await self.opened.aclose()
         service, self._service = self._service, None
         if service is not None:
@@ -130,7 +130,7 @@ class LocalWorld:
         await self.start()
 
     async def way(self) -> Callable[[ServiceSettings], Awaitable[ServiceConnection]]:
-        """How a manager finds the service."""
+        """The connector by which a manager reaches the service."""
         if self.door is None:
             return self.service.connect
         return connect_at(await self.service.url())
@@ -141,7 +141,7 @@ class LocalWorld:
         deadline_s: float = DEADLINE_S,
         more: Mapping[str, object] | None = None,
     ) -> AsyncRemoteLogMetadataManager:
-        """A manager of that broker, configured."""
+        """A configured manager of broker `broker_id`."""
         manager = AsyncRemoteLogMetadataManager(
             await self.way(), CountedIds(), deadline_s=deadline_s
         )
@@ -157,7 +157,7 @@ class LocalWorld:
         deadline_s: float = DEADLINE_S,
         more: Mapping[str, object] | None = None,
     ) -> AsyncRemoteLogMetadataManager:
-        """A manager that leads `tips`, ready."""
+        """A manager that leads `tips` and is ready."""
         manager = await self.broker(broker_id, deadline_s, more)
         await manager.on_partition_leadership_changes(tips, [])
         for tip in tips:
@@ -173,7 +173,7 @@ class LocalWorld:
         return manager
 
     async def router(self) -> Router:
-        """A way to the service without a manager."""
+        """A router to the service, without a manager."""
         settings = ServiceSettings(CLUSTER, self.storage)
         link = ServiceLink(lambda: self.service.connect(settings))
         router = Router(link, DEADLINE_S)
@@ -181,7 +181,7 @@ class LocalWorld:
         return router
 
     async def until_led(self, tip: TopicIdPartition, claim: Claim) -> None:
-        """Return once the session that `claim` asked for is open on the first host."""
+        """Return once the session of `claim` is open on the first host."""
         call = ReadyCall(PartitionKey.of(tip), LEADER, claim)
         await eventually(lambda: self.service.host("host-0").host.call(call))
 
@@ -191,7 +191,7 @@ class LocalWorld:
         return not counts["leaders"] + counts["followers"]
 
     async def route(self, tip: TopicIdPartition) -> Route:
-        """Where the partition is, as the coordinator has it."""
+        """The partition's route in the coordinator's state."""
         (route,) = await self.service.coordinator.route([PartitionKey.of(tip)])
         return route
 
@@ -221,7 +221,10 @@ class LocalWorld:
         return events
 
     async def change_store(self, change: Callable[[str, bytes], bytes | None]) -> int:
-        """Replace every value for which `change` gives another; no service may run."""
+        """Replace each stored value for which `change` returns one; no service may run.
+
+        Returns how many values were replaced.
+        """
         assert self._service is None, "the store has one writer"
         connector = ServiceSettings(CLUSTER, self.storage).connector()
         backend = await connector.backend(read_only=False)
@@ -240,7 +243,7 @@ def partition(number: int = 0) -> TopicIdPartition:
 def segment(
     number: int, tip: TopicIdPartition | None = None, *, size: int = 10, epoch: int = 0
 ) -> RemoteLogSegmentMetadata:
-    """A copy of the ten offsets from 10 * `number` on that has started."""
+    """The metadata of a started copy of the ten offsets from 10 * `number` on."""
     start = 10 * number
     return RemoteLogSegmentMetadata(
         remote_log_segment_id=RemoteLogSegmentId(
@@ -270,7 +273,7 @@ def moved(
 async def copy(
     manager: AsyncRemoteLogMetadataManager, *segments: RemoteLogSegmentMetadata
 ) -> int:
-    """Copy `segments` to the end; the last position."""
+    """Write that `segments` are copied and finished; returns the last write's position."""
     position = -1
     for added in segments:
         await manager.add_remote_log_segment_metadata(added)
@@ -281,25 +284,25 @@ async def copy(
 async def listed(
     manager: AsyncRemoteLogMetadataManager, tip: TopicIdPartition | None = None
 ) -> list[int]:
-    """The numbers of all segments, in order."""
+    """The numbers of all segments that the manager lists, in order."""
     found = manager.list_remote_log_segments(tip or partition())
     return sorted([one.start_offset // 10 async for one in found])
 
 
 async def eventually(holds: Callable[[], Any], pause_s: float = POLL_S) -> None:
-    """Let everybody run until `holds()`, or what it awaits, is so."""
+    """Let other tasks run until `holds()`, or its awaited result, is true."""
     while not (await found if isawaitable(found := holds()) else found):  # noqa: ASYNC110
         await asyncio.sleep(pause_s)
 
 
 async def lead(manager: AsyncRemoteLogMetadataManager, *tips: TopicIdPartition) -> None:
-    """Announce that its broker leads `tips`, and return once it does."""
+    """Announce that the manager's broker leads `tips`; returns once it does."""
     await manager.on_partition_leadership_changes(tips, [])
     await manager.when_ready(tips)
 
 
 def sqlite_in(folder: Path) -> dict[str, str]:
-    """The settings of a store there."""
+    """The settings of a SQLite store in `folder`."""
     return {"metadata.storage.url": f"sqlite:{folder / 'store.sqlite'}"}
 
 

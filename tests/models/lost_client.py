@@ -1,8 +1,8 @@
 """A program that writes while the Ray cluster of its service is killed, and until it is back.
 
-`python -m tests.models.lost_client URL CLUSTER` prints `ready`, waits for a line, and prints
-what it was told until a write succeeded, and the longest time for which its loop stood still,
-as JSON.
+`python -m tests.models.lost_client URL CLUSTER` prints `ready` and waits for a line. Then it
+writes until a write succeeds, and prints as JSON the names of the errors that it got, and the
+longest time for which its event loop was blocked.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ TICK_S = 0.01
 
 
 class Loop:
-    """Watches the loop that it runs on."""
+    """Measures for how long the event loop is blocked."""
 
     longest_s = 0.0
 
@@ -54,7 +54,7 @@ async def main(url: str, cluster: str) -> None:
         try:
             await manager.add_remote_log_segment_metadata(segment(number))
             break
-        except BaseException as error:  # noqa: BLE001 - That is what it is about.
+        except BaseException as error:  # noqa: BLE001 - It reports any error.
             told.add(type(error).__name__)
             number += 1
             await asyncio.sleep(TICK_S)

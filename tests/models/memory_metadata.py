@@ -1,7 +1,7 @@
 """A metadata store in memory that obeys the leader's own rules, for tasks of the tier.
 
-`MemoryLedger` is the service, `MemoryMetadataStore` one broker's way to it. Each write is
-decided on by `events.decide` with that broker's session and folded by `events.evolve`.
+`MemoryLedger` stands for the service, `MemoryMetadataStore` for one broker's client. The rules
+of `events` decide each write under that broker's session, and apply its events.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +29,7 @@ from tierledger.events.partition.state import PartitionState
 T = TypeVar("T")
 
 PAGE_ROWS = 1000
-"""Rows after which a list asks for its next page."""
+"""Rows after which a list fetches its next page."""
 
 Written = (
     RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
@@ -37,7 +37,7 @@ Written = (
 
 
 class MemoryLedger:
-    """All partitions, and who leads them."""
+    """The states of all partitions, with their sessions."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -48,27 +48,27 @@ class MemoryLedger:
     def store(
         self, *led: TopicIdPartition, broker_id: int = 1, faults: PlannedFaults | None = None
     ) -> "MemoryMetadataStore":
-        """A broker's way here; it leads `led` from now on, and no other does."""
+        """A broker's client of this ledger; the broker leads `led` from now on."""
         store = MemoryMetadataStore(self, broker_id, faults or PlannedFaults())
         for tip in led:
             store.lead(tip)
         return store
 
     def state(self, tip: TopicIdPartition) -> PartitionState:
-        """What is known of `tip`; to look at, not to change."""
+        """The state of `tip`, which the caller must not change."""
         found = self._states.get(tip)
         if found is None:
             raise RemoteResourceNotFound(f"{tip} is not known")
         return found
 
     def segments(self, tip: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-        """All segments by start offset, then id, for any caller, whatever was planned."""
+        """All segments by start offset, then id; planned faults do not apply."""
         rows = answers.list_all(answers.Snapshot(self.state(tip)))
         found = [answers.metadata_of(tip, row) for row in rows]
         return sorted(found, key=lambda one: (one.start_offset, one.remote_log_segment_id.id))
 
     def open_session(self, tip: TopicIdPartition, broker_id: int) -> cmd.Claim:
-        """Let `broker_id` lead `tip`."""
+        """Open a session in which `broker_id` leads `tip`; returns its claim."""
         number = self._claims.get(tip, 0) + 1
         self._claims[tip] = number
         fresh = PartitionState(tip, genesis("cluster", tip.topic_id, tip.partition))
@@ -78,7 +78,7 @@ class MemoryLedger:
         return claim
 
     def change(self, tip: TopicIdPartition, command: cmd.Command) -> int:
-        """The position from which `command` holds, as a leader decides on it."""
+        """Decide on `command` as a leader does; returns the position from which it holds."""
         state = self.state(tip)
         self.now_ms += 1
         decision = decide(Overlay(state), command, self.now_ms, self.limits)
@@ -93,14 +93,14 @@ class MemoryLedger:
 
 
 class MemoryMetadataStore:
-    """A `RemoteLogMetadataStore` of one broker; calls are named after their methods."""
+    """A `RemoteLogMetadataStore` of one broker; faults name calls by their methods."""
 
     def __init__(self, ledger: MemoryLedger, broker_id: int, faults: PlannedFaults) -> None:
         self.ledger = ledger
         self.broker_id = broker_id
         self.faults = faults
         self.written: list[Written] = []
-        """Everything this broker wrote that was accepted, in its order."""
+        """Accepted writes of this broker, in order."""
         self._claims: dict[TopicIdPartition, cmd.Claim] = {}
 
     def lead(self, tip: TopicIdPartition) -> None:
@@ -108,7 +108,7 @@ class MemoryMetadataStore:
         self._claims[tip] = self.ledger.open_session(tip, self.broker_id)
 
     def updates(self) -> list[RemoteLogSegmentState]:
-        """The states that this broker's accepted updates led to, in their order."""
+        """The new states in this broker's accepted updates, in order."""
         return [
             one.state for one in self.written if isinstance(one, RemoteLogSegmentMetadataUpdate)
         ]
@@ -158,7 +158,7 @@ class MemoryMetadataStore:
         return await self.faults.call(name, work)
 
     async def enter(self, metadata: RemoteLogSegmentMetadata, *, finish: bool = True) -> None:
-        """Tell of a segment whose copy starts, and finishes, as `metadata` says."""
+        """Write that the copy of a segment starts, and unless `finish` is false, finishes."""
         started = RemoteLogSegmentState.COPY_SEGMENT_STARTED
         finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
         await self.add_remote_log_segment_metadata(
@@ -221,7 +221,7 @@ class MemoryMetadataStore:
         for number, row in enumerate(rows, 1):
             yield answers.metadata_of(tip, row)
             if number % PAGE_ROWS == 0:
-                await self._ask(name, tip, answers.summary)  # Stands for the next page.
+                await self._ask(name, tip, answers.summary)  # For the next page.
 
     async def partition_summary(
         self, topic_id_partition: TopicIdPartition

@@ -1,4 +1,4 @@
-"""A remote storage in memory, in parts, so that a copy or a deletion can stay half done."""
+"""A remote storage in memory. Copies and deletions have two steps, and may stop in between."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ PIECE_BYTES = 1 << 20
 
 
 class MemoryStorage(RemoteStorageManager):
-    """Keeps what it is given under the segment's id; gives `custom_metadata` back."""
+    """Keeps logs and indexes by segment id. Each copy returns `custom_metadata`."""
 
     def __init__(
         self, faults: PlannedFaults | None = None, custom_metadata: bytes | None = None
@@ -27,13 +27,13 @@ class MemoryStorage(RemoteStorageManager):
         self.indexes: dict[Uuid, dict[IndexType, bytes]] = {}
         self.copied: list[RemoteLogSegmentMetadata] = []
         self.deleted: list[RemoteLogSegmentMetadata] = []
-        """What deletions that took effect were called with."""
+        """The segments whose deletion took effect, in order."""
         self.copy_gate: asyncio.Event | None = None
-        """When set, a copy waits for it before it begins."""
+        """If there is one, a copy waits for this event before it begins."""
 
     @property
     def ids(self) -> set[Uuid]:
-        """All segments of which anything is there."""
+        """The segments that have a log or indexes."""
         return {*self.logs, *self.indexes}
 
     @override

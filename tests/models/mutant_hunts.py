@@ -1,4 +1,4 @@
-"""Mutants looked for in processes of their own: a mistake may not end as pytest wants it to."""
+"""Searches for mutants in other processes, as a mutant may crash or hang its process."""
 
 import multiprocessing
 import os
@@ -13,7 +13,7 @@ from tierledger.simulation.mutants.catalogue import Mutant
 from tierledger.simulation.orphans import end_with_parent
 
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
-"""Processes that run seeds; beside one of several workers more would only be in their way."""
+"""Processes that run seeds: one if pytest itself runs on several workers."""
 
 SHOWN_BY = {
     "D6 frozen-host-asked-on": 59,
@@ -21,15 +21,15 @@ SHOWN_BY = {
     "M39 never-probed": 90,
     "M43 custom-limit-not-enforced": 89,
 }
-"""A seed that showed a mutant which few show; it is looked at first, for it saves minutes."""
+"""For mutants that few seeds catch, a seed that did; it is tried first, to save minutes."""
 
 Hunts: TypeAlias = "dict[str, Future[int | None]]"
-"""By a mutant's name: a seed in which one of its checkers finds something."""
+"""By a mutant's name: a seed that catches it, or none if no seed does."""
 
 
 @contextmanager
 def hunts(mutants: Iterable[Mutant], world: str) -> Iterator[Hunts]:
-    """Look for all of `mutants`; each by one process, so that nothing runs beyond the find."""
+    """Search for all of `mutants`, each in one process, which ends at its first seed."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(JOBS, context, end_with_parent) as pool:
         yield {one.name: pool.submit(_caught_at, one.name, world) for one in mutants}

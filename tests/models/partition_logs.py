@@ -1,4 +1,4 @@
-"""Logs of single partitions, written by hand or taken over from a trace."""
+"""Logs of single partitions, written by hand or imported from a trace."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Calls that fail where a test wants it: before they take effect, or after."""
+"""Calls that fail where a test plans it: before they take effect, or after."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,14 +9,14 @@ T = TypeVar("T")
 
 
 class When(Enum):
-    """On which side of its effect a call fails."""
+    """Whether a call fails before or after it takes effect."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
 class Killed(BaseException):
-    """The process is gone: nothing of the code under test may catch it or go on behind it."""
+    """The process was killed: the code under test may neither catch this nor go on after it."""
 
 
 class PlannedFaults:
@@ -33,15 +33,15 @@ class PlannedFaults:
         self._is_dead = False
 
     def fail_call(self, number: int, when: When, error: BaseException) -> None:
-        """Let the call with that number (the first is 0) fail with `error`."""
+        """Let call `number`, counted from 0, fail with `error`."""
         self._by_number[number] = (when, error)
 
     def fail_next(self, name: str, when: When, error: BaseException) -> None:
-        """Let the next call of that name fail with `error`; several queue up."""
+        """Let the next call of `name` fail with `error`; several plans apply in order."""
         self._by_name.setdefault(name, []).append((when, error))
 
     def restart(self) -> None:
-        """Forget all plans, and the death."""
+        """Start as a new process: forget all plans and calls, and that it was killed."""
         self._by_number.clear()
         self._by_name.clear()
         self._is_dead = False

@@ -1,4 +1,4 @@
-"""Histories and logs with one thing in them that never happened."""
+"""Histories and logs with one change, which makes them wrong."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 def altered(
     operations: Sequence[Operation],
     number: int,
-    **fields: Any,  # noqa: ANN401 - Of that operation.
+    **fields: Any,  # noqa: ANN401 - The operation's fields.
 ) -> list[Operation]:
-    """`operations`, of which one was otherwise."""
+    """`operations` with other `fields` in operation `number`."""
     changed = list(operations)
     changed[number] = changed[number]._replace(**fields)
     return changed
 
 
 def relogged(log: FinalLog, events: Sequence[Event]) -> FinalLog:
-    """The log with other events, as if they had been stored so."""
+    """The log with other events, as if these had been stored."""
     kept = dict(log.chain_hashes)
     times = [*log.durable_at, *[None] * len(events)][: len(events)]
     return FinalLog(
@@ -42,47 +42,47 @@ def relogged(log: FinalLog, events: Sequence[Event]) -> FinalLog:
 
 
 def replaced(log: FinalLog, position: int, **fields: Any) -> FinalLog:  # noqa: ANN401 - As above.
-    """The log, of which one event was otherwise."""
+    """The log with other `fields` in the event at `position`."""
     events = list(log.events)
     events[position] = events[position]._replace(**fields)
     return relogged(log, events)
 
 
 def rewritten(log: FinalLog, position: int, **fields: Any) -> FinalLog:  # noqa: ANN401 - As above.
-    """The log, of which one event said otherwise."""
+    """The log with other `fields` in the body of the event at `position`."""
     body: Any = log.events[position].body
     return replaced(log, position, body=body._replace(**fields))
 
 
 def without_times(log: FinalLog) -> FinalLog:
-    """The log of a live run, where nobody knows when what became durable."""
+    """The log as of a live run, in which the times of durability are unknown."""
     return FinalLog(
         log.topic_id_partition, log.genesis, log.events, chain_hashes=log.chain_hashes
     )
 
 
 class NodeRecords(NamedTuple):
-    """What the nodes of a right run would have written down of themselves."""
+    """The records that the nodes of a correct run would have made of themselves."""
 
     states: list[StateSeen]
     applied: list[Applied]
     led: list[Led]
 
     def without(self, which: str, at: int) -> NodeRecords:
-        """The same, but one record is missing."""
+        """The same records without record `at` of the list `which`."""
         kept = list(getattr(self, which))
         del kept[at]
         return self._replace(**{which: kept})
 
     def altered(self, which: str, at: int, **fields: Any) -> NodeRecords:  # noqa: ANN401
-        """The same, but one record was otherwise."""
+        """The same records with other `fields` in record `at` of the list `which`."""
         kept = list(getattr(self, which))
         kept[at] = kept[at]._replace(**fields)
         return self._replace(**{which: kept})
 
 
 def node_records(run: RecordedRun) -> NodeRecords:
-    """A leader per session, a follower that enters in the middle, and a cold reader."""
+    """Records of a leader per session, a follower from the middle on, and a cold reader."""
     found = NodeRecords([], [], [])
     state = PartitionState(TIP, GENESIS)
     entered = len(run.batches) // 2
@@ -116,7 +116,7 @@ def all_found(
     nodes: NodeRecords | None = None,
     healed: Healed | None = None,
 ) -> list[Violation]:
-    """What all checkers together say."""
+    """The violations that all checkers find, after the given changes to the run."""
     history = run.history()
     if operations is not None:
         history = History(operations, history.notes)

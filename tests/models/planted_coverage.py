@@ -1,6 +1,6 @@
-"""Segments whose coverage is known, and what it is when every offset is looked at by itself.
+"""Planted segments, and their coverage as computed offset by offset.
 
-`by_offset` follows the definitions alone: no ranges, no searches, no code of the job's.
+`by_offset` follows the definitions only: it has no ranges, no searches and no code of the job.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def bodies(segments: Iterable[Segment]) -> list[log.Body]:
 
 
 class Range(NamedTuple):
-    """A row of the job, without whose it is."""
+    """A row of the job, without its partition."""
 
     kind: str
     epoch: int
@@ -64,7 +64,7 @@ class Range(NamedTuple):
 
 
 def ranges(rows: Iterable[Mapping[str, Any]]) -> list[Range]:
-    """The job's rows of one partition, in an order of their own."""
+    """The job's rows of one partition, sorted so that they can be compared."""
     return sorted(
         (
             Range(
@@ -93,7 +93,7 @@ class _Finished(NamedTuple):
 
 
 def by_offset(partition: StoredPartition) -> list[Range]:
-    """What the job has to say of a partition, whose history a log could have had."""
+    """The rows that the job must return for a partition with a possible history."""
     found: list[Range] = []
     finished: list[_Finished] = []
     for fields in map(unpack_row, partition.state.rows):
@@ -156,7 +156,7 @@ def _of_finished(
 
 
 def _history(finished: Sequence[_Finished]) -> dict[int, int]:
-    """The leader epoch of each offset of the log, walked down from the newest, one by one."""
+    """The leader epoch of each offset of the log, from the newest offset down, one by one."""
     if not finished:
         return {}
     last = {one.text: max(one.epoch_at.values()) for one in finished}
@@ -191,7 +191,7 @@ def _kept_from(
     holders: Mapping[tuple[int, int], Sequence[_Finished]],
     log_epoch: Mapping[int, int],
 ) -> int:
-    """Where the first unbroken range begins with something in it that Kafka has not lost."""
+    """The start of the first unbroken range that has a segment which Kafka has not lost."""
     begin = 0
     for offset in sorted(inside):
         if offset - 1 not in inside:

@@ -1,4 +1,4 @@
-"""Plugins of Kafka brokers, in a Java process that asks them what brokers do."""
+"""Plugins of Kafka brokers, in a Java process that calls them as brokers do."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tierledger.events.identifiers import Uuid
 from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR
 
 KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
-"""Classes of brokers, from the oldest to the newest that the plugin is for."""
+"""Brokers' classes of the oldest and of the newest release that the plugin supports."""
 
 CLASS = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
 TOPIC = "orders"
 TOPIC_ID = Uuid(TOPIC.encode().ljust(16, b"."))
 RETRIED = ("ReplicaNotAvailableException", "IllegalStateException")
-"""What brokers repeat a question for."""
+"""Exceptions after which brokers retry a question."""
 
 
 LOG4J = """\
@@ -32,7 +32,7 @@ LOG4J = """\
 
 
 def log_level(folder: Path, level: str) -> str:
-    """The option of Java by which plugins log so much, with a file in `folder`."""
+    """The Java option that sets the plugins' log level; writes its file into `folder`."""
     file = folder / "log4j2.xml"
     file.write_text(LOG4J.format(level=level))
     return f"-Dlog4j2.configurationFile={file}"
@@ -45,16 +45,16 @@ class Plugins:
         self._process = process
 
     async def open(self, broker: int, cluster_id: str, doors: str, **more: object) -> str:
-        """Make the plugin of a broker, with more settings."""
+        """Create the plugin of a broker, with further settings; returns the answer."""
         settings = {"cluster.id": cluster_id, "tierledger.bootstrap": doors, **more}
         given = " ".join(f"{key}={value}" for key, value in settings.items())
         return await self.say(f"{broker} open {CLASS} {given}")
 
     async def ask(self, question: str) -> str:
-        """What a broker's plugin answers, or the exception; Managers.java names the questions.
+        """The answer of a broker's plugin, or the name of its exception.
 
-        Beside those: `ready` and `found` (a lookup) wait until there is an answer, and `copy`
-        adds and finishes so many segments behind those that are there.
+        Managers.java names the questions. In addition, `found` is a lookup that is retried
+        until it has an answer, and `copy` adds and finishes further segments after the last.
         """
         broker, command, *words = question.split()
         if command == "found":
@@ -81,7 +81,7 @@ class Plugins:
         return {"ready": "ready", "write": "done"}.get(command, answer)
 
     async def say(self, line: str) -> str:
-        """The answer to a line, as it is."""
+        """The unchanged answer of the Java process to a line."""
         return await asyncio.to_thread(self._say, line)
 
     def _say(self, line: str) -> str:
@@ -94,10 +94,10 @@ class Plugins:
 
 @contextmanager
 def started(jars: Path, *options: str, log: Path | None = None) -> Iterator[Plugins]:
-    """Plugins on the classes of a Kafka, in their process with those options of Java.
+    """Plugins on the classes of a Kafka release, in a process with these Java options.
 
     Raises:
-        RuntimeError: Java or the plugin is missing; it says what to do.
+        RuntimeError: Java or the plugin is missing; the message tells what to do.
     """
     if not PLUGIN_JAR.exists() or shutil.which("java") is None:
         raise RuntimeError(
@@ -115,6 +115,6 @@ def started(jars: Path, *options: str, log: Path | None = None) -> Iterator[Plug
             process.stdin.close()
             assert process.wait(30) == 0
         finally:
-            process.kill()  # A plugin that was not closed may keep it.
+            process.kill()  # A plugin that was not closed may keep it running.
             if stderr:
                 stderr.close()

@@ -1,4 +1,4 @@
-"""A service in this process that others find through its store, as one that `serve` runs."""
+"""A service in this process that clients find through its store, as with `serve`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import this_process
 
 NOBODY = "127.0.0.1:1"
-"""Where the record says that the Ray cluster is; nothing listens there."""
+"""The address of the Ray cluster in the record; nothing listens there."""
 
 
 def settings_of(world: LocalWorld) -> ServiceSettings:
@@ -28,7 +28,7 @@ async def put_record(world: LocalWorld, record: ServiceRecord | None) -> None:
 
 
 async def publish(world: LocalWorld, doors: Doors | None = None) -> ServiceRecord:
-    """Write the record of the service, with these doors or those where it listens."""
+    """Write the service's record, with `doors` or the doors where it listens."""
     record = record_of(settings_of(world), NOBODY, this_process(), 1)
     record = record._replace(doors=doors or world.service.coordinator.listening())
     await put_record(world, record)
@@ -39,7 +39,7 @@ async def publish(world: LocalWorld, doors: Doors | None = None) -> ServiceRecor
 async def published(
     folder: Path, hosts: int = 1, security: DoorSecurity | None = None
 ) -> AsyncIterator[LocalWorld]:
-    """A service that listens on free ports, and whose record follows its hosts."""
+    """A service that listens on free ports and keeps its record up to date with its hosts."""
     world = LocalWorld(sqlite_in(folder), hosts)
     world.door = DoorSettings("127.0.0.1:0", security=security)
     await world.start()

@@ -12,7 +12,7 @@ def settings_for(path: Path) -> ServiceSettings:
 
 
 class Brokers:
-    """Managers that are closed at the end of a test."""
+    """Creates brokers' managers, and keeps them for the test to close at its end."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings

@@ -1,4 +1,4 @@
-"""Readings of a written tier: what came, and the error that ended it."""
+"""Reads of a written tier: the offsets that came, and the error that ended the read."""
 
 from tests.models.written_log import TIP, WrittenLog, WrittenTier
 from tierledger.events.metadata import RemoteLogSegmentMetadata
@@ -14,19 +14,19 @@ async def read(
     from_offset: int | None = None,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> tuple[list[int], Exception | None]:
-    """What came, and the error that ended it."""
+    """The offsets of the records that came, and the error that ended the read, if any."""
     found: list[int] = []
     records = reader(tier).records(from_offset, isolation)
     try:
         async for record in records:
             found += [record.offset]
-    except Exception as error:  # noqa: BLE001 - Whatever it is, the test looks at it.
+    except Exception as error:  # noqa: BLE001 - The test looks at the error.
         return found, error
     return found, None
 
 
 async def three_segments() -> tuple[WrittenTier, list[RemoteLogSegmentMetadata]]:
-    """Offsets 0 to 9, 10 to 19 and 20 to 29; in leader epoch 4 from 10 on."""
+    """A tier of offsets 0 to 9, 10 to 19 and 20 to 29, from 10 on in leader epoch 4."""
     tier, log = WrittenTier(), WrittenLog()
     for number in range(15):
         if number == 5:

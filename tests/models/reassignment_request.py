@@ -72,7 +72,7 @@ class _ReassignmentRequestV0(RequestStruct):  # type: ignore[misc]
 
 
 class ReassignmentRequest(Request[_ReassignmentRequestV0]):  # type: ignore[misc]
-    """Lets other brokers have the topic's partition 0."""
+    """Assigns partition 0 of the topic to the brokers `replicas`."""
 
     API_KEY = API_KEY
 

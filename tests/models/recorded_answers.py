@@ -20,7 +20,7 @@ from tierledger.events.metadata import (
 def answer_all(
     records: Iterable[TraceRecord], questions: Iterable[Question]
 ) -> Iterator[AnsweredQuestion]:
-    """Answer every question at its own point of the trace."""
+    """Answer each question from the records before its point of the trace."""
     partitions: dict[TopicIdPartition, SlowPartition] = {}
     ahead = [one for one in records if one.value is not None]
     for after, run in grouped_by_after(questions):
@@ -39,7 +39,7 @@ def answer_all(
 
 
 def plain_record(value: bytes) -> tuple[TopicIdPartition, Record]:
-    """A record of Kafka's as the slow model takes it, and the partition it is about."""
+    """A Kafka record's partition, and the record in the form of the slow model."""
     match decode(value).value:
         case RemoteLogSegmentMetadata() as added:
             return added.topic_id_partition, Add(

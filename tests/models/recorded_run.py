@@ -1,7 +1,7 @@
-"""One partition's service in miniature, whose calls are recorded: what it does is right.
+"""A correct service of one partition in miniature, whose calls are recorded.
 
-Everything goes through the project's own rules and bytes; the answers to reads come from the
-slow model. Tests plant an anomaly in what it recorded.
+Writes go through the project's own rules and codecs; the answers to reads come from the slow
+model. Tests plant an anomaly in the recorded history.
 """
 
 from random import Random
@@ -40,7 +40,7 @@ from tierledger.storage.partition.event_log import encode_batch
 from tierledger.storage.serde import MsgpackSerDe
 
 Result = Accepted | Rejected | tuple[int, bytes]
-"""What became of a write, or position and digest of an answer."""
+"""The decision on a write, or position and digest of the answer to a read."""
 
 KEY = PartitionKey.of(TIP)
 FIRST = cmd.Claim(1, 1, 1)
@@ -50,7 +50,7 @@ SERDE = MsgpackSerDe()
 
 
 class Replica:
-    """A state and the slow model, both at one position."""
+    """A replica's state and the slow model, both at the same position."""
 
     def __init__(self) -> None:
         self.state = PartitionState(TIP, GENESIS)
@@ -67,7 +67,7 @@ class Replica:
             assert self.model.apply(record) == "applied"
 
     def answer(self, query: Query) -> object:
-        """The slow model's answer, as rows."""
+        """The slow model's answer to `query`; segments as the state's rows."""
         model, epoch, row = self.model, query.epoch, self.state.rows.get
         match query.kind:
             case "highest_offset":
@@ -110,10 +110,10 @@ class RecordedRun:
         self._followed = 0
         self._requests = 0
 
-    # What happens without a caller.
+    # Events without a caller.
 
     def lead(self, claim: cmd.Claim, assignment: int) -> None:
-        """`claim` opens its session."""
+        """Open the session of `claim`."""
         opening = cmd.OpenSession(claim, assignment, None, TIP.topic)
         assert isinstance(self._decide(opening, None), Accepted)
         self.claim = claim
@@ -123,7 +123,7 @@ class RecordedRun:
         self._decide(cmd.CloseSession(self.claim, "test"), None)
 
     def follow(self, batches: int = 1_000_000) -> None:
-        """The follower reads on."""
+        """Let the follower read up to `batches` more batches."""
         for batch in self._decoded[self._followed : self._followed + batches]:
             self.follower.take(batch)
             self._followed += 1
@@ -131,7 +131,7 @@ class RecordedRun:
     def checkpoint(self) -> None:
         self.checkpoints.append((self.leader.position, self.leader.state.digest()))
 
-    # Calls, in one go or in their three steps.
+    # Calls: at once, or by the three steps begin, carry out and end.
 
     def write(self, process: str, record: Record, claim: cmd.Claim | None = None) -> int:
         pending = self.begin_write(process, record, claim)
@@ -167,7 +167,7 @@ class RecordedRun:
         return Pending(number, query=query, role=role)
 
     def carry_out(self, pending: Pending) -> Result:
-        """What the service says to it, durable now."""
+        """Carry out a call; returns its result, which is durable but not yet reported."""
         self.now += 1
         if pending.query is not None:
             replica = self.leader if pending.role == LEADER else self.follower
@@ -191,7 +191,7 @@ class RecordedRun:
         self.recorder.failed(pending.number, OutcomeUnknown("no answer"))
         return pending.number
 
-    # What is left in the end.
+    # The record of the run.
 
     def history(self) -> History:
         return self.recorder.history()
@@ -217,7 +217,7 @@ class RecordedRun:
 
 
 def small_run() -> RecordedRun:
-    """Two leaders and one that comes back, repeats, refusals, a lost reply, all questions."""
+    """Three sessions of two leaders, with retries, refusals, a lost reply, all questions."""
     run = RecordedRun()
     run.lead(FIRST, 1)
     one, two, three = (bytes([number]) * 16 for number in (1, 2, 3))
@@ -240,7 +240,7 @@ def small_run() -> RecordedRun:
         run.read("reader", Query(kind, 0, 120))
     run.write("writer-4", Update(one, DELETE_STARTED))
     run.write("writer-4", Update(one, DELETE_FINISHED))
-    run.write("writer-4", Update(one, DELETE_FINISHED))  # Of what is gone: done already.
+    run.write("writer-4", Update(one, DELETE_FINISHED))  # The segment is gone: accepted.
     run.lead(THIRD, 3)
     run.follow()
     run.read("reader", Query("list"), FOLLOWER)
@@ -253,7 +253,7 @@ KINDS = ("lookup", "lookup", "lookup", "highest_offset", "size", "next_txn")
 
 
 def long_run(seed: int, calls: int) -> RecordedRun:
-    """Callers whose calls overlap at random; every fifth call a change of leaders at most."""
+    """Callers whose calls overlap at random, with a change of leaders in 2 % of the calls."""
     random, run = Random(seed), RecordedRun()
     run.lead(FIRST, 1)
     open_calls: list[tuple[Pending, Result | None]] = []
@@ -286,7 +286,7 @@ def _end(run: RecordedRun, random: Random, pending: Pending, result: Result) -> 
 def _begin(
     run: RecordedRun, random: Random, count: int, segments: list[tuple[bytes, int, int]]
 ) -> Pending:
-    """A write of the next step in some segment's life, or a read; each by another caller."""
+    """Begin a read, or a write of some segment's next state; each call by a new caller."""
     process = f"caller-{count}"
     if random.random() < 0.5:
         query = Query(random.choice(KINDS), random.randint(0, 2), random.randint(0, count + 1))
@@ -305,7 +305,7 @@ def _begin(
 
 
 def deleted_partition() -> RecordedRun:
-    """A run at whose end the partition is gone."""
+    """A run that ends with the partition's deletion."""
     run = RecordedRun()
     run.lead(FIRST, 1)
     run.write("writer", Add(b"a" * 16, 0, 9, {0: 0}))

@@ -1,4 +1,4 @@
-"""Records of runs: of the service in miniature, and any that hypothesis can think of."""
+"""Records of runs: of the service in miniature, and arbitrary ones by hypothesis."""
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -33,7 +33,7 @@ from tierledger.simulation.record.record import (
 
 
 def record_of(run: RecordedRun, minimums: Minimums | None = None) -> Record:
-    """What a run of the service in miniature leaves behind."""
+    """The record of a run of the service in miniature."""
     return Record(
         RecordSettings("cluster", "a test", 128, check_every=3, minimums=minimums),
         run.history(),
@@ -51,12 +51,12 @@ _TIMES = st.integers(0, 2**63)
 _KEYS = st.builds(PartitionKey, st.binary(min_size=16, max_size=16), st.integers(0, 2**31 - 1))
 _TEXTS = st.text(max_size=20)
 _CALLS = [op for op in small_run().operations if op.wanted is not None]
-"""Where calls find something to ask for."""
+"""Calls that wrote something; other calls take their values from these."""
 
 
 @st.composite
 def _operations(draw: st.DrawFn, number: int) -> Operation:
-    """Any call, also one that makes no sense."""
+    """An arbitrary call, possible or not."""
     outcome = draw(st.sampled_from((OK, FAIL, INFO)))
     is_heard = outcome != INFO or draw(st.booleans())
     query = st.builds(Query, _TEXTS, st.integers(), st.integers())
@@ -127,7 +127,7 @@ def _observations() -> SearchStrategy[Observations]:
 
 
 def records() -> SearchStrategy[Record]:
-    """Any record that can be written down, most of them of runs that cannot be."""
+    """Any record that can be written to a file; most are of impossible runs."""
     settings = st.builds(
         RecordSettings,
         _TEXTS,

@@ -1,4 +1,4 @@
-"""A directory of the index cache on a disk that refuses what it is told to."""
+"""A directory of the index cache on a disk that refuses operations as planned by a test."""
 
 import errno
 from pathlib import Path
@@ -9,16 +9,16 @@ from tierledger.tiering.index_cache.files import CacheDirectory, SegmentKey
 
 
 class RefusingFiles(CacheDirectory):
-    """Counts down how often it refuses each kind of work."""
+    """Refuses a planned number of operations of each kind."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.full_for = 0
-        """Writes that find the disk full when half of the file is there."""
+        """The number of next writes that fail on a full disk after half of the file."""
         self.keeps_names_for = 0
-        """Renames that are refused."""
+        """The number of next renames that are refused."""
         self.keeps_files_for = 0
-        """Removals that are refused."""
+        """The number of next removals that are refused."""
 
     @override
     def write(self, path: Path, data: bytes) -> None:

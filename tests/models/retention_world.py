@@ -1,4 +1,4 @@
-"""One partition of a tier in memory, for what deletes from it: metadata, data, log, metrics."""
+"""One partition of a tier in memory, for tasks that delete from it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,11 +34,11 @@ SIZE = 1024
 NOW_MS = 1_750_000_000_000
 HOUR_MS = 3_600_000
 LINEAGE = {0: 0, 1: 20, 3: 50, 4: 100}
-"""Leader epochs of a log whose first hundred records have three of them."""
+"""Leader epochs of a log; its first hundred records are of three epochs."""
 
 
 class FixedClock:
-    """Stands still until it is moved."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
         self.time_ms = now_ms
@@ -48,7 +48,7 @@ class FixedClock:
 
 
 class MemoryLog:
-    """A local log of numbers only; raising its start drops epochs, as Kafka's cache does."""
+    """A local log without records; raising its start drops epochs, as Kafka's cache does."""
 
     def __init__(
         self, epochs: Mapping[int, int], end: int, faults: PlannedFaults | None = None
@@ -100,7 +100,7 @@ class MemoryLog:
 
 
 class RetentionWorld:
-    """A partition led by broker 1. All its fakes share `faults`; building costs no calls."""
+    """A partition that broker 1 leads. All its fakes share `faults`; setup counts no calls."""
 
     def __init__(self, epochs: Mapping[int, int] | None = None, end: int = 1_000_000) -> None:
         self.faults = PlannedFaults()
@@ -110,7 +110,7 @@ class RetentionWorld:
         self.log = MemoryLog(epochs or {0: 0}, end, self.faults)
         self.clock = FixedClock()
         self.passed_s = 0.0
-        """What a clock shows that nobody sets."""
+        """The time of the monotonic clock."""
         self.metrics = TierMetrics()
         self.being_copied: set[RemoteLogSegmentId] = set()
         self.without_indexes: list[RemoteLogSegmentId] = []
@@ -127,7 +127,7 @@ class RetentionWorld:
         age_ms: int = 0,
         custom: bytes | None = None,
     ) -> RemoteLogSegmentMetadata:
-        """A segment in the tier, with data, whose newest record is `age_ms` old."""
+        """Add a segment with data, whose newest record is `age_ms` old."""
         self._count += 1
         segment_id = RemoteLogSegmentId(TIP, Uuid(self._count.to_bytes(16, "big")))
         added = RemoteLogSegmentMetadata(
@@ -143,7 +143,7 @@ class RetentionWorld:
         return added
 
     async def add_hundreds(self, *starts: int, epoch: int = 0) -> None:
-        """A finished segment of a hundred records from each of `starts` on."""
+        """Add a finished segment of a hundred records from each of `starts` on."""
         for start in starts:
             await self.add(start, start + 99, {epoch: start})
 
@@ -188,12 +188,12 @@ class RetentionWorld:
         return [(one.start_offset, one.end_offset) for one in self.ledger.segments(TIP)]
 
     def check_agreement(self) -> None:
-        """Metadata and storage know the same segments; nothing is orphaned, nothing missing."""
+        """Assert that metadata and storage have the same segments: no orphan, none missing."""
         known = {one.remote_log_segment_id.id for one in self.ledger.segments(TIP)}
         assert self.storage.ids == known
 
     def check_readable(self) -> None:
-        """Whatever a reader can be led to has its data."""
+        """Assert that each finished segment, which readers may use, has its data."""
         for one in self.ledger.segments(TIP):
             if one.state == FINISHED:
                 segment_id = one.remote_log_segment_id.id
@@ -202,12 +202,12 @@ class RetentionWorld:
 
 
 def reasons(result: RetentionResult) -> list[tuple[int, Reason]]:
-    """Start offset of each segment that a run deleted, and why."""
+    """The start offset of each segment that a run deleted, and the reason."""
     return [(one.segment.start_offset, one.reason) for one in result.deleted]
 
 
 async def add_fifty(world: RetentionWorld, old: int = 0) -> None:
-    """Fifty segments of a hundred records along `LINEAGE`; `old` of them are an hour old."""
+    """Add fifty segments of a hundred records along `LINEAGE`, the first `old` an hour old."""
     for number in range(50):
         start, end = number * 100, number * 100 + 99
         age_ms = HOUR_MS if number < old else 0

@@ -1,8 +1,8 @@
-"""A real S3 server for tests: started, stopped, killed, frozen, started again on the same data.
+"""A real S3 server for tests, which can be stopped, killed, frozen and restarted on its data.
 
-It is S3Proxy, a Java program that keeps each object as a file of its data folder (see
-tests/s3_server/pom.xml; `scripts/setup.sh --with-java` fetches it). It listens on loopback
-only, checks signatures, and leaves neither a process nor a file behind.
+The server is S3Proxy, a Java program that keeps each object as a file in its data folder (see
+tests/s3_server/pom.xml; `scripts/setup.sh --with-java` fetches it). It listens only on
+loopback, checks signatures, and leaves neither a process nor a file behind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOGGING = """\
 </configuration>
 """
 
-# It keeps a request in memory to check its signature.
+# The server keeps each request in memory to check its signature.
 _JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
@@ -42,7 +42,7 @@ class S3Server(LiveServer):
     def __init__(self, *, for_bulk: bool = False) -> None:
         """Prepare a server on a port of its own.
 
-        It starts in half the time if it is not meant for bulk, and then takes 8 MiB/s.
+        Without `for_bulk` it starts in half the time, but accepts only 8 MiB/s.
         """
         super().__init__()
         self._java = _JAVA if for_bulk else (*_JAVA, "-XX:TieredStopAtLevel=1")
@@ -61,7 +61,7 @@ class S3Server(LiveServer):
 
     @property
     def bucket_folder(self) -> Path:
-        """The bucket, seen from behind."""
+        """The folder with the bucket's objects as files."""
         return self.data / BUCKET
 
     @property
@@ -69,7 +69,7 @@ class S3Server(LiveServer):
         return f"http://127.0.0.1:{self.port}"
 
     def options(self, endpoint: str | None = None) -> dict[str, str]:
-        """What `open_tier` must know to reach it, possibly through a proxy at `endpoint`."""
+        """Options for `open_tier` to reach the server, or a proxy of it at `endpoint`."""
         return {
             "endpoint": endpoint or self.endpoint,
             "region": "us-east-1",
@@ -79,12 +79,12 @@ class S3Server(LiveServer):
         }
 
     def place(self) -> str:
-        """The URL of an empty prefix in the bucket, which nobody else was given."""
+        """The URL of an empty prefix in the bucket; each call returns another."""
         self._prefixes += 1
         return f"s3://{BUCKET}/tier-{self._prefixes}"
 
     def objects(self, url: str) -> dict[str, int]:
-        """Names (behind `url`) and sizes of the objects under `url`, as the disk holds them."""
+        """Names relative to `url` and sizes of the objects under `url`, read from disk."""
         root = self.data / url.removeprefix("s3://")
         return {
             str(path.relative_to(root)): path.stat().st_size
@@ -112,7 +112,7 @@ class S3Server(LiveServer):
     @override
     def _is_up(self) -> bool:
         with suppress(OSError, http.client.HTTPException), closing(self._connect()) as to:
-            to.request("GET", "/")  # Refused, as it is not signed; an answer.
+            to.request("GET", "/")  # Unsigned, so refused, but answered.
             to.getresponse().read()
             return True
         return False
@@ -123,7 +123,7 @@ class S3Server(LiveServer):
             "s3proxy.authorization": "aws-v2-or-v4",
             "s3proxy.identity": IDENTITY,
             "s3proxy.credential": SECRET,
-            # A bulk delete brings a checksum in a header that it does not know.
+            # A bulk delete has its checksum in a header that the server does not know.
             "s3proxy.ignore-unknown-headers": "true",
             "jclouds.provider": "filesystem-nio2",
             "jclouds.identity": "none",

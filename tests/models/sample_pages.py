@@ -1,4 +1,4 @@
-"""Pages of each kind, of a few things that show all that a page can show."""
+"""A page of each kind, with a few made-up items that show all that the page can show."""
 
 from typing import Any, cast
 
@@ -34,7 +34,7 @@ FACTS = {"cluster": "c", "engine": "local"}
 
 
 def report(topic: str = "payments") -> str:
-    """One partition has findings of all kinds, one is deleted, one has many epochs."""
+    """A report of three partitions: with findings of all kinds, deleted, with many epochs."""
     troubled: list[log.Body] = [
         *finished(1, 0, 9),
         *finished(2, 20, 29),
@@ -64,7 +64,7 @@ def report(topic: str = "payments") -> str:
 
 
 def run() -> str:
-    """A host pauses, its successor leads, it wakes up and writes."""
+    """The page of a run in which a host pauses, is succeeded, resumes and writes."""
     return run_page(zombie())
 
 

@@ -1,4 +1,4 @@
-"""Runs for pictures: a short one that tells a story, and a long one with very many messages."""
+"""Made-up runs for pictures: a short one that tells a story, a long one with many messages."""
 
 from random import Random
 
@@ -13,7 +13,7 @@ LANES = [
 
 
 class Pen:
-    """Writes a run down."""
+    """Builds the timeline of a run."""
 
     def __init__(self, seed: int = 1) -> None:
         self.random = Random(seed)
@@ -48,7 +48,7 @@ class Pen:
         key: str = "",
         fate: str = "",
     ) -> int:
-        """Returns when it arrives; `fate` is "lost" or "open" for one that does not."""
+        """Send a message; returns its arrival. `fate`: "lost" or "open" if it never arrives."""
         there = time + self.random.randint(300, 900)
         received = None if fate else there
         self.arrows.append(
@@ -66,7 +66,7 @@ class Pen:
         position: int,
         fate: str = "ok",
     ) -> int:
-        """A call from a broker through a host to the store and back; returns its end."""
+        """Draw a call from a broker through a host to the store and back; returns its end."""
         client, server = f"broker-{broker}", f"host-{host}"
         at = self.send(time, client, server, "call", f"add segment {position}", epoch, key)
         if fate == "lost call":
@@ -100,7 +100,7 @@ class Pen:
         return end
 
     def lead(self, time: int, broker: int, host: int, epoch: int, key: str, until: int) -> int:
-        """An election, the announcement, the placement and the claim; returns when it leads."""
+        """Draw election, announcement, placement and claim; returns when the broker leads."""
         self.decide(time, f"elect broker-{broker} for {key}, epoch {epoch}")
         self.mark(time, f"broker-{broker}", "elect", f"leads {key}", epoch, key)
         at = self.send(
@@ -124,7 +124,7 @@ class Pen:
 
 
 def zombie() -> Timeline:
-    """A host pauses, its successor leads, it wakes up and writes; meanwhile another crashes."""
+    """A host pauses, its successor leads, the host resumes and writes; another host crashes."""
     pen = Pen()
     at = pen.lead(500, 1, 1, 1, "orders-0", 61_000)
     pen.lead(2_000, 3, 3, 1, "orders-1", 30_000)
@@ -166,7 +166,7 @@ def zombie() -> Timeline:
 
 
 def long_run(messages: int = 10_000) -> Timeline:
-    """A whole large seed: two partitions, many sessions, and every fault."""
+    """A run like a large seed: two partitions, many sessions, and every fault."""
     pen = Pen(7)
     at, epoch = 1_000, 0
     while len(pen.arrows) < messages:

@@ -1,8 +1,8 @@
-"""Checkers of order against brute force: all orders are tried, all pairs are compared.
+"""Compares checkers of order with brute force, which tries all orders and compares all pairs.
 
-Two processes call a log of a few events. Their answers are near the truth, so that more than
-half of the histories are right; some ends are not known, and in every second history nobody
-knows when events became durable. Run it to compare as many as you like:
+In a history two processes call a log of a few events. Their answers are near the truth, so that
+more than half of the histories are right. Some calls have no known end, and in every second
+history the times at which events became durable are unknown. To compare any number, run:
 
     python -m tests.models.search_agreement 50000
 """
@@ -26,28 +26,28 @@ NEVER = 10**9
 SIZE = Query("size")
 
 Step = tuple[int | None, int | None, int, int]
-"""What it appends or where it reads, begun, ended."""
+"""The position that a call appends, or the one that it reads at; its begin and its end."""
 
 
 class SmallHistory(NamedTuple):
-    """A few calls by two processes, and the log that was left."""
+    """A few calls by two processes, and the log at the end."""
 
     operations: list[Operation]
     log: FinalLog
 
 
 class Agreement(NamedTuple):
-    """How often checker and brute force said the same, and how often that was "right"."""
+    """How often checkers and brute force agreed, and how often both found no mistake."""
 
     histories: int
     agreed: int
     right: Counter[str]
-    """Per checker, histories in which neither found anything."""
+    """By checker: the number of histories without a mistake."""
     disagreed: list[SmallHistory]
 
 
 def small_history(random: Random, *, timed: bool) -> SmallHistory:
-    """Two processes, each of which waits for the end of one call before it begins the next."""
+    """A history of two processes, each of which makes one call after the other."""
     length = random.randint(1, 4)
     requests: list[bytes | None] = [None] * length
     operations: list[Operation] = []
@@ -56,7 +56,7 @@ def small_history(random: Random, *, timed: bool) -> SmallHistory:
         who = random.randrange(2)
         begun = clocks[who] + random.randint(0, 4)
         ended = begun + random.randint(1, 5)
-        # Answers come roughly in the log's order: else hardly any history would be right.
+        # Positions roughly follow the time, as else hardly any history would be right.
         position = min(length - 1, max(-1, (begun + random.randint(-9, 9)) // 4))
         op = _call(random, number, position, requests)
         operations.append(
@@ -77,7 +77,7 @@ def small_history(random: Random, *, timed: bool) -> SmallHistory:
 def _call(
     random: Random, number: int, position: int, requests: list[bytes | None]
 ) -> Operation:
-    """A call that says `position`, which may be where its event stands."""
+    """A call with the answer `position`; a write may have its event at that position."""
     drawn = random.random()
     kind = READ if drawn < 0.5 else WRITE
     outcome = random.choices((OK, INFO, FAIL), (8, 2, 1))[0]
@@ -96,7 +96,7 @@ def _call(
 
 
 def steps_of(history: SmallHistory) -> list[Step]:
-    """All that takes effect at one moment, with the events that nobody here asked for."""
+    """All steps that take effect at one moment, events without a call included."""
     log, steps, owned = history.log, list[Step](), set[int]()
     for op in history.operations:
         assert op.completed is not None
@@ -116,13 +116,13 @@ def steps_of(history: SmallHistory) -> list[Step]:
 
 
 def some_order_explains(steps: list[Step], end: int = -1) -> bool:
-    """Try each call that may be next, on a log that ends at `end` so far."""
+    """Whether some order of `steps` is possible on a log that so far ends at `end`."""
     if not steps:
         return True
     first_end = min(ended for *_, ended in steps)
     for at, (appends, reads, begun, _) in enumerate(steps):
         if begun > first_end:
-            continue  # Another had ended before this one began.
+            continue  # Another step had ended before this one began.
         if appends is not None and appends != end + 1:
             continue
         if reads is not None and reads != end:
@@ -134,7 +134,7 @@ def some_order_explains(steps: list[Step], end: int = -1) -> bool:
 
 
 def no_pair_goes_back(history: SmallHistory) -> bool:
-    """No process is ever behind any earlier call of its own, and appends ahead of them all."""
+    """Whether no process read behind an earlier call of its own, and each appended ahead."""
     answered = [op for op in history.operations if op.outcome == OK]
     for at, later in enumerate(answered):
         for earlier in answered[:at]:
@@ -152,7 +152,7 @@ def no_pair_goes_back(history: SmallHistory) -> bool:
 
 
 def compare(seed: str, histories: int) -> Agreement:
-    """Judge that many histories both ways, every second one with durable times."""
+    """Judge `histories` histories in both ways, every second one with durable times."""
     random = Random(seed)
     right: Counter[str] = Counter()
     disagreed: list[SmallHistory] = []

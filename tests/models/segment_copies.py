@@ -1,4 +1,4 @@
-"""Segments as they are handed to a copy, and as other programs lay them out."""
+"""Segments in the form that a copy takes, and in the layouts of other programs."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ _MANIFEST_NAMES = {
 
 
 def segment_data(folder: Path, segment: TieredSegment) -> LogSegmentData:
-    """The segment's files, written below `folder`."""
+    """Write the segment's files below `folder`; returns them in the form that a copy takes."""
     stem = folder / str(segment.metadata.remote_log_segment_id.id)
     paths = {}
     for kind, content in segment.indexes.items():
@@ -42,7 +42,7 @@ def segment_data(folder: Path, segment: TieredSegment) -> LogSegmentData:
 async def copied(
     storage: RemoteStorageManager, folder: Path, segment: TieredSegment
 ) -> TieredSegment:
-    """The segment with what the copy into `storage` gave back, as a finished one has it."""
+    """Copy the segment into `storage`; returns it with the custom metadata of the copy."""
     custom = await storage.copy_log_segment_data(
         segment.metadata, segment_data(folder, segment)
     )
@@ -56,9 +56,9 @@ async def whole_log(storage: RemoteStorageManager, metadata: RemoteLogSegmentMet
 def manifest_objects(
     segment: TieredSegment, prefix: str = "", **other: object
 ) -> dict[str, bytes]:
-    """The three objects that a plugin of the three-object layout makes of `segment`, by name.
+    """The three objects of `segment` in the three-object layout, by name.
 
-    `other` replaces fields of the manifest; one that is None is left out.
+    `other` replaces fields of the manifest; a field that is None is left out.
     """
     metadata = segment.metadata
     tip, segment_id = metadata.topic_id_partition, metadata.remote_log_segment_id.id
@@ -96,7 +96,7 @@ def manifest_objects(
 
 
 def _described(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
-    """The manifest's copy of the metadata, of which only the segment's id is read back."""
+    """The manifest's copy of the metadata; readers use only the segment's id in it."""
     tip = metadata.topic_id_partition
     return {
         "remoteLogSegmentId": {

@@ -1,4 +1,4 @@
-"""What coordinators and hosts say of themselves, made up, and a connection that says it."""
+"""Made-up status reports of coordinators and hosts, and a connection that returns them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def session(number: int = 1, *, is_open: bool = True) -> dict[str, Any]:
 
 
 def served(partition: int, role: str = "leader", **more: object) -> dict[str, Any]:
-    """One partition's line, all well unless `more` says otherwise."""
+    """One partition's report: all is well, except for the fields in `more`."""
     return {
         "topic": "orders",
         "topic_id": TOPIC_ID,
@@ -49,7 +49,7 @@ def served(partition: int, role: str = "leader", **more: object) -> dict[str, An
 
 
 def counts(*partitions: Mapping[str, Any], **more: object) -> dict[str, Any]:
-    """A host's counts, as a ping has them."""
+    """A host's counts, as in its answer to a ping."""
     return {
         "process": "host-0/abc/17",
         "pid": 17,
@@ -104,7 +104,7 @@ def reading(
 
 
 class SpokenHost:
-    """Says what it was given; a silent one never says anything."""
+    """A host that reports the given partitions; a silent one never answers with counts."""
 
     def __init__(self, *partitions: dict[str, Any], is_silent: bool = False) -> None:
         self._partitions = list(partitions)
@@ -120,7 +120,7 @@ class SpokenHost:
 
 
 class SpokenService:
-    """A connection to hosts that say what they were given, and to their coordinator."""
+    """A connection to hosts with given reports, and to their coordinator."""
 
     def __init__(self, hosts: Mapping[str, SpokenHost], **more: object) -> None:
         self.coordinator = self

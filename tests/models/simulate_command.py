@@ -1,4 +1,4 @@
-"""`tierledger simulate`, run as a user runs it."""
+"""`tierledger simulate`, run as by a user."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from typer.testing import Result
 from tests.models.command_line import invoke
 
 MISTAKE = "M08"
-"""A mutant that nearly every seed catches."""
+"""A mutant that nearly each seed catches."""
 
 
 def simulate(*words: str) -> Result:

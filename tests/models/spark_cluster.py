@@ -31,22 +31,22 @@ DEFAULTS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.cores.max": "2",
-    # Nothing begins before both executors are there, so both have something to do.
+    # No task starts before both executors have registered, so both get tasks.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.sql.shuffle.partitions": "2",
 }
 
 
 class StandaloneCluster(ExitStack):
-    """Runs while the block lasts; ends what it started, and nothing else."""
+    """A cluster that runs during the block; ends only the processes that it started."""
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
-        """Keep logs and what executors write below `folder`."""
+        """Keep logs and the executors' files below `folder`."""
         super().__init__()
         self._folder = folder
         self._workers = workers
         self.url = ""
-        """What `--master` takes."""
+        """The value for `--master`."""
 
     @override
     def __enter__(self) -> Self:
@@ -68,14 +68,14 @@ class StandaloneCluster(ExitStack):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a driver's process needs, to be one of this cluster."""
+        """Environment variables for the process of a driver on this cluster."""
         return self._environment()
 
     def work_folder(self, worker: int) -> Path:
         return self._folder / f"work-{worker}"
 
     def tasks_done(self, worker: int) -> int:
-        """Tasks that the worker's executors have finished, of all drivers until now."""
+        """The number of tasks of all drivers that the worker's executors have finished."""
         logs = self.work_folder(worker).glob("app-*/*/stderr")
         return sum(log.read_text().count("Finished task ") for log in logs)
 
@@ -84,7 +84,7 @@ class StandaloneCluster(ExitStack):
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_CONF_DIR": str(self._folder),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SCALA_VERSION": "2.13",  # Spark's own scripts would say so.
+            "SPARK_SCALA_VERSION": "2.13",  # As Spark's own scripts set it.
         }
         return {**os.environ, **own}
 
@@ -108,7 +108,7 @@ class StandaloneCluster(ExitStack):
 
 
 def _said(log: Path, pattern: str) -> str:
-    """What the log says there, waited for."""
+    """Wait until the log matches `pattern`; returns the first group."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while (found := re.search(pattern, log.read_text())) is None:
         assert time.monotonic() < deadline, f"expected {pattern!r} in:\n{log.read_text()}"
@@ -117,7 +117,7 @@ def _said(log: Path, pattern: str) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """A worker ends its executors when it is told to; what is left of its group is killed."""
+    """End a process by SIGTERM, so that a worker ends its executors; then kill its group."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A driver on a cluster: counts a store's events, then is the command that writes its segments.
+"""A driver on a cluster: counts a store's events, then runs the command `spark segments`.
 
 python -m tests.models.spark_cluster_job MASTER STORE OUT
 """

@@ -1,4 +1,4 @@
-"""Stores for Spark to read, and what it must find: made of event objects, one by one."""
+"""Stores for Spark to read, and the rows that it must find, made from event objects."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def writing(url: str) -> AsyncIterator[MetadataStorageBackend]:
 
 
 def options_of(url: str, **options: object) -> dict[str, str]:
-    """Options as Spark hands them over."""
+    """Options in the form in which Spark passes them."""
     return {name: str(value) for name, value in {"store": url, **options}.items()}
 
 
@@ -64,12 +64,12 @@ def read(spark: SparkSession, url: str, **options: object) -> DataFrame:
 
 
 def reader_of(url: str, **options: object) -> TierledgerReader:
-    """What plans and reads without Spark."""
+    """The source's reader, to plan and read without Spark."""
     return TierledgerReader(SourceOptions.of(options_of(url, **options)), EVENT_SCHEMA)
 
 
 def read_here(url: str, **options: object) -> list[Row]:
-    """All rows: what a driver plans, task by task."""
+    """All rows, read in this process task by task, without Spark."""
     reader = reader_of(url, **options)
     schema = to_arrow_schema(EVENT_SCHEMA, timezone="UTC")
     found: list[Row] = []
@@ -81,14 +81,14 @@ def read_here(url: str, **options: object) -> list[Row]:
 
 
 async def partition_of(url: str, tip: TopicIdPartition, batches: int) -> None:
-    """Batches of two events behind a session's, a second apart."""
+    """Write a partition: its session, then `batches` batches of two events, 1 s apart."""
     async with writing(url) as backend:
         partition = await StoredPartition.led(backend, tip)
         await partition.fill(range(batches), step_ms=1000)
 
 
 def row_of(tip: TopicIdPartition, event: log.Event, version: int = 1) -> Row:
-    """What the row of `event` must be, as docs/pipeline.md describes it."""
+    """The row that `event` must give according to docs/pipeline.md."""
     if isinstance(event.body, log.SessionDisputed):
         version = 2
     return {
@@ -163,7 +163,7 @@ def _json(body: log.Body) -> str:
 
 
 def rows(found: Iterable[Any]) -> list[Row]:
-    """Rows of Spark's, in the order of logs and positions."""
+    """Rows from Spark as dictionaries, in the order of logs and positions."""
     plain = [row.asDict() for row in found]
     for row in plain:
         for name, value in row.items():

@@ -1,4 +1,4 @@
-"""A streaming job and a writer of what it reads, each in a process that may be killed.
+"""A streaming job and the writer of its store, each in a process that may be killed.
 
 python -m tests.models.spark_stream_job append STORE STOP
 python -m tests.models.spark_stream_job deliver STORE FOLDER
@@ -17,7 +17,7 @@ from tierledger.pipeline.session import spark_session
 PARTITIONS_MAX = 6
 ROUNDS_PER_PARTITION = 10
 PACE_S = 0.1
-"""Between two rounds of the writer, so that its log does not outgrow the test."""
+"""Seconds between two rounds of the writer, so that its log does not outgrow the test."""
 
 SETTINGS = {
     "spark.driver.memory": "512m",
@@ -39,11 +39,11 @@ def checkpoint(folder: Path) -> Path:
 
 
 async def append(url: str, stop: Path) -> None:
-    """Append to more and more partitions until there is a file `stop`."""
+    """Append to a growing number of partitions until the file `stop` exists."""
     async with writing(url) as backend:
         partitions: list[StoredPartition] = []
         number = 0
-        while not stop.exists():  # noqa: ASYNC240 - Nobody else waits in this process.
+        while not stop.exists():  # noqa: ASYNC240 - No other task waits here.
             if number % ROUNDS_PER_PARTITION == 0 and len(partitions) < PARTITIONS_MAX:
                 tip = tip_of(len(partitions))
                 partitions.append(await StoredPartition.led(backend, tip))
@@ -56,7 +56,7 @@ async def append(url: str, stop: Path) -> None:
 
 
 async def logged(url: str) -> list[Row]:
-    """Every event that the store's logs hold, as a row, in order."""
+    """Every event of the store's logs as a row, in order."""
     async with writing(url) as backend:
         return in_order(
             [
@@ -68,10 +68,10 @@ async def logged(url: str) -> list[Row]:
 
 
 def deliver(url: str, folder: Path, *, ends: bool) -> None:
-    """Run the query: for ever, or until it has delivered what is there."""
+    """Run the query: for ever, or if `ends`, until it has delivered the present events."""
     spark = spark_session("stream", "local[2]", SETTINGS)
     stream = spark.readStream.format("tierledger").option("store", url)
-    if not ends:  # Many micro-batches, so that there is always one to be killed in.
+    if not ends:  # Small micro-batches, so that a kill always hits one.
         stream = stream.option("max_rows_per_trigger", "500")
     writer = (
         stream.load()
@@ -90,7 +90,7 @@ def deliver(url: str, folder: Path, *, ends: bool) -> None:
 
 
 def say(word: str) -> None:
-    """Tell the parent process how far this one is."""
+    """Report to the parent process how far this one is."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""A tier and the store of its metadata, for Spark to read; and what must come of them."""
+"""A tier and the store of its metadata for Spark to read, and the rows that it must give."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Row = dict[str, Any]
 
 
 async def import_metadata(url: str) -> None:
-    """The metadata topic that the broker of `BROKERS_TIER` wrote."""
+    """Import the metadata topic that the broker of `BROKERS_TIER` wrote."""
     async with writing(url) as backend:
         await import_trace(backend, tier_trace.TRACE)
 
 
 async def copy_segments(url: str, place: Path, segments: Iterable[TieredSegment]) -> str:
-    """Copy segments of one partition in our own layout, with their metadata; the tier's URL."""
+    """Copy segments of one partition in our own layout, with metadata; returns the URL."""
     tier = place / "tier"
     is_new = not tier.exists()
     tier.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ async def delete_segment(url: str, tier: str, metadata: RemoteLogSegmentMetadata
 
 
 async def delete_partition(url: str, tip: TopicIdPartition) -> None:
-    """Delete a partition, as far as the metadata goes."""
+    """Delete a partition's metadata."""
     async with writing(url) as backend:
         partition = await StoredPartition.resumed(backend, tip)
         for state in RemotePartitionDeleteState:
@@ -79,7 +79,7 @@ async def delete_partition(url: str, tip: TopicIdPartition) -> None:
 
 
 async def copy_written(url: str, place: Path, written: WrittenTier, first: int = 0) -> str:
-    """The same of a tier in memory, from its segment `first` on, in the order of its copies."""
+    """Copy segments of a tier in memory from number `first` on, in order of their copies."""
     parts = [
         TieredSegment(
             metadata,
@@ -94,7 +94,7 @@ async def copy_written(url: str, place: Path, written: WrittenTier, first: int =
 async def move(
     partition: StoredPartition, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
 ) -> None:
-    """Tell the log that the segment is in its next state."""
+    """Append the segment's next state to the log."""
     update = RemoteLogSegmentMetadataUpdate(
         metadata.remote_log_segment_id, TIME_MS, state, 1, metadata.custom_metadata
     )
@@ -108,14 +108,14 @@ def records(spark: SparkSession, store: str, tier: str, **options: object) -> Da
 
 
 def directly(store: str, tier: str, **options: object) -> tuple[list[Row], int]:
-    """The rows, and of how many tasks: each pickled as Spark does it, without the Spark."""
+    """The rows, read without Spark, and the number of tasks, which are pickled as by Spark."""
     reader = reader_of(store, tier, **options)
     tasks = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]
     return read_all(reader, tasks), len(tasks)
 
 
 def reader_of(store: str, tier: str, **options: object) -> DataSourceReader:
-    """What Spark would get."""
+    """The reader that Spark would get: pickled and unpickled."""
     given = {"store": store, "tier": tier, **options}
     source = RecordsSource({name: str(value) for name, value in given.items()})
     reader: DataSourceReader = pickle.loads(pickle.dumps(source.reader(source.schema())))
@@ -123,7 +123,7 @@ def reader_of(store: str, tier: str, **options: object) -> DataSourceReader:
 
 
 def read_all(reader: DataSourceReader, tasks: Iterable[InputPartition]) -> list[Row]:
-    """The rows of those tasks, in order."""
+    """The rows of `tasks`, in order."""
     batches: list[Any] = [batch for one in tasks for batch in reader.read(one)]
     found = [row for batch in batches for row in batch.to_pylist()]
     for row in found:
@@ -135,7 +135,7 @@ def read_all(reader: DataSourceReader, tasks: Iterable[InputPartition]) -> list[
 def consumed_rows(
     isolation: str, topic: str, partitions: Iterable[int] | None = None
 ) -> list[Row]:
-    """What a consumer got of the part that is in the tier, as rows in order."""
+    """The tiered records that a consumer got, as rows in order."""
     wanted = None if partitions is None else set(partitions)
     return [
         row_of(one)
@@ -147,7 +147,7 @@ def consumed_rows(
 
 
 def row_of(recorded: Mapping[str, Any]) -> Row:
-    """A record as the recording has it, as a row but for its segment."""
+    """The row of a recorded record, with the id of its segment."""
     topic, partition, offset = (recorded[name] for name in ("topic", "partition", "offset"))
     return {
         "key": _bytes(recorded["key_hex"]),
@@ -171,7 +171,7 @@ def segment_of(topic: str, partition: int, offset: int) -> str:
 
 
 def plain(frame: DataFrame) -> list[Row]:
-    """Rows of Spark's as those above, by partition and offset."""
+    """Rows from Spark in the form of the rows above, by partition and offset."""
     found = [one.asDict() for one in frame.collect()]
     for row in found:
         for name, value in row.items():

@@ -1,4 +1,4 @@
-"""Partitions in a store, written as a leader writes them, without a leader."""
+"""Partitions in a store, written without a leader in the way in which leaders write."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SERDE = MsgpackSerDe()
 
 
 class StoredPartition:
-    """A leader's view of one partition in `backend`."""
+    """One partition in `backend`, with the state that its leader would have."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class StoredPartition:
         tip: TopicIdPartition = TIP,
         cluster: str = CLUSTER,
     ) -> StoredPartition:
-        """A partition that goes on where its log ends."""
+        """A stored partition, with its state at the end of its log."""
         partition = cls(backend, tip, cluster)
         partition.state, partition.next_batch = await partition.reader().state()
         return partition
 
     @property
     def claim(self) -> cmd.Claim:
-        """Under which the session is open."""
+        """The claim of the open session."""
         assert self.state.session is not None
         return self.state.session.claim
 
@@ -87,7 +87,7 @@ class StoredPartition:
 
     @property
     def values(self) -> SortedDict[str, bytes]:
-        """What its store holds, which is in memory."""
+        """The content of the store, which must be in memory."""
         assert isinstance(self.backend, MemoryBackend)
         return self.backend.values
 
@@ -95,7 +95,7 @@ class StoredPartition:
         return self.keys.log_batch(self.tip, number)
 
     async def batch(self, number: int) -> bytes:
-        """Batch `number` as it is stored."""
+        """The stored bytes of batch `number`."""
         value = await self.backend.get(self.batch_key(number))
         assert value is not None
         return value
@@ -117,7 +117,7 @@ class StoredPartition:
             await self.commit(decided.events)
 
     async def append(self, bodies: Sequence[log.Body], *, step_ms: int = 0) -> None:
-        """One batch of events that nobody decided on, `step_ms` apart."""
+        """Append one batch of events without a decision of the rules, `step_ms` apart."""
         state = self.state
         session = 0 if state.session is None else state.session.number
         first = max(state.log_time_ms, TIME_MS)
@@ -128,7 +128,7 @@ class StoredPartition:
         await self.commit(events)
 
     async def fill(self, numbers: Iterable[int], *, step_ms: int = 0) -> None:
-        """A batch for each of these segments, copied."""
+        """Append a batch for each of these segments: its copy starts and finishes."""
         for number in numbers:
             await self.append(finished(number), step_ms=step_ms)
 
@@ -145,7 +145,7 @@ class StoredPartition:
         self.partition_value = plan.partition_value
 
     async def flip(self, number: int) -> None:
-        """Turn a bit of batch `number`."""
+        """Flip a bit of batch `number`."""
         value = flipped(await self.batch(number))
         await self.backend.update(self.batch_key(number), value)
 
@@ -157,9 +157,10 @@ class StoredPartition:
 async def import_trace(
     backend: MetadataStorageBackend, trace: Path, *, batch: int = 5, checkpoint_at: float = 0.5
 ) -> list[StoredPartition]:
-    """The partitions of a recorded trace, taken over `batch` records at a time.
+    """Import the partitions of a recorded trace, `batch` records at a time.
 
-    Each gets a checkpoint after that share of its records; none if it is above 1.
+    Each partition gets a checkpoint after the share `checkpoint_at` of its records; none if it
+    is above 1.
     """
     items: list[tuple[TopicIdPartition, cmd.ImportedRecord]] = []
     for record in read_records(trace):
@@ -190,7 +191,7 @@ async def import_trace(
 
 
 def metadata_in(backend: MetadataStorageBackend) -> StoredMetadata:
-    """What readers are told of the partitions in `backend`."""
+    """The metadata of the partitions in `backend`, as readers get it."""
     keys = DefaultMetadataKeyFactory(CLUSTER)
     return StoredMetadata(Catalog(backend, keys, SERDE, CLUSTER).reader)
 
@@ -212,6 +213,6 @@ def updated(number: int, state: int) -> log.Body:
 
 
 def finished(number: int, *, epoch: int = 0, empty: bool = False) -> list[log.Body]:
-    """Segment `number` of ten offsets, copied."""
+    """The events of segment `number`, of ten offsets: its copy starts and finishes."""
     start = number * 10
     return [added(number, start, start + 9, epoch=epoch, empty=empty), updated(number, 1)]

@@ -1,7 +1,7 @@
 """A broker's tiering in a process of its own, which can be killed at any of its steps.
 
-A step is one side of something that another process sees: before and after each write to the
-metadata, and before and after each request to the object store.
+The steps are the moments before and after each action that other processes can see: each write
+to the metadata, and each request to the object store.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 CLUSTER = "tiering"
 PART_BYTES = 8 * 1024
-"""Of a segment's log in one object: the segments have two parts."""
+"""Bytes of a segment's log per object, so that the segments have two parts."""
 RUNS_MAX = 10
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -46,7 +46,7 @@ PROCESSES.set_forkserver_preload([__name__])
 
 
 class Job(NamedTuple):
-    """What one process does, on a log and a store that outlive it."""
+    """The work of one process, on a log and a store that outlive it."""
 
     folder: Path
     """Holds `ledger.sqlite`, and the partition's log directory."""
@@ -54,7 +54,7 @@ class Job(NamedTuple):
     url: str
     options: dict[str, str]
     stage: str
-    """`copy`, `size`, `time`, `remove`: all before it is done, too, but never killed."""
+    """`copy`, `size`, `time` or `remove`. Earlier stages run first, and are never killed."""
     broker: int = 1
     disk: Path | None = None
     """Holds the partition's log directory, if `folder` does not."""
@@ -70,7 +70,7 @@ class Ended(NamedTuple):
 
 
 def run(job: Job, kill_at: int | None = None) -> Ended:
-    """Let a process do `job`, and be killed at the step `kill_at` of its stage."""
+    """Run `job` in a process that is killed at step `kill_at` of its stage; none: never."""
     ours, theirs = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=_process, args=(job, kill_at, theirs))
     process.start()
@@ -89,7 +89,7 @@ def _process(job: Job, kill_at: int | None, answer: Connection) -> None:
 
 
 class Life:
-    """Counts steps, and ends at one."""
+    """Counts the process's steps, and kills the process at step `kill_at`."""
 
     def __init__(self, kill_at: int | None) -> None:
         self.steps = 0
@@ -111,7 +111,7 @@ class Life:
 
 
 class StoppedClock:
-    """The segments' times are fractions of a second apart."""
+    """A clock that stands still, as the segments' times are fractions of a second apart."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -195,7 +195,7 @@ async def _manager(job: Job, life: Life) -> AsyncIterator[MortalManager]:
 
 
 async def is_finished(manager: MortalManager, tip: TopicIdPartition) -> bool:
-    """Whether the partition's deletion is complete: nobody can lead it any more."""
+    """Whether the partition's deletion is complete; no broker can lead it then."""
     try:
         await manager.partition_summary(tip)
     except PartitionDeleted:
@@ -204,7 +204,7 @@ async def is_finished(manager: MortalManager, tip: TopicIdPartition) -> bool:
 
 
 async def is_going(manager: MortalManager, tip: TopicIdPartition) -> bool:
-    """Whether the partition's deletion has begun: then nothing else is done to it."""
+    """Whether the partition's deletion has begun; the other stages are skipped then."""
     if await is_finished(manager, tip):
         return True
     return (await manager.partition_summary(tip)).delete_state is not None
@@ -220,12 +220,12 @@ async def copied(task: CopyTask, log: LogDirectory) -> None:
 
 
 def by_size(log: LogDirectory) -> Retention:
-    """All but the oldest segment may stay."""
+    """Retention by which only the oldest segment has to go."""
     return Retention(retention_bytes=sum(one.size_in_bytes for one in log.segments()[1:]))
 
 
 def by_time(log: LogDirectory, clock: StoppedClock) -> Retention:
-    """The two oldest segments are too old, and no younger one is."""
+    """Retention by which only the two oldest segments are too old."""
     second = log.segments()[1].max_timestamp_ms
     return Retention(retention_ms=clock.now_ms() - second)
 

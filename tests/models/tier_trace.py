@@ -1,6 +1,6 @@
 """A remote tier that a stock broker wrote, with the metadata of its segments.
 
-The tree, the metadata topic and what consumers got are in `tests/traces/tier`.
+The tree, the metadata topic and the records that consumers got are in `tests/traces/tier`.
 """
 
 import gzip
@@ -23,17 +23,17 @@ TREE = TRACE / "tier"
 
 
 class TieredSegment(NamedTuple):
-    """A finished segment and everything that the tier holds of it."""
+    """A finished segment with its log and indexes in the tier."""
 
     metadata: RemoteLogSegmentMetadata
     indexes: Mapping[IndexType, bytes]
-    """Without TRANSACTION where the broker wrote none."""
+    """Has no TRANSACTION if the broker wrote none."""
     log: bytes
 
 
 @cache
 def segments() -> tuple[TieredSegment, ...]:
-    """All of them, by topic, partition and start offset."""
+    """All finished segments, by topic, partition and start offset."""
     finished = sorted(_finished(), key=lambda one: (*_name(one), one.start_offset))
     return tuple(_loaded(one) for one in finished)
 
@@ -45,15 +45,15 @@ def topics() -> tuple[TopicIdPartition, ...]:
 
 
 def segments_of(topic: str, partition: int) -> list[TieredSegment]:
-    """Those of one partition, by start offset."""
+    """The finished segments of one partition, by start offset."""
     return [one for one in segments() if _name(one.metadata) == (topic, partition)]
 
 
 def consumed(isolation: str) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """What a consumer got, by topic and partition, in order.
+    """The records that a consumer got, in order, by topic and partition.
 
-    `isolation` is `read_uncommitted` or `read_committed`. What lay behind `ends()` was still
-    local, and is in it.
+    `isolation` is `read_uncommitted` or `read_committed`. Records after `ends()`, which were
+    still local, are included.
     """
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     with gzip.open(TRACE / f"consumed-{isolation}.jsonl.gz", "rt") as lines:
@@ -72,8 +72,8 @@ def ends() -> dict[tuple[str, int], dict[str, int]]:
 def local_log_directory(folder: Path, topic: str, partition: int) -> Path:
     """A broker's `<topic>-<partition>` under `folder`, with the tiered segments as local ones.
 
-    An empty active segment follows them, as after a roll. The leader epochs are those that the
-    last tiered segment knew.
+    An empty active segment follows them, as after a roll. The leader epochs are those of the
+    last tiered segment's index.
     """
     log = folder / f"{topic}-{partition}"
     log.mkdir(parents=True)

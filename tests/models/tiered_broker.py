@@ -15,7 +15,7 @@ TIERED = {
     "local.retention.bytes": "1",
     "file.delete.delay.ms": "200",
 }
-"""A topic's settings: small segments, which leave the broker's disk as soon as they can."""
+"""Settings of a tiered topic: small segments, which the broker deletes locally once tiered."""
 
 _TOPIC_BASED = {
     "remote.log.metadata.manager.class.name": "org.apache.kafka.server.log.remote.metadata."
@@ -30,7 +30,7 @@ STOCK = {
     "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
     "rlmm.config.remote.log.metadata.topic.num.partitions": 3,
 }
-"""Settings with which it keeps its remote log metadata by Kafka's own manager."""
+"""Settings of a broker that uses Kafka's own manager of remote log metadata."""
 
 
 class TieredBroker(KafkaBroker):
@@ -43,9 +43,9 @@ class TieredBroker(KafkaBroker):
         settings: Mapping[str, object] | None = None,
         jars: Path = JARS,
     ) -> None:
-        """`service`: its URL, as `serve` says it; `settings`: beyond these.
+        """`service`: the service's URL, as `serve` prints it.
 
-        `jars`: the release that it is of.
+        `settings`: further settings of the broker. `jars`: the broker's release of Kafka.
         """
         if not PLUGIN_JAR.exists():
             raise RuntimeError(f"{PLUGIN_JAR} is not there: `make plugin` builds it")
@@ -74,7 +74,7 @@ class TieredBroker(KafkaBroker):
         self._tier = tier
 
     def become(self, mode: str | None) -> None:
-        """Restart it with the plugin in that mode; none: without the plugin."""
+        """Restart the broker with the plugin in `mode`; none: without the plugin."""
         plugin = self._plugin | {"rlmm.config.tierledger.mode": mode}
         self.settings |= _TOPIC_BASED if mode is None else plugin
         self.configure()
@@ -90,9 +90,9 @@ class TieredBroker(KafkaBroker):
         return min((int(log.stem) for log in logs), default=-1)
 
     def errors(self) -> list[str]:
-        """What it wrote of errors since its last start, each with the lines below it.
+        """Errors in the broker's log since its last start, each with the lines below it.
 
-        Not Kafka's own log of state changes (`logger`), to which any new replica is one.
+        Kafka's log of state changes (`logger`) is left out: it reports any new replica as one.
         """
         return re.findall(
             r"^ERROR (?!logger ).*(?:\n(?!ERROR|WARN|INFO).*)*", self.log(), re.MULTILINE

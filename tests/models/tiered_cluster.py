@@ -1,4 +1,4 @@
-"""Three stock brokers and a controller of their own, any of which can be killed."""
+"""Three stock brokers with a controller of their own; each broker can be killed."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ BROKERS = (1, 2, 3)
 CONTROLLER = 100
 
 REQUEST_MS = 5000
-"""After which another broker is asked than the one that is frozen."""
+"""Timeout of a request; after it a client of a frozen broker asks another broker."""
 
 PACE_S = 0.1
-"""Between two records of who produces on and on: a segment or two each second."""
+"""Seconds between two records of a continuous producer: a segment or two each second."""
 
 DURABLE = {"acks": "all", "request_timeout_ms": REQUEST_MS}
 
@@ -51,14 +51,14 @@ QUICK = {
 
 
 class TieredCluster:
-    """A context manager that starts all of it, and removes all of it."""
+    """A context manager that starts controller and brokers, and at its end removes them."""
 
     def __init__(
         self, service: str, tier: Path, settings: Mapping[str, object] | None = None
     ) -> None:
-        """`service`: where it will listen by the time that this is entered.
+        """`service`: the service's address, where it must listen when this is entered.
 
-        `settings`: of the brokers, beyond those of `TieredBroker`.
+        `settings`: settings of the brokers in addition to those of `TieredBroker`.
         """
         self._tier = tier
         self._controller = KafkaBroker()
@@ -69,7 +69,7 @@ class TieredCluster:
             "controller.quorum.voters": voters,
             "listeners": f"CONTROLLER://127.0.0.1:{self._controller.controller_port}",
             "advertised.listeners": None,
-            "remote.log.storage.system.enable": "true",  # Else it refuses tiered topics.
+            "remote.log.storage.system.enable": "true",  # Else no tiered topics.
         }
         self.brokers = {one: TieredBroker(service, tier, settings) for one in BROKERS}
         for number, broker in self.brokers.items():
@@ -91,7 +91,7 @@ class TieredCluster:
                     self._running.push(broker)
                     threads.submit(broker.__enter__)
             for broker in self.brokers.values():
-                broker.log()  # It has one if it has started.
+                broker.log()  # Fails unless the broker has started.
         except BaseException:
             self._running.close()
             raise
@@ -107,7 +107,7 @@ class TieredCluster:
 
     @property
     def bootstrap(self) -> list[str]:
-        """All brokers' addresses, also of those that are dead."""
+        """The addresses of all brokers, dead ones included."""
         return [broker.address for broker in self.brokers.values()]
 
     def kill(self, number: int, how: signal.Signals = signal.SIGKILL) -> None:
@@ -115,14 +115,14 @@ class TieredCluster:
         self.brokers[number].stop(how)
 
     async def revive(self, number: int) -> None:
-        """Start a broker that is dead on what it has."""
+        """Start a dead broker again on its data."""
         await asyncio.to_thread(self.brokers[number].start)
         self.dead.discard(number)
 
     # Topics.
 
     async def create(self, topic: str, replicas: Sequence[int], **more: object) -> None:
-        """A tiered topic of one partition on these brokers; the first is to lead."""
+        """Create a tiered topic of one partition on these brokers; the first one leads."""
         settings = TIERED | {name.replace("_", "."): str(value) for name, value in more.items()}
         await create_topic(
             self.bootstrap,
@@ -137,7 +137,7 @@ class TieredCluster:
         return administered(self.bootstrap, request_timeout_ms=REQUEST_MS)
 
     async def led_by(self, topic: str, number: int) -> None:
-        """Return once that broker leads."""
+        """Return once broker `number` leads the topic's partition."""
 
         async def is_so() -> bool:
             return await self.leader(topic) == number
@@ -145,7 +145,7 @@ class TieredCluster:
         await self.until(is_so)
 
     async def reassign(self, topic: str, replicas: Sequence[int]) -> None:
-        """Return once these brokers have the topic, and no others."""
+        """Reassign the topic; returns once these brokers have it, and no others."""
         connection = await create_conn("127.0.0.1", self.brokers[1].port)
         answer = await connection.send(ReassignmentRequest(topic, replicas))
         connection.close()
@@ -153,7 +153,7 @@ class TieredCluster:
         await self.in_sync(topic, replicas)
 
     async def in_sync(self, topic: str, replicas: Sequence[int]) -> None:
-        """Return once these brokers have the topic, no others, and all that is in it."""
+        """Return once exactly these brokers have the topic, and all are in sync."""
 
         async def is_so() -> bool:
             found = await self._partitions(topic)
@@ -163,7 +163,7 @@ class TieredCluster:
         await self.until(is_so)
 
     async def configure(self, topic: str, **settings: object) -> None:
-        """Give the topic these settings on top of those of a tiered one, and no others."""
+        """Set the topic's settings to those of a tiered topic and these, and no others."""
         given = TIERED | {name: str(value) for name, value in settings.items()}
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, given)
         async with self.admin() as admin:
@@ -171,17 +171,17 @@ class TieredCluster:
         assert [one[0] for one in answer.resources] == [0], answer
 
     async def delete_records(self, topic: str, before: int) -> None:
-        """Let the log start there."""
+        """Move the log's start to offset `before`."""
         async with self.admin() as admin:
             wanted = RecordsToDelete(before_offset=before)
             await admin.delete_records({TopicPartition(topic, 0): wanted})
 
     def tiered_logs(self, topic: str) -> int:
-        """How many segments of the topic the tier has."""
+        """The number of the topic's segments in the tier."""
         return len(list(self._tier.rglob(f"{topic}-0-*/*.log")))
 
     async def has_fewer_logs(self, topic: str, count: int) -> bool:
-        """Whether the tier has fewer segments of the topic than that."""
+        """Whether the tier has fewer than `count` segments of the topic."""
         return self.tiered_logs(topic) < count
 
     async def leader(self, topic: str) -> int:
@@ -189,7 +189,7 @@ class TieredCluster:
         return next((int(one["leader"]) for one in await self._partitions(topic)), -1)
 
     async def _partitions(self, topic: str) -> list[dict[str, Any]]:
-        """As a broker describes them; none if it has not heard of the topic."""
+        """The topic's partitions as a broker describes them; empty if it does not know it."""
         async with self.admin() as admin:
             found = await admin.describe_topics([topic])
         return [partition for one in found for partition in one["partitions"]]
@@ -197,17 +197,17 @@ class TieredCluster:
     async def produced(
         self, topic: str, first: int, end: int, producer: Mapping[str, object] | None = None
     ) -> list[bytes]:
-        """Records in order, each acknowledged by all replicas in sync."""
+        """Produce records in order, each acknowledged by all replicas in sync."""
         return await produced(self.bootstrap, topic, first, end, **DURABLE, **(producer or {}))
 
     def producing(self, topic: str, sent: list[bytes]) -> AbstractAsyncContextManager[None]:
-        """Records are produced meanwhile, each once; behind it `sent` has got all of them."""
+        """Produce records during the block, each once; after it `sent` holds all of them."""
         return producing(
             self.bootstrap, topic, sent, **DURABLE, pace_s=PACE_S, enable_idempotence=True
         )
 
     async def transaction(self, topic: str, turn: int, *, commits: bool) -> list[bytes]:
-        """The records of a transaction that is committed, or aborted."""
+        """Produce records in a transaction, and commit or abort it; returns the records."""
         values = [b"in %d: %03d" % (turn, number) + bytes(200) for number in range(10)]
         async with AIOKafkaProducer(
             bootstrap_servers=self.bootstrap, transactional_id=f"{topic}-{turn}"
@@ -230,7 +230,7 @@ class TieredCluster:
         )
 
     async def tiered(self, topic: str, offset: int) -> None:
-        """Return once the leader has no copy of its own of what comes before `offset`."""
+        """Return once the leader's local log starts at `offset` or later."""
 
         async def is_so() -> bool:
             leader = await self.leader(topic)
@@ -239,21 +239,21 @@ class TieredCluster:
         await self.until(is_so)
 
     async def until(self, is_so: Callable[[], Any]) -> None:
-        """Return once that is so; brokers do it at intervals of their own."""
+        """Return once `is_so()` is true; brokers act at their own intervals."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 try:
                     if await is_so():
                         return
                 except (KafkaError, OSError):
-                    pass  # Of a broker that is dead, or does not know of it yet.
+                    pass  # The broker is dead, or does not know the topic yet.
                 await asyncio.sleep(0.2)
 
     def errors(self) -> list[str]:
-        """What brokers wrote of errors, and which of them.
+        """Errors in the brokers' logs, each with its broker's number.
 
-        Not that a leader is one no more, which it was told in the middle of its copying; nor
-        that Kafka copies from a log which a topic's deletion has taken away.
+        Two kinds are left out: that a leader was fenced in the middle of a copy, and that Kafka
+        copies from a log which the topic's deletion has removed.
         """
         return [
             f"broker {number}: {line}"

@@ -1,4 +1,4 @@
-"""A door that says who owns a cluster's metadata, and refuses all else."""
+"""A door that tells plugins who owns a cluster's metadata, and refuses all other calls."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class WordDoor:
         await self._server.stop(None)
 
     async def say(self, owner: str, source: str = "", heading: str = "") -> int:
-        """That is the next word; its number, once a broker goes by it."""
+        """Make `owner` the next word; returns its number once a plugin follows it."""
         number = self.word.number + 1
         self.word = OwnerWord(number, owner, source, heading)
         await self.attended(number)
         return number
 
     async def attended(self, number: int, *, is_idle: bool | None = None) -> pb.Attend:
-        """The next that a broker says which goes by that word, and stands so."""
+        """The next report of a plugin that follows word `number`, and is idle as required."""
         async with self._said, asyncio.timeout(WAIT_S):
             while True:
                 await self._said.wait()

@@ -29,7 +29,7 @@ ABORT, COMMIT = 0, 1
 
 
 class WrittenBatch(NamedTuple):
-    """A batch, with what its writer knows of it."""
+    """A batch's bytes, with the values that its writer put into it."""
 
     data: bytes
     first: int
@@ -38,7 +38,7 @@ class WrittenBatch(NamedTuple):
     producer: int
     timestamps: tuple[int, ...]
     marker: int | None = None
-    """ABORT or COMMIT; none if it holds data."""
+    """ABORT or COMMIT; none if the batch holds data."""
 
 
 class EndedTransaction(NamedTuple):
@@ -61,9 +61,9 @@ def encoded(
     control: bool = False,
     append_time_ms: int | None = None,
 ) -> bytes:
-    """The bytes of a batch whose `records` are times, keys and values.
+    """The bytes of a batch; each of `records` is a time, a key and a value.
 
-    `deltas` are their offsets from `first`, if compaction has left gaps between them.
+    `deltas` are the records' offsets from `first`, if compaction has left gaps between them.
     """
     builder = DefaultRecordBatchBuilder(
         2, codec, int(producer != NO_PRODUCER), producer, 0, 0, 1 << 24
@@ -88,7 +88,7 @@ def encoded(
 
 @dataclass
 class WrittenLog:
-    """A log at its end; `copy()` is what an election starts from."""
+    """A log that grows at its end; a test copies it by `copy()` before an election."""
 
     batches: list[WrittenBatch] = field(default_factory=list)
     epochs: dict[int, int] = field(default_factory=lambda: {0: 0})
@@ -113,7 +113,7 @@ class WrittenLog:
         timestamps: Sequence[int] | None = None,
         codec: int = 0,
     ) -> WrittenBatch:
-        """One batch of data: transactional if it has a producer."""
+        """Append a batch of data, which is transactional if it has a producer."""
         times = tuple(timestamps or (NOW_MS + self.end + at for at in range(count)))
         records = [
             (time, b"key-%d" % (self.end + at), b"value-%d" % (self.end + at))
@@ -127,7 +127,7 @@ class WrittenLog:
             self.append(count, producer)
 
     def end_transaction(self, producer: int, marker: int) -> WrittenBatch:
-        """The marker that commits or aborts what `producer` has open."""
+        """Append the marker that commits or aborts the open transaction of `producer`."""
         time = NOW_MS + self.end
         record = (time, struct.pack(">hh", 0, marker), struct.pack(">hi", 0, 0))
         data = encoded(self.end, self.epoch, [record], producer=producer, control=True)
@@ -136,13 +136,13 @@ class WrittenLog:
         return self.batches[-1]
 
     def elect(self, epoch: int, end: int | None = None) -> None:
-        """A new leader, whose log ends before `end`: what lies behind is lost."""
+        """Elect a new leader, whose log ends before `end`; records from `end` on are lost."""
         if end is not None:
             self.batches = [one for one in self.batches if one.last < end]
         self.epochs = epochs_until(self.epochs, self.end) | {epoch: self.end}
 
     def open_transactions(self, before: int) -> dict[int, int]:
-        """Where the transaction begins that each producer has open at offset `before`."""
+        """By producer, the first offset of its transaction that is open at `before`."""
         found: dict[int, int] = {}
         for one in self.batches:
             if one.first >= before or one.producer == NO_PRODUCER:
@@ -154,7 +154,7 @@ class WrittenLog:
         return found
 
     def aborted(self) -> list[EndedTransaction]:
-        """All aborted transactions, by their markers."""
+        """All aborted transactions, in the order of their markers."""
         found = []
         for one in self.batches:
             first = self.open_transactions(one.first).get(one.producer)
@@ -165,11 +165,11 @@ class WrittenLog:
         return found
 
     def last_stable_offset(self, end: int) -> int:
-        """Of the log up to, not including, `end`."""
+        """The last stable offset of the log that ends before offset `end`."""
         return min(self.open_transactions(end).values(), default=end)
 
     def offsets(self, start: int, end: int, *, committed: bool) -> list[int]:
-        """What a consumer gets of the log from `start` to below `end`, where it ends."""
+        """The offsets that a consumer gets from `start` on, if the log ends before `end`."""
         limit = self.last_stable_offset(end) if committed else end
         aborted = self.aborted() if committed else []
         return [
@@ -192,7 +192,7 @@ class WrittenLog:
 
 
 class PiecewiseStorage(MemoryStorage):
-    """Gives logs in small pieces, and counts what it is asked."""
+    """Storage that returns logs in small pieces, and records its requests."""
 
     def __init__(self, piece_bytes: int = 100) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class PiecewiseStorage(MemoryStorage):
         self.requests: list[tuple[str, Uuid]] = []
         self.open_fetches = 0
         self.gate: asyncio.Event | None = None
-        """When set, a fetch waits for it before its third piece."""
+        """If there is one, a fetch waits for this event before its third piece."""
 
     @override
     async def fetch_log_segment(
@@ -240,7 +240,7 @@ class WrittenTier:
         self.storage = PiecewiseStorage(piece_bytes)
         self.metadata: MemoryMetadataStore = MemoryLedger().store(TIP)
         self.copied: list[tuple[RemoteLogSegmentMetadata, WrittenLog]] = []
-        """Each with the log that it was copied from."""
+        """The copied segments, each with the log that it was copied from."""
 
     async def copy(
         self,
@@ -276,7 +276,7 @@ class WrittenTier:
     async def enter(
         self, metadata: RemoteLogSegmentMetadata, *, finish: bool = True
     ) -> RemoteLogSegmentMetadata:
-        """Tell the metadata of a segment whose copy starts, and finishes."""
+        """Write that the segment's copy starts, and unless `finish` is false, finishes."""
         await self.metadata.enter(metadata, finish=finish)
         state = RemoteLogSegmentState.COPY_SEGMENT_FINISHED if finish else metadata.state
         return replace(metadata, state=state)
@@ -290,13 +290,13 @@ class WrittenTier:
         await self.metadata.update_remote_log_segment_metadata(update)
 
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete a segment with all that is there of it."""
+        """Delete a segment's data and metadata."""
         await self.move(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
         await self.storage.delete_log_segment_data(metadata)
         await self.move(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 
     def requests(self, name: str) -> int:
-        """How often something was asked of the storage."""
+        """The number of requests of kind `name`: "log", or the name of an index type."""
         return sum(1 for asked, _ in self.storage.requests if asked == name)
 
 
@@ -308,7 +308,7 @@ def _indexes(
     position, latest, latest_at = 0, -1, start
     for number, one in enumerate(batches):
         if max(one.timestamps) > latest:
-            # Kafka enters the batch's last offset, whichever of its records is the latest.
+            # Kafka enters the batch's last offset, whichever of its records has that time.
             latest, latest_at = max(one.timestamps), one.last
         if number % index_every == 1:
             offsets += OFFSET_ENTRY.pack(one.last - start, position)

@@ -1,4 +1,4 @@
-"""Recorded traces made up by a test: good records, and records as damage makes them."""
+"""Traces made up by a test, of good and of damaged records."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=KafkaValue)
 def write_trace(
     folder: Path, values: Sequence[KafkaValue | bytes | None], name: str = RECORDS
 ) -> Path:
-    """A trace of one metadata partition that holds `values` at the offsets from 0 on."""
+    """Write a trace of one metadata partition with `values` at the offsets from 0 on."""
     folder.mkdir(exist_ok=True)
     text = "".join(trace_line(offset, value) for offset, value in enumerate(values))
     data = text.encode()
