@@ -69,14 +69,17 @@ class AnyCluster(Gateway):
         if first is grpc.aio.EOF:
             return None
         cluster_id = pb.ClientFrame.FromString(first).greeting.cluster_id
+        # The change goes on if this client leaves: others wait for it.
+        await asyncio.shield(asyncio.create_task(self._change_to(cluster_id)))
+        return _Heard(context, first) if cluster_id == self._cluster_id else None
+
+    async def _change_to(self, cluster_id: str) -> None:
         async with self._changing:
             if cluster_id not in self.alarms:
                 await self.end_cluster()
                 await self._serve(cluster_id)
             elif cluster_id != self._cluster_id:
                 self.alarms[cluster_id]["came back when it had ended"] += 1
-                return None
-        return _Heard(context, first)
 
     async def _serve(self, cluster_id: str) -> None:
         store = f"sqlite:{self._folder / cluster_id}.sqlite"

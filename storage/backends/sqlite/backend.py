@@ -16,7 +16,13 @@ from typing import TypeVar, assert_never
 
 from typing_extensions import override
 
-from tierledger.events.errors import DataError, OutcomeUnknown, StorageUnavailable, StoreRefused
+from tierledger.events.errors import (
+    DataError,
+    OutcomeUnknown,
+    RemoteStorageError,
+    StorageUnavailable,
+    StoreRefused,
+)
 from tierledger.storage.backend import (
     AtomicConflict,
     ConflictReason,
@@ -171,7 +177,14 @@ class SqliteBackend(MetadataStorageBackend):
             FormatTooNew: A newer program created it.
             StorageUnavailable: The medium failed.
         """
-        return await asyncio.to_thread(cls._open, path, read_only)
+        opening = asyncio.create_task(asyncio.to_thread(cls._open, path, read_only))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The thread goes on; what it opens would stay open, and locked.
+            with suppress(RemoteStorageError):
+                await (await opening).close()
+            raise
 
     @classmethod
     def _open(cls, path: Path, read_only: bool) -> SqliteBackend:

@@ -1,5 +1,6 @@
 """A store's file is opened only where that is right, and by one writer at a time."""
 
+import asyncio
 import os
 import sqlite3
 import subprocess
@@ -240,6 +241,17 @@ async def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Pa
     second = await SqliteBackend.open(path)
     assert await second.get("k") == b"v"
     await second.close()
+
+
+async def test_an_open_that_is_cancelled_leaves_no_writer(tmp_path: Path) -> None:
+    opening = asyncio.create_task(SqliteBackend.open(tmp_path / "store.sqlite"))
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+
+    assert (tmp_path / "store.sqlite").exists(), "its thread had begun"
+    await (await SqliteBackend.open(tmp_path / "store.sqlite")).close()
 
 
 async def test_a_writer_in_another_process_is_named(tmp_path: Path) -> None:
