@@ -231,7 +231,7 @@ final class ReplicaRows {
             return null;
         }
         int ref = epoch.referenced.floor(offset);
-        Row row = ref == SortedRows.NONE ? null : slab.row(ref);
+        Row row = ref == SortedRows.NONE ? null : slab.recent(ref);
         if (row != null && row.holds(number, offset)) {
             return row;
         }

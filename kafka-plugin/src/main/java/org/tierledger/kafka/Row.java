@@ -2,6 +2,7 @@ package org.tierledger.kafka;
 
 import java.nio.ByteBuffer;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 
 /** The fields of a segment's row: a msgpack array, as the service stores it. */
 final class Row {
@@ -27,6 +28,8 @@ final class Row {
     final byte[] custom;
     final boolean isTxnIndexEmpty;
     final long finishedAt;
+    /** Kafka's object, once one was made; threads may each make theirs. */
+    RemoteLogSegmentMetadata metadata;
 
     /** Read the row that begins at {@code from}; bytes that are no row: a RuntimeException. */
     Row(byte[] bytes, int from) {

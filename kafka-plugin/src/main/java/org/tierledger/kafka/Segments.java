@@ -54,6 +54,15 @@ final class Segments {
 
     /** The segment of a row. */
     RemoteLogSegmentMetadata metadata(TopicIdPartition tip, Row row) {
+        RemoteLogSegmentMetadata made = row.metadata;
+        if (made == null) {
+            made = make(tip, row);
+            row.metadata = made;
+        }
+        return made;
+    }
+
+    private RemoteLogSegmentMetadata make(TopicIdPartition tip, Row row) {
         RemoteLogSegmentId id = new RemoteLogSegmentId(tip, row.id);
         Map<Integer, Long> epochs = new HashMap<>(row.epochs.length);
         for (int i = 0; i < row.epochs.length; i += 3) {

@@ -24,12 +24,29 @@ final class Slab {
     private static final int HEAD = 4;
     private static final int REF_BITS = CHUNK_BITS - UNIT_BITS;
     private static final int REF_MASK = (1 << REF_BITS) - 1;
+    private static final int RECENT_BITS = 12;
+    /** Rows of any slab that were read, by a hash of their references: brokers repeat lookups. */
+    private static final Recent[] RECENT = new Recent[1 << RECENT_BITS];
 
     private byte[][] chunks = {new byte[FIRST_CHUNK]};
     private int[] used = new int[1];
     private int[] live = new int[1];
     /** The chunk that takes further rows. */
     private int current;
+    /** What references are of: another object once they may be of other rows. */
+    private Object generation = new Object();
+
+    private static final class Recent {
+        final Object generation;
+        final int ref;
+        final Row row;
+
+        Recent(Object generation, int ref, Row row) {
+            this.generation = generation;
+            this.ref = ref;
+            this.row = row;
+        }
+    }
 
     static int rowAt(int ref) {
         return ((ref & REF_MASK) << UNIT_BITS) + HEAD;
@@ -49,6 +66,17 @@ final class Slab {
 
     Row row(int ref) {
         return new Row(chunk(ref), rowAt(ref));
+    }
+
+    /** The same, and the same object again if it was read a moment ago. */
+    Row recent(int ref) {
+        int slot = (ref ^ System.identityHashCode(generation)) * 0x9e3779b1 >>> -RECENT_BITS;
+        Recent found = RECENT[slot];
+        if (found == null || found.ref != ref || found.generation != generation) {
+            found = new Recent(generation, ref, row(ref));
+            RECENT[slot] = found;
+        }
+        return found.row;
     }
 
     byte[] bytes(int ref) {
@@ -106,6 +134,7 @@ final class Slab {
         chunks[chunk] = null;
         used[chunk] = 0;
         live[chunk] = 0;
+        generation = new Object();
     }
 
     private int newChunk(int size) {

@@ -78,6 +78,23 @@ class SlabTest {
     }
 
     @Test
+    void aRowThatWasReadIsNotTakenForOneThatHasItsPlaceSince() {
+        ReplicaRows rows = new ReplicaRows();
+        rows.place();
+        for (int round = 0; round < 3; round++) {
+            for (long start = 0; start < 10_000; start++) {
+                put(rows, Contents.newBuilder().addRows(ByteString.copyFrom(
+                    row(new Uuid(round, start), start, start, 0))));
+                assertEquals(new Uuid(round, start), rows.lookup(0, start).id);
+            }
+            for (long start = 0; start < 10_000; start++) {
+                assertEquals(new Uuid(round, start), rows.lookup(0, start).id);
+                put(rows, Contents.newBuilder().addGone(Segments.bytes(new Uuid(round, start))));
+            }
+        }
+    }
+
+    @Test
     void theLastThatFinishedServesAHole() {
         ReplicaRows rows = new ReplicaRows();
         rows.place();
