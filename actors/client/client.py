@@ -282,7 +282,7 @@ class AsyncRemoteLogMetadataManager:
         """
         update = checked(RemoteLogSegmentMetadataUpdate, update, "update")
         if update.state == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            raise InvalidArgument("an update to COPY_SEGMENT_STARTED")
+            raise InvalidArgument("expected a state after COPY_SEGMENT_STARTED")
         tip = update.topic_id_partition
         return await self._write(
             tip, lambda claim, origin: cmd.UpdateSegment(claim, origin, update)

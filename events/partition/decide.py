@@ -255,7 +255,9 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
     segment_id = bytes(update.remote_log_segment_id.id)
     target = update.state
     if target == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-        raise InvalidArgument(f"segment {Uuid(segment_id)}: an update to {target.name}")
+        raise InvalidArgument(
+            f"segment {Uuid(segment_id)}: expected a state after {target.name}"
+        )
     custom = None if update.custom_metadata is None else update.custom_metadata.value
     row = view.row(segment_id)
     if row is None:
@@ -327,7 +329,7 @@ def _import(view: Overlay, command: cmd.ImportRecords) -> tuple[tuple[log.Event,
     cluster = session.import_cluster
     if cluster is None:
         raise InvalidArgument(
-            f"{view.topic_id_partition}: session {session.number} imports not"
+            f"{view.topic_id_partition}: session {session.number} was not opened for an import"
         )
     for item in command.records:
         if item.offset <= view.imported_offset(cluster, item.metadata_partition):

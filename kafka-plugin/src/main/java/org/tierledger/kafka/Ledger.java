@@ -140,7 +140,7 @@ final class Ledger implements Manager {
         if (change instanceof RemoteLogSegmentMetadataUpdate) {
             RemoteLogSegmentMetadataUpdate update = (RemoteLogSegmentMetadataUpdate) change;
             if (update.state() == RemoteLogSegmentState.COPY_SEGMENT_STARTED) {
-                throw new IllegalArgumentException("an update to COPY_SEGMENT_STARTED");
+                throw new IllegalArgumentException("expected a state after COPY_SEGMENT_STARTED");
             }
             return write.setUpdate(segments.update(update));
         }
