@@ -34,7 +34,7 @@ def verify_store(
 ) -> None:
     """Verify logs and checkpoints: checksums, chains, order, and that the two agree.
 
-    Without a topic, verify also the coordinator's log, and that the store has no foreign keys.
+    Without a topic, verify also the coordinator's log, and that all keys are tierledger's own.
     Exit 1 if anything is wrong. One bad partition never hides another.
     """
     options = StoreOptions(store, cluster)
