@@ -22,40 +22,42 @@ StoreOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Where the data is: sqlite:FILE or postgresql://USER@HOST/DATABASE. "
-        "Else $TIERLEDGER_STORE, else your own store.",
+        help="URL of the store: sqlite:FILE or postgresql://USER@HOST/DATABASE. By default "
+        "$TIERLEDGER_STORE, or else your own store.",
     ),
 ]
 ServiceOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="The store: sqlite:FILE or postgresql://USER@HOST/DATABASE; or, where a running "
-        "service is asked, its doors: tierledger://HOST:PORT,… (tierledgers:// with TLS). "
-        "Else $TIERLEDGER_STORE, else your own store.",
+        help="URL of the store: sqlite:FILE or postgresql://USER@HOST/DATABASE; or, to ask "
+        "a running service, of its doors: tierledger://HOST:PORT,… (tierledgers:// "
+        "with TLS). By default $TIERLEDGER_STORE, or else your own store.",
     ),
 ]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="The Kafka cluster, if the store holds several. Else $TIERLEDGER_CLUSTER.",
+        help="Id of the Kafka cluster, needed if the store holds several. By default "
+        "$TIERLEDGER_CLUSTER.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object to a line.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 KafkaConfigOption = Annotated[
     Path | None,
     file_option(
-        "How Kafka's brokers are asked, as its own tools are told: security.protocol, "
-        "sasl.mechanism, sasl.jaas.config, ssl.truststore.location, …"
+        "Client properties for connections to Kafka's brokers, as for Kafka's own "
+        "tools: security.protocol, sasl.mechanism, sasl.jaas.config, "
+        "ssl.truststore.location, …"
     ),
 ]
 AsOfOption = Annotated[
     str | None,
     typer.Option(
         metavar="POSITION|TIME",
-        help="As it was after a position of the log (N or position:N), or at a time (ISO 8601; "
-        "UTC unless said).",
+        help="Show the state after a position of the log (N or position:N), or at a time "
+        "(ISO 8601; UTC by default).",
     ),
 ]
 FromOption = Annotated[
@@ -63,18 +65,17 @@ FromOption = Annotated[
     typer.Option(
         "--from",
         metavar="store|leader|follower",
-        help="Who answers: the store itself (nothing needs to run), or the service on it.",
+        help="What answers: the store itself (no service is needed), or a leader or "
+        "follower of the running service.",
     ),
 ]
-OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what is there already.")
-]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
 TierOption = Annotated[
     str,
     typer.Option(
         metavar="URL",
-        help="Where the segments are: dir:DIR, s3://BUCKET/PREFIX, manifest:URL, or "
-        "local-tiered:DIR.",
+        help="URL of the remote tier with the segments: dir:DIR, s3://BUCKET/PREFIX, "
+        "manifest:URL, or local-tiered:DIR.",
     ),
 ]
 TopicArgument = Annotated[str, typer.Argument(help="A topic's name or id.")]
@@ -87,7 +88,8 @@ PartitionArgument = Annotated[
     int, typer.Argument(min=0, max=PARTITION_MAX, help="A partition's number.")
 ]
 PartitionIfAnyArgument = Annotated[
-    int | None, typer.Argument(min=0, max=PARTITION_MAX, help="Only this partition.")
+    int | None,
+    typer.Argument(min=0, max=PARTITION_MAX, help="Number of the only partition to include."),
 ]
 
 FROM_STORE = "store"

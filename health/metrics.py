@@ -40,7 +40,8 @@ METRICS = (
     Metric(
         "tierledger_set_aside_items",
         (),
-        "Things that cannot be carried out; `tierledger status` tells why.",
+        "Items that the coordinator set aside because they cannot be carried out; "
+        "`tierledger status` shows the reasons.",
     ),
     Metric(
         "tierledger_broker_incarnation",
@@ -51,12 +52,15 @@ METRICS = (
     Metric("tierledger_host_leaders", HOST, "Leaders that run on the host."),
     Metric("tierledger_host_followers", HOST, "Followers that run on the host."),
     Metric(
-        "tierledger_host_commits_total", HOST, "Durable steps that the host's process began."
+        "tierledger_host_commits_total",
+        HOST,
+        "Commits to the store that the host's process began.",
     ),
     Metric(
         "tierledger_host_batches_total",
         HOST,
-        "Batches of events in those steps, each of one partition.",
+        "Batches of events in the commits that the host's process began; a batch is of "
+        "one partition.",
     ),
     Metric(
         "tierledger_host_alarms_total",
@@ -71,16 +75,23 @@ METRICS = (
     Metric(
         "tierledger_host_feed_lag_events_max",
         HOST,
-        "Events by which the slowest of them is behind, of those that hold a snapshot.",
+        "Events by which the slowest replica is behind, among fed replicas with a "
+        "complete snapshot.",
     ),
-    Metric("tierledger_host_feed_snapshots", HOST, "Snapshots that are under way."),
     Metric(
-        "tierledger_host_feed_snapshots_waiting", HOST, "Snapshots that wait for their turn."
+        "tierledger_host_feed_snapshots",
+        HOST,
+        "Snapshots that the host is sending to replicas.",
+    ),
+    Metric(
+        "tierledger_host_feed_snapshots_waiting",
+        HOST,
+        "Snapshots for replicas that wait for their turn.",
     ),
     Metric(
         "tierledger_host_feed_overtaken_total",
         HOST,
-        "Times that a replica was too slow for the changes and got a new snapshot.",
+        "Times that a replica fell too far behind and got a new snapshot.",
     ),
     Metric("tierledger_served_partitions", (), "Partitions that a host leads or follows."),
     Metric("tierledger_led_partitions", (), "Partitions whose leader runs on a host."),
@@ -95,7 +106,7 @@ METRICS = (
     Metric(
         "tierledger_troubled_partitions",
         ("trouble",),
-        "Partitions by the worst that is wrong with each.",
+        "Partitions in trouble, by the worst trouble of each.",
     ),
     Metric(
         "tierledger_follower_lag_events_max",
@@ -120,12 +131,12 @@ METRICS = (
     Metric(
         "tierledger_remote_log_size_bytes",
         ("topic", "topic_id", "partition"),
-        "The same of one partition.",
+        "Bytes of all segments of the led partition, in any state, each once.",
     ),
     Metric(
         "tierledger_partitions_without_series",
         (),
-        "Partitions left out of metrics by partition, since there are too many.",
+        "Partitions without metrics of their own, because there are too many partitions.",
     ),
 )
 """All exposed metrics, in this order."""

@@ -79,10 +79,10 @@ def epoch_maps(flat: Sequence[Sequence[int]]) -> list[dict[int, int]]:
 
 
 IDENTITY = (
-    Column("cluster", STRING, "the Kafka cluster's id"),
-    Column("topic", STRING, "name; empty if the log does not say"),
-    Column("topic_id", STRING, "id, 22 characters"),
-    Column("partition", INT, "number"),
+    Column("cluster", STRING, "id of the Kafka cluster"),
+    Column("topic", STRING, "name of the topic; empty if the log does not have it"),
+    Column("topic_id", STRING, "id of the topic, 22 characters"),
+    Column("partition", INT, "number of the partition"),
 )
 """First columns of a table; their values are the same in all rows of a chunk."""
 

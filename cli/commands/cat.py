@@ -47,43 +47,49 @@ WRITE_BYTES = 256 << 10
 FromOffsetOption = Annotated[
     int | None,
     typer.Option(
-        min=0, max=OFFSET_MAX, help="The first offset; else the earliest in the tier."
+        min=0,
+        max=OFFSET_MAX,
+        help="First offset to print; by default the earliest in the tier.",
     ),
 ]
 FromTimestampOption = Annotated[
     str | None,
     typer.Option(
         metavar="MS|TIME",
-        help="Begin with the first record of this time or later: ms since 1970 (N or ms:N), or "
-        "ISO 8601, UTC unless said.",
+        help="Begin with the first record of this time or later: ms since 1970 (N or ms:N), "
+        "or ISO 8601, UTC by default.",
     ),
 ]
 ToOffsetOption = Annotated[
     int | None,
     typer.Option(
-        min=0, max=OFFSET_MAX, help="Stop before this offset; else at the tier's end."
+        min=0, max=OFFSET_MAX, help="Stop before this offset; by default at the tier's end."
     ),
 ]
 MaxRecordsOption = Annotated[
-    int | None, typer.Option(min=0, max=OFFSET_MAX, help="Stop after so many records.")
+    int | None, typer.Option(min=0, max=OFFSET_MAX, help="Stop after this number of records.")
 ]
 IsolationOption = Annotated[
     str,
     typer.Option(
         metavar="|".join(ISOLATIONS),
-        help="Committed: without aborted transactions, up to the first unfinished one.",
+        help="read_committed leaves out aborted transactions and stops before the first "
+        "unfinished one.",
     ),
 ]
 FormatOption = Annotated[
     str,
     typer.Option(
         metavar="|".join(FORMATS),
-        help="A JSON object to a line for each record, or batches as the log holds them.",
+        help="json: one object per line for each record; raw: record batches as the log "
+        "holds them.",
     ),
 ]
 CacheOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Where indexes are kept; else in your own cache folder."),
+    typer.Option(
+        metavar="DIR", help="Folder for cached indexes; by default in your own cache folder."
+    ),
 ]
 
 

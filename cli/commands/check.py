@@ -27,13 +27,14 @@ ASSUMPTIONS = "assumptions"
 def check_history(
     history: Annotated[
         Path,
-        typer.Argument(help="What --history of a simulation wrote.", show_default=False),
+        typer.Argument(help="File that --history of a simulation wrote.", show_default=False),
     ],
     json: JsonOption = False,
 ) -> None:
     """Check a recorded history again: what callers saw, against what the store held.
 
-    The same checkers as after a run, and those that are newer. Exit 1 if one finds anything.
+    The checkers are those that run after a simulation, in this version of the program. Exit 1
+    if one finds anything.
     """
     from tierledger.simulation.record.file import read_record
     from tierledger.simulation.record.record import judged

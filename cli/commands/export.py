@@ -27,20 +27,26 @@ if TYPE_CHECKING:
 
 def export(
     out: Annotated[
-        Path, typer.Argument(help="The file to write, gzipped if named *.gz; - for stdout.")
+        Path,
+        typer.Argument(
+            help="File to write, compressed if its name ends in .gz; - for standard output."
+        ),
     ],
     metadata_partitions: Annotated[
-        int, typer.Option(min=1, max=PARTITION_MAX, help="Partitions of the metadata topic.")
+        int,
+        typer.Option(
+            min=1, max=PARTITION_MAX, help="Number of partitions of the metadata topic."
+        ),
     ] = METADATA_PARTITIONS,
     store: StoreOption = None,
     cluster: ClusterOption = None,
     overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write everything as records of Kafka's __remote_log_metadata, one JSON object to a line.
+    """Write all metadata as records of Kafka's __remote_log_metadata, one JSON object per line.
 
-    The file appears under its name when it is complete. Partitions whose logs are damaged are
-    left out of it and named; exit 3 says so.
+    The file appears under its name when it is complete. Exit 3: some logs are damaged; their
+    partitions are named and left out.
     """
     require_place(out, overwrite=overwrite)
     options = StoreOptions(store, cluster)

@@ -26,15 +26,15 @@ from tierledger.cli.output import escaped, print_json
 def forget(
     topic: TopicArgument,
     partition: PartitionArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     store: StoreOption = None,
     cluster: ClusterOption = None,
     json: JsonOption = False,
 ) -> None:
     """Remove the log of a partition without segments that nobody leads; its history is gone.
 
-    A service may run on a PostgreSQL store meanwhile; a SQLite file has one writer. What stays
-    is where the log ended, so that the partition could still go on from there.
+    A service may run on a PostgreSQL store meanwhile; a SQLite file has one writer. The store
+    keeps the position of the log's end, so that the partition can go on from there.
     """
     asyncio.run(_forget(StoreOptions(store, cluster), (topic, partition), yes, json))
 

@@ -31,18 +31,23 @@ def handover_command(
         bool,
         typer.Option(
             "--fresh",
-            help="The cluster has tiered nothing yet: Kafka's metadata topic proves it.",
+            help="Let tierledger own the metadata of a cluster that has tiered nothing yet; "
+            "Kafka's metadata topic proves that.",
         ),
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option(metavar="kafka|tierledger", help="Who is to own the metadata."),
+        typer.Option(
+            metavar="kafka|tierledger",
+            help="Manager that is to own the metadata: Kafka's own, or tierledger.",
+        ),
     ] = None,
     accept_losses: Annotated[
         bool,
         typer.Option(
             "--accept-losses",
-            help="Move also if the two managers do not know the same; differences are told.",
+            help="Move the metadata even if the two managers' metadata differ; the differences "
+            "are printed.",
         ),
     ] = False,
     store: ServiceOption = None,
@@ -52,10 +57,11 @@ def handover_command(
 ) -> None:
     """Say who owns the remote log metadata of a Kafka cluster, or move it.
 
-    --fresh lets tierledger own that of a cluster that has tiered nothing. --to kafka says that
-    Kafka's own manager owns it, and --to tierledger moves it from there while all brokers run
-    in handover; --to kafka moves it back. Brokers hold their writes for seconds. A repeat says
-    so again. Exit status 2: it was refused, or given back, and is as before.
+    --fresh lets tierledger own the metadata of a cluster that has tiered nothing. --to kafka
+    records that Kafka's own manager owns the metadata. --to tierledger moves the metadata to
+    tierledger while all brokers run in handover, and --to kafka moves it back; brokers hold
+    their writes for seconds. The command may be repeated. Exit status 2: the move was refused
+    or undone, and the owner is the same as before.
     """
     if fresh is (to is not None):
         raise InvalidArgument(

@@ -28,10 +28,11 @@ def show_log(
     topic: TopicArgument,
     partition: PartitionArgument,
     start: Annotated[
-        int, typer.Option(min=0, max=OFFSET_MAX, help="The first position to show.")
+        int, typer.Option(min=0, max=OFFSET_MAX, help="First position to show.")
     ] = 0,
     limit: Annotated[
-        int | None, typer.Option(min=1, max=OFFSET_MAX, help="The most events to show.")
+        int | None,
+        typer.Option(min=1, max=OFFSET_MAX, help="Maximum number of events to show."),
     ] = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,

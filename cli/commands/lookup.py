@@ -34,8 +34,13 @@ if TYPE_CHECKING:
 def lookup(
     topic: TopicArgument,
     partition: PartitionArgument,
-    epoch: Annotated[int, typer.Argument(min=0, max=EPOCH_MAX, help="The leader epoch.")],
-    offset: Annotated[int, typer.Argument(min=0, max=OFFSET_MAX, help="The offset.")],
+    epoch: Annotated[
+        int,
+        typer.Argument(
+            min=0, max=EPOCH_MAX, help="Leader epoch in which the offset is looked up."
+        ),
+    ],
+    offset: Annotated[int, typer.Argument(min=0, max=OFFSET_MAX, help="Offset to look up.")],
     store: ServiceOption = None,
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,

@@ -79,7 +79,8 @@ def list_partitions(
     as_of: AsOfOption = None,
     json: JsonOption = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also those that are empty and led by nobody.")
+        bool,
+        typer.Option("--all", help="Show also partitions that have no segments and no leader."),
     ] = False,
 ) -> None:
     """List the partitions: segments by state, bytes, who leads, and the log's position."""
@@ -101,7 +102,7 @@ def describe(
 ) -> None:
     """Describe a topic's partitions, each with its leader epochs.
 
-    Exit status 1: one is damaged; it is named, and the others are described.
+    Exit status 1: some partitions are damaged; they are named, and the others are described.
     """
     when = parse_as_of(as_of)
     if asyncio.run(_describe(StoreOptions(store, cluster), topic, partition, when, json)):

@@ -35,45 +35,55 @@ TracesArgument = Annotated[
 ]
 StrictOption = Annotated[
     bool,
-    typer.Option("--strict", help="Send ordinary commands, not imports; report every refusal."),
+    typer.Option(
+        "--strict",
+        help="Send the records as ordinary commands instead of imports, and report every "
+        "refusal.",
+    ),
 ]
 ChurnOption = Annotated[
     int,
-    typer.Option(min=0, help="Leadership changes, stops and host kills to add."),
+    typer.Option(min=0, help="Number of leadership changes, stops and host kills to add."),
 ]
 HostsOption = Annotated[
     int,
-    typer.Option(min=1, max=1000, help="Hosts of the service, if one is started."),
+    typer.Option(min=1, max=1000, help="Number of hosts, if the command starts a service."),
 ]
-SeedOption = Annotated[int, typer.Option(help="What the churn is drawn from.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the random --churn.")]
 OriginOption = Annotated[
     str | None,
     typer.Option(
-        help="Name of the cluster that was recorded; makes a repeat recognisable. Else the "
-        "directory's name."
+        help="Name of the recorded cluster, by which a repeated replay is recognised; by "
+        "default the directory's name."
     ),
 ]
 GapsOption = Annotated[
-    bool, typer.Option("--allow-gaps", help="Go on where offsets are missing, and count them.")
+    bool,
+    typer.Option(
+        "--allow-gaps", help="Continue if offsets are missing in the recording, and count them."
+    ),
 ]
 AnswerOption = Annotated[
     Path | None,
-    typer.Option(metavar="QUERIES", help="Questions to answer (JSONL)."),
+    typer.Option(metavar="QUERIES", help="File with questions to answer (JSONL)."),
 ]
 OutOption = Annotated[
-    Path | None, typer.Option(metavar="ANSWERS", help="Where the answers go (JSONL).")
+    Path | None, typer.Option(metavar="ANSWERS", help="File to write the answers to (JSONL).")
 ]
 SourceOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--from", metavar="SOURCE", help="Who answers: leader, follower, storage, all."
+        "--from",
+        metavar="SOURCE",
+        help="What answers: leader, follower, storage or all; may be repeated.",
     ),
 ]
 CheckOption = Annotated[
-    bool, typer.Option("--check", help="Compare with the trace's answers.jsonl.")
+    bool, typer.Option("--check", help="Compare the answers with the trace's answers.jsonl.")
 ]
 ReportOption = Annotated[
-    Path | None, typer.Option(metavar="FILE.html", help="Write one page about it.")
+    Path | None,
+    typer.Option(metavar="FILE.html", help="Write a report on the replay as one page of HTML."),
 ]
 
 
@@ -105,10 +115,10 @@ def replay_command(
     overwrite: OverwriteOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Send recorded metadata through live leaders into a store, and ask what came of it.
+    """Send recorded metadata through live leaders into a store, and compare the answers.
 
-    Uses the service that runs on the store, or starts one for the time it takes. Exit status
-    1: an answer is wrong or missed (--check), or a record was refused (--strict).
+    Uses the service that runs on the store, or starts one for its own duration. Exit status 1:
+    an answer is wrong or missing (--check), or a record was refused (--strict).
     """
     from tierledger.cli.service_settings import refuse_doors
     from tierledger.conformance.loaded_trace import load_trace

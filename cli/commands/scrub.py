@@ -40,25 +40,28 @@ RateOption = Annotated[
     str,
     typer.Option(
         metavar="BYTES/s",
-        help="Read no faster: a number with B, KiB, MiB or GiB; or unlimited.",
+        help="Maximum bytes to read per second: a number with B, KiB, MiB or GiB; or "
+        "unlimited.",
     ),
 ]
 ResumeOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Keep in FILE how far it came, and go on from there if it was interrupted.",
+        help="Save the progress in FILE, and continue from there after an interruption.",
     ),
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write every finding to FILE, a JSON object to a line."),
+    typer.Option(metavar="FILE", help="Write every finding to FILE, one JSON object per line."),
 ]
 
 
 def scrub(
     tier: TierOption,
-    topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(help="Name or id of the only topic to include.")
+    ] = None,
     partition: PartitionIfAnyArgument = None,
     rate: RateOption = DEFAULT_RATE,
     resume: ResumeOption = None,

@@ -41,7 +41,11 @@ def segments(
     partition: PartitionArgument,
     epoch: Annotated[
         int | None,
-        typer.Option(min=0, max=EPOCH_MAX, help="Only this leader epoch's, in Kafka's order."),
+        typer.Option(
+            min=0,
+            max=EPOCH_MAX,
+            help="List only the segments of this leader epoch, in Kafka's order.",
+        ),
     ] = None,
     store: ServiceOption = None,
     cluster: ClusterOption = None,

@@ -48,93 +48,108 @@ LimitOption = Annotated[
         "--custom-metadata-max-bytes",
         min=0,
         max=2**31 - 1,
-        help="KIP-917's limit (remote.log.metadata.custom.metadata.max.bytes). Not below the "
-        "brokers' own, or they upload again at every interval.",
+        help="Maximum bytes of custom metadata (KIP-917: "
+        "remote.log.metadata.custom.metadata.max.bytes). If it is below the brokers' "
+        "own limit, brokers upload segments again at every interval.",
     ),
 ]
 HostsOption = Annotated[
     int,
     typer.Option(
-        min=1, max=1000, help="How many host processes to start, whatever they serve."
+        min=1,
+        max=1000,
+        help="Number of host processes to start, even if there is nothing to serve yet.",
     ),
 ]
 PartitionsPerHostOption = Annotated[
     int,
     typer.Option(
         min=1,
-        help="How many leaders and followers a host runs; when all are full, more are started.",
+        help="Maximum number of leaders and followers on a host; when all hosts are full, "
+        "further hosts are started.",
     ),
 ]
 AddressOption = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Use the Ray cluster that runs there, or the one that `auto` finds, instead of a "
-        "new one on this machine.",
+        help="Use the Ray cluster at this address, or the one that `auto` finds, instead of "
+        "a new one on this machine.",
     ),
 ]
 ListenOption = Annotated[
     str,
     typer.Option(
         metavar="HOST:PORT",
-        help="Where host-0 listens for clients; host-N takes the N-th port behind it. Port 0: "
-        "a free one for each.",
+        help="Address at which host-0 listens for clients; host-N takes the N-th port after "
+        "it. With port 0 each host takes a free port.",
     ),
 ]
 AdvertiseOption = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST[:PORT]", help="What clients are told instead of where hosts listen."
+        metavar="HOST[:PORT]",
+        help="Address that clients connect to, if it is not the one on which hosts listen.",
     ),
 ]
 KafkaOption = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT,...",
-        help="Brokers of the Kafka cluster; of these all are asked which broker leads a "
-        "partition, and in which leader epoch; without them the later claim leads. While "
-        "Kafka's own manager owns the metadata, its topic is imported as it grows.",
+        help="Brokers of the Kafka cluster. The service asks all of them which broker leads "
+        "a partition, and in which leader epoch; without this option the later claim "
+        "leads. While Kafka's own manager owns the metadata, the service imports "
+        "Kafka's metadata topic as it grows.",
     ),
 ]
 MirrorOption = Annotated[
     bool | None,
     typer.Option(
         "--mirror/--no-mirror",
-        help="With --kafka: write into Kafka's metadata topic what tierledger's own logs say, "
-        "so that there is a way back. If neither is said: where the cluster came from Kafka's "
-        "own manager.",
+        help="With --kafka: write the contents of tierledger's logs into Kafka's metadata "
+        "topic, so that Kafka's own manager can take over again. By default on if the "
+        "cluster's metadata came from Kafka's own manager.",
     ),
 ]
 CertificateOption = Annotated[
-    Path | None, file_option("The hosts' certificate chain, PEM: they speak TLS only.")
+    Path | None,
+    file_option("The hosts' certificate chain, PEM; with it the hosts accept only TLS."),
 ]
 KeyOption = Annotated[Path | None, file_option("The key of --tls-cert, PEM, not encrypted.")]
 ClientCaOption = Annotated[
     Path | None,
-    file_option("Clients need a certificate that one of these authorities has signed."),
+    file_option(
+        "Certificate authorities, PEM; a client needs a certificate that one of them "
+        "has signed."
+    ),
 ]
 CaOption = Annotated[
     Path | None,
-    file_option("The authorities that hosts believe about each other; else --tls-client-ca."),
+    file_option(
+        "Certificate authorities, PEM, that hosts trust for connections to each other; "
+        "by default those of --tls-client-ca."
+    ),
 ]
 TokensOption = Annotated[
-    Path | None, file_option("Clients need a token; this file lists whose each one is.")
+    Path | None,
+    file_option("List of tokens and their owners; a client needs one of these tokens."),
 ]
 HostTokenOption = Annotated[
-    Path | None, file_option("The token with which hosts come in at each other's doors.")
+    Path | None, file_option("The token with which hosts connect to each other.")
 ]
 PlaintextOption = Annotated[
     bool,
     typer.Option(
         "--allow-plaintext",
-        help="Listen off loopback without TLS: what travels can be read and changed.",
+        help="Allow listening beyond loopback without TLS: the traffic can be read and "
+        "changed on the way.",
     ),
 ]
 AnonymousOption = Annotated[
     bool,
     typer.Option(
         "--allow-anonymous",
-        help="Listen off loopback without proof of who calls: everybody is let in.",
+        help="Allow listening beyond loopback without authentication: every client is let in.",
     ),
 ]
 MetricsPortOption = Annotated[
@@ -142,16 +157,22 @@ MetricsPortOption = Annotated[
     typer.Option(
         min=0,
         max=65_535,
-        help="Serve metrics for Prometheus on this port; 0 takes a free one. Else none.",
+        help="Serve metrics for Prometheus on this port; 0 takes a free port. Without this "
+        "option no metrics are served.",
     ),
 ]
 MetricsHostOption = Annotated[
-    str, typer.Option(help="The address to serve metrics on; anyone may read them.")
+    str,
+    typer.Option(
+        help="Address on which metrics are served; anyone who reaches it can read them."
+    ),
 ]
 MetricsPartitionsOption = Annotated[
     int,
     typer.Option(
-        min=0, help="With more partitions than this there are metrics of all together only."
+        min=0,
+        help="Maximum number of partitions with metrics of their own; with more partitions "
+        "only the totals are served.",
     ),
 ]
 
@@ -195,8 +216,8 @@ def serve_command(
 ) -> None:
     """Run the service on a store: a coordinator and its hosts, on a Ray cluster.
 
-    Writes where it is into the store, so that every other command and client finds it. SIGINT
-    or SIGTERM drain all partitions and end it; exit status 0 then.
+    The service writes its address into the store, where every other command and client finds
+    it. SIGINT or SIGTERM drain all partitions and end the service with exit status 0.
     """
     from tierledger.actors.door.security.settings import DoorSecurity
     from tierledger.health.server import MetricsOptions

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def verify_store(
-    topic: Annotated[str | None, typer.Argument(help="Only this topic.")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(help="Name or id of the only topic to include.")
+    ] = None,
     partition: PartitionIfAnyArgument = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,
@@ -32,8 +34,8 @@ def verify_store(
 ) -> None:
     """Verify logs and checkpoints: checksums, chains, order, and that the two agree.
 
-    Also the coordinator's log and that no key is a stranger's, unless a topic is named. Exit 1
-    if anything is wrong. One bad partition never hides another.
+    Without a topic, verify also the coordinator's log, and that all keys are tierledger's own.
+    Exit 1 if anything is wrong. One bad partition never hides another.
     """
     options = StoreOptions(store, cluster)
     if not asyncio.run(_verify(options, topic, partition, json)):

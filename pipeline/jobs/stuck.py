@@ -150,16 +150,45 @@ def stuck_table(now_ms: int, limits_ms: Mapping[str, int]) -> Table:
 
 
 COLUMNS = (
-    Column("state", STRING, "the segment's, or that of the partition's deletion"),
-    Column("segment_id", STRING, "id, 22 characters; null: the partition", True, id_texts),
-    Column("since_ms", BIGINT, "log time of the event that brought it there, ms since 1970"),
-    Column("age_ms", BIGINT, "from then until now"),
-    Column("limit_ms", BIGINT, "how long it may last"),
-    Column("broker_id", INT, "who changed it last"),
-    Column("start_offset", BIGINT, "first offset", is_nullable=True),
-    Column("end_offset", BIGINT, "last offset, inclusive", is_nullable=True),
-    Column("size_in_bytes", BIGINT, "of the segment, or of all that the partition has"),
-    Column("advice", STRING, "what to do about it"),
+    Column(
+        "state",
+        STRING,
+        "state of the segment, or of the partition's deletion, by its name in Kafka",
+    ),
+    Column(
+        "segment_id",
+        STRING,
+        "id of the segment, 22 characters; null: the partition's deletion",
+        True,
+        id_texts,
+    ),
+    Column("since_ms", BIGINT, "log time of the event that began the state, ms since 1970"),
+    Column("age_ms", BIGINT, "time from `since_ms` until now, or until `--now`, in ms"),
+    Column("limit_ms", BIGINT, "longest time that the state may last, in ms"),
+    Column(
+        "broker_id",
+        INT,
+        "id of the broker that last changed the segment, or that began this state of "
+        "the deletion",
+    ),
+    Column(
+        "start_offset",
+        BIGINT,
+        "first offset of the segment; null: the partition's deletion",
+        is_nullable=True,
+    ),
+    Column(
+        "end_offset",
+        BIGINT,
+        "last offset of the segment, inclusive; null: the partition's deletion",
+        is_nullable=True,
+    ),
+    Column(
+        "size_in_bytes",
+        BIGINT,
+        "bytes of the segment's log, or of all segments that the partition has",
+    ),
+    Column("advice", STRING, "what to do about it, as listed above"),
 )
 
 

@@ -15,19 +15,20 @@ from tierledger.tiering.reader.reader import IsolationLevel
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 OPTIONS = {
-    "store": "where the metadata is, as `--store` takes it",
+    "store": "URL of the store with the metadata, as for `--store`",
     "cluster": "the Kafka cluster's id; not needed if the store holds one cluster",
-    "tier": "where the segments are, as `--tier` takes it",
+    "tier": "URL of the tier with the segments, as for `--tier`",
     "tier.NAME": "an option of the tier's client, such as `tier.endpoint`",
-    "topic": "the newest topic of that name, or the one with that id",
-    "partition": "only the partition of that number",
-    "startingOffset": "the first offset; the earliest in the tier if absent",
-    "endingOffset": "stop before that offset; at the tier's end if absent",
-    "startingTimestamp": "begin with the first record of that time (ms since 1970) or later",
-    "endingTimestamp": "stop before the first record of that time (ms since 1970) or later",
-    "isolation": "`read_uncommitted`, or `read_committed`: without aborted transactions, up to "
-    "the first unfinished one",
-    "damaged": "`fail` on a segment that cannot be read, or `skip` the rest of it and say so",
+    "topic": "the newest topic of this name, or the topic with this id",
+    "partition": "only the partition of this number",
+    "startingOffset": "first offset to read; by default the earliest in the tier",
+    "endingOffset": "stop before this offset; by default at the tier's end",
+    "startingTimestamp": "begin with the first record of this time (ms since 1970) or later",
+    "endingTimestamp": "stop before the first record of this time (ms since 1970) or later",
+    "isolation": "`read_uncommitted`, or `read_committed`, which leaves out aborted "
+    "transactions and stops before the first unfinished one",
+    "damaged": "`fail` on a segment that cannot be read, or `skip` the rest of the segment "
+    "and return a row with the reason",
     CONNECTOR_SETTING: "the class of a connector, if it is not ours",
     SERIALIZER_SETTING: "the class of a serializer, if it is not ours",
 }

@@ -139,17 +139,34 @@ ANOMALIES = Table(
     "anomalies",
     "what was odd in the logs",
     (
-        Column("kind", STRING, "see below"),
+        Column("kind", STRING, "kind of anomaly, as listed below"),
         Column(
             "position",
             BIGINT,
-            "of the event; of a lost segment, where its copy finished",
+            "position of the event; if `lost`, of the event that finished the copy; if "
+            "`corrupt`, the first that does not verify",
             is_nullable=True,
         ),
-        Column("log_time_ms", BIGINT, "of the event, ms since 1970", is_nullable=True),
-        Column("segment_id", STRING, "id, 22 characters", True, id_texts),
-        Column("leader_epoch", INT, "whose tables lost the segment", is_nullable=True),
-        Column("detail", STRING, "in words"),
+        Column(
+            "log_time_ms",
+            BIGINT,
+            "log time of the event, ms since 1970; null if `lost` or `corrupt`",
+            is_nullable=True,
+        ),
+        Column(
+            "segment_id",
+            STRING,
+            "id of the segment, 22 characters; null if the row is about no segment",
+            True,
+            id_texts,
+        ),
+        Column(
+            "leader_epoch",
+            INT,
+            "if `lost`, leader epoch in which Kafka's own manager lost the segment; else null",
+            is_nullable=True,
+        ),
+        Column("detail", STRING, "what happened, in words"),
     ),
     _Anomalies,
 )

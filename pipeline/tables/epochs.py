@@ -117,15 +117,35 @@ EPOCHS = Table(
     (
         Column("leader_epoch", INT, "Kafka's leader epoch"),
         Column("answer", STRING, f"what the row answers: `{EPOCH}`, `{LOOKUP}`, `{LIST}`"),
-        Column("ordinal", BIGINT, "place among the epoch's answers of that kind", True),
-        Column("segment_id", STRING, "id, 22 characters", True, id_texts),
-        Column("start_offset", BIGINT, "first offset of the range or segment", True),
-        Column("end_offset", BIGINT, "last offset, inclusive", True),
-        Column("highest_offset", BIGINT, "that ever finished in the epoch; none: null", True),
         Column(
-            "size_in_bytes", BIGINT, "over the epoch's list; a segment counts in each", True
+            "ordinal",
+            BIGINT,
+            "number of the row among the epoch's rows with this `answer`, from 0",
+            True,
         ),
-        Column("is_recovered", BOOLEAN, "Kafka's own manager has lost it", True),
+        Column("segment_id", STRING, "id of the segment, 22 characters", True, id_texts),
+        Column("start_offset", BIGINT, "first offset of the range or segment", True),
+        Column("end_offset", BIGINT, "last offset of the range or segment, inclusive", True),
+        Column(
+            "highest_offset",
+            BIGINT,
+            "highest offset of the epoch in any segment whose copy ever finished; null if "
+            "none did",
+            True,
+        ),
+        Column(
+            "size_in_bytes",
+            BIGINT,
+            "bytes of all segments in the epoch's list; a segment of several epochs counts "
+            "in each",
+            True,
+        ),
+        Column(
+            "is_recovered",
+            BOOLEAN,
+            "true if Kafka's own manager would not answer with this segment",
+            True,
+        ),
     ),
     _Epochs,
 )

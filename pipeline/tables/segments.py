@@ -43,29 +43,45 @@ SEGMENTS = Table(
     "segments",
     "every segment that the metadata knows, in no order",
     (
-        Column("segment_id", STRING, "id, 22 characters", plain=id_texts),
-        Column("state", STRING, "Kafka's name of it", plain=state_names),
-        Column("start_offset", BIGINT, "first offset"),
-        Column("end_offset", BIGINT, "last offset, inclusive"),
+        Column("segment_id", STRING, "id of the segment, 22 characters", plain=id_texts),
+        Column(
+            "state", STRING, "state of the segment, by its name in Kafka", plain=state_names
+        ),
+        Column("start_offset", BIGINT, "first offset of the segment"),
+        Column("end_offset", BIGINT, "last offset of the segment, inclusive"),
         Column(
             "leader_epochs",
             EPOCH_MAP,
-            "leader epoch to its first offset in the segment",
+            "map from each leader epoch to its first offset in the segment",
             plain=epoch_maps,
         ),
-        Column("size_in_bytes", BIGINT, "of the segment's log"),
-        Column("max_timestamp_ms", BIGINT, "of its records, ms since 1970"),
-        Column("broker_id", INT, "who changed it last"),
-        Column("event_timestamp_ms", BIGINT, "when, by that broker's clock"),
-        Column("custom_metadata", BINARY, "of the storage plugin", is_nullable=True),
-        Column("txn_index_empty", BOOLEAN, "surely no aborted transactions"),
+        Column("size_in_bytes", BIGINT, "bytes of the segment's log"),
+        Column(
+            "max_timestamp_ms",
+            BIGINT,
+            "largest timestamp of the segment's records, ms since 1970",
+        ),
+        Column("broker_id", INT, "id of the broker that last changed the segment"),
+        Column(
+            "event_timestamp_ms",
+            BIGINT,
+            "time of that change by the broker's clock, ms since 1970",
+        ),
+        Column(
+            "custom_metadata", BINARY, "custom metadata of the storage plugin", is_nullable=True
+        ),
+        Column(
+            "txn_index_empty",
+            BOOLEAN,
+            "true if the segment certainly has no aborted transactions",
+        ),
         Column(
             "finished_at_position",
             BIGINT,
-            "where the log says that the copy finished; null if it never did",
+            "position of the event that finished the copy; null if it never finished",
             is_nullable=True,
         ),
-        Column("position", BIGINT, "of the log, up to which this is known"),
+        Column("position", BIGINT, "last position of the log that this row takes into account"),
     ),
     _Segments,
 )

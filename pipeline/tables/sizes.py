@@ -78,18 +78,30 @@ SIZES = Table(
         Column(
             "leader_epoch",
             INT,
-            "null: the whole partition, each segment once",
+            "leader epoch; null: the whole partition, each segment once",
             is_nullable=True,
         ),
-        Column("state", STRING, "Kafka's name of it", plain=state_names),
-        Column("segments", BIGINT, "how many; a segment counts in each of its epochs"),
-        Column("size_in_bytes", BIGINT, "of those"),
+        Column(
+            "state",
+            STRING,
+            "state of the counted segments, by its name in Kafka",
+            plain=state_names,
+        ),
+        Column(
+            "segments", BIGINT, "number of segments; a segment of several epochs counts in each"
+        ),
+        Column("size_in_bytes", BIGINT, "bytes of these segments' logs"),
         Column(
             "lineage_segments",
             BIGINT,
-            "finished, of the newest leader's log, each once: in its newest epoch",
+            "number of finished segments of the newest leader's log; a segment counts "
+            "once, in its newest epoch",
         ),
-        Column("lineage_size_in_bytes", BIGINT, "of those: what retention.bytes is about"),
+        Column(
+            "lineage_size_in_bytes",
+            BIGINT,
+            "bytes of the segments in `lineage_segments`; `retention.bytes` limits these",
+        ),
     ),
     _Sizes,
 )

@@ -30,26 +30,49 @@ def _tier(name: str, text: str, labels: tuple[str, ...] = BROKER) -> TierMetric:
 
 
 INDEX_CACHE_METRICS: Final = {
-    "hits": _cache("hits_total", "Indexes that were in memory."),
-    "misses": _cache("misses_total", "Indexes that had to be waited for."),
-    "file_hits": _cache("file_hits_total", "Indexes that came from the cache's files."),
-    "loads": _cache("loads_total", "Indexes that came from the tier."),
-    "load_failures": _cache("load_failures_total", "Indexes that could not be had."),
-    "evictions": _cache("evictions_total", "Segments given up for others."),
-    "removals": _cache("removals_total", "Segments given up because they were deleted."),
+    "hits": _cache(
+        "hits_total", "Requests for a segment's indexes that were answered from memory."
+    ),
+    "misses": _cache(
+        "misses_total",
+        "Requests for a segment's indexes that waited for a file or for the tier.",
+    ),
+    "file_hits": _cache(
+        "file_hits_total", "Loads of a segment's indexes from the cache's files."
+    ),
+    "loads": _cache("loads_total", "Loads of a segment's indexes from the tier."),
+    "load_failures": _cache("load_failures_total", "Loads of a segment's indexes that failed."),
+    "evictions": _cache(
+        "evictions_total", "Segments that were evicted to make room for others."
+    ),
+    "removals": _cache(
+        "removals_total",
+        "Segments that left the cache because they were deleted from the tier.",
+    ),
     "distrusted": _cache(
-        "distrusted_total", "Segments given up because the log was not where they said."
+        "distrusted_total",
+        "Segments that left the cache because their indexes did not match the log.",
     ),
-    "corrupt_files": _cache("corrupt_files_total", "Damaged files of the cache."),
-    "corrupt_downloads": _cache("corrupt_downloads_total", "Damaged indexes from the tier."),
+    "corrupt_files": _cache(
+        "corrupt_files_total", "Damaged files of the cache, which were removed."
+    ),
+    "corrupt_downloads": _cache(
+        "corrupt_downloads_total", "Damaged indexes from the tier, which were dropped."
+    ),
     "empty_offset_indexes": _cache(
-        "empty_offset_indexes_total", "Offset indexes without entries that should have some."
+        "empty_offset_indexes_total",
+        "Loads of an offset index that should have entries and has none.",
     ),
-    "file_errors": _cache("file_errors_total", "Times that the disk refused."),
+    "file_errors": _cache("file_errors_total", "Operations on the cache's files that failed."),
     "files_removed_at_start": _cache(
-        "files_removed_at_start_total", "Files left over by a process that ended too early."
+        "files_removed_at_start_total",
+        "Unfinished files of an earlier process, which were removed at the start.",
     ),
-    "refusals": _cache("refusals_total", "Times that the cache's directory was not to be had."),
+    "refusals": _cache(
+        "refusals_total",
+        "Failed attempts to open the cache's directory: another cache uses it, or it "
+        "is unusable.",
+    ),
     "entries": _cache("entries", "Segments that the cache holds."),
     "bytes": _cache("bytes", "Bytes that the cache holds."),
 }
@@ -57,13 +80,17 @@ INDEX_CACHE_METRICS: Final = {
 
 REQUEST_METRICS: Final = {
     "requests": _tier("requests_total", "Requests to the store of the tier.", BY_REQUEST),
-    "failures": _tier("request_failures_total", "Requests that gave nothing.", BY_REQUEST),
+    "failures": _tier(
+        "request_failures_total",
+        "Requests to the store of the tier that failed; a missing object is no failure.",
+        BY_REQUEST,
+    ),
     "corrupt": _tier(
         "corrupt_total",
-        "Operations that met an object that is not what was copied.",
+        "Operations that failed because an object is not what was copied.",
         BY_OPERATION,
     ),
-    "bytes_read": _tier("bytes_read_total", "Bytes that came from the store of the tier."),
+    "bytes_read": _tier("bytes_read_total", "Bytes received from the store of the tier."),
     "bytes_written": _tier("bytes_written_total", "Bytes sent to the store of the tier."),
 }
 """The metric of each field of `RequestCounts`; fields that are counters by key have labels."""

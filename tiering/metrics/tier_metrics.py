@@ -52,24 +52,31 @@ PARTITION_SIZE_BYTES = TierMetric(
 )
 METADATA_COUNT = _kafka("RemoteLogMetadataCount", "Segments in the tier, in any state.")
 SIZE_COMPUTATION_MS = _kafka(
-    "RemoteLogSizeComputationTime", "Milliseconds that the last sum for retention.bytes took."
+    "RemoteLogSizeComputationTime",
+    "Milliseconds that the last computation of the size for retention.bytes took.",
 )
 COPY_REQUESTS = _kafka("RemoteCopyRequestsPerSec_total", "Copies of a segment that began.")
 COPY_BYTES = _kafka("RemoteCopyBytesPerSec_total", "Bytes of logs that were copied.")
-COPY_ERRORS = _kafka("RemoteCopyErrorsPerSec_total", "Copies that failed.")
-COPY_LAG_BYTES = _kafka("RemoteCopyLagBytes", "Bytes that may be copied and are not yet.")
-COPY_LAG_SEGMENTS = _kafka(
-    "RemoteCopyLagSegments", "Segments that may be copied and are not yet."
+COPY_ERRORS = _kafka("RemoteCopyErrorsPerSec_total", "Copies of a segment that failed.")
+COPY_LAG_BYTES = _kafka(
+    "RemoteCopyLagBytes", "Bytes of segments that may be copied and are not copied yet."
 )
-DELETE_REQUESTS = _kafka("RemoteDeleteRequestsPerSec_total", "Deletions that began.")
-DELETE_ERRORS = _kafka("RemoteDeleteErrorsPerSec_total", "Deletions that failed.")
-DELETE_LAG_BYTES = _kafka("RemoteDeleteLagBytes", "Bytes that are due and not yet deleted.")
+COPY_LAG_SEGMENTS = _kafka(
+    "RemoteCopyLagSegments", "Segments that may be copied and are not copied yet."
+)
+DELETE_REQUESTS = _kafka(
+    "RemoteDeleteRequestsPerSec_total", "Deletions of a segment that began."
+)
+DELETE_ERRORS = _kafka("RemoteDeleteErrorsPerSec_total", "Deletions of a segment that failed.")
+DELETE_LAG_BYTES = _kafka(
+    "RemoteDeleteLagBytes", "Bytes of segments that are due for deletion and not deleted yet."
+)
 DELETE_LAG_SEGMENTS = _kafka(
-    "RemoteDeleteLagSegments", "Segments that are due and not yet deleted."
+    "RemoteDeleteLagSegments", "Segments that are due for deletion and not deleted yet."
 )
 FETCH_REQUESTS = _kafka("RemoteFetchRequestsPerSec_total", "Reads of a segment that began.")
 FETCH_BYTES = _kafka("RemoteFetchBytesPerSec_total", "Bytes of logs that were read.")
-FETCH_ERRORS = _kafka("RemoteFetchErrorsPerSec_total", "Reads that failed.")
+FETCH_ERRORS = _kafka("RemoteFetchErrorsPerSec_total", "Reads of a segment that failed.")
 AUX_STATE_REQUESTS = _kafka(
     "BuildRemoteLogAuxStateRequestsPerSec_total",
     "Times a follower began to rebuild its state from the tier.",
@@ -80,7 +87,8 @@ AUX_STATE_ERRORS = _kafka(
 )
 CLOCK_JUMPS = TierMetric(
     "tierledger_clock_jumps_total",
-    "Times that the clock got ahead of time itself; retention does not follow at once.",
+    "Times that the wall clock jumped ahead by more than a minute; retention "
+    "follows it slowly.",
     BROKER,
 )
 

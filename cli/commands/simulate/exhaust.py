@@ -26,16 +26,19 @@ def _bound(about: str) -> Any:  # noqa: ANN401 - As `typer.Option` says.
 
 
 def exhaust(
-    delays: Annotated[int, _bound("Messages that may be late.")] = 0,
-    crashes: Annotated[int, _bound("Processes that may crash.")] = 2,
-    appends: Annotated[int, _bound("Writes that are made.")] = 2,
-    changes: Annotated[int, _bound("Times another broker leads.")] = 1,
-    reads: Annotated[int, _bound("Reads of the first broker under each leader.")] = 0,
+    delays: Annotated[int, _bound("Maximum number of messages that may be late.")] = 0,
+    crashes: Annotated[int, _bound("Maximum number of processes that may crash.")] = 2,
+    appends: Annotated[int, _bound("Number of writes.")] = 2,
+    changes: Annotated[
+        int, _bound("Number of times that another broker becomes the leader.")
+    ] = 1,
+    reads: Annotated[int, _bound("Number of reads by the first broker under each leader.")] = 0,
     mutant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Plant this mistake first, as `M08`.")
+        str | None,
+        typer.Option(metavar="NAME", help="Plant this known mistake first, for example M08."),
     ] = None,
     schedule: Annotated[
-        str | None, typer.Option(metavar="LINE", help="Repeat this one, step by step.")
+        str | None, typer.Option(metavar="LINE", help="Repeat this one schedule, step by step.")
     ] = None,
     jobs: JobsOption = None,
     json: JsonOption = False,
@@ -43,8 +46,8 @@ def exhaust(
     """Try every order and every crash of a small world of two hosts.
 
     All pending messages may come in any order, as long as no more than --delays of them are
-    late; --crashes processes may end, each before any of its steps. Exit 1 if an order breaks
-    something; it is printed, with the command that repeats it.
+    late; --crashes processes may end, each before any of its steps. Exit 1 if a checker finds
+    anything; the order is printed, with the command that repeats it.
     """
     from tierledger.simulation.campaign.campaign import mutant_named
     from tierledger.simulation.exhaust.script import Bounds

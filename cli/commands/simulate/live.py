@@ -34,36 +34,51 @@ SEEDS = 100_000
 
 
 MinutesOption = Annotated[
-    float, typer.Option(min=MINUTES_MIN, max=MINUTES_MAX, help="How long faults strike.")
+    float,
+    typer.Option(
+        min=MINUTES_MIN, max=MINUTES_MAX, help="Minutes during which faults are injected."
+    ),
 ]
 StoreOption = Annotated[
     str,
     typer.Option(
-        help="`sqlite` or `postgresql`, of its own and removed afterwards, or a store's URL, "
-        "to which a cluster is added."
+        help="`sqlite` or `postgresql` for a new store that is removed afterwards; or the "
+        "URL of a store, to which a cluster is added."
     ),
 ]
-HostsOption = Annotated[int, typer.Option(min=1, max=1000, help="Host processes.")]
-NodesOption = Annotated[int, typer.Option(min=2, max=100, help="Nodes of the Ray cluster.")]
-BrokersOption = Annotated[int, typer.Option(min=1, max=1000, help="Brokers at work.")]
-PartitionsOption = Annotated[
-    int, typer.Option(min=1, max=100_000, help="Partitions they work on.")
+HostsOption = Annotated[int, typer.Option(min=1, max=1000, help="Number of host processes.")]
+NodesOption = Annotated[
+    int, typer.Option(min=2, max=100, help="Number of nodes of the Ray cluster.")
 ]
-RateOption = Annotated[float, typer.Option(min=1.0, max=1e6, help="Calls per second, about.")]
+BrokersOption = Annotated[int, typer.Option(min=1, max=1000, help="Number of brokers.")]
+PartitionsOption = Annotated[
+    int, typer.Option(min=1, max=100_000, help="Number of partitions that the brokers use.")
+]
+RateOption = Annotated[
+    float, typer.Option(min=1.0, max=1e6, help="Approximate number of calls per second.")
+]
 ChangeEveryOption = Annotated[
     float,
     typer.Option(min=0.1, max=1e6, help="Mean time between two elections, in seconds."),
 ]
 FaultOption = Annotated[
     list[str] | None,
-    typer.Option(help="Strike with these alone; may be repeated. [default: all that fit]"),
+    typer.Option(help="Fault to inject; may be repeated. [default: all that fit]"),
 ]
 SeedOption = Annotated[
-    int | None, typer.Option(min=0, max=2**32 - 1, help="Of workload and faults; else any.")
+    int | None,
+    typer.Option(
+        min=0,
+        max=2**32 - 1,
+        help="Seed of the workload and the faults. [default: from the clock]",
+    ),
 ]
 HistoryOption = Annotated[
     Path | None,
-    typer.Option(help="Write a history for `check` here. Violations write one in any case."),
+    typer.Option(
+        help="File to write a history for `check` to. If there are violations, a history is "
+        "written in any case."
+    ),
 ]
 
 
@@ -84,8 +99,8 @@ def live(
 ) -> None:
     """Run brokers on a real service whose processes are killed and frozen, and check it.
 
-    Starts a Ray cluster of several nodes and `serve`; strikes hosts, coordinator, raylets and
-    the store; holds every answer against what the store holds. Exit 1 if anything is wrong.
+    Starts a Ray cluster of several nodes and `serve`; injects faults into hosts, coordinator,
+    raylets and the store; compares every answer with the store. Exit 1 if anything is wrong.
     """
     from tierledger.simulation.live.chaos.chaos import Storm
     from tierledger.simulation.live.plan import LivePlan

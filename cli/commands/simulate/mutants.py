@@ -27,25 +27,31 @@ def mutants(
         int | None,
         typer.Option(
             min=1,
-            help="Seeds that are run with each mistake, and without. [default: those within "
-            "which it has to be caught]",
+            help="Number of seeds to run with each mistake, and without it. [default: the "
+            "number within which the mistake has to be caught]",
         ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="These alone, as M05,M17.")
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Names of the only mistakes to plant, for example M05,M17."
+        ),
     ] = None,
     first: Annotated[
-        bool, typer.Option("--first", help="Go on to the next mistake once one is caught.")
+        bool,
+        typer.Option(
+            "--first", help="Go on to the next mistake as soon as one seed catches it."
+        ),
     ] = False,
     jobs: JobsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Plant known mistakes one by one, and see that the checkers notice each.
 
-    Each is looked for in the world that shows it: those of the door, D1 to D9, in that of the
-    service, the others in that of the machines. The control is the same seeds without a
-    mistake, which have to be clean. Exit 1 if it is not, or if a mistake is not caught by a
-    checker that has to catch it.
+    The mistakes of the door, D1 to D9, are planted in the world of the service, all others in
+    the world of the state machines. As a control the same seeds run without a mistake. Exit 1
+    if the control is not clean, or if a mistake is not caught by a checker that has to catch
+    it.
     """
     from tierledger.simulation.campaign.campaign import Workers, hunt
 
@@ -164,17 +170,23 @@ def _print_hunts_as_json(found: list[Hunt]) -> None:
 
 def slips(
     seeds: Annotated[
-        str, typer.Option(metavar="COUNT|FIRST:END", help="Seeds to look in, until it shows.")
+        str,
+        typer.Option(
+            metavar="COUNT|FIRST:END", help="Seeds to run for each mistake, until one finds it."
+        ),
     ] = "20000",
     only: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="These alone, as S05,S17.")
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Names of the only mistakes to plant, for example S05,S17."
+        ),
     ] = None,
     jobs: JobsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Plant small mistakes as they are made, one by one, and see what finds each, and when.
+    """Plant small everyday mistakes one by one, and see which checker finds each, and when.
 
-    Any checker may. Prints how many were found, and how many in a minute of one core.
+    Prints how many mistakes were found, and how many in a minute of one core.
     """
     from tierledger.simulation.campaign.campaign import Workers, hunt, mutant_named
     from tierledger.simulation.mutants.slips import SLIPS
@@ -212,14 +224,14 @@ def _print_slips(found: list[Hunt], seeds: int) -> None:
 
 def coverage(
     seeds: Annotated[
-        str, typer.Option(metavar="COUNT|FIRST:END", help="Which seeds to run.")
+        str, typer.Option(metavar="COUNT|FIRST:END", help="Seeds to run.")
     ] = "5000",
     jobs: JobsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """In how many seeds each rare situation came about, and how often; exit 1 if one never did.
+    """Count the seeds in which each rare situation occurred; exit 1 if one never did.
 
-    Of numbers "one in" counts the seeds that have any.
+    The column "one in" is the number of seeds among which one has the situation.
     """
     from tierledger.simulation.campaign.campaign import Workers
     from tierledger.simulation.campaign.summary import Summary

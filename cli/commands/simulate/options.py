@@ -21,27 +21,33 @@ SEED_MAX = 2**63 - 1
 
 JobsOption = Annotated[
     int | None,
-    typer.Option(min=1, max=1024, help="Processes to run in. [default: one per core]"),
+    typer.Option(
+        min=1, max=1024, help="Number of processes to run in. [default: one per core]"
+    ),
 ]
 MutantOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Plant this mistake first, as `M05`.")
+    str | None,
+    typer.Option(metavar="NAME", help="Plant this known mistake first, for example M05."),
 ]
 KeepOption = Annotated[
     str | None,
     typer.Option(
         metavar="NUMBERS",
-        help="Leave out all of the seed's decisions but these, as 3,8,19-22 or none.",
+        help="Numbers of the seed's decisions to keep, for example 3,8,19-22, or none; all "
+        "others are left out.",
     ),
 ]
 ShapeOption = Annotated[
     str | None,
-    typer.Option(metavar="WORDS", help="Make the world simpler, as hosts=2,delays=even."),
+    typer.Option(
+        metavar="WORDS", help="Make the world simpler, for example hosts=2,delays=even."
+    ),
 ]
 WorldOption = Annotated[
     str,
     typer.Option(
         metavar="machines|service",
-        help="State machines alone, or the whole service, which is slower.",
+        help="Simulate the state machines alone, or the whole service, which is slower.",
     ),
 ]
 

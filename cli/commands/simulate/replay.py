@@ -93,18 +93,18 @@ def replay(
     shape: ShapeOption = None,
     world: WorldOption = "machines",
     history: Annotated[
-        Path | None, typer.Option(help="Write a history for `check` here.")
+        Path | None, typer.Option(help="File to write a history for `check` to.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Write every step of the run here, as text.")
+        Path | None, typer.Option(help="File to write every step of the run to, as text.")
     ] = None,
     overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run one seed again, all of it or some of its decisions, and tell what is found.
 
-    A seed is the same run everywhere, and its trace hash says so. Exit 1 if a checker finds
-    anything.
+    A seed makes the same run on every machine, as its trace hash shows. Exit 1 if a checker
+    finds anything.
     """
     from tierledger.simulation.campaign.campaign import SERVICE
 
@@ -202,18 +202,18 @@ def _print_as_json(verdict: Verdict) -> None:
 
 def explain(
     seed: SeedOption,
-    out: Annotated[Path, typer.Option(metavar="FILE.html", help="Where the page goes.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="File to write the page to.")],
     mutant: MutantOption = None,
     keep: KeepOption = None,
     shape: ShapeOption = None,
     no_shrink: Annotated[
-        bool, typer.Option("--no-shrink", help="Show a failing seed whole.")
+        bool, typer.Option("--no-shrink", help="Show a failing seed without shrinking it.")
     ] = False,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Draw one run as a page: who led, what was sent, what struck, what was found.
+    """Draw one run as a page: leaders, messages, faults and findings.
 
-    A failing seed is made small first. The page is one file and needs no network.
+    A failing seed is shrunk first. The page is one file and needs no network.
     """
     from tierledger.simulation.campaign.campaign import judged
     from tierledger.simulation.explain.page import page

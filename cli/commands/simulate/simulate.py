@@ -73,7 +73,7 @@ def run(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=SEED_MAX, help="Run this one alone.")
+        int | None, typer.Option(min=0, max=SEED_MAX, help="The only seed to run.")
     ] = None,
     jobs: JobsOption = None,
     minutes: Annotated[
@@ -87,20 +87,23 @@ def run(
         bool,
         typer.Option(
             "--require-marks",
-            help="Fail if a rare situation never came about. [default: from 20,000 seeds on]",
+            help="Fail if a rare situation never occurred. [default: from 20,000 seeds on]",
         ),
     ] = False,
     no_shrink: Annotated[
-        bool, typer.Option("--no-shrink", help="Do not make failing seeds smaller.")
+        bool, typer.Option("--no-shrink", help="Do not shrink failing seeds.")
     ] = False,
     hash_only: Annotated[
-        bool, typer.Option("--hash-only", help="Print only a line per seed: its trace hash.")
+        bool,
+        typer.Option(
+            "--hash-only", help="Print only one line per seed, with the hash of its trace."
+        ),
     ] = False,
     json: JsonOption = False,
 ) -> None:
     """Run many seeds, each a world with its own faults, and hold every answer to the log.
 
-    A failing seed is made small and shown with the command that repeats it. Exit 1 if a
+    A failing seed is shrunk and shown with the command that repeats it. Exit 1 if a
     checker finds anything, or if so little happened that its silence means nothing.
     """
     from tierledger.simulation.campaign.campaign import SERVICE, Workers

@@ -51,19 +51,20 @@ ListingOption = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Do not ask the store what is there, read it: CSV with a heading, or Parquet, "
-        "with path, size, last_modified.",
+        help="Read the list of objects from this file instead of listing the tier: CSV with "
+        "a heading, or Parquet, with path, size, last_modified.",
     ),
 ]
 ListedAtOption = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="When that listing was begun; else when its newest object was written.",
+        help="Time at which the list in --listing was begun; by default the time at which "
+        "its newest object was written.",
     ),
 ]
 OlderThanOption = Annotated[
-    str, typer.Option(metavar="TIME", help="How old an orphan is at least: 12h, 7d.")
+    str, typer.Option(metavar="TIME", help="Minimum age of an orphan, for example 12h or 7d.")
 ]
 
 
@@ -75,10 +76,10 @@ def audit(
     older_than: OlderThanOption = DEFAULT_AGE,
     now: NowOption = None,
 ) -> None:
-    """Find objects that are missing in the tier, damaged sets, and objects that are nobody's.
+    """Find objects that are missing in the tier, damaged sets, and objects that no log knows.
 
-    It deletes nothing. Exit code 1: something was found. 3: logs are damaged, named, and
-    nothing is said of their partitions.
+    The command deletes nothing. Exit code 1: something was found. 3: some logs are damaged;
+    they are named, and their partitions are not judged.
     """
     job.check()
     age_ms = duration_ms(older_than, "--older-than")

@@ -31,7 +31,8 @@ COLUMNS = ("partition", "kind", "epoch", "start", "end", "segments", "bytes")
 def coverage(job: Job) -> None:
     """Find holes, orphaned epochs and overlaps in what the tier holds of each partition.
 
-    Exit code 1: there are holes or orphaned epochs. 3: logs are damaged, named and left out.
+    Exit code 1: there are holes or orphaned epochs. 3: some logs are damaged; they are named
+    and left out.
     """
     from tierledger.pipeline.jobs.coverage.job import COVERAGE, CoverageDigest
     from tierledger.pipeline.jobs.coverage.rules import FINDINGS

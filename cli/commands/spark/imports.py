@@ -23,26 +23,27 @@ def import_metadata(
     source: Annotated[
         str,
         typer.Argument(
-            help="JSON lines or a folder with them, a folder of Kafka's log segments, or "
-            "kafka:HOST:PORT[,…]."
+            help="Source of the records: a file of JSON lines or a folder of such files, a "
+            "folder of Kafka's log segments, or kafka:HOST:PORT[,…]."
         ),
     ],
     topic: Annotated[
-        str, typer.Option(help="What the metadata topic is called.")
+        str, typer.Option(help="Name of the metadata topic.")
     ] = "__remote_log_metadata",
     recorded_cluster: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="What the recorded cluster is called; else as the source is."
+            metavar="NAME",
+            help="Name of the recorded cluster; by default the name of the source.",
         ),
     ] = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Take recorded metadata of Kafka's over into the logs of a store, with Spark.
+    """Import recorded metadata of Kafka's own manager into the logs of a store, with Spark.
 
-    It may be repeated, also after it was killed: what is there already is not written again.
-    Exit code 3: imported, but for partitions whose logs have moved on, and records that
-    cannot be decoded; they are named.
+    The import may be repeated, also after it was killed: it does not write again what the logs
+    have already. Exit code 3: imported, except for partitions whose logs have gone on since,
+    and records that cannot be decoded; they are named.
     """
     job.check()
     config = None if kafka_config is None else str(kafka_config)

@@ -69,38 +69,40 @@ POLL_S = 0.2
 SHOWN_MAX = 20
 """How many findings are printed; all are counted, and in the table and on the page."""
 
-OutOption = Annotated[Path, typer.Option(metavar="DIR", help="The folder to write.")]
+OutOption = Annotated[Path, typer.Option(metavar="DIR", help="Folder to write the table to.")]
 OutIfAnyOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Also write all rows as a table into a folder."),
+    typer.Option(metavar="DIR", help="Also write all rows as a table into this folder."),
 ]
 PageOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.html", help="Also draw it, as one page of HTML."),
+    typer.Option(metavar="FILE.html", help="Also write the result as one page of HTML."),
 ]
 FormatOption = Annotated[
     str,
-    typer.Option(metavar="|".join(FORMAT_NAMES), help="What the table's files are."),
+    typer.Option(metavar="|".join(FORMAT_NAMES), help="Format of the table's files."),
 ]
 TopicOption = Annotated[
     str | None,
-    typer.Option(help="Only topics of that name, or the one with that id."),
+    typer.Option(help="Include only topics of this name, or the topic with this id."),
 ]
 PartitionOption = Annotated[
     int | None,
-    typer.Option(min=0, max=PARTITION_MAX, help="Only partitions of that number."),
+    typer.Option(min=0, max=PARTITION_MAX, help="Include only partitions of this number."),
 ]
 EngineOption = Annotated[
     str,
     typer.Option(
         metavar="|".join(ENGINE_NAMES),
-        help="Who makes it: this process, Spark, or what suits the store's size.",
+        help="Engine that does the work: this process, Spark, or the one that suits the "
+        "store's size.",
     ),
 ]
 MasterOption = Annotated[
     str | None,
     typer.Option(
-        metavar="URL", help="Where Spark runs; else local[*], all cores of this machine."
+        metavar="URL",
+        help="Spark's master URL; by default local[*], all cores of this machine.",
     ),
 ]
 

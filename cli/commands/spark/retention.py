@@ -29,20 +29,22 @@ WhatIfOption = Annotated[
     list[str],
     typer.Option(
         metavar="retention.ms=N|retention.bytes=N",
-        help="What is asked; both may be given, -1 keeps everything.",
+        help="Retention to assume; both settings may be given, and -1 keeps everything.",
     ),
 ]
 LocalOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="What only brokers know, as CSV: topic, partition, and any of "
+        help="CSV file with facts that only brokers know: topic, partition, and any of "
         "log_start_offset, local_bytes, log_end_offset, leader_epochs.",
     ),
 ]
 UntilOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Look ahead to there; nothing is written meanwhile."),
+    typer.Option(
+        metavar="TIME", help="Look ahead to this time, as if nothing more were written."
+    ),
 ]
 
 
@@ -55,8 +57,8 @@ def retention(
 ) -> None:
     """Tell which segments brokers would delete, in which order, why and when.
 
-    It deletes nothing, and finding something is no failure: exit code 0, or 3 if logs are
-    damaged, which are named and left out.
+    The command deletes nothing, and finding something is no failure: exit code 0, or 3 if some
+    logs are damaged; they are named and left out.
     """
     values = parse_what_if(what_if)
     then_ms = stated_time_ms(now, "--now")

@@ -79,8 +79,8 @@ def spark_group() -> typer.Typer:
 def _help(about: str) -> str:
     return (
         f"Write the table of {about}.\n\n"
-        "The folder appears under its name when the table is complete. Exit code 3: it is, but "
-        "for logs that are damaged, which are named."
+        "The folder appears under its name when the table is complete. Exit code 3: the table "
+        "is written without some logs, which are damaged and named."
     )
 
 

@@ -42,7 +42,8 @@ def stuck(
         list[str] | None,
         typer.Option(
             metavar="TIME|STATE=TIME",
-            help=f"How long a state may last: 90m, 2d; else {DEFAULT_LIMIT}. Again for one of "
+            help=f"Longest time that a state may last, for example 90m or 2d; by default "
+            f"{DEFAULT_LIMIT}. May be repeated as STATE=TIME for one of "
             f"{', '.join(STATE_NAMES)}.",
         ),
     ] = None,
@@ -50,8 +51,8 @@ def stuck(
 ) -> None:
     """Find segments and partitions whose copy or deletion began and does not end.
 
-    With --now, the logs are read as they were then. Exit code 1: there are some. 3: logs are
-    damaged, named and left out.
+    With --now, the logs are read as they were at that time. Exit code 1: a copy or deletion
+    lasts too long. 3: some logs are damaged; they are named and left out.
     """
     limits_ms = limits(older_than or ())
     then_ms = stated_time_ms(now, "--now")

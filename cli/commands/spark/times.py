@@ -19,7 +19,8 @@ NowOption = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Which time it is: ISO 8601, UTC unless said; else this machine's clock.",
+        help="Time to use as the present: ISO 8601, UTC by default; without this option, "
+        "this machine's clock.",
     ),
 ]
 

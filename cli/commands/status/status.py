@@ -36,28 +36,31 @@ def status_command(
     cluster: ClusterOption = None,
     partition: Annotated[
         str | None,
-        typer.Option(metavar="TOPIC-N", help="Only this partition: orders-3."),
+        typer.Option(metavar="TOPIC-N", help="Show only this partition, for example orders-3."),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="Only this host, and what it serves.")
+        str | None, typer.Option(help="Show only this host and its partitions.")
     ] = None,
     limit: Annotated[
         int,
-        typer.Option(min=0, max=COUNT_MAX, help="How many partitions are shown, worst first."),
+        typer.Option(
+            min=0, max=COUNT_MAX, help="Maximum number of partitions to show, worst first."
+        ),
     ] = LIMIT,
     everything: Annotated[bool, typer.Option("--all", help="Show all partitions.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Look again and again; Ctrl-C ends it.")
+        bool, typer.Option("--watch", help="Repeat at every --interval until Ctrl-C.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.1, max=DAY_S, help="Seconds between two looks.")
+        float, typer.Option(min=0.1, max=DAY_S, help="Seconds between two repeats of --watch.")
     ] = INTERVAL_S,
     json: JsonOption = False,
 ) -> None:
     """Show the service on a store: its hosts, what they lead and follow, and what is not well.
 
-    JSON has all partitions, whatever the limit. Exit status 1: no service runs there, or it has
-    set something aside that it cannot do; with --watch it is 0 when you end it.
+    JSON has all partitions, whatever the limit. Exit status 1: no service runs on the store, or
+    its coordinator has set items aside that it cannot carry out; with --watch the status is 0
+    when you end it.
     """
     log_to_stderr()
     if partition is not None:

@@ -49,14 +49,37 @@ FOUND: Final = Table(
     "audit",
     "every segment and every object of the tier, each in one row of its kind",
     (
-        Column("kind", STRING, "what becomes of it"),
-        Column("segment_id", STRING, "id, 22 characters; of a foreign object null", True),
-        Column("place", STRING, "what names of its objects begin with", True),
-        Column("objects", BIGINT, "how many there are"),
-        Column("size_in_bytes", BIGINT, "of these together"),
-        Column("expected_bytes", BIGINT, "what they should have", True),
-        Column("last_modified_ms", BIGINT, "when the newest was written", True),
-        Column("detail", STRING, "why it is of that kind"),
+        Column("kind", STRING, "kind of the segment or of its objects, as listed above"),
+        Column(
+            "segment_id",
+            STRING,
+            "id of the segment, 22 characters; null if the object's name has none",
+            True,
+        ),
+        Column(
+            "place",
+            STRING,
+            "prefix of the names of the segment's objects; without `segment_id`, the "
+            "object's whole name",
+            True,
+        ),
+        Column("objects", BIGINT, "number of objects that were found"),
+        Column("size_in_bytes", BIGINT, "bytes of the objects that were found"),
+        Column(
+            "expected_bytes",
+            BIGINT,
+            "if the segment is finished, bytes of all its objects; of its log only, if the "
+            "sum of all is not known; else null",
+            True,
+        ),
+        Column(
+            "last_modified_ms",
+            BIGINT,
+            "time when the newest of the found objects was written, ms since 1970; null if "
+            "unknown",
+            True,
+        ),
+        Column("detail", STRING, "reason for this kind, in words; may be empty"),
     ),
     _not_folded,
     (IDENTITY[0], *(one._replace(is_nullable=True) for one in IDENTITY[1:])),

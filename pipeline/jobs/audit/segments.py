@@ -154,17 +154,44 @@ async def ends_of(plan: TablePlan) -> dict[LogKey, int]:
 
 
 _COLUMNS = (
-    Column("what", STRING, "what the row is about"),
-    Column("segment_id", STRING, "id, 22 characters", False, id_texts),
-    Column("state", STRING, "Kafka's name of it", True, state_names),
-    Column("is_settled", BOOLEAN, "whether it was so before the list was begun"),
-    Column("place", STRING, "what names of its objects begin with", True),
-    Column("part_bytes", BIGINT, "of each object that holds its log but the last", True),
-    Column("log_bytes", BIGINT, "of all of those", True),
-    Column("others", OBJECTS, "the others", True),
-    Column("indexes", STRING, "the one that nobody can do without", True),
-    Column("weight", BIGINT, "bytes of all of them", True),
-    Column("is_below_prefix", BOOLEAN, "whether they lie below the tier's prefix", True),
-    Column("finished_at", BIGINT, "where its copy finished; -1: it never did", True),
-    Column("trouble", STRING, "why nothing can be expected", True),
+    Column("what", STRING, f"what the row is about: `{SEGMENT}` or a `{DAMAGED}` log"),
+    Column("segment_id", STRING, "id of the segment, 22 characters", False, id_texts),
+    Column("state", STRING, "state of the segment, by its name in Kafka", True, state_names),
+    Column(
+        "is_settled", BOOLEAN, "whether the segment reached the state before the listing began"
+    ),
+    Column("place", STRING, "prefix of the names of the segment's objects", True),
+    Column(
+        "part_bytes",
+        BIGINT,
+        "bytes of each object with a part of the log, except the last",
+        True,
+    ),
+    Column("log_bytes", BIGINT, "bytes of the whole log", True),
+    Column("others", OBJECTS, "the objects beside the log, with their possible sizes", True),
+    Column(
+        "indexes",
+        STRING,
+        "role of the object in `others` without which the segment cannot be read",
+        True,
+    ),
+    Column(
+        "weight",
+        BIGINT,
+        "bytes of all objects; null if the custom metadata does not have it",
+        True,
+    ),
+    Column("is_below_prefix", BOOLEAN, "whether the objects are below the tier's prefix", True),
+    Column(
+        "finished_at",
+        BIGINT,
+        "position of the event that finished the copy; -1 if it never finished",
+        True,
+    ),
+    Column(
+        "trouble",
+        STRING,
+        "why the objects cannot be named, or how the log is damaged; else null",
+        True,
+    ),
 )

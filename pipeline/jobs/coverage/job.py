@@ -46,25 +46,35 @@ COVERAGE = Table(
     "coverage",
     "which offsets of each partition's log the tier holds: once, twice, or not",
     (
-        Column("kind", STRING, "see above"),
-        Column("leader_epoch", INT, "of these offsets, or of the first"),
-        Column("start_offset", BIGINT, "first offset"),
-        Column("end_offset", BIGINT, "last offset, inclusive"),
-        Column("segments", BIGINT, "that hold some of them"),
+        Column("kind", STRING, "kind of the range of offsets, as listed above"),
+        Column(
+            "leader_epoch",
+            INT,
+            "leader epoch of the range's offsets; of the first of them if they span several",
+        ),
+        Column("start_offset", BIGINT, "first offset of the range"),
+        Column("end_offset", BIGINT, "last offset of the range, inclusive"),
+        Column("segments", BIGINT, "number of segments that hold some of the range's offsets"),
         Column(
             "size_in_bytes",
             BIGINT,
-            "of these offsets, by their share of each segment; of an overlap, beyond the "
-            "largest copy",
+            "bytes of the range's offsets, by their share of each segment; of an overlap, "
+            "only the bytes beyond the largest copy",
         ),
         Column(
             "segment_ids",
             STRINGS,
-            f"of at most {IDS_MAX}; none where covered",
+            f"ids of these segments, at most {IDS_MAX}; empty if `covered`",
             False,
             _id_lists,
         ),
-        Column("detail", STRING, "the state of what is unfinished; why else", is_nullable=True),
+        Column(
+            "detail",
+            STRING,
+            "if `unfinished`, the segment's state; if `orphaned_epoch`, a remark if "
+            "Kafka's own manager lost the segments; else null",
+            is_nullable=True,
+        ),
     ),
     _Coverage,
 )

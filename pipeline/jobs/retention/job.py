@@ -287,20 +287,46 @@ def _add(sums: dict[Key, tuple[int, ...]], key: Key, more: tuple[int, ...]) -> N
 
 COLUMNS = (
     Column("what", STRING, f"what the row is about: `{PARTITION}` or `{SEGMENT}`"),
-    Column("ordinal", BIGINT, "place in the partition's deletions, from 0", True),
-    Column("segment_id", STRING, "id, 22 characters", True, id_texts),
-    Column("reason", STRING, "why it goes, see above", True),
-    Column("run", INT, "which of the broker's runs deletes it, from 1", True),
-    Column("at_ms", BIGINT, "when that run is, ms since 1970", True),
-    Column("due_ms", BIGINT, "when retention.ms lets it go, if it is limited", True),
-    Column("state", STRING, "Kafka's name of it", True, state_names),
-    Column("start_offset", BIGINT, "first offset", True),
-    Column("end_offset", BIGINT, "last offset, inclusive", True),
-    Column("size_in_bytes", BIGINT, "of the segment's log", True),
-    Column("max_timestamp_ms", BIGINT, "of its records, ms since 1970", True),
-    Column("segments_before", BIGINT, "segments of the partition, in any state", True),
-    Column("bytes_before", BIGINT, "of those", True),
-    Column("segments_after", BIGINT, "those that stay", True),
-    Column("bytes_after", BIGINT, "of those", True),
-    Column("log_start_offset", BIGINT, "where the log begins then", True),
+    Column(
+        "ordinal", BIGINT, "number of the segment among the partition's deletions, from 0", True
+    ),
+    Column("segment_id", STRING, "id of the segment, 22 characters", True, id_texts),
+    Column("reason", STRING, "reason for the deletion, as listed above", True),
+    Column("run", INT, "number of the retention run that deletes the segment, from 1", True),
+    Column("at_ms", BIGINT, "time of that run, ms since 1970", True),
+    Column(
+        "due_ms",
+        BIGINT,
+        "time from which `retention.ms` allows the deletion, ms since 1970; null if it "
+        "sets no limit",
+        True,
+    ),
+    Column(
+        "state", STRING, "present state of the segment, by its name in Kafka", True, state_names
+    ),
+    Column("start_offset", BIGINT, "first offset of the segment", True),
+    Column("end_offset", BIGINT, "last offset of the segment, inclusive", True),
+    Column("size_in_bytes", BIGINT, "bytes of the segment's log", True),
+    Column(
+        "max_timestamp_ms",
+        BIGINT,
+        "largest timestamp of the segment's records, ms since 1970",
+        True,
+    ),
+    Column(
+        "segments_before",
+        BIGINT,
+        "number of the partition's segments before the deletions, in any state",
+        True,
+    ),
+    Column(
+        "bytes_before", BIGINT, "bytes of the partition's segments before the deletions", True
+    ),
+    Column(
+        "segments_after", BIGINT, "number of the partition's segments after the deletions", True
+    ),
+    Column(
+        "bytes_after", BIGINT, "bytes of the partition's segments after the deletions", True
+    ),
+    Column("log_start_offset", BIGINT, "first offset of the log after the deletions", True),
 )
