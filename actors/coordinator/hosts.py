@@ -89,11 +89,11 @@ class Host:
         self.took_s = 0.0
         """How long its recent answers took."""
         self.missed = 0
-        self.untold: deque[HostWork | tuple[Seat, ...]] = deque()
+        self.unsent: deque[HostWork | tuple[Seat, ...]] = deque()
         """Work to be sent, in order; seats become placements when they are sent."""
-        self.telling: deque[Items] = deque()
+        self.sending: deque[Items] = deque()
         """Pieces of work that are being sent; the first is on its way, or waits for a retry."""
-        self.is_telling = False
+        self.is_sending = False
         self.set_aside: dict[tuple[PartitionKey, str], SetAside] = {}
         """Work that this living host failed at, by partition and role, until it succeeds."""
 
@@ -175,10 +175,10 @@ class Hosts:
                 if look is not None and look.watch == stimulus.watch:
                     return self._looked(stimulus, look)
                 host = self._watched(stimulus.host, stimulus.watch)
-                return [] if host is None else self._heard(host, stimulus)
+                return [] if host is None else self._pinged(host, stimulus)
             case msg.Told() | msg.NotTold() | msg.TellFailed():
                 host = self._watched(stimulus.host, stimulus.watch)
-                return [] if host is None else self._told(host, stimulus)
+                return [] if host is None else self._tell_ended(host, stimulus)
             case msg.ProcessStarted():
                 return self._serves(stimulus)
             case msg.StartFailed():
@@ -280,7 +280,7 @@ class Hosts:
         for work in works:
             host = self.running.get(work.host)
             if host is not None:
-                host.untold.append(work)
+                host.unsent.append(work)
                 effects += self._tell_next(host)
         return effects
 
@@ -344,7 +344,7 @@ class Hosts:
         if not self._is_open:
             return []
         seats = tuple(self._state.seats.get(host.name, ()))
-        host.untold += [
+        host.unsent += [
             seats[first : first + ITEMS_MAX] for first in range(0, len(seats), ITEMS_MAX)
         ]
         return self._tell_next(host)
@@ -438,7 +438,7 @@ class Hosts:
         host.asked_s = self._now.s
         return msg.Ping(host.name, host.address, host.watch, patience(host.took_s))
 
-    def _heard(
+    def _pinged(
         self, host: Host, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded
     ) -> list[msg.Effect]:
         took_s = self._now.s - host.asked_s
@@ -497,44 +497,44 @@ class Hosts:
         del self.running[host.name]
         return [msg.Forget(host.address)]
 
-    # Telling.
+    # Sending work.
 
     def _tell_next(self, host: Host) -> list[msg.Effect]:
         """Send the next piece of work, unless one is on its way."""
-        while not host.telling and host.untold:
+        while not host.sending and host.unsent:
             self._take_pieces(host)
-        if host.is_telling or not host.telling:
+        if host.is_sending or not host.sending:
             return []
         return [self._tell_effect(host)]
 
     def _take_pieces(self, host: Host) -> None:
         """Take the next piece of work, with the placements behind it that fit into one call."""
         placements: list[Placement] = []
-        while host.untold and len(placements) < PLACEMENTS_PER_CALL:
-            work = host.untold[0]
+        while host.unsent and len(placements) < PLACEMENTS_PER_CALL:
+            work = host.unsent[0]
             if not isinstance(work, rules.HostWork):
                 work = rules.standing_work(self._state, host.name, work)
             if work.closes and placements:
                 break
-            host.untold.popleft()
+            host.unsent.popleft()
             if work.closes:
-                host.telling.append(work.closes)
+                host.sending.append(work.closes)
             placements += work.placements
             if work.closes:
                 break
         if placements:
-            host.telling.append(tuple(placements))
+            host.sending.append(tuple(placements))
 
     def _tell_effect(self, host: Host) -> msg.Effect:
-        host.is_telling = True
-        items = host.telling[0]
+        host.is_sending = True
+        items = host.sending[0]
         if isinstance(items[0], Placement):
             work = rules.HostWork(host.name, items)
         else:
             work = rules.HostWork(host.name, (), items)
         return msg.Tell(host.address, host.watch, work)
 
-    def _told(
+    def _tell_ended(
         self, host: Host, stimulus: msg.Told | msg.NotTold | msg.TellFailed
     ) -> list[msg.Effect]:
         if isinstance(stimulus, msg.NotTold):
@@ -542,8 +542,8 @@ class Hosts:
             details = {"host": host.name, "error": str(stimulus.error)}
             again = msg.SetTimer(msg.Timer("tell", host.name, host.watch), WATCH_INTERVAL_S)
             return [msg.Note("warning", "a host was not told", details), again]
-        host.is_telling = False
-        items = host.telling.popleft()
+        host.is_sending = False
+        items = host.sending.popleft()
         effects: list[msg.Effect] = []
         if isinstance(stimulus, msg.Told):
             for item in items if host.set_aside else ():
@@ -551,7 +551,7 @@ class Hosts:
         elif len(items) == 1:
             effects.append(self._set_aside(host, items[0], stimulus.error))
         else:  # Send each item alone, so that only the failing ones are set aside.
-            host.telling.extendleft((item,) for item in reversed(items))  # type: ignore[misc]
+            host.sending.extendleft((item,) for item in reversed(items))  # type: ignore[misc]
         return [*effects, *self._tell_next(host)]
 
     def _set_aside(

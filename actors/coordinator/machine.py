@@ -251,7 +251,7 @@ class Coordinator:
             case msg.Stopped():
                 return self._stop(NotReady("the coordinator is being closed"))
             case _:
-                return self._host_heard(stimulus)
+                return self._pass_to_hosts(stimulus)
 
     def _when_stopped(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
         if isinstance(stimulus, msg.Requested):
@@ -261,7 +261,7 @@ class Coordinator:
 
     # Starting and stopping.
 
-    def _host_heard(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
+    def _pass_to_hosts(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
         error = None if self.is_started else getattr(stimulus, "error", None)
         if error is not None:
             return self._give_up(error)

@@ -327,23 +327,23 @@ class Procedure:
         ):
             return [Look() if is_written else Compare(is_all=False, is_again=True)]
         self._differences, self._comparisons = None, 0
-        told: list[Effect] = [Tell(one) for one in differences]
+        lines: list[Effect] = [Tell(one) for one in differences]
         if differences and not self._accepts_losses:
             trouble = f"{len(differences)} differences, the first is {differences[0]}"
             if is_written:
-                return [*told, *self._end(f"{trouble}; {AS_BEFORE}")]
-            return [*told, *self._give_back(trouble)]
+                return [*lines, *self._end(f"{trouble}; {AS_BEFORE}")]
+            return [*lines, *self._give_back(trouble)]
         if is_written:
             self.phase = Phase.BEGINNING
             wish = Handover(
                 Owner.MOVING, self._from, self._to, give_up_after_ms=self._give_up_after_ms
             )
-            same = "with these differences" if told else "both managers know the same"
-            return [*told, Tell(same), Say(wish)]
+            same = "with these differences" if lines else "both managers know the same"
+            return [*lines, Tell(same), Say(wish)]
         assert self.word is not None, "it has begun"
         self.phase = Phase.REPEATING
         wish = Handover(Owner.MOVING, Owner.MOVING, self._to, self.word, self._give_up_after_ms)
-        return [*told, Say(wish)]
+        return [*lines, Say(wish)]
 
     def _said(self, owned: Owned) -> list[Effect]:
         if self.phase is Phase.BEGINNING:

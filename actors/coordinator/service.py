@@ -199,27 +199,27 @@ class CoordinatorService:
         owned: Owned = await self._ask(msg.HandOver(checked(Handover, wish, "handover")))
         return owned
 
-    async def attend(self, said: Attend) -> OwnerWord:
+    async def attend(self, attend: Attend) -> OwnerWord:
         """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata.
 
         Raises:
             InvalidArgument: A field of the report has no valid value.
             Fenced: A newer client of the broker has registered.
         """
-        said = checked(Attend, said, "attend")
+        attend = checked(Attend, attend, "attend")
         state = self._machine.state
-        newest = state.incarnations.get(said.broker_id, 0)
-        if 0 < said.incarnation < newest:
+        newest = state.incarnations.get(attend.broker_id, 0)
+        if 0 < attend.incarnation < newest:
             raise Fenced(
-                f"broker {said.broker_id} registered anew, as incarnation {newest}; "
-                f"incarnation {said.incarnation} speaks for it no more"
+                f"broker {attend.broker_id} registered anew, as incarnation {newest}; "
+                f"incarnation {attend.incarnation} speaks for it no more"
             )
-        self._attendance.attended(said, self._now_ms())
+        self._attendance.attended(attend, self._now_ms())
         return state.word
 
-    async def follow_kafka(self, said: dict[str, Any]) -> Followed:
+    async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """Take a follower's report; the answer is the owner, and whether it is chosen."""
-        is_chosen = self._attendance.followed(said, self._now_ms())
+        is_chosen = self._attendance.followed(report, self._now_ms())
         return Followed(self._machine.state.word, is_chosen)
 
     def _now_ms(self) -> int:

@@ -38,7 +38,7 @@ from tierledger.actors.host.answering import OpenLists
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads, Hints
 from tierledger.actors.host.machine import HostMachine
-from tierledger.actors.host.partition_shell import PartitionShell, Said
+from tierledger.actors.host.partition_shell import Notice, PartitionShell
 from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.leader.machine import Leader
@@ -387,15 +387,15 @@ class Host:
         else:
             self._slots.add(slot)
 
-    def told(self, shell: PartitionShell, said: Said) -> None:
-        """What the machine of a partition says to its host."""
-        match said:
+    def notified(self, shell: PartitionShell, notice: Notice) -> None:
+        """Take a notice of a partition's machine."""
+        match notice:
             case msg.HeadMoved(position=position):
                 self._head_moved(shell, position)
             case msg.Alarm(kind=kind, message=message):
                 self.report.alarm(shell.topic_id_partition, kind, message)
             case msg.ClaimRefused():  # The coordinator hears of it, and who leads.
-                self._hear(lives.Refused(shell.life, said))
+                self._hear(lives.Refused(shell.life, notice))
             case msg.Gone(reason=reason):
                 self._hear(lives.Ended(shell.life, reason))
 

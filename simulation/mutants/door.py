@@ -96,7 +96,7 @@ def hint_believed_as_data() -> Patches:
     return rewritten(
         Follower._query,
         "arrived.position_min <= self.position",
-        "arrived.position_min <= max(self.position, self._told)",
+        "arrived.position_min <= max(self.position, self._hint_max)",
     )
 
 

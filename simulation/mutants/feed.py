@@ -92,7 +92,7 @@ def older_position() -> Patches:
 @mistake("M70", "fed_wrong", within=WITHIN)
 def numbers_told_once() -> Patches:
     """An epoch's highest offset and size are told when it appears, and never again."""
-    return rewritten(FeedSource._renumber, "if told != numbers:", "if told is None:")
+    return rewritten(FeedSource._renumber, "if sent != numbers:", "if sent is None:")
 
 
 @mistake("M71", "fed_back", within=WITHIN)

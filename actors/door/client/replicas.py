@@ -75,7 +75,7 @@ class FedReplica:
         self._replica.expect(claim)
         self._stream: FeedStream | None = None
         self._is_over = False
-        self._words = 0
+        self._items = 0
         """Items that have arrived."""
         self._gained = False
         """Whether the present subscription has moved its position on."""
@@ -184,9 +184,9 @@ class FedReplica:
         try:
             is_fed = {feeding}
             while is_fed:
-                words = self._words
+                items = self._items
                 _, is_fed = await asyncio.wait(is_fed, timeout=SILENCE_S)
-                if is_fed and words == self._words and self._is_waiting():
+                if is_fed and items == self._items and self._is_waiting():
                     raise NotReady(f"{stream.door} has said nothing for {SILENCE_S:g} s")
             ended = await feeding
         finally:
@@ -204,7 +204,7 @@ class FedReplica:
 
     def given(self, item: pb.Fed) -> bool:
         """Take the next item of the subscription; returns whether the subscription goes on."""
-        self._words += 1
+        self._items += 1
         replica, before = self._replica, self.position
         try:
             frame = frame_of(item)

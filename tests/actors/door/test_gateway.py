@@ -298,9 +298,9 @@ def test_hosts_take_ports_in_a_row_and_are_advertised_so() -> None:
     mapped = DoorSettings("[::]:4711", "kafka.example:80")
     bound = DoorAddress("0.0.0.0", 4713)  # noqa: S104
 
-    assert str(plain.listen(2)) == plain.told(2, plain.listen(2)) == "127.0.0.1:4713"
-    assert named.told(2, bound) == "kafka.example:4713"
-    assert mapped.told(2, bound) == "kafka.example:82"
+    assert str(plain.listen(2)) == plain.advertised(2, plain.listen(2)) == "127.0.0.1:4713"
+    assert named.advertised(2, bound) == "kafka.example:4713"
+    assert mapped.advertised(2, bound) == "kafka.example:82"
     with pytest.raises(InvalidArgument, match="advertise"):
         DoorSettings("0.0.0.0:4711")
     with pytest.raises(InvalidArgument, match="up to 65535"):

@@ -53,8 +53,8 @@ def is_told(world: LocalWorld) -> bool:
         any(one.serves(KEY, role) for one in hosts(world)) for role in (LEADER, FOLLOWER)
     ):
         return False
-    told = at(world, FOLLOWER).hints._told.get(KEY, heads.NOTHING)
-    return told == shell(world, LEADER).machine.position >= 0
+    hint = at(world, FOLLOWER).hints._hints.get(KEY, heads.NOTHING)
+    return hint == shell(world, LEADER).machine.position >= 0
 
 
 def has_all(world: LocalWorld) -> bool:
@@ -183,7 +183,7 @@ async def test_nobody_is_told_of_a_partition_that_is_not_followed_any_more(
     other._shells[KEY, FOLLOWER].feed(msg.StopArrived(None, 0))
 
     await eventually(lambda: not leading.heads._watched)
-    assert not other.hints._told
+    assert not other.hints._hints
 
 
 # The wire.
