@@ -177,8 +177,8 @@ _EVENTS = (
     (
         "an oracle's word from before the dispute counts",
         decide_session._verdict,
-        "said.leader_epoch < max(known, default=-1)",
-        "said.leader_epoch < -1",
+        "verdict.leader_epoch < max(known, default=-1)",
+        "verdict.leader_epoch < -1",
     ),
     (
         "disputes in a row are not counted on",

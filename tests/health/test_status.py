@@ -168,7 +168,7 @@ async def test_a_silent_host_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     found = await read_service(service)
 
     assert found.hosts["host-0"] == HostReading("host-0/1", counts(served(0)), [served(0)])
-    assert found.hosts["host-1"].said is None
+    assert found.hosts["host-1"].counts is None
     assert found.hosts["host-1"].silence == "no answer within 0.05 s"
     assert found.hosts["host-2"].silence == "gone; another process is being started"
 
@@ -207,7 +207,7 @@ async def test_the_hosts_known_last_are_asked_if_the_coordinator_is_silent() -> 
     found = await read_service(service, {"host-0": "host-0/1", "host-1": "host-1/1"})
 
     assert found.coordinator is None
-    assert found.hosts["host-0"].said is not None
+    assert found.hosts["host-0"].counts is not None
     assert found.hosts["host-1"].silence == "host-1/1 is not running"
 
 

@@ -13,8 +13,8 @@ from tierledger.pipeline.session import (
     check_master,
     check_pandas,
     java_version,
+    spark_error,
     spark_session,
-    told_by_spark,
 )
 
 
@@ -125,11 +125,11 @@ Exception in thread "main" org.apache.spark.SparkException: HADOOP_CONF_DIR must
     ],
 )
 def test_what_spark_raises_is_told_by_its_deepest_cause(text: str, told: str) -> None:
-    assert str(told_by_spark(text)) == told
+    assert str(spark_error(text)) == told
 
 
 def test_an_error_of_ours_in_a_task_stays_one() -> None:
-    error = told_by_spark(OURS)
+    error = spark_error(OURS)
 
     assert type(error) is StorageUnavailable
     assert str(error) == "the database is away"

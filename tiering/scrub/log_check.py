@@ -67,7 +67,7 @@ class LogCheck:
         self._metadata = metadata
         self._known_epochs = known_epochs
         self._raw = indexes
-        self._told: set[IndexType | None] = set()
+        self._damaged: set[IndexType | None] = set()
         self._checks: list[_IndexCheck] = []
         self._next_offset = metadata.start_offset
 
@@ -109,7 +109,7 @@ class LogCheck:
         open_from = _OpenTransactions(self._metadata.start_offset)
         if (
             isinstance(transactions, TransactionIndex)
-            and IndexType.TRANSACTION not in self._told
+            and IndexType.TRANSACTION not in self._damaged
         ):
             self._checks.append(_Aborted(transactions, open_from, name))
         # After `_Aborted`, which needs the transactions that were open before a batch.
@@ -132,14 +132,14 @@ class LogCheck:
                 Damage(None, position, f"{message}, got {batch.leader_epoch}")
             )
         self._next_offset = batch.last_offset + 1
-        if None not in self._told:
+        if None not in self._damaged:
             for check in self._checks:
                 for damage in check.take(batch, position):
                     yield from self._tell(damage)
 
     def finish(self) -> Iterator[Damage]:
         """The damages that show at the log's end; none if the log itself is damaged."""
-        if None not in self._told:
+        if None not in self._damaged:
             for check in self._checks:
                 for damage in check.finish():
                     yield from self._tell(damage)
@@ -149,8 +149,8 @@ class LogCheck:
         yield from self._tell(Damage(None, position, message))
 
     def _tell(self, damage: Damage) -> Iterator[Damage]:
-        if damage.index_type not in self._told:
-            self._told.add(damage.index_type)
+        if damage.index_type not in self._damaged:
+            self._damaged.add(damage.index_type)
             yield damage
 
     def _epochs(self, data: bytes) -> dict[int, int]:
