@@ -46,8 +46,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object
 KafkaConfigOption = Annotated[
     Path | None,
     file_option(
-        "How Kafka's brokers are asked, as its own tools are told: security.protocol, "
-        "sasl.mechanism, sasl.jaas.config, ssl.truststore.location, …"
+        "Client settings for Kafka's brokers, as Kafka's own tools take them: "
+        "security.protocol, sasl.mechanism, sasl.jaas.config, ssl.truststore.location, …"
     ),
 ]
 AsOfOption = Annotated[
@@ -55,7 +55,7 @@ AsOfOption = Annotated[
     typer.Option(
         metavar="POSITION|TIME",
         help="As it was after a position of the log (N or position:N), or at a time (ISO 8601; "
-        "UTC unless said).",
+        "UTC unless given).",
     ),
 ]
 FromOption = Annotated[

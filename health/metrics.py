@@ -40,7 +40,7 @@ METRICS = (
     Metric(
         "tierledger_set_aside_items",
         (),
-        "Things that cannot be carried out; `tierledger status` tells why.",
+        "Things that cannot be carried out; `tierledger status` shows why.",
     ),
     Metric(
         "tierledger_broker_incarnation",

@@ -87,7 +87,7 @@ async def _read_host(connection: AskedService, address: str) -> HostReading:
             with documenting(address):
                 return HostReading(address, counts, await host.partitions())
     except TimeoutError:
-        silence = f"its partitions were not told within {PARTITIONS_TIMEOUT_S:g} s"
+        silence = f"no list of its partitions within {PARTITIONS_TIMEOUT_S:g} s"
     except RemoteStorageError as error:
         silence = str(error)
     return HostReading(address, counts, silence=silence)

@@ -206,7 +206,7 @@ def spark_error(text: str) -> RemoteStorageError:
     found = PYTHONS.findall(text) or CAUSED.findall(text)
     if not found and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         found = lines[1:2]
-    (cause, *_) = found[-1:] or lines[:1] or ["no word of why"]
+    (cause, *_) = found[-1:] or lines[:1] or ["no reason given"]
     # Java classes are shown without their packages, which do not help a user.
     return RemoteStorageError(f"Spark: {PACKAGE.sub('', cause)}")
 

@@ -541,7 +541,7 @@ class Hosts:
             # The host may not have got it. If its pings go on, the same piece is sent again.
             details = {"host": host.name, "error": str(stimulus.error)}
             again = msg.SetTimer(msg.Timer("tell", host.name, host.watch), WATCH_INTERVAL_S)
-            return [msg.Note("warning", "a host was not told", details), again]
+            return [msg.Note("warning", "a host may not have got its work", details), again]
         host.is_sending = False
         items = host.sending.popleft()
         effects: list[msg.Effect] = []

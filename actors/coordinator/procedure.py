@@ -417,12 +417,12 @@ class Procedure:
         """Whether brokers have come or have written since all were idle; None if neither."""
         late = (looked.brokers | _attending(looked).keys()) - self._brokers
         if late:
-            return f"brokers {_listed(late)} have come meanwhile"
+            return f"brokers {_listed(late)} have joined meanwhile"
         if _follower(looked) != self._follower:
             return "another serve --kafka follows Kafka's metadata topic meanwhile"
         settled = self.phase is Phase.WITNESSING
         if settled and (looked.following or {}).get("records") != self._records:
-            return f"somebody writes by the manager of {self._from} meanwhile"
+            return f"the manager of {self._from} was written to meanwhile"
         return None
 
     def _not_idle(self, looked: Looked) -> set[int]:

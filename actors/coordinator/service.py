@@ -212,7 +212,7 @@ class CoordinatorService:
         if 0 < attend.incarnation < newest:
             raise Fenced(
                 f"broker {attend.broker_id} registered anew, as incarnation {newest}; "
-                f"incarnation {attend.incarnation} speaks for it no more"
+                f"incarnation {attend.incarnation} is fenced"
             )
         self._attendance.attended(attend, self._now_ms())
         return state.word

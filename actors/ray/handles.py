@@ -235,7 +235,7 @@ class WritingHost:
                 address = (await self._coordinator.hosts()).get(self._name)
                 self._host = None if address is None else NamedHost(address, self._namespace)
             except OutcomeUnknown as error:
-                raise StorageUnavailable(f"nobody knows who writes: {error}") from error
+                raise StorageUnavailable(f"the writing host is unknown: {error}") from error
         if self._host is None:
             raise StorageUnavailable(f"{self._name}, which writes for all, is being replaced")
         return self._host

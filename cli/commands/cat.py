@@ -55,7 +55,7 @@ FromTimestampOption = Annotated[
     typer.Option(
         metavar="MS|TIME",
         help="Begin with the first record of this time or later: ms since 1970 (N or ms:N), or "
-        "ISO 8601, UTC unless said.",
+        "ISO 8601, UTC unless given.",
     ),
 ]
 ToOffsetOption = Annotated[

@@ -42,7 +42,7 @@ def handover_command(
         bool,
         typer.Option(
             "--accept-losses",
-            help="Move also if the two managers do not know the same; differences are told.",
+            help="Move also if the two managers do not know the same; differences are printed.",
         ),
     ] = False,
     store: ServiceOption = None,

@@ -84,7 +84,7 @@ ListenOption = Annotated[
 AdvertiseOption = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST[:PORT]", help="What clients are told instead of where hosts listen."
+        metavar="HOST[:PORT]", help="Where clients connect, if not where hosts listen."
     ),
 ]
 KafkaOption = Annotated[
@@ -101,7 +101,7 @@ MirrorOption = Annotated[
     typer.Option(
         "--mirror/--no-mirror",
         help="With --kafka: write into Kafka's metadata topic what tierledger's own logs say, "
-        "so that there is a way back. If neither is said: where the cluster came from Kafka's "
+        "so that there is a way back. If neither is given: where the cluster came from Kafka's "
         "own manager.",
     ),
 ]

@@ -327,7 +327,7 @@ def _import(view: Overlay, command: cmd.ImportRecords) -> tuple[tuple[log.Event,
     cluster = session.import_cluster
     if cluster is None:
         raise InvalidArgument(
-            f"{view.topic_id_partition}: session {session.number} imports not"
+            f"{view.topic_id_partition}: session {session.number} is no import"
         )
     for item in command.records:
         if item.offset <= view.imported_offset(cluster, item.metadata_partition):

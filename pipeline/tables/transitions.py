@@ -98,7 +98,7 @@ TRANSITIONS = Table(
         Column("since_position", BIGINT, "of the event that brought it there"),
         Column("since_ms", BIGINT, "log time of that event, ms since 1970"),
         Column("broker_id", INT, "who sent it"),
-        Column("repeats", BIGINT, "how often the same was said again meanwhile"),
+        Column("repeats", BIGINT, "how often the same event was repeated meanwhile"),
         Column(
             "next_state",
             STRING,

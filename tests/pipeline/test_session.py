@@ -121,7 +121,7 @@ Exception in thread "main" org.apache.spark.SparkException: HADOOP_CONF_DIR must
             "[PATH_NOT_FOUND] Path does not exist: x.",
             "Spark: [PATH_NOT_FOUND] Path does not exist: x.",
         ),
-        ("", "Spark: no word of why"),
+        ("", "Spark: no reason given"),
     ],
 )
 def test_what_spark_raises_is_told_by_its_deepest_cause(text: str, told: str) -> None:

@@ -38,7 +38,7 @@ INDEX_CACHE_METRICS: Final = {
     "evictions": _cache("evictions_total", "Segments given up for others."),
     "removals": _cache("removals_total", "Segments given up because they were deleted."),
     "distrusted": _cache(
-        "distrusted_total", "Segments given up because the log was not where they said."
+        "distrusted_total", "Segments given up because their indexes did not match the log."
     ),
     "corrupt_files": _cache("corrupt_files_total", "Damaged files of the cache."),
     "corrupt_downloads": _cache("corrupt_downloads_total", "Damaged indexes from the tier."),

@@ -187,7 +187,7 @@ class FedReplica:
                 items = self._items
                 _, is_fed = await asyncio.wait(is_fed, timeout=SILENCE_S)
                 if is_fed and items == self._items and self._is_waiting():
-                    raise NotReady(f"{stream.door} has said nothing for {SILENCE_S:g} s")
+                    raise NotReady(f"{stream.door} has sent nothing for {SILENCE_S:g} s")
             ended = await feeding
         finally:
             self._stream = None

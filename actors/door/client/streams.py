@@ -168,7 +168,7 @@ class Stream:
         if frame.HasField("farewell"):
             raise error_of(frame.farewell)
         if not frame.HasField("greeting"):
-            raise ConnectionError("what answers there does not greet as a host does")
+            raise ConnectionError("the server there does not greet as a host does")
         self.greeting, self.host = frame.greeting, frame.greeting.host
         self._call_bytes_max = frame.greeting.frame_bytes_max - 16
 
@@ -226,7 +226,7 @@ class Stream:
                 except TimeoutError:
                     is_late = loop.time() - deadline > LATE_S
                     if self._frames_read == before and not is_late:
-                        silence = f"the host has said nothing for {SILENT_S:g} s"
+                        silence = f"the host has sent nothing for {SILENT_S:g} s"
                         await self._end(ConnectionError(silence))
                         self._call.cancel()
 
@@ -329,7 +329,7 @@ def frame_in(data: Any) -> pb.HostFrame:  # noqa: ANN401 - Bytes, or gRPC's own 
     try:
         return pb.HostFrame.FromString(data)
     except DecodeError as error:
-        raise ConnectionError(f"what answers there is no host: {error}") from error
+        raise ConnectionError(f"the server there is no host: {error}") from error
 
 
 def _reason(error: BaseException) -> str:

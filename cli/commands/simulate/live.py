@@ -121,7 +121,7 @@ def _outcome_of(storm: Storm) -> Outcome:
         try:
             return storm_on(storm, progress)
         except asyncio.CancelledError:  # SIGTERM; all processes that were started have ended.
-            print_note("it was told to stop, so nothing was checked")
+            print_note("it was stopped early, so nothing was checked")
             raise typer.Exit(ExitStatus.TERMINATED) from None
 
 

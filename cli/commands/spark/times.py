@@ -19,7 +19,7 @@ NowOption = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Which time it is: ISO 8601, UTC unless said; else this machine's clock.",
+        help="Which time it is: ISO 8601, UTC unless given; else this machine's clock.",
     ),
 ]
 

@@ -168,7 +168,7 @@ def test_only_imports_lead_while_kafkas_own_manager_owns_the_metadata() -> None:
 
     say(one, FORTH)
 
-    with pytest.raises(NotReady, match="nobody new leads meanwhile"):
+    with pytest.raises(NotReady, match="no broker may begin to lead"):
         one.announce(1, leads=[1])
 
 

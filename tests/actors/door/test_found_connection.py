@@ -243,7 +243,7 @@ async def test_a_host_that_owes_answers_and_says_nothing_is_left(
         await connection.any()
         line.hold()
         monkeypatch.setattr(streams, "SILENT_S", 0.2)
-        with pytest.raises(OutcomeUnknown, match=r"has said nothing for 0\.2 s"):
+        with pytest.raises(OutcomeUnknown, match=r"has sent nothing for 0\.2 s"):
             await asyncio.wait_for(connection.coordinator.hosts(), 60)
         line.cut()
         line.let()

@@ -92,12 +92,12 @@ def test_a_host_that_says_nothing_is_asked_last_though_signs_of_life_come(
 
     loop.pause(wharf.hosts[0])
 
-    with pytest.raises(OutcomeUnknown, match="said nothing for 3 s"):
+    with pytest.raises(OutcomeUnknown, match="sent nothing for 3 s"):
         wharf.run(wharf.ask())
     assert wharf.run(wharf.ask()) == both
     loop.resume(wharf.hosts[0])
     loop.pause(wharf.hosts[1])
-    with pytest.raises(OutcomeUnknown, match="said nothing for 3 s"):
+    with pytest.raises(OutcomeUnknown, match="sent nothing for 3 s"):
         wharf.run(wharf.ask())
     assert wharf.run(wharf.ask()) == both
 
