@@ -67,7 +67,7 @@ def reduced(
 ) -> Reduction | None:
     """A failing seed, shrunk; none if the seed does not fail."""
     whole = drawn(seed)
-    first = _telling(judged(whole, mutant).violations, mutant)
+    first = _to_shrink_for(judged(whole, mutant).violations, mutant)
     if first is None:
         return None
     wanted, last = symptom(first), first
@@ -87,7 +87,7 @@ def reduced(
     )  # fmt: skip
 
 
-def _telling(violations: list[Violation], mutant: str | None) -> Violation | None:
+def _to_shrink_for(violations: list[Violation], mutant: str | None) -> Violation | None:
     """The violation to shrink for: if possible, one by a checker that must find the mutant."""
     if mutant is not None:
         caught_by = mutant_named(mutant).caught_by

@@ -56,7 +56,7 @@ class ReplicaNode:
         """Of the present subscription; whatever belongs to another is late."""
         self.is_fed = False
         """Whether anything came on it."""
-        self.said, self.partition = f"replica-{number}", number
+        self.short_text, self.partition = f"replica-{number}", number
         """As a message names it."""
         self.asked_at = -1
         """Since when it waits for an answer; -1: it does not."""
@@ -237,7 +237,7 @@ class Feeding:
         now, replica = self._clock.now * 1000, node.replica
         at = replica.position, replica.is_whole
         self.seen.append(ReplicaSeen(now, node.name, replica.key, *at, answers))
-        said = f"{node.said} is at position {replica.position}"
+        said = f"{node.short_text} is at position {replica.position}"
         life = node.broker.life.name
         self._world.recording.moment(life, "replica", said, None, node.number)
 

@@ -39,7 +39,7 @@ class Op:
         self.then: Any = None
 
     @property
-    def said(self) -> str:
+    def short_text(self) -> str:
         """The call, as a message names it."""
         return f"call {self.number}"
 

@@ -57,7 +57,7 @@ class _Asked:
         self._way: deque[tuple[Frame, int]] = deque()
         """Frames on their way, each with the position that made the replica ready when sent."""
         self._claim = Claim(1, 1, 0)
-        self._is_told_ready = False
+        self._got_ready = False
         self._replica.expect(self._claim)
 
     def _session_under(self, claim: Claim) -> int | None:
@@ -109,7 +109,7 @@ class _Asked:
 
     def _announce(self) -> None:
         self._claim = self._claim._replace(announcement=self._claim.announcement + 1)
-        self._is_told_ready = False
+        self._got_ready = False
         self._replica.expect(self._claim)
         if self._number is not None:
             self._source.expect(self._number, self._claim)
@@ -146,26 +146,26 @@ class _Asked:
                 return
             match frame:
                 case SnapshotBegun():
-                    self._is_told_ready = False
+                    self._got_ready = False
                 case Ready(claim=claim) if claim == self._claim:
-                    self._is_told_ready = True
+                    self._got_ready = True
                     if self._replica.position < since:
                         why = f"it is ready at {self._replica.position}, and needs {since}"
                         self.wrong.append(("early_ready", why))
                 case Fenced(claim=claim) if claim == self._claim:
-                    self._is_told_ready = False
+                    self._got_ready = False
                 case _:
                     pass
             self._see()
 
     def _see(self) -> None:
-        if self._replica.is_ready != self._is_told_ready:
+        if self._replica.is_ready != self._got_ready:
             why = (
                 f"its replica at position {self._replica.position} is not ready for "
-                f"{self._claim}, and was told so"
-                if self._is_told_ready
+                f"{self._claim}, after `Ready`"
+                if self._got_ready
                 else f"its replica at position {self._replica.position} is ready for "
-                f"{self._claim}, and was not told so"
+                f"{self._claim}, without `Ready`"
             )
             self.wrong.append(("early_ready", why))
 
