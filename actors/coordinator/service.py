@@ -454,12 +454,12 @@ class CoordinatorService:
                 return msg.HostEnded(ping.host, ping.watch)
             self._handles[ping.address] = handle
             async with asyncio.timeout(ping.timeout_s):
-                said = await handle.ping()
+                answer = await handle.ping()
         except HostGone:
             return msg.HostEnded(ping.host, ping.watch)
         except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.
             return msg.PingMissed(ping.host, ping.watch)
-        return msg.PingAnswered(ping.host, ping.watch, said)
+        return msg.PingAnswered(ping.host, ping.watch, answer)
 
     async def _tell(self, tell: msg.Tell) -> msg.Stimulus:
         host, work = tell.work.host, tell.work

@@ -338,7 +338,7 @@ class FeedSource:
             return None
         self._give_up(one)
         one.frozen = state.rows.snapshot()
-        epochs = [told for told, _ in self._epochs.values()]
+        epochs = [numbers for numbers, _ in self._epochs.values()]
         one.slices = _slices(one.frozen, dict(state.strays), self._position, epochs)
         one.next_entry, one.part, one.is_slice_next = self._entries, 0, True
         one.given = self._position, self._chain_hash

@@ -28,21 +28,21 @@ class Reduction(NamedTuple):
     """How many decisions the seed has."""
     keep: tuple[int, ...]
     """The numbers of the kept decisions among those."""
-    words: tuple[str, ...]
+    shape: tuple[str, ...]
     """Names of the simplifications of its world."""
     runs: int
 
     @property
     def command(self) -> str:
         """The command that repeats the shrunk run."""
-        return replay_command(self.seed, self.mutant, self.keep, self.words)
+        return replay_command(self.seed, self.mutant, self.keep, self.shape)
 
 
 def replay_command(
     seed: int,
     mutant: str | None = None,
     keep: tuple[int, ...] | None = None,
-    words: tuple[str, ...] = (),
+    shape: tuple[str, ...] = (),
 ) -> str:
     """The command line that repeats a run."""
     parts = ["tierledger", "simulate", "replay", "--seed", str(seed)]
@@ -50,8 +50,8 @@ def replay_command(
         parts += ["--mutant", mutant.partition(" ")[0]]
     if keep is not None:
         parts += ["--keep", numbers_text(keep)]
-    if words:
-        parts += ["--shape", ",".join(words)]
+    if shape:
+        parts += ["--shape", ",".join(shape)]
     return shlex.join(parts)
 
 
