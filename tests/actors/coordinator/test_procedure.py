@@ -17,14 +17,14 @@ from tierledger.actors.coordinator.procedure import (
     Effect,
     End,
     Failed,
+    HandedOver,
+    HandOver,
     Look,
     Looked,
+    Note,
     Phase,
     Procedure,
-    Said,
-    Say,
     Stimulus,
-    Tell,
     TimeIsUp,
 )
 
@@ -76,23 +76,24 @@ class Driven:
     def hear(self, *stimuli: Stimulus) -> Effect:
         for stimulus in stimuli:
             self.effects = self.procedure.handle(stimulus)
-        found = [one for one in self.effects if not isinstance(one, Tell)]
+        found = [one for one in self.effects if not isinstance(one, Note)]
         assert len(found) == 1, "one thing at a time"
         return found[0]
 
 
-HELD = (Begun(), looked(plugin()), Compared(()), Said(Owned("moving", WORD)), moving(idle()))
+MOVING = HandedOver(Owned("moving", WORD))
+HELD = (Begun(), looked(plugin()), Compared(()), MOVING, moving(idle()))
 TAKEN = (
     *HELD,
     moving(idle(), following=follower(7, 5)),
     moving(idle(), following=follower(9, 6)),
     moving(idle(), following=follower(10, 8)),
 )
-SAYS_AGAIN = Say(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, WORD))
+ASKS_AGAIN = HandOver(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, WORD))
 AGAIN_COMPARED = Compare(is_all=False, is_again=True)
-REPEATED = (*TAKEN, Compared(()), Said(Owned("moving", AGAIN)))
-GIVEN_BACK = Say(Handover(Owner.KAFKA, Owner.MOVING, number=WORD))
-GIVEN_BACK_LATE = Say(Handover(Owner.KAFKA, Owner.MOVING, number=AGAIN))
+REPEATED = (*TAKEN, Compared(()), HandedOver(Owned("moving", AGAIN)))
+GIVEN_BACK = HandOver(Handover(Owner.KAFKA, Owner.MOVING, number=WORD))
+GIVEN_BACK_LATE = HandOver(Handover(Owner.KAFKA, Owner.MOVING, number=AGAIN))
 
 
 def test_a_cluster_moves() -> None:
@@ -100,18 +101,18 @@ def test_a_cluster_moves() -> None:
     assert one.hear(Begun()) == Look()
     assert one.hear(looked(plugin())) == Compare(is_all=True)
     begins = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER)
-    assert one.hear(Compared(())) == Say(begins)
-    assert one.hear(Said(Owned("moving", WORD))) == Look()
+    assert one.hear(Compared(())) == HandOver(begins)
+    assert one.hear(MOVING) == Look()
     assert one.hear(moving(plugin(), plugin(2))) == Look()
     assert one.hear(moving(idle(), plugin(2))) == Look()
     assert one.hear(moving(idle(), idle(2))) == Look()
     assert one.hear(*TAKEN[-3:]) == Compare(is_all=False)
-    assert one.hear(Compared(())) == SAYS_AGAIN
-    assert one.hear(Said(Owned("moving", AGAIN))) == Look()
+    assert one.hear(Compared(())) == ASKS_AGAIN
+    assert one.hear(HandedOver(Owned("moving", AGAIN))) == Look()
     assert one.hear(witnessed(idle(1, AGAIN), idle(2))) == Look()
-    ends = Say(Handover(Owner.TIERLEDGER, Owner.MOVING, None, AGAIN))
+    ends = HandOver(Handover(Owner.TIERLEDGER, Owner.MOVING, None, AGAIN))
     assert one.hear(witnessed(idle(1, AGAIN), idle(2, AGAIN))) == ends
-    assert one.hear(Said(Owned("tierledger", 4))) == End(None)
+    assert one.hear(HandedOver(Owned("tierledger", 4))) == End(None)
 
 
 @pytest.mark.parametrize(
@@ -206,17 +207,17 @@ def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
     one = Driven()
     assert one.hear(*TAKEN, *DIFFERS * (SETTLED_COMPARISONS - 1)) == AGAIN_COMPARED
     assert one.hear(*DIFFERS) == GIVEN_BACK
-    assert one.hear(Said(Owned("kafka", 3))) == End(WHY)
+    assert one.hear(HandedOver(Owned("kafka", 3))) == End(WHY)
     one = Driven(accepts_losses=True)
-    assert isinstance(one.hear(*HELD[:2], *compared_again(*DIFFERS * COMPARISONS)), Say)
-    begun = (Said(Owned("moving", WORD)), *TAKEN[4:])
-    assert one.hear(*begun, *DIFFERS * SETTLED_COMPARISONS) == SAYS_AGAIN
+    assert isinstance(one.hear(*HELD[:2], *compared_again(*DIFFERS * COMPARISONS)), HandOver)
+    begun = (MOVING, *TAKEN[4:])
+    assert one.hear(*begun, *DIFFERS * SETTLED_COMPARISONS) == ASKS_AGAIN
 
 
 def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
     written = Compared(("orders-0: 7 segments, 6 segments",)), Compared(("orders-0: 8, 7",))
     one = Driven()
-    assert isinstance(one.hear(*HELD[:2], *compared_again(*written)), Say)
+    assert isinstance(one.hear(*HELD[:2], *compared_again(*written)), HandOver)
     one = Driven()
     lost = Compared(("orders-0, segment 5: none", "orders-0: 9, 8"))
     stays = [Compared((lost.differences[0],))] * (COMPARISONS - 1)
@@ -255,7 +256,7 @@ def test_trouble_of_the_follower_is_waited_for_before_it_begins(
     """Kafka's brokers may just have been restarted."""
     one = Driven()
     assert one.hear(*before, TROUBLED) == Look()
-    assert one.effects == [Tell("waiting: serve --kafka, import: a log"), Look()]
+    assert one.effects == [Note("waiting: serve --kafka, import: a log"), Look()]
     assert one.hear(TROUBLED) == Look()
     assert one.effects == [Look()]
     assert one.hear(looked(plugin())) == goes_on
@@ -267,7 +268,7 @@ def test_trouble_of_the_follower_is_waited_for_before_it_begins(
 def test_once_they_hold_their_writes_all_that_differs_counts() -> None:
     changing = [Compared((f"orders-0: {count}",)) for count in range(SETTLED_COMPARISONS)]
     assert Driven().hear(*TAKEN, *changing) == GIVEN_BACK
-    assert Driven().hear(*TAKEN, *changing[:-1], Compared(())) == SAYS_AGAIN
+    assert Driven().hear(*TAKEN, *changing[:-1], Compared(())) == ASKS_AGAIN
 
 
 LATE = [
@@ -289,7 +290,7 @@ def test_who_comes_or_writes_after_all_were_idle_has_it_given_back(
     one = Driven()
 
     assert one.hear(*REPEATED, late) == GIVEN_BACK_LATE
-    ended = one.hear(Said(Owned("kafka", 4)))
+    ended = one.hear(HandedOver(Owned("kafka", 4)))
     assert isinstance(ended, End)
     assert why in str(ended.trouble)
 
