@@ -41,7 +41,7 @@ LOOKS = 200
 """So many looks before writes are held wait for a follower that is in trouble, or for the end
 of its round."""
 
-AS_BEFORE = "it is as before"
+AS_BEFORE = "the owner is as before"
 
 TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
 """The follower's task, by the new owner."""
@@ -351,7 +351,7 @@ class Procedure:
             return [Note(f"moving, by word {owned.number}"), Look()]
         if self.phase is Phase.REPEATING:
             self.phase, self.word = Phase.WITNESSING, owned.number
-            return [Note(f"all are asked again, by word {owned.number}"), Look()]
+            return [Note(f"all brokers are asked again, by word {owned.number}"), Look()]
         return self._end(None if self._trouble is None else f"{self._trouble}; {AS_BEFORE}")
 
     def _failed(self, why: str) -> list[Effect]:

@@ -94,7 +94,7 @@ class Replica:
             case Fenced(claim=claim):
                 self.is_ready = self.is_ready and claim != self.claim
             case OtherHistory(position=position):
-                return self._refused(f"the log is another at position {position}")
+                return self._refused(f"the log differs at position {position}")
         return None
 
     def _refused(self, reason: str) -> Refusal:

@@ -271,7 +271,7 @@ async def test_who_writes_the_topic_beside_the_mirror_is_noticed(
         says(topic, *copied(1))
         await mirror.round()
 
-        assert mirror.trouble == "somebody else writes __remote_log_metadata: 2 records"
+        assert mirror.trouble == "another process writes __remote_log_metadata: 2 records"
 
 
 async def test_what_kafka_writes_after_the_way_back_is_imported_behind_our_own(
@@ -311,7 +311,7 @@ async def test_who_wrote_the_topic_between_the_import_and_the_mirror_is_noticed(
     async with mirror_of(world, topic, tail.ends) as mirror:
         await mirror.round()
 
-        assert mirror.trouble == "somebody else writes __remote_log_metadata: 1 records"
+        assert mirror.trouble == "another process writes __remote_log_metadata: 1 records"
 
 
 # The comparison.

@@ -269,7 +269,7 @@ async def interrupted_while_moving(ledger: Ledger, plugin: AttendingPlugin) -> N
     finally:
         process.kill()
     assert process.returncode in {ExitStatus.USAGE, ExitStatus.INTERRUPTED}, errors
-    assert "it was interrupted; it is as before" in errors
+    assert "it was interrupted; the owner is as before" in errors
 
 
 async def task(ledger: Ledger) -> tuple[str, str | None]:

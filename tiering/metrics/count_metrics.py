@@ -34,22 +34,22 @@ INDEX_CACHE_METRICS: Final = {
     "misses": _cache("misses_total", "Indexes that had to be waited for."),
     "file_hits": _cache("file_hits_total", "Indexes that came from the cache's files."),
     "loads": _cache("loads_total", "Indexes that came from the tier."),
-    "load_failures": _cache("load_failures_total", "Indexes that could not be had."),
-    "evictions": _cache("evictions_total", "Segments given up for others."),
-    "removals": _cache("removals_total", "Segments given up because they were deleted."),
+    "load_failures": _cache("load_failures_total", "Indexes that could not be loaded."),
+    "evictions": _cache("evictions_total", "Segments evicted for others."),
+    "removals": _cache("removals_total", "Segments dropped because they were deleted."),
     "distrusted": _cache(
-        "distrusted_total", "Segments given up because their indexes did not match the log."
+        "distrusted_total", "Segments dropped because their indexes did not match the log."
     ),
     "corrupt_files": _cache("corrupt_files_total", "Damaged files of the cache."),
     "corrupt_downloads": _cache("corrupt_downloads_total", "Damaged indexes from the tier."),
     "empty_offset_indexes": _cache(
         "empty_offset_indexes_total", "Offset indexes without entries that should have some."
     ),
-    "file_errors": _cache("file_errors_total", "Times that the disk refused."),
+    "file_errors": _cache("file_errors_total", "Failed operations on the cache's files."),
     "files_removed_at_start": _cache(
         "files_removed_at_start_total", "Files left over by a process that ended too early."
     ),
-    "refusals": _cache("refusals_total", "Times that the cache's directory was not to be had."),
+    "refusals": _cache("refusals_total", "Times that the cache's directory was unusable."),
     "entries": _cache("entries", "Segments that the cache holds."),
     "bytes": _cache("bytes", "Bytes that the cache holds."),
 }
@@ -57,10 +57,10 @@ INDEX_CACHE_METRICS: Final = {
 
 REQUEST_METRICS: Final = {
     "requests": _tier("requests_total", "Requests to the store of the tier.", BY_REQUEST),
-    "failures": _tier("request_failures_total", "Requests that gave nothing.", BY_REQUEST),
+    "failures": _tier("request_failures_total", "Requests that failed.", BY_REQUEST),
     "corrupt": _tier(
         "corrupt_total",
-        "Operations that met an object that is not what was copied.",
+        "Operations that found an object that differs from what was copied.",
         BY_OPERATION,
     ),
     "bytes_read": _tier("bytes_read_total", "Bytes that came from the store of the tier."),

@@ -80,7 +80,7 @@ AUX_STATE_ERRORS = _kafka(
 )
 CLOCK_JUMPS = TierMetric(
     "tierledger_clock_jumps_total",
-    "Times that the clock got ahead of time itself; retention does not follow at once.",
+    "Times that the clock jumped ahead; retention follows only slowly.",
     BROKER,
 )
 

@@ -216,8 +216,8 @@ class FedReplica:
             return False
         if isinstance(frame, OtherHistory):
             self.trouble = CorruptLog(
-                f"{self.topic_id_partition}: the log is another at position {frame.position} "
-                "than the one that the replica was fed from"
+                f"{self.topic_id_partition}: the log differs at position {frame.position} "
+                "from the one that the replica was fed from"
             )
             self._is_over = True
         elif refusal is not None and refusal.is_dropped:

@@ -237,7 +237,7 @@ def explain(
 def _made_small(asked: Asked) -> Asked:
     from tierledger.simulation.campaign.reduction import reduced
 
-    print_note("it fails; it is made small first")
+    print_note("it fails; it is made smaller first")
     small = reduced(asked.seed, mutant=asked.mutant)
     if small is None:
         return asked

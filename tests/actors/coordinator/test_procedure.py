@@ -196,7 +196,7 @@ def compared_again(*found: Compared) -> list[Stimulus]:
     return heard
 
 
-WHY = "1 differences, the first is orders-0; it is as before"
+WHY = "1 differences, the first is orders-0; the owner is as before"
 
 
 def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
@@ -222,7 +222,7 @@ def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
     lost = Compared(("orders-0, segment 5: none", "orders-0: 9, 8"))
     stays = [Compared((lost.differences[0],))] * (COMPARISONS - 1)
     assert one.hear(*HELD[:2], *compared_again(lost, *stays)) == End(
-        "1 differences, the first is orders-0, segment 5: none; it is as before"
+        "1 differences, the first is orders-0, segment 5: none; the owner is as before"
     )
 
 
@@ -236,7 +236,7 @@ def test_while_the_follower_has_not_gone_round_nothing_is_compared_again(begun: 
     stuck = [another] * (LOOKS - begun - 2)
     assert one.hear(*stuck) == Look()
     assert one.hear(another) == End(
-        "serve --kafka, import: no round has ended, see `status`; it is as before"
+        "serve --kafka, import: no round has ended, see `status`; the owner is as before"
     )
 
 
@@ -262,7 +262,7 @@ def test_trouble_of_the_follower_is_waited_for_before_it_begins(
     assert one.hear(looked(plugin())) == goes_on
 
     stays = Driven().hear(*before, *[TROUBLED] * (LOOKS + 1))
-    assert stays == End("serve --kafka, import: a log; it is as before")
+    assert stays == End("serve --kafka, import: a log; the owner is as before")
 
 
 def test_once_they_hold_their_writes_all_that_differs_counts() -> None:
