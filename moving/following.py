@@ -29,7 +29,7 @@ from tierledger.moving.topic import reading
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
-SAY_S = 0.25
+REPORT_S = 0.25
 """Seconds between two reports to the coordinator, whose answer is the newest `OwnerWord`."""
 
 ROUND_S = 0.2
@@ -101,7 +101,7 @@ class Following:
                         self._reports = self._round = 0
                     self._task, self._trouble, self._counts = self._asked, None, {}
                     doing = asyncio.create_task(self._again(self._task))
-                await asyncio.sleep(SAY_S)
+                await asyncio.sleep(REPORT_S)
         finally:
             await _ended(doing)
             with contextlib.suppress(RemoteStorageError):

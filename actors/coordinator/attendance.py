@@ -19,7 +19,7 @@ SILENT_MS = 3000
 FORGOTTEN_MS = 3_600_000
 """A broker without a report for so long (ms) counts as having left the cluster."""
 
-WORDS_MISSED = 20
+REPORTS_MISSED = 20
 """A standby follower takes over after so many reports of its own without one of the chosen
 follower. The bound is no time: a coordinator that was paused gets the late reports of both."""
 
@@ -134,7 +134,7 @@ class Attendance:
             return False
         if self._chosen not in {None, follower}:
             self._waiting[follower] = self._waiting.get(follower, 0) + 1
-            if self._waiting[follower] < WORDS_MISSED:
+            if self._waiting[follower] < REPORTS_MISSED:
                 return False
         self._chosen, self._waiting = follower, {}
         self._following = (report, now_ms)

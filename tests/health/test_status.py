@@ -182,7 +182,7 @@ async def test_whatever_a_part_raises_it_is_noted_and_the_rest_stands(
 
     odd = SpokenHost(served(1, "follower"))
     service = SpokenService({"host-0": SpokenHost(served(0)), "host-1": odd})
-    said = await service.status()
+    status = await service.status()
     of_host = part in {"counts", "partitions"}
     if part == "host":
         find = service.host
@@ -192,7 +192,7 @@ async def test_whatever_a_part_raises_it_is_noted_and_the_rest_stands(
     else:
         monkeypatch.setattr(odd if of_host else service, part, broken)
 
-    read = await read_service(service, said["addresses"])
+    read = await read_service(service, status["addresses"])
 
     assert read.hosts["host-0"].partitions == [served(0)]
     silence = read.hosts["host-1"].silence or ""

@@ -51,7 +51,7 @@ class Follower(Following):
 async def test_one_follows_and_another_in_its_place_with_rounds_of_its_own(
     monkeypatch: pytest.MonkeyPatch, is_frozen: bool
 ) -> None:
-    monkeypatch.setattr(following, "SAY_S", 0.001)
+    monkeypatch.setattr(following, "REPORT_S", 0.001)
     choosing = Choosing()
     settings = ServiceSettings(CLUSTER, {"metadata.storage.url": "memory:"})
     options = FollowOptions(KafkaBrokers("nobody"))

@@ -30,7 +30,7 @@ COORDINATOR_MS = 10_000
 DOORS_KEPT = 1000
 """Doors learnt from hosts that are kept; the oldest are dropped for new ones."""
 
-TOLD_MS = 10_000
+STATUS_MS = 10_000
 """Timeout of a request for a host's own counts or partitions."""
 
 
@@ -199,7 +199,7 @@ class DoorHost:
 
     async def _status(self, of: pb.StatusQuestion.Of) -> Any:  # noqa: ANN401 - JSON.
         stream, name = await self._stream()
-        asked = pb.Call(deadline_ms=TOLD_MS, host=name, status=pb.StatusQuestion(of=of))
+        asked = pb.Call(deadline_ms=STATUS_MS, host=name, status=pb.StatusQuestion(of=of))
         answer = await stream.ask(asked)
         return json.loads(_expected(answer, "status").status.json)
 

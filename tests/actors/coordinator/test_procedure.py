@@ -33,7 +33,7 @@ TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
 
 
 def plugin(broker_id: int = 1, **changed: object) -> dict[str, Any]:
-    said = {
+    report = {
         "broker_id": broker_id,
         "incarnation": 1,
         "mode": "handover",
@@ -41,7 +41,7 @@ def plugin(broker_id: int = 1, **changed: object) -> dict[str, Any]:
         "is_idle": False,
         "heard_ms_ago": 100,
     }
-    return {**said, **changed}
+    return {**report, **changed}
 
 
 def idle(broker_id: int = 1, number: int = WORD) -> dict[str, Any]:
@@ -166,17 +166,17 @@ def test_every_broker_that_lives_lived_or_attends_has_to_be_idle_by_that_word(
 
 
 @pytest.mark.parametrize(
-    "words",
+    "reports",
     [
         (follower(7, 5),),
         (follower(7, 5), follower(8, 9)),
         (follower(7, 5), follower(9, 6), follower(10, 7)),
     ],
 )
-def test_a_round_has_to_begin_and_end_after_all_were_idle(words: tuple[Any, ...]) -> None:
+def test_a_round_has_to_begin_and_end_after_all_were_idle(reports: tuple[Any, ...]) -> None:
     one = Driven()
 
-    assert one.hear(*HELD, *(moving(idle(), following=said) for said in words)) == Look()
+    assert one.hear(*HELD, *(moving(idle(), following=report) for report in reports)) == Look()
 
 
 DIFFERS = (Compared(("orders-0",)),)

@@ -97,7 +97,7 @@ async def test_several_hosts_are_reached_each_at_its_own_door(tmp_path: Path) ->
         addresses = await connection.coordinator.hosts()
         pings = [await connection.host(one).counts() for one in addresses.values()]
 
-        assert [said["host"] for said in pings] == ["host-0", "host-1"]
+        assert [status["host"] for status in pings] == ["host-0", "host-1"]
         assert [(await connection.to(one)).greeting.host for one in addresses.values()] == list(
             addresses.values()
         )

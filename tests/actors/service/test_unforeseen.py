@@ -63,9 +63,9 @@ async def quarantined(world: LocalWorld, count: int) -> dict[int, str]:
     """The reasons of all quarantines, by partition, as soon as there are so many."""
     async with asyncio.timeout(20):
         while True:
-            said = await world.service.host("host-0").partitions()
+            rows = await world.service.host("host-0").partitions()
             found = {
-                one["partition"]: one["reason"] for one in said if one["phase"] == "quarantined"
+                one["partition"]: one["reason"] for one in rows if one["phase"] == "quarantined"
             }
             if len(found) >= count:
                 return found

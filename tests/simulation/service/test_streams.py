@@ -160,10 +160,10 @@ async def greeted(wharf: Wharf, calls: Sequence[pb.Call] = ()) -> tuple[Any, pb.
 def test_calls_beside_the_greeting_are_refused_aloud(loop: VirtualLoop) -> None:
     wharf = Wharf(loop, DoorPlan(), NetworkPlan())
 
-    _, said = wharf.run(greeted(wharf, [pb.Call(id=1, hosts=pb.HostsQuestion())]))
+    _, frame = wharf.run(greeted(wharf, [pb.Call(id=1, hosts=pb.HostsQuestion())]))
 
-    assert said.farewell.kind == pb.INVALID_ARGUMENT
-    assert said.farewell.message == "expected nothing beside the greeting in the first frame"
+    assert frame.farewell.kind == pb.INVALID_ARGUMENT
+    assert frame.farewell.message == "expected nothing beside the greeting in the first frame"
 
 
 async def unanswered(wharf: Wharf) -> None:
