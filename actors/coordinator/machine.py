@@ -97,9 +97,9 @@ _HOSTS = frozenset(
         msg.ProcessStarted,
         msg.StartFailed,
         msg.ProcessEnded,
-        msg.Told,
-        msg.NotTold,
-        msg.TellFailed,
+        msg.WorkDone,
+        msg.WorkInDoubt,
+        msg.WorkFailed,
     }
 )
 _ALWAYS = _HOSTS | {msg.Requested, msg.TimerFired, msg.Stopped}
@@ -575,7 +575,7 @@ class Coordinator:
             elif self._folded_hash:
                 self.fold.passed(self._folded_hash)
                 self._folded_hash = b""
-                effects += self._tell()
+                effects += self._send_works()
             else:
                 try:
                     events, self._folded_hash = self.fold.decoded(self._unread.popleft())
@@ -592,11 +592,11 @@ class Coordinator:
         """Apply a durable event to the state; the work for hosts that follows from it."""
         return self.fold.apply(event)
 
-    def _tell(self) -> list[msg.Effect]:
+    def _send_works(self) -> list[msg.Effect]:
         if not self.is_started:
             return []
         works, self._works = self._works, []
-        return [*self.hosts.follow(), *self.hosts.tell(works)]
+        return [*self.hosts.follow(), *self.hosts.send(works)]
 
     def _at_end(self) -> list[msg.Effect]:
         """The log was read to its end."""

@@ -346,8 +346,8 @@ class CoordinatorService:
                 self._spawn(self._end_process(effect))
             case msg.Ping():
                 self._spawn(self._ping(effect))
-            case msg.Tell():
-                self._spawn(self._tell(effect))
+            case msg.SendWork():
+                self._spawn(self._send_work(effect))
             case msg.Forget(address=address):
                 self._handles.pop(address, None)
             case msg.SetTimer(timer=timer, delay_s=delay_s):
@@ -461,20 +461,20 @@ class CoordinatorService:
             return msg.PingMissed(ping.host, ping.watch)
         return msg.PingAnswered(ping.host, ping.watch, answer)
 
-    async def _tell(self, tell: msg.Tell) -> msg.Stimulus:
-        host, work = tell.work.host, tell.work
-        handle = self._handles.get(tell.address)
+    async def _send_work(self, send: msg.SendWork) -> msg.Stimulus:
+        host, work, watch = send.work.host, send.work, send.watch
+        handle = self._handles.get(send.address)
         try:
             if handle is None:
-                return msg.NotTold(host, tell.watch, HostGone(f"{tell.address} is forgotten"))
+                return msg.WorkInDoubt(host, watch, HostGone(f"{send.address} is forgotten"))
             if work.closes:
                 await handle.close_sessions(work.closes)
             else:
                 await handle.place(work.placements)
         except HostFailed as error:
-            return msg.TellFailed(host, tell.watch, error)
+            return msg.WorkFailed(host, watch, error)
         except (OutcomeUnknown, RetryableError) as error:
-            return msg.NotTold(host, tell.watch, error)
+            return msg.WorkInDoubt(host, watch, error)
         except Exception as error:  # noqa: BLE001 - The host raised it.
-            return msg.TellFailed(host, tell.watch, error)
-        return msg.Told(host, tell.watch)
+            return msg.WorkFailed(host, watch, error)
+        return msg.WorkDone(host, watch)

@@ -119,7 +119,7 @@ class CoordinatorNode:
         self._mark = world.recording.mark
         self._callers: dict[int, tuple[Caller, int]] = {}
         self._calls = 0
-        self._told: dict[int, msg.Tell] = {}
+        self._told: dict[int, msg.SendWork] = {}
         """What hosts have not said that they heard, by number."""
         self._held: dict[str, msg.Ping] = {}
         """Pings that are answered when their hosts have something to say, by address."""
@@ -250,7 +250,7 @@ class CoordinatorNode:
                 self._end(effect)
             case msg.Ping():
                 after(0, life, self._ping, effect)
-            case msg.Tell():
+            case msg.SendWork():
                 self._tell(effect)
             case msg.Forget(address=address):
                 self._held.pop(address, None)
@@ -376,7 +376,7 @@ class CoordinatorNode:
         said = self._said(host)._replace(lost=lost, refused=refused)
         self._feed(msg.PingAnswered(ping.host, ping.watch, said))
 
-    def _tell(self, tell: msg.Tell) -> None:
+    def _tell(self, tell: msg.SendWork) -> None:
         host = self.world.host_at(tell.address)
         self._calls += 1
         number = self._calls
@@ -402,14 +402,14 @@ class CoordinatorNode:
         """A host has heard what it was told."""
         tell = self._told.pop(number, None)
         if tell is not None:
-            self._feed(msg.Told(tell.work.host, tell.watch))
+            self._feed(msg.WorkDone(tell.work.host, tell.watch))
 
     def _not_told(self, number: int) -> None:
         tell = self._told.pop(number, None)
         if tell is not None:
             self._mark("host told again")
             unknown = OutcomeUnknown(f"{tell.work.host} did not say that it heard")
-            self._feed(msg.NotTold(tell.work.host, tell.watch, unknown))
+            self._feed(msg.WorkInDoubt(tell.work.host, tell.watch, unknown))
 
 
 def may_be_wrong(placement: Placement) -> bool:
