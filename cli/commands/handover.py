@@ -54,8 +54,8 @@ def handover_command(
 
     --fresh lets tierledger own that of a cluster that has tiered nothing. --to kafka says that
     Kafka's own manager owns it, and --to tierledger moves it from there while all brokers run
-    in handover; --to kafka moves it back. Brokers hold their writes for seconds. A repeat says
-    so again. Exit status 2: it was refused, or given back, and is as before.
+    in handover; --to kafka moves it back. Brokers hold their writes for seconds. A repeat has
+    the same result. Exit status 2: it was refused or given back; the owner is as before.
     """
     if fresh is (to is not None):
         raise InvalidArgument(

@@ -210,7 +210,7 @@ class LiveController:
         self.changes += 1
         self._run.note("leader elected", f"broker-{self.leader[tip]}", key=PartitionKey.of(tip))
         for broker_id in (former, self.leader[tip]):
-            self._tell(broker_id, [tip])
+            self._notify(broker_id, [tip])
 
     async def _repeat(self) -> None:
         while True:
@@ -220,9 +220,9 @@ class LiveController:
 
     def tell_all(self, broker_id: int) -> None:
         """Notify a broker of all partitions, when it starts and from time to time."""
-        self._tell(broker_id, self._run.tips)
+        self._notify(broker_id, self._run.tips)
 
-    def _tell(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
+    def _notify(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
         """Notify a broker of what holds now; a later notification may arrive earlier."""
         leads = {tip: self._run.epoch[tip] for tip in tips if self.leader[tip] == broker_id}
         follows = [tip for tip in tips if tip not in leads]

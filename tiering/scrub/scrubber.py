@@ -216,7 +216,7 @@ class Scrubber:
                                     yield self._finding_at(place, damage)
                 except _DAMAGE as error:
                     splitter = None
-                    list(check.tell_log(None, ""))
+                    list(check.report_log(None, ""))
                     if not damaged:
                         damaged = True
                         yield self._unfetched(place, one.name, error)
@@ -224,7 +224,7 @@ class Scrubber:
             try:
                 splitter.finish()
             except CorruptRemoteData as error:
-                for damage in check.tell_log(splitter.position, str(error)):
+                for damage in check.report_log(splitter.position, str(error)):
                     yield self._finding_at(place, damage)
 
     def _unfetched(self, place: _Place, name: str, error: RemoteStorageError) -> Finding:
@@ -256,7 +256,7 @@ def _batches(splitter: BatchSplitter, check: LogCheck, piece: bytes) -> Iterator
         try:
             batch = next(batches, None)
         except CorruptRemoteData as error:
-            yield from check.tell_log(splitter.position, str(error))
+            yield from check.report_log(splitter.position, str(error))
             return
         if batch is None:
             return

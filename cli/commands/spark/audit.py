@@ -78,7 +78,7 @@ def audit(
     """Find objects that are missing in the tier, damaged sets, and objects that are nobody's.
 
     It deletes nothing. Exit code 1: something was found. 3: logs are damaged, named, and
-    nothing is said of their partitions.
+    their partitions are not judged.
     """
     job.check()
     age_ms = duration_ms(older_than, "--older-than")
