@@ -215,10 +215,10 @@ class LiveController:
     async def _repeat(self) -> None:
         while True:
             for broker_id in sorted(self._brokers):
-                self.tell_all(broker_id)
+                self.notify_all(broker_id)
             await asyncio.sleep(REPEAT_S * self._random.uniform(0.5, 1.5))
 
-    def tell_all(self, broker_id: int) -> None:
+    def notify_all(self, broker_id: int) -> None:
         """Notify a broker of all partitions, when it starts and from time to time."""
         self._notify(broker_id, self._run.tips)
 

@@ -77,11 +77,11 @@ class _Asked:
                 self._grow(1 + int(draw() * 3))
             case 2 | 3 | 4:
                 self._send(1 + int(draw() * 6))
-                self._hear(len(self._way))
+                self._receive(len(self._way))
             case 5:
                 self._send(1 + int(draw() * 6))
             case 6:
-                self._hear(int(draw() * 6))
+                self._receive(int(draw() * 6))
             case 7:
                 self._leave()
             case 8:
@@ -136,7 +136,7 @@ class _Asked:
         self._way.extend((frame, since) for frame in frames)
         return len(frames) == limit
 
-    def _hear(self, most: int) -> None:
+    def _receive(self, most: int) -> None:
         for _ in range(min(most, len(self._way))):
             frame, since = self._way.popleft()
             refusal = self._replica.take(frame)
@@ -175,7 +175,7 @@ class _Asked:
         self._under[self._claim] = self._sessions + 1, self.state.next_position - 1
         while self._send(16):
             pass
-        self._hear(len(self._way))
+        self._receive(len(self._way))
         at, is_ready = self._replica.position, self._replica.is_ready
         if not self._replica.is_whole or at != self.state.next_position - 1 or not is_ready:
             end = self.state.next_position - 1
