@@ -255,7 +255,7 @@ class Session:
         """Whether the connection was open when it was last used."""
         return not self._connection.closed
 
-    def still_stands(self) -> bool:
+    def is_still_open(self) -> bool:
         """Whether the connection is open now, as far as is known without a request."""
         # Between two statements the server sends only notices, or that it closes.
         for _ in range(3):
