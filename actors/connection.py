@@ -50,7 +50,7 @@ class CoordinatorHandle(Protocol):
         """Change the owner of the cluster's metadata; the owner after that, durable."""
         ...
 
-    async def attend(self, said: Attend) -> OwnerWord:
+    async def attend(self, attend: Attend) -> OwnerWord:
         """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata."""
         ...
 

@@ -64,7 +64,7 @@ class Follower:
         self._waiting: list[msg.QueryArrived] = []
         self._reading = False
         self._read_again = False
-        self._told = -1
+        self._hint_max = -1
         """The highest position of the hints since the log was last read to its end."""
         self._claims: dict[int, Claim] = {}
         self._ready: set[Claim] = set()
@@ -169,7 +169,7 @@ class Follower:
     def _hinted(self, position: int) -> list[msg.Effect]:
         if position <= self.position:
             return []
-        self._told = max(position, self._told)
+        self._hint_max = max(position, self._hint_max)
         return self._read()
 
     def _log_read(self, read: msg.LogRead) -> list[msg.Effect]:
@@ -192,8 +192,8 @@ class Follower:
             return effects + self._read()
         # The hinted events may have been written after this read looked for them. They may
         # also not exist, so a hint causes one more read, not two.
-        if self._read_again or self._told > self.position:
-            self._read_again, self._told = False, -1
+        if self._read_again or self._hint_max > self.position:
+            self._read_again, self._hint_max = False, -1
             return effects + self._read()
         self.phase = Phase.FOLLOWING
         return effects + self._look()
@@ -270,9 +270,9 @@ class Follower:
         self.phase = Phase.QUARANTINED
         self._trouble = Quarantined(f"the log is not readable any further: {cause}")
         waiting, self._waiting = self._waiting, []
-        told = f"{cause}; the steps before: {story}" if story else cause
+        message = f"{cause}; the steps before: {story}" if story else cause
         return [
-            msg.Alarm("quarantined", told),
+            msg.Alarm("quarantined", message),
             *(msg.ReplyError(query.reply_to, self._trouble) for query in waiting),
         ]
 

@@ -24,10 +24,10 @@ def documenting(
         yield
     except (Exception, asyncio.CancelledError) as error:
         note(error)
-        heard = documented(what, error, is_sent=is_sent)
-        if heard is error:
+        raised = documented(what, error, is_sent=is_sent)
+        if raised is error:
             raise
-        raise heard from error
+        raise raised from error
 
 
 def documented(what: str, error: BaseException, *, is_sent: bool = True) -> BaseException:
@@ -36,10 +36,10 @@ def documented(what: str, error: BaseException, *, is_sent: bool = True) -> Base
     Unforeseen errors become `OutcomeUnknown` if `is_sent`, else `NotReady`. The cancellation of
     the caller's own task is returned as it is.
     """
-    heard = _documented(what, error)
-    if isinstance(heard, OutcomeUnknown) and not is_sent:
-        return NotReady(str(heard))
-    return heard
+    raised = _documented(what, error)
+    if isinstance(raised, OutcomeUnknown) and not is_sent:
+        return NotReady(str(raised))
+    return raised
 
 
 def _documented(what: str, error: BaseException) -> BaseException:

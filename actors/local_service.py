@@ -83,16 +83,16 @@ class LocalHost:
         return await self._call(self.host.store(method, arguments, named))
 
     async def ping(self) -> HostPing:
-        said: HostPing = await self._call(self.host.ping())
-        return said
+        ping: HostPing = await self._call(self.host.ping())
+        return ping
 
     async def counts(self) -> dict[str, Any]:
-        said: dict[str, Any] = await self._call(self.host.counts())
-        return said
+        counts: dict[str, Any] = await self._call(self.host.counts())
+        return counts
 
     async def partitions(self) -> list[dict[str, Any]]:
-        said: list[dict[str, Any]] = await self._call(self.host.partitions())
-        return said
+        partitions: list[dict[str, Any]] = await self._call(self.host.partitions())
+        return partitions
 
 
 class LocalConnection:

@@ -90,7 +90,7 @@ class _Looked(NamedTuple):
 def this_process() -> Process:
     """The process that runs this code."""
     process = Process.of(os.getpid())
-    assert process is not None, "who asks runs"
+    assert process is not None, "this process runs"
     return process
 
 
@@ -160,7 +160,7 @@ def _look(pid: int) -> _Looked | None:
 def _asked(pid: int) -> _Looked | None:
     """The same from `ps`, where there is no /proc; the start time is to the second."""
     asked = ["ps", "-o", "stat=", "-o", "ppid=", "-o", "lstart=", "-p", str(pid)]
-    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
-    if not said or said[0].startswith(ENDED):
+    fields = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+    if not fields or fields[0].startswith(ENDED):
         return None
-    return _Looked(int(said[1]), "-".join(said[2:]))
+    return _Looked(int(fields[1]), "-".join(fields[2:]))

@@ -43,11 +43,11 @@ class Story:
 
     @override
     def __str__(self) -> str:
-        return "; ".join(map(str, self._told()))
+        return "; ".join(map(str, self._recent()))
 
     def numbered(self) -> list[str]:
         """A line for each step, with its number."""
-        return [f"#{step.number} {step}" for step in self._told()]
+        return [f"#{step.number} {step}" for step in self._recent()]
 
-    def _told(self) -> list[StoryStep]:
+    def _recent(self) -> list[StoryStep]:
         return list(map(StoryStep._make, self._steps))

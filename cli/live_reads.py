@@ -114,13 +114,13 @@ async def _served(connection: ServiceConnection, topic: str, partition: int) -> 
     """
     with suppress(InvalidArgument):
         return PartitionKey(bytes(Uuid.parse(topic)), partition)
-    told = await asyncio.gather(
+    served = await asyncio.gather(
         *(
             connection.host(address).partitions()
             for address in (await connection.coordinator.hosts()).values()
         )
     )
-    ids = sorted({one["topic_id"] for many in told for one in many if one["topic"] == topic})
+    ids = sorted({one["topic_id"] for many in served for one in many if one["topic"] == topic})
     if not ids:
         raise RemoteResourceNotFound(
             f"no host leads or follows a topic called {topic!r}; expected one that is served, "

@@ -36,7 +36,7 @@ from tierledger.cli.commands.verify import verify_store
 from tierledger.cli.complete_file import command_output
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.output import print_error
-from tierledger.cli.usage_errors import say_in_own_words
+from tierledger.cli.usage_errors import reword
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.extras import naming_extras
 
@@ -53,7 +53,7 @@ class OneLineErrors(TyperGroup):
             with command_output(), naming_extras():
                 return super().invoke(ctx)
         except typer.BadParameter as error:
-            say_in_own_words(error)
+            reword(error)
             raise
         except (RemoteStorageError, OSError) as error:
             if isinstance(error, BrokenPipeError) and _nobody_reads():

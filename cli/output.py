@@ -120,7 +120,7 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         named = f"{error.filename}: " if error.filename is not None else ""
         return f"{named}{error.strerror}"
-    return str(error) or f"{type(error).__name__} without a word"
+    return str(error) or f"{type(error).__name__} without a message"
 
 
 def print_error(error: Exception) -> None:

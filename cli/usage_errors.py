@@ -21,7 +21,7 @@ _EXPECTED = {
 """What was expected, by the parser's name of the mistake."""
 
 
-def say_in_own_words(error: typer.BadParameter) -> None:
+def reword(error: typer.BadParameter) -> None:
     """Rewrite `error` to tell what was expected instead of how the parser failed.
 
     Typer's parser is pydantic, which has errors of its own; other errors stay as they are.

@@ -161,7 +161,7 @@ class EventCodec:
                     _unpack(packed, use_list=False)
                 )
                 if type(at) is not int or at != position:
-                    raise CorruptLog(f"the event says it stands at {shown(at)}")
+                    raise CorruptLog(f"the event has position {shown(at)}")
                 if before != previous:
                     raise CorruptLog("the predecessor's hash does not match")
                 if number not in known:

@@ -96,7 +96,7 @@ def checked(kind: Any, value: object, name: str) -> Any:  # noqa: ANN401 - Of th
         raise
     except Exception as error:
         raise InvalidArgument(
-            f"expected {_words(kind)} for {name}, got {shown(value)}"
+            f"expected {_kind_text(kind)} for {name}, got {shown(value)}"
         ) from error
 
 
@@ -243,8 +243,8 @@ def _one_of(kinds: tuple[Any, ...], value: object, name: str) -> Any:  # noqa: A
     for kind in others:
         if type(value) is kind:
             return checked(kind, value, name)
-    words = " or ".join(map(_words, others))
-    raise InvalidArgument(f"expected {words} for {name}, got {shown(value)}")
+    expected = " or ".join(map(_kind_text, others))
+    raise InvalidArgument(f"expected {expected} for {name}, got {shown(value)}")
 
 
 def _integer(bounds: Within, value: Any, name: str) -> int:  # noqa: ANN401
@@ -298,10 +298,10 @@ def _tuple(kind: Any, bounds: Sized, value: Any, name: str) -> tuple[Any, ...]: 
 
 
 def _refusal(kind: Any, value: object, name: str) -> InvalidArgument:  # noqa: ANN401
-    return InvalidArgument(f"expected {_words(kind)} for {name}, got {shown(value)}")
+    return InvalidArgument(f"expected {_kind_text(kind)} for {name}, got {shown(value)}")
 
 
-_WORDS: Final[dict[Any, str]] = {
+_KIND_TEXTS: Final[dict[Any, str]] = {
     NoneType: "none",
     int: "an integer",
     bool: "true or false",
@@ -313,13 +313,13 @@ _WORDS: Final[dict[Any, str]] = {
 }
 
 
-def _words(kind: Any) -> str:  # noqa: ANN401
+def _kind_text(kind: Any) -> str:  # noqa: ANN401
     base, _ = _split(kind)
     if get_origin(base) in {Union, UnionType}:
-        return " or ".join(map(_words, get_args(base)))
+        return " or ".join(map(_kind_text, get_args(base)))
     base = get_origin(base) or base
     article = "an" if base.__name__[0] in "AEIOU" else "a"
-    return _WORDS.get(base) or f"{article} {base.__name__}"
+    return _KIND_TEXTS.get(base) or f"{article} {base.__name__}"
 
 
 def _split(kind: Any) -> tuple[Any, Any]:  # noqa: ANN401

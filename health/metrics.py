@@ -187,12 +187,12 @@ _FEEDS = {
 
 
 def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
-    said = status.coordinator
+    known = status.coordinator
     return {
-        "tierledger_coordinator_up": [((), said is not None)],
-        "tierledger_coordinator_position": [] if said is None else [((), said["position"])],
-        "tierledger_set_aside_items": [] if said is None else [((), said["set_aside"])],
-        "tierledger_known_partitions": [] if said is None else [((), said["partitions"])],
+        "tierledger_coordinator_up": [((), known is not None)],
+        "tierledger_coordinator_position": [] if known is None else [((), known["position"])],
+        "tierledger_set_aside_items": [] if known is None else [((), known["set_aside"])],
+        "tierledger_known_partitions": [] if known is None else [((), known["partitions"])],
         "tierledger_broker_incarnation": [
             ((str(broker),), known["incarnation"]) for broker, known in status.brokers.items()
         ],

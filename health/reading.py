@@ -77,7 +77,7 @@ async def _read_host(connection: AskedService, address: str) -> HostReading:
         async with asyncio.timeout(SILENT_AFTER_S):
             with documenting(address):
                 host = connection.host(address)
-                said = await host.counts()
+                counts = await host.counts()
     except TimeoutError:
         return HostReading(address, silence=f"no answer within {SILENT_AFTER_S:g} s")
     except RemoteStorageError as error:
@@ -85,12 +85,12 @@ async def _read_host(connection: AskedService, address: str) -> HostReading:
     try:
         async with asyncio.timeout(PARTITIONS_TIMEOUT_S):
             with documenting(address):
-                return HostReading(address, said, await host.partitions())
+                return HostReading(address, counts, await host.partitions())
     except TimeoutError:
-        silence = f"its partitions were not told within {PARTITIONS_TIMEOUT_S:g} s"
+        silence = f"no list of its partitions within {PARTITIONS_TIMEOUT_S:g} s"
     except RemoteStorageError as error:
         silence = str(error)
-    return HostReading(address, said, silence=silence)
+    return HostReading(address, counts, silence=silence)
 
 
 def _leaderless(hosts: Mapping[str, HostReading]) -> list[PartitionKey]:

@@ -63,7 +63,7 @@ class HostReading(NamedTuple):
     """One host's answers, as far as it answered."""
 
     address: str | None = None
-    said: Mapping[str, Any] | None = None
+    counts: Mapping[str, Any] | None = None
     """The host's counts; None if it did not answer."""
     partitions: Sequence[Mapping[str, Any]] = ()
     silence: str | None = None
@@ -278,7 +278,7 @@ def status_of(reading: Reading) -> ServiceStatus:
         None
         if coordinator is None
         else {name: coordinator[name] for name in COORDINATOR_FIELDS},
-        {broker: dict(said) for broker, said in sorted(brokers.items())},
+        {broker: dict(one) for broker, one in sorted(brokers.items())},
         [
             _host(name, host, coordinator or {})
             for name, host in sorted(reading.hosts.items(), key=lambda one: _natural(one[0]))
@@ -299,27 +299,27 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostStatus:
-    said = host.said or {}
-    process = said.get("process") or coordinator.get("hosts", {}).get(name)
+    counts = host.counts or {}
+    process = counts.get("process") or coordinator.get("hosts", {}).get(name)
     waiting = [one["waiting"] for one in host.partitions]
     return HostStatus(
         name,
         host.address,
-        host.said is not None,
+        host.counts is not None,
         process,
-        said.get("pid"),
+        counts.get("pid"),
         node_of(process or ""),
-        said.get("leaders"),
-        said.get("followers"),
-        said.get("commits"),
-        said.get("batches"),
-        None if host.said is None else max(waiting, default=0),
-        dict(said.get("alarms", {})),
+        counts.get("leaders"),
+        counts.get("followers"),
+        counts.get("commits"),
+        counts.get("batches"),
+        None if host.counts is None else max(waiting, default=0),
+        dict(counts.get("alarms", {})),
         coordinator.get("placed", {}).get(name),
         coordinator.get("heard_ms_ago", {}).get(name),
         host.silence,
-        said.get("door"),
-        dict(said.get("feeds", {})),
+        counts.get("door"),
+        dict(counts.get("feeds", {})),
     )
 
 
@@ -333,21 +333,21 @@ def _partition(
     head = None if leading is None else int(leading[1]["position"])
     followers = [_served(row, head) for row in rows if row[1]["role"] == FOLLOWER]
     leader = None if leading is None else _served(leading, None)
-    said = newest[1]
+    report = newest[1]
     found = PartitionStatus(
-        topic=said["topic"],
+        topic=report["topic"],
         topic_id=key[0],
         partition=key[1],
         trouble=None,
         leader=leader,
         placed_on=reading.leader_hosts.get(key) if leader is None else leader.host,
         followers=tuple(sorted(followers, key=lambda one: _natural(one.host))),
-        session=said["session"],
-        disputes=said["disputes"],
-        disputes_in_a_row=said["disputes_in_a_row"],
-        last_dispute_ms=said["last_dispute_ms"],
+        session=report["session"],
+        disputes=report["disputes"],
+        disputes_in_a_row=report["disputes_in_a_row"],
+        last_dispute_ms=report["last_dispute_ms"],
     )
-    return found._replace(trouble=_trouble(found, reading, is_deleted=said["is_deleted"]))
+    return found._replace(trouble=_trouble(found, reading, is_deleted=report["is_deleted"]))
 
 
 def _newest(row: tuple[str, Mapping[str, Any]]) -> tuple[int, int]:
@@ -356,10 +356,10 @@ def _newest(row: tuple[str, Mapping[str, Any]]) -> tuple[int, int]:
 
 
 def _served(row: tuple[str, Mapping[str, Any]], head: int | None) -> ServedStatus:
-    host, said = row
-    lag = None if head is None else max(0, head - said["position"])
-    size = said["remote_log_bytes"]
-    return ServedStatus(host, said["phase"], said["position"], lag, said["reason"], size)
+    host, report = row
+    lag = None if head is None else max(0, head - report["position"])
+    size = report["remote_log_bytes"]
+    return ServedStatus(host, report["phase"], report["position"], lag, report["reason"], size)
 
 
 def _trouble(one: PartitionStatus, reading: Reading, *, is_deleted: bool) -> str | None:
@@ -369,7 +369,7 @@ def _trouble(one: PartitionStatus, reading: Reading, *, is_deleted: bool) -> str
         return QUARANTINED
     if leader is None and one.placed_on is not None:
         host = reading.hosts.get(one.placed_on)
-        return HOST_SILENT if host is None or host.said is None else NO_LEADER
+        return HOST_SILENT if host is None or host.counts is None else NO_LEADER
     if leader is None and one.key in reading.leader_hosts:
         return NO_LEADER
     if LOADING in phases:

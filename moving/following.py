@@ -29,7 +29,7 @@ from tierledger.moving.topic import reading
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
-SAY_S = 0.25
+REPORT_S = 0.25
 """Seconds between two reports to the coordinator, whose answer is the newest `OwnerWord`."""
 
 ROUND_S = 0.2
@@ -54,7 +54,7 @@ logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # It floods logs witho
 class FollowedCoordinator(Protocol):
     """The coordinator, as a follower calls it; see `CoordinatorService.follow_kafka`."""
 
-    async def follow_kafka(self, said: dict[str, Any]) -> Followed: ...
+    async def follow_kafka(self, report: dict[str, Any]) -> Followed: ...
 
 
 class FollowOptions(NamedTuple):
@@ -80,7 +80,7 @@ class Following:
         self._options = options
         self._name = token_hex(8)
         self._task = self._asked = NOTHING
-        self._said = self._round = 0
+        self._reports = self._round = 0
         """Reports to the coordinator, and finished rounds, since this follower was chosen."""
         self._counts: dict[str, Any] = {}
         self._trouble: str | None = None
@@ -92,34 +92,34 @@ class Following:
         doing: asyncio.Task[None] | None = None
         try:
             while True:
-                await self._say()
+                await self._report()
                 if doing is None or self._asked != self._task:
                     await _ended(doing)
                     if self._task == NOTHING:
                         # The command counts rounds of the chosen follower. Rounds from before
                         # another follower was chosen must not count as new ones.
-                        self._said = self._round = 0
+                        self._reports = self._round = 0
                     self._task, self._trouble, self._counts = self._asked, None, {}
                     doing = asyncio.create_task(self._again(self._task))
-                await asyncio.sleep(SAY_S)
+                await asyncio.sleep(REPORT_S)
         finally:
             await _ended(doing)
             with contextlib.suppress(RemoteStorageError):
                 leaves = {"follower": self._name, "leaves": True}
                 await self._coordinator.follow_kafka(leaves)
 
-    async def _say(self) -> None:
-        self._said += 1
-        said = {
+    async def _report(self) -> None:
+        self._reports += 1
+        report = {
             "follower": self._name,
-            "said": self._said,
+            "said": self._reports,
             "task": self._task,
             "round": self._round,
             "trouble": self._trouble,
             **self._counts,
         }
         try:
-            word, is_chosen = await self._coordinator.follow_kafka(said)
+            word, is_chosen = await self._coordinator.follow_kafka(report)
         except RemoteStorageError:
             return  # The coordinator is being replaced; the last `OwnerWord` holds.
         self._asked = self._asked_by(word) if is_chosen else NOTHING

@@ -141,7 +141,7 @@ class Mirror:
             first = next(iter(self._damaged.values()))
             return f"{len(self._damaged)} logs are not mirrored: {first}"
         if self.foreign:
-            return f"somebody else writes {METADATA_TOPIC}: {self.foreign} records"
+            return f"another process writes {METADATA_TOPIC}: {self.foreign} records"
         return None
 
     async def round(self) -> None:

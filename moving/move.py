@@ -87,7 +87,7 @@ class Move:
             called_for = None
             for effect in effects:
                 match effect:
-                    case steps.Tell(line=line):
+                    case steps.Note(line=line):
                         tell(line)
                     case steps.End(trouble=trouble):
                         if trouble is not None:
@@ -128,9 +128,9 @@ class Move:
                 await asyncio.sleep(COMPARE_PAUSE_S if is_again else 0)
                 found = await self._differences(comparison, is_all=is_all)
                 return steps.Compared(tuple(map(str, found)))
-            case steps.Say(wish=wish):
+            case steps.HandOver(wish=wish):
                 self._owned = await self._coordinator.hand_over(wish)
-                return steps.Said(self._owned)
+                return steps.HandedOver(self._owned)
             case _:
                 raise AssertionError(f"not to be answered: {effect}")
 

@@ -27,7 +27,7 @@ class Box(NamedTuple):
     """In place of `tip`: the number of its entry in the page's data."""
 
 
-class Words(NamedTuple):
+class Text(NamedTuple):
     """Text in a drawing; its line stands at `y`."""
 
     look: str
@@ -48,7 +48,7 @@ class Drawing(NamedTuple):
     height: int
     label: str
     boxes: Sequence[Box]
-    words: Sequence[Words] = ()
+    texts: Sequence[Text] = ()
     disputes: Sequence[str] = ()
     look: str = ""
     has_grid: bool = False

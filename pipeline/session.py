@@ -127,14 +127,14 @@ def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
         with plain_errors():
             yield spark_session(app, master)
         return
-    with tempfile.TemporaryFile("w+", errors="replace") as said:
+    with tempfile.TemporaryFile("w+", errors="replace") as stderr:
         java: subprocess.Popen[bytes] | None = None
         # Block Ctrl-C while Java starts: a Java process that is abandoned then never ends.
         former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            with plain_errors(said):  # Inside, since Java must still run to give its errors.
+            with plain_errors(stderr):  # Inside, since Java must still run to give its errors.
                 try:
-                    java = _started_java(_settings(master or "local[*]"), said)
+                    java = _started_java(_settings(master or "local[*]"), stderr)
                 finally:
                     signal.pthread_sigmask(signal.SIG_SETMASK, former)
                 session = spark_session(app, master, {"spark.log.level": "OFF"})
@@ -147,16 +147,16 @@ def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
                 _end_java(java)
 
 
-def _started_java(settings: Mapping[str, str], said: IO[str]) -> subprocess.Popen[bytes]:
+def _started_java(settings: Mapping[str, str], stderr: IO[str]) -> subprocess.Popen[bytes]:
     """Start the Java process in which this process's Spark sessions run.
 
-    `said` is the file for its standard error.
+    `stderr` is the file for its standard error.
     """
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
     conf = SparkConf().setAll(list(settings.items()))
-    gateway: Any = launch_gateway(conf, {"stderr": said})  # type: ignore[no-untyped-call]
+    gateway: Any = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
     java: subprocess.Popen[bytes] = gateway.proc
     return java
@@ -178,10 +178,10 @@ def _end_java(java: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def plain_errors(said: IO[str] | None = None) -> Iterator[None]:
+def plain_errors(stderr: IO[str] | None = None) -> Iterator[None]:
     """Turn Spark's errors in the block into `RemoteStorageError`s with one line.
 
-    `said` is the file with Java's standard error.
+    `stderr` is the file with Java's standard error.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -189,14 +189,14 @@ def plain_errors(said: IO[str] | None = None) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        told = [str(error), str(getattr(error, "_stackTrace", None) or "")]
-        if said is not None:
-            said.seek(0)
-            told.append(said.read())
-        raise told_by_spark("\n".join(told)) from error
+        texts = [str(error), str(getattr(error, "_stackTrace", None) or "")]
+        if stderr is not None:
+            stderr.seek(0)
+            texts.append(stderr.read())
+        raise spark_error("\n".join(texts)) from error
 
 
-def told_by_spark(text: str) -> RemoteStorageError:
+def spark_error(text: str) -> RemoteStorageError:
     """The error of tierledger that ended a task, or else the deepest cause in `text`."""
     for name, message in OURS.findall(text):
         kind = getattr(errors, name, RemoteStorageError)
@@ -206,7 +206,7 @@ def told_by_spark(text: str) -> RemoteStorageError:
     found = PYTHONS.findall(text) or CAUSED.findall(text)
     if not found and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         found = lines[1:2]
-    (cause, *_) = found[-1:] or lines[:1] or ["no word of why"]
+    (cause, *_) = found[-1:] or lines[:1] or ["no reason given"]
     # Java classes are shown without their packages, which do not help a user.
     return RemoteStorageError(f"Spark: {PACKAGE.sub('', cause)}")
 
@@ -252,7 +252,7 @@ def check_java() -> None:
             f"Spark needs Java {JAVA_OLDEST} or newer: no java in PATH, and no JAVA_HOME"
         )
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [program, "-version"],
             capture_output=True,
             text=True,
@@ -263,7 +263,7 @@ def check_java() -> None:
         raise InvalidArgument(
             f"Spark needs Java {JAVA_OLDEST} or newer, and {program} does not run: {error}"
         ) from error
-    found = java_version(said)
+    found = java_version(output)
     if found is None or found < JAVA_OLDEST:
         raise InvalidArgument(
             f"Spark needs Java {JAVA_OLDEST} or newer, and {program} is "
@@ -271,9 +271,9 @@ def check_java() -> None:
         )
 
 
-def java_version(said: str) -> int | None:
+def java_version(output: str) -> int | None:
     """The major version in the output of `java -version`; none if it has none."""
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     return None if found is None else int(found[1])
 
 

@@ -114,7 +114,7 @@ async def _first(asked: Mapping[asyncio.Task[T], str], within_s: float) -> dict[
             else:
                 why[asked[task]] = str(error) or repr(error)
     if not answers:
-        raise ConnectionError("; ".join(f"{address}: {said}" for address, said in why.items()))
+        raise ConnectionError("; ".join(f"{address}: {text}" for address, text in why.items()))
     return answers
 
 

@@ -44,7 +44,7 @@ class BlockingFedReplica:
             try:
                 await asyncio.wait_for(work, timeout_s)
             except TimeoutError:
-                why = self._replica.trouble or "its host has not got so far"
+                why = self._replica.trouble or "its host has not applied so much"
                 raise NotReady(
                     f"{self.topic_id_partition}: not there within {timeout_s:g} s: {why}"
                 ) from None

@@ -124,8 +124,8 @@ class Roles:
         claims = await self._router.coordinate(lambda one: one.announce(announcement), deadline)
         for item in announcement.stopped:
             self._claims.pop(PartitionKey(*item[:2]), None)
-        said = [(PartitionKey(*item[:2]), role) for role, item in items if role]
-        for (key, role), claim in zip(said, claims, strict=True):
+        announced = [(PartitionKey(*item[:2]), role) for role, item in items if role]
+        for (key, role), claim in zip(announced, claims, strict=True):
             self._claims[key] = (role, claim)
         leaders = zip(announcement.leaders, claims, strict=False)
         return [

@@ -159,7 +159,7 @@ class Router:
         doubt: OutcomeUnknown | None = None
         if deadline.left_s < SENT_WITH_S:
             # The older writes that it waited for ended too late for it.
-            raise Overloaded(f"not sent within {deadline.seconds:g} s: others took as long")
+            raise Overloaded(f"not sent within {deadline.seconds:g} s: older ones took as long")
         while True:
             one = Attempt(deadline)
             try:
@@ -174,7 +174,7 @@ class Router:
                 if refusal is not None:
                     raise refusal from error
                 raise NotReady(
-                    f"not sent within {deadline.seconds:g} s: nobody to send it to"
+                    f"not sent within {deadline.seconds:g} s: no host to send it to"
                 ) from error
             except (RetryableError, OutcomeUnknown) as error:
                 failed(error)

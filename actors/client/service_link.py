@@ -122,11 +122,11 @@ class ServiceLink:
             answer = await asked
         except (Exception, asyncio.CancelledError) as error:
             self._failed(connection, error)
-            heard = documented(what, error, is_sent=is_sent)
-            if heard is error:
+            raised = documented(what, error, is_sent=is_sent)
+            if raised is error:
                 raise
-            raise heard from error
-        self._heard()
+            raise raised from error
+        self._answered()
         return answer
 
     def _failed(self, connection: ServiceConnection, error: BaseException) -> None:
@@ -135,9 +135,9 @@ class ServiceLink:
             if not is_cancelled(error):
                 self._drop(connection)
         elif not isinstance(error, OutcomeUnknown):
-            self._heard()  # It is an answer.
+            self._answered()  # It is an answer.
 
-    def _heard(self) -> None:
+    def _answered(self) -> None:
         self._failures, self._silent_since = 0, None
 
     def _drop(self, connection: ServiceConnection) -> None:
@@ -181,8 +181,8 @@ class _LinkedCoordinator:
     async def hand_over(self, wish: Handover) -> Owned:
         return await self._ask(lambda one: one.hand_over(wish))
 
-    async def attend(self, said: Attend) -> OwnerWord:
-        return await self._ask(lambda one: one.attend(said))
+    async def attend(self, attend: Attend) -> OwnerWord:
+        return await self._ask(lambda one: one.attend(attend))
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         return await self._ask(lambda one: one.announce(announcement))

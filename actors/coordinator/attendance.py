@@ -19,7 +19,7 @@ SILENT_MS = 3000
 FORGOTTEN_MS = 3_600_000
 """A broker without a report for so long (ms) counts as having left the cluster."""
 
-WORDS_MISSED = 20
+REPORTS_MISSED = 20
 """A standby follower takes over after so many reports of its own without one of the chosen
 follower. The bound is no time: a coordinator that was paused gets the late reports of both."""
 
@@ -100,18 +100,18 @@ class Attendance:
     """The newest reports of plugins and followers, and the comparisons of brokers in shadow."""
 
     def __init__(self) -> None:
-        self._heard: dict[int, tuple[Attend, int]] = {}
+        self._attending: dict[int, tuple[Attend, int]] = {}
         self._shadows: dict[int, _Shadow] = {}
         self._following: tuple[dict[str, Any], int] | None = None
         self._chosen: str | None = None
         self._waiting: dict[str, int] = {}
         """By standby follower: its reports since the chosen one's last report."""
 
-    def attended(self, said: Attend, now_ms: int) -> None:
+    def attended(self, attend: Attend, now_ms: int) -> None:
         """Note a plugin's report at `now_ms`, by a clock that never goes back."""
-        self._heard[said.broker_id] = (said, now_ms)
-        if said.shadow is not None:
-            self._compared(said.broker_id, said.shadow)
+        self._attending[attend.broker_id] = (attend, now_ms)
+        if attend.shadow is not None:
+            self._compared(attend.broker_id, attend.shadow)
 
     def _compared(self, broker_id: int, report: ShadowReport) -> None:
         shadow = self._shadows.setdefault(broker_id, _Shadow())
@@ -122,56 +122,56 @@ class Attendance:
         shadow.recovered += len(report.differences) - len(different)
         shadow.newest = [*shadow.newest, *different][-DIFFERENCES_KEPT:]
 
-    def followed(self, said: dict[str, Any], now_ms: int) -> bool:
+    def followed(self, report: dict[str, Any], now_ms: int) -> bool:
         """Whether the follower that reports is chosen to import Kafka's topic, or mirror.
 
         The first follower is chosen, until it leaves or is silent. Only its reports are kept.
         """
-        follower = said["follower"]
-        if said.get("leaves"):
+        follower = report["follower"]
+        if report.get("leaves"):
             if follower == self._chosen:
                 self._chosen = self._following = None
             return False
         if self._chosen not in {None, follower}:
             self._waiting[follower] = self._waiting.get(follower, 0) + 1
-            if self._waiting[follower] < WORDS_MISSED:
+            if self._waiting[follower] < REPORTS_MISSED:
                 return False
         self._chosen, self._waiting = follower, {}
-        self._following = (said, now_ms)
+        self._following = (report, now_ms)
         return True
 
     def report(
         self, word: OwnerWord, incarnations: Mapping[int, int], now_ms: int
     ) -> dict[str, Any]:
         """The newest reports, with age (ms) and trouble: follower, plugins, comparisons."""
-        for broker_id, (_, heard_ms) in list(self._heard.items()):
+        for broker_id, (_, heard_ms) in list(self._attending.items()):
             if now_ms - heard_ms > FORGOTTEN_MS:
-                del self._heard[broker_id]
+                del self._attending[broker_id]
                 self._shadows.pop(broker_id, None)
         following = None
         if self._following is not None:
-            said, heard_ms = self._following
+            report, heard_ms = self._following
             silent = "silent" if now_ms - heard_ms > SILENT_MS else None
             following = {
-                **said,
+                **report,
                 "heard_ms_ago": now_ms - heard_ms,
-                "trouble": silent or said["trouble"],
+                "trouble": silent or report["trouble"],
             }
         return {
             "kafka": following,
             "attending": [
                 {
                     "broker_id": broker_id,
-                    "incarnation": said.incarnation,
-                    "mode": str(said.mode),
-                    "number": said.number,
-                    "is_idle": said.is_idle,
+                    "incarnation": attend.incarnation,
+                    "mode": str(attend.mode),
+                    "number": attend.number,
+                    "is_idle": attend.is_idle,
                     "heard_ms_ago": now_ms - heard_ms,
                     "trouble": trouble(
-                        said, word, incarnations.get(broker_id, 0), now_ms - heard_ms
+                        attend, word, incarnations.get(broker_id, 0), now_ms - heard_ms
                     ),
                 }
-                for broker_id, (said, heard_ms) in sorted(self._heard.items())
+                for broker_id, (attend, heard_ms) in sorted(self._attending.items())
             ],
             "shadows": [
                 {
@@ -187,20 +187,20 @@ class Attendance:
         }
 
 
-def trouble(said: Attend, word: OwnerWord, newest: int, silent_ms: int) -> str | None:
+def trouble(attend: Attend, word: OwnerWord, newest: int, silent_ms: int) -> str | None:
     """What is wrong with a broker, for operators; None if all is well."""
     owner = word.owner
     if silent_ms > SILENT_MS:
         has_left = owner == Owner.KAFKA and (
-            said.mode is PluginMode.SHADOW
-            or (said.mode is PluginMode.HANDOVER and said.number == word.number)
+            attend.mode is PluginMode.SHADOW
+            or (attend.mode is PluginMode.HANDOVER and attend.number == word.number)
         )
         # Whether it runs without the plugin by now or not: Kafka's own manager decides there.
         return None if has_left else "silent"
-    if said.mode is PluginMode.SHADOW and owner in {Owner.TIERLEDGER, Owner.MOVING}:
+    if attend.mode is PluginMode.SHADOW and owner in {Owner.TIERLEDGER, Owner.MOVING}:
         return f"in shadow, while the owner is {owner}"
-    if said.mode is PluginMode.TIERLEDGER and owner != Owner.TIERLEDGER:
+    if attend.mode is PluginMode.TIERLEDGER and owner != Owner.TIERLEDGER:
         return f"goes by tierledger, while the owner is {owner}"
-    if said.incarnation < newest or not newest:
+    if attend.incarnation < newest or not newest:
         return "not registered"
     return None

@@ -62,7 +62,7 @@ class Fold:
         try:
             first, stored = stored_events(self._serde, batch)
             if first != self.state.next_position:
-                raise CorruptLog(f"batch {batch.number}: it says that it starts at {first}")
+                raise CorruptLog(f"batch {batch.number}: it starts at position {first}")
             return COORDINATOR_CODEC.decode(
                 stored, self.state.next_position, self.state.chain_hash
             )

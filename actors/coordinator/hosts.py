@@ -89,11 +89,11 @@ class Host:
         self.took_s = 0.0
         """How long its recent answers took."""
         self.missed = 0
-        self.untold: deque[HostWork | tuple[Seat, ...]] = deque()
+        self.unsent: deque[HostWork | tuple[Seat, ...]] = deque()
         """Work to be sent, in order; seats become placements when they are sent."""
-        self.telling: deque[Items] = deque()
+        self.sending: deque[Items] = deque()
         """Pieces of work that are being sent; the first is on its way, or waits for a retry."""
-        self.is_telling = False
+        self.is_sending = False
         self.set_aside: dict[tuple[PartitionKey, str], SetAside] = {}
         """Work that this living host failed at, by partition and role, until it succeeds."""
 
@@ -175,10 +175,10 @@ class Hosts:
                 if look is not None and look.watch == stimulus.watch:
                     return self._looked(stimulus, look)
                 host = self._watched(stimulus.host, stimulus.watch)
-                return [] if host is None else self._heard(host, stimulus)
-            case msg.Told() | msg.NotTold() | msg.TellFailed():
+                return [] if host is None else self._pinged(host, stimulus)
+            case msg.WorkDone() | msg.WorkInDoubt() | msg.WorkFailed():
                 host = self._watched(stimulus.host, stimulus.watch)
-                return [] if host is None else self._told(host, stimulus)
+                return [] if host is None else self._work_ended(host, stimulus)
             case msg.ProcessStarted():
                 return self._serves(stimulus)
             case msg.StartFailed():
@@ -202,7 +202,7 @@ class Hosts:
         host = self._watched(timer.host, timer.watch)
         if host is None:
             return []
-        return [self._ping(host)] if timer.kind == "ping" else [self._tell_effect(host)]
+        return [self._ping(host)] if timer.kind == "ping" else [self._send_effect(host)]
 
     # What the coordinator's machine calls.
 
@@ -274,14 +274,14 @@ class Hosts:
                 effects += self._look_for(name)
         return effects
 
-    def tell(self, works: Iterable[HostWork]) -> list[msg.Effect]:
+    def send(self, works: Iterable[HostWork]) -> list[msg.Effect]:
         """Send hosts their work, to each in order; a slow host holds up no other."""
         effects: list[msg.Effect] = []
         for work in works:
             host = self.running.get(work.host)
             if host is not None:
-                host.untold.append(work)
-                effects += self._tell_next(host)
+                host.unsent.append(work)
+                effects += self._send_next(host)
         return effects
 
     def supply(self) -> list[msg.Effect]:
@@ -344,10 +344,10 @@ class Hosts:
         if not self._is_open:
             return []
         seats = tuple(self._state.seats.get(host.name, ()))
-        host.untold += [
+        host.unsent += [
             seats[first : first + ITEMS_MAX] for first in range(0, len(seats), ITEMS_MAX)
         ]
-        return self._tell_next(host)
+        return self._send_next(host)
 
     def _is_older(self, host: Host) -> bool:
         """Whether the log names a later process of that host."""
@@ -438,7 +438,7 @@ class Hosts:
         host.asked_s = self._now.s
         return msg.Ping(host.name, host.address, host.watch, patience(host.took_s))
 
-    def _heard(
+    def _pinged(
         self, host: Host, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded
     ) -> list[msg.Effect]:
         took_s = self._now.s - host.asked_s
@@ -497,62 +497,62 @@ class Hosts:
         del self.running[host.name]
         return [msg.Forget(host.address)]
 
-    # Telling.
+    # Sending work.
 
-    def _tell_next(self, host: Host) -> list[msg.Effect]:
+    def _send_next(self, host: Host) -> list[msg.Effect]:
         """Send the next piece of work, unless one is on its way."""
-        while not host.telling and host.untold:
+        while not host.sending and host.unsent:
             self._take_pieces(host)
-        if host.is_telling or not host.telling:
+        if host.is_sending or not host.sending:
             return []
-        return [self._tell_effect(host)]
+        return [self._send_effect(host)]
 
     def _take_pieces(self, host: Host) -> None:
         """Take the next piece of work, with the placements behind it that fit into one call."""
         placements: list[Placement] = []
-        while host.untold and len(placements) < PLACEMENTS_PER_CALL:
-            work = host.untold[0]
+        while host.unsent and len(placements) < PLACEMENTS_PER_CALL:
+            work = host.unsent[0]
             if not isinstance(work, rules.HostWork):
                 work = rules.standing_work(self._state, host.name, work)
             if work.closes and placements:
                 break
-            host.untold.popleft()
+            host.unsent.popleft()
             if work.closes:
-                host.telling.append(work.closes)
+                host.sending.append(work.closes)
             placements += work.placements
             if work.closes:
                 break
         if placements:
-            host.telling.append(tuple(placements))
+            host.sending.append(tuple(placements))
 
-    def _tell_effect(self, host: Host) -> msg.Effect:
-        host.is_telling = True
-        items = host.telling[0]
+    def _send_effect(self, host: Host) -> msg.Effect:
+        host.is_sending = True
+        items = host.sending[0]
         if isinstance(items[0], Placement):
             work = rules.HostWork(host.name, items)
         else:
             work = rules.HostWork(host.name, (), items)
-        return msg.Tell(host.address, host.watch, work)
+        return msg.SendWork(host.address, host.watch, work)
 
-    def _told(
-        self, host: Host, stimulus: msg.Told | msg.NotTold | msg.TellFailed
+    def _work_ended(
+        self, host: Host, stimulus: msg.WorkDone | msg.WorkInDoubt | msg.WorkFailed
     ) -> list[msg.Effect]:
-        if isinstance(stimulus, msg.NotTold):
+        if isinstance(stimulus, msg.WorkInDoubt):
             # The host may not have got it. If its pings go on, the same piece is sent again.
             details = {"host": host.name, "error": str(stimulus.error)}
-            again = msg.SetTimer(msg.Timer("tell", host.name, host.watch), WATCH_INTERVAL_S)
-            return [msg.Note("warning", "a host was not told", details), again]
-        host.is_telling = False
-        items = host.telling.popleft()
+            again = msg.SetTimer(msg.Timer("send", host.name, host.watch), WATCH_INTERVAL_S)
+            return [msg.Note("warning", "a host may not have got its work", details), again]
+        host.is_sending = False
+        items = host.sending.popleft()
         effects: list[msg.Effect] = []
-        if isinstance(stimulus, msg.Told):
+        if isinstance(stimulus, msg.WorkDone):
             for item in items if host.set_aside else ():
                 host.set_aside.pop(_seat(item), None)
         elif len(items) == 1:
             effects.append(self._set_aside(host, items[0], stimulus.error))
         else:  # Send each item alone, so that only the failing ones are set aside.
-            host.telling.extendleft((item,) for item in reversed(items))  # type: ignore[misc]
-        return [*effects, *self._tell_next(host)]
+            host.sending.extendleft((item,) for item in reversed(items))  # type: ignore[misc]
+        return [*effects, *self._send_next(host)]
 
     def _set_aside(
         self, host: Host, item: Placement | CloseCall, error: Exception

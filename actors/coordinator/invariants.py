@@ -44,9 +44,9 @@ def _check_hosts(hosts: Hosts, story: Story) -> None:
     watches += [look.watch for look in hosts.looking.values()]
     assert len(watches) == len(set(watches)), f"two have one watch; {story}"
     for host in hosts.running.values():
-        is_told = bool(host.telling)
-        assert host.is_telling == is_told, f"{host.name} is told nothing, or forgotten; {story}"
-        assert is_told or not host.untold, f"{host.name} is not told; {story}"
+        pieces, unsent = len(host.sending), len(host.unsent)
+        assert host.is_sending == (pieces > 0), f"{host.name}: {pieces} pieces wait; {story}"
+        assert pieces or not unsent, f"{host.name}: {unsent} works are not sent; {story}"
 
 
 def _check_state(state: CoordinatorState, story: Story) -> None:

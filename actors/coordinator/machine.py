@@ -97,9 +97,9 @@ _HOSTS = frozenset(
         msg.ProcessStarted,
         msg.StartFailed,
         msg.ProcessEnded,
-        msg.Told,
-        msg.NotTold,
-        msg.TellFailed,
+        msg.WorkDone,
+        msg.WorkInDoubt,
+        msg.WorkFailed,
     }
 )
 _ALWAYS = _HOSTS | {msg.Requested, msg.TimerFired, msg.Stopped}
@@ -251,7 +251,7 @@ class Coordinator:
             case msg.Stopped():
                 return self._stop(NotReady("the coordinator is being closed"))
             case _:
-                return self._host_heard(stimulus)
+                return self._pass_to_hosts(stimulus)
 
     def _when_stopped(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
         if isinstance(stimulus, msg.Requested):
@@ -261,7 +261,7 @@ class Coordinator:
 
     # Starting and stopping.
 
-    def _host_heard(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
+    def _pass_to_hosts(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
         error = None if self.is_started else getattr(stimulus, "error", None)
         if error is not None:
             return self._give_up(error)
@@ -575,7 +575,7 @@ class Coordinator:
             elif self._folded_hash:
                 self.fold.passed(self._folded_hash)
                 self._folded_hash = b""
-                effects += self._tell()
+                effects += self._send_works()
             else:
                 try:
                     events, self._folded_hash = self.fold.decoded(self._unread.popleft())
@@ -592,11 +592,11 @@ class Coordinator:
         """Apply a durable event to the state; the work for hosts that follows from it."""
         return self.fold.apply(event)
 
-    def _tell(self) -> list[msg.Effect]:
+    def _send_works(self) -> list[msg.Effect]:
         if not self.is_started:
             return []
         works, self._works = self._works, []
-        return [*self.hosts.follow(), *self.hosts.tell(works)]
+        return [*self.hosts.follow(), *self.hosts.send(works)]
 
     def _at_end(self) -> list[msg.Effect]:
         """The log was read to its end."""

@@ -245,14 +245,14 @@ class ProcessEnded(NamedTuple):
     error: RemoteStorageError | None = None
 
 
-class Told(NamedTuple):
+class WorkDone(NamedTuple):
     """A host has carried out the work that it was sent."""
 
     host: str
     watch: int
 
 
-class NotTold(NamedTuple):
+class WorkInDoubt(NamedTuple):
     """A host may not have got the work that it was sent."""
 
     host: str
@@ -260,7 +260,7 @@ class NotTold(NamedTuple):
     error: Exception
 
 
-class TellFailed(NamedTuple):
+class WorkFailed(NamedTuple):
     """A host got the work that it was sent, and failed at it."""
 
     host: str
@@ -323,8 +323,8 @@ class Ping(NamedTuple):
     timeout_s: float
 
 
-class Tell(NamedTuple):
-    """Send a host placements or closes; answer with `Told`, `NotTold` or `TellFailed`."""
+class SendWork(NamedTuple):
+    """Send a host its work; answer with `WorkDone`, `WorkInDoubt` or `WorkFailed`."""
 
     address: str
     watch: int
@@ -380,9 +380,9 @@ Stimulus: TypeAlias = (
     | ProcessStarted
     | StartFailed
     | ProcessEnded
-    | Told
-    | NotTold
-    | TellFailed
+    | WorkDone
+    | WorkInDoubt
+    | WorkFailed
     | TimerFired
     | Stopped
 )
@@ -397,7 +397,7 @@ Effect: TypeAlias = (
     | StartProcess
     | EndProcess
     | Ping
-    | Tell
+    | SendWork
     | Forget
     | SetTimer
     | Ready

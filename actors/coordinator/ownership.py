@@ -180,7 +180,7 @@ def check_mode(word: OwnerWord, mode: PluginMode, *, is_repeat: bool) -> None:
             raise NotReady(f"{_moving(word)}; start this broker with tierledger.mode=handover")
         return
     if owner == Owner.MOVING and not (is_repeat and word.source == Owner.TIERLEDGER):
-        raise NotReady(f"{_moving(word)}; it is let in once tierledger owns it")
+        raise NotReady(f"{_moving(word)}; this broker is let in once tierledger owns it")
     if owner not in {Owner.TIERLEDGER, Owner.MOVING}:
         raise NotReady(
             f"{owner} owns the remote log metadata of this cluster; "
@@ -197,7 +197,7 @@ def check_leading(word: OwnerWord) -> None:
         NotReady: Kafka's own manager owns the metadata, or it is moving.
     """
     if word.owner == Owner.MOVING:
-        raise NotReady(f"{_moving(word)}: nobody new leads meanwhile")
+        raise NotReady(f"{_moving(word)}: no broker may begin to lead")
     if word.owner == Owner.KAFKA:
         raise NotReady(
             "kafka owns the remote log metadata of this cluster: only imports lead partitions"

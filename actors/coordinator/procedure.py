@@ -41,7 +41,7 @@ LOOKS = 200
 """So many looks before writes are held wait for a follower that is in trouble, or for the end
 of its round."""
 
-AS_BEFORE = "it is as before"
+AS_BEFORE = "the owner is as before"
 
 TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
 """The follower's task, by the new owner."""
@@ -96,7 +96,7 @@ class Compared(NamedTuple):
     differences: tuple[str, ...]
 
 
-class Said(NamedTuple):
+class HandedOver(NamedTuple):
     """The coordinator has appended the word."""
 
     owned: Owned
@@ -127,13 +127,13 @@ class Compare(NamedTuple):
     """After a pause."""
 
 
-class Say(NamedTuple):
-    """Ask the coordinator for this word; answer with `Said`."""
+class HandOver(NamedTuple):
+    """Ask the coordinator for this word; answer with `HandedOver`."""
 
     wish: Handover
 
 
-class Tell(NamedTuple):
+class Note(NamedTuple):
     """A line of progress for the user."""
 
     line: str
@@ -145,21 +145,21 @@ class End(NamedTuple):
     trouble: str | None
 
 
-Stimulus: TypeAlias = Begun | Looked | Compared | Said | Failed | TimeIsUp
-Effect: TypeAlias = Look | Compare | Say | Tell | End
+Stimulus: TypeAlias = Begun | Looked | Compared | HandedOver | Failed | TimeIsUp
+Effect: TypeAlias = Look | Compare | HandOver | Note | End
 
 HEARS: Mapping[Phase, frozenset[type[Any]]] = {
     Phase.NEW: frozenset({Begun}),
     Phase.CHECKING: frozenset({Looked, Failed}),
     Phase.COMPARING: frozenset({Compared, Looked, Failed}),
-    Phase.BEGINNING: frozenset({Said, Failed}),
+    Phase.BEGINNING: frozenset({HandedOver, Failed}),
     Phase.HOLDING: frozenset({Looked, Failed, TimeIsUp}),
     Phase.TAKING: frozenset({Looked, Failed, TimeIsUp}),
     Phase.SETTLING: frozenset({Compared, Failed, TimeIsUp}),
-    Phase.REPEATING: frozenset({Said, Failed, TimeIsUp}),
+    Phase.REPEATING: frozenset({HandedOver, Failed, TimeIsUp}),
     Phase.WITNESSING: frozenset({Looked, Failed, TimeIsUp}),
-    Phase.ENDING: frozenset({Said, Failed}),
-    Phase.RETURNING: frozenset({Said, Failed}),
+    Phase.ENDING: frozenset({HandedOver, Failed}),
+    Phase.RETURNING: frozenset({HandedOver, Failed}),
     Phase.ENDED: frozenset(),
 }
 """Stimuli that may arrive in each phase."""
@@ -223,8 +223,8 @@ class Procedure:
                 return self._looked(stimulus)
             case Compared(differences=differences):
                 return self._compared(differences)
-            case Said(owned=owned):
-                return self._said(owned)
+            case HandedOver(owned=owned):
+                return self._handed_over(owned)
             case Failed(why=why):
                 return self._failed(why)
             case TimeIsUp():
@@ -245,7 +245,7 @@ class Procedure:
             self.phase = Phase.TAKING
             self._brokers |= looked.brokers | _attending(looked).keys()
             self._await_round(looked)
-            return [Tell("all brokers hold their writes"), Look()]
+            return [Note("all brokers hold their writes"), Look()]
         trouble = self._unfollowed(looked) or self._troubled(looked) or self._disturbed(looked)
         if trouble is not None:
             return self._give_back(trouble)
@@ -254,12 +254,12 @@ class Procedure:
             if self._busy:
                 return [Look()]
             self.phase = Phase.ENDING
-            return [Say(Handover(self._to, Owner.MOVING, number=self.word))]
+            return [HandOver(Handover(self._to, Owner.MOVING, number=self.word))]
         if not self._has_gone_round(looked):
             return [Look()]
         assert looked.following is not None, "`_unfollowed` found no trouble"
         self.phase, self._records = Phase.SETTLING, looked.following.get("records")
-        return [Tell("what they had written is taken over"), Compare(is_all=False)]
+        return [Note("what they had written is taken over"), Compare(is_all=False)]
 
     def _check(self, looked: Looked) -> list[Effect]:
         trouble = self._unfit(looked)
@@ -269,7 +269,7 @@ class Procedure:
             return self._look_again(trouble)
         self.phase, self._brokers, self._looks = Phase.COMPARING, looked.brokers, 0
         return [
-            Tell(f"brokers {_listed(looked.brokers)} attend in handover"),
+            Note(f"brokers {_listed(looked.brokers)} attend in handover"),
             Compare(is_all=True),
         ]
 
@@ -296,7 +296,7 @@ class Procedure:
         if trouble is None or trouble == self._waits:
             return [Look()]
         self._waits = trouble
-        return [Tell(f"waiting: {trouble}"), Look()]
+        return [Note(f"waiting: {trouble}"), Look()]
 
     def _await_round(self, looked: Looked) -> None:
         self._follower, self._last_report, self._round = _follower(looked), None, None
@@ -327,31 +327,31 @@ class Procedure:
         ):
             return [Look() if is_written else Compare(is_all=False, is_again=True)]
         self._differences, self._comparisons = None, 0
-        told: list[Effect] = [Tell(one) for one in differences]
+        lines: list[Effect] = [Note(one) for one in differences]
         if differences and not self._accepts_losses:
             trouble = f"{len(differences)} differences, the first is {differences[0]}"
             if is_written:
-                return [*told, *self._end(f"{trouble}; {AS_BEFORE}")]
-            return [*told, *self._give_back(trouble)]
+                return [*lines, *self._end(f"{trouble}; {AS_BEFORE}")]
+            return [*lines, *self._give_back(trouble)]
         if is_written:
             self.phase = Phase.BEGINNING
             wish = Handover(
                 Owner.MOVING, self._from, self._to, give_up_after_ms=self._give_up_after_ms
             )
-            same = "with these differences" if told else "both managers know the same"
-            return [*told, Tell(same), Say(wish)]
+            same = "with these differences" if lines else "both managers know the same"
+            return [*lines, Note(same), HandOver(wish)]
         assert self.word is not None, "it has begun"
         self.phase = Phase.REPEATING
         wish = Handover(Owner.MOVING, Owner.MOVING, self._to, self.word, self._give_up_after_ms)
-        return [*told, Say(wish)]
+        return [*lines, HandOver(wish)]
 
-    def _said(self, owned: Owned) -> list[Effect]:
+    def _handed_over(self, owned: Owned) -> list[Effect]:
         if self.phase is Phase.BEGINNING:
             self.phase, self.word = Phase.HOLDING, owned.number
-            return [Tell(f"moving, by word {owned.number}"), Look()]
+            return [Note(f"moving, by word {owned.number}"), Look()]
         if self.phase is Phase.REPEATING:
             self.phase, self.word = Phase.WITNESSING, owned.number
-            return [Tell(f"all are asked again, by word {owned.number}"), Look()]
+            return [Note(f"all brokers are asked again, by word {owned.number}"), Look()]
         return self._end(None if self._trouble is None else f"{self._trouble}; {AS_BEFORE}")
 
     def _failed(self, why: str) -> list[Effect]:
@@ -368,7 +368,7 @@ class Procedure:
     def _give_back(self, trouble: str) -> list[Effect]:
         assert self.word is not None, "it has begun"
         self._trouble, self.phase = trouble, Phase.RETURNING
-        return [Say(Handover(self._from, Owner.MOVING, number=self.word))]
+        return [HandOver(Handover(self._from, Owner.MOVING, number=self.word))]
 
     def _end(self, trouble: str | None) -> list[Effect]:
         self.phase = Phase.ENDED
@@ -417,12 +417,12 @@ class Procedure:
         """Whether brokers have come or have written since all were idle; None if neither."""
         late = (looked.brokers | _attending(looked).keys()) - self._brokers
         if late:
-            return f"brokers {_listed(late)} have come meanwhile"
+            return f"brokers {_listed(late)} have joined meanwhile"
         if _follower(looked) != self._follower:
             return "another serve --kafka follows Kafka's metadata topic meanwhile"
         settled = self.phase is Phase.WITNESSING
         if settled and (looked.following or {}).get("records") != self._records:
-            return f"somebody writes by the manager of {self._from} meanwhile"
+            return f"the manager of {self._from} was written to meanwhile"
         return None
 
     def _not_idle(self, looked: Looked) -> set[int]:

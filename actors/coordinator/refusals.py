@@ -90,12 +90,12 @@ def _successor(state: CoordinatorState, entry: Entry, body: LeaderRefused) -> Le
     """
     for broker_id, former in reversed(entry.displaced.items()):
         claim, ours, theirs = former.claim, former.leader_epoch, body.leader_epoch
-        stands = (
+        is_valid = (
             claim.incarnation == state.incarnations.get(broker_id)
             and former.import_cluster is None
         )
         if body.holder is not None and broker_id == body.holder[0]:
-            return former if stands and claim > Claim(*body.holder) else None
-        if stands and (ours is None or theirs is None or ours > theirs):
+            return former if is_valid and claim > Claim(*body.holder) else None
+        if is_valid and (ours is None or theirs is None or ours > theirs):
             return former
     return None

@@ -8,7 +8,7 @@ from typing import Any
 from tierledger.actors.calls import LEADER
 from tierledger.actors.coordinator.state import CoordinatorState, SetAside
 
-SET_ASIDE_TOLD = 100
+SET_ASIDE_SHOWN = 100
 """Items that were set aside and are listed with their reason; all are counted."""
 
 
@@ -50,5 +50,5 @@ def coordinator_report(
         "partitions": len(state.partitions),
         "unplaced": len(state.unplaced),
         "set_aside": len(aside),
-        "set_aside_items": [one._asdict() for one in aside[:SET_ASIDE_TOLD]],
+        "set_aside_items": [one._asdict() for one in aside[:SET_ASIDE_SHOWN]],
     }

@@ -117,7 +117,7 @@ def announce(
     if given.incarnation < registered:
         raise Fenced(
             f"broker {given.broker_id} registered anew, as incarnation {registered}; "
-            f"incarnation {given.incarnation} speaks for it no more"
+            f"incarnation {given.incarnation} is fenced"
         )
     if pair < last:
         raise Fenced(f"broker {given.broker_id} announced {pair} after {last}")

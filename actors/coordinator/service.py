@@ -199,27 +199,27 @@ class CoordinatorService:
         owned: Owned = await self._ask(msg.HandOver(checked(Handover, wish, "handover")))
         return owned
 
-    async def attend(self, said: Attend) -> OwnerWord:
+    async def attend(self, attend: Attend) -> OwnerWord:
         """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata.
 
         Raises:
             InvalidArgument: A field of the report has no valid value.
             Fenced: A newer client of the broker has registered.
         """
-        said = checked(Attend, said, "attend")
+        attend = checked(Attend, attend, "attend")
         state = self._machine.state
-        newest = state.incarnations.get(said.broker_id, 0)
-        if 0 < said.incarnation < newest:
+        newest = state.incarnations.get(attend.broker_id, 0)
+        if 0 < attend.incarnation < newest:
             raise Fenced(
-                f"broker {said.broker_id} registered anew, as incarnation {newest}; "
-                f"incarnation {said.incarnation} speaks for it no more"
+                f"broker {attend.broker_id} registered anew, as incarnation {newest}; "
+                f"incarnation {attend.incarnation} is fenced"
             )
-        self._attendance.attended(said, self._now_ms())
+        self._attendance.attended(attend, self._now_ms())
         return state.word
 
-    async def follow_kafka(self, said: dict[str, Any]) -> Followed:
+    async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """Take a follower's report; the answer is the owner, and whether it is chosen."""
-        is_chosen = self._attendance.followed(said, self._now_ms())
+        is_chosen = self._attendance.followed(report, self._now_ms())
         return Followed(self._machine.state.word, is_chosen)
 
     def _now_ms(self) -> int:
@@ -346,8 +346,8 @@ class CoordinatorService:
                 self._spawn(self._end_process(effect))
             case msg.Ping():
                 self._spawn(self._ping(effect))
-            case msg.Tell():
-                self._spawn(self._tell(effect))
+            case msg.SendWork():
+                self._spawn(self._send_work(effect))
             case msg.Forget(address=address):
                 self._handles.pop(address, None)
             case msg.SetTimer(timer=timer, delay_s=delay_s):
@@ -454,27 +454,27 @@ class CoordinatorService:
                 return msg.HostEnded(ping.host, ping.watch)
             self._handles[ping.address] = handle
             async with asyncio.timeout(ping.timeout_s):
-                said = await handle.ping()
+                answer = await handle.ping()
         except HostGone:
             return msg.HostEnded(ping.host, ping.watch)
         except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.
             return msg.PingMissed(ping.host, ping.watch)
-        return msg.PingAnswered(ping.host, ping.watch, said)
+        return msg.PingAnswered(ping.host, ping.watch, answer)
 
-    async def _tell(self, tell: msg.Tell) -> msg.Stimulus:
-        host, work = tell.work.host, tell.work
-        handle = self._handles.get(tell.address)
+    async def _send_work(self, send: msg.SendWork) -> msg.Stimulus:
+        host, work, watch = send.work.host, send.work, send.watch
+        handle = self._handles.get(send.address)
         try:
             if handle is None:
-                return msg.NotTold(host, tell.watch, HostGone(f"{tell.address} is forgotten"))
+                return msg.WorkInDoubt(host, watch, HostGone(f"{send.address} is forgotten"))
             if work.closes:
                 await handle.close_sessions(work.closes)
             else:
                 await handle.place(work.placements)
         except HostFailed as error:
-            return msg.TellFailed(host, tell.watch, error)
+            return msg.WorkFailed(host, watch, error)
         except (OutcomeUnknown, RetryableError) as error:
-            return msg.NotTold(host, tell.watch, error)
+            return msg.WorkInDoubt(host, watch, error)
         except Exception as error:  # noqa: BLE001 - The host raised it.
-            return msg.TellFailed(host, tell.watch, error)
-        return msg.Told(host, tell.watch)
+            return msg.WorkFailed(host, watch, error)
+        return msg.WorkDone(host, watch)

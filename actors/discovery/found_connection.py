@@ -230,8 +230,8 @@ async def _prove(stream: Stream, recorded: HostDoor) -> None:
         async with asyncio.timeout(PROOF_S):
             answer = await stream.ask(word_of(recorded.address))
     except (TimeoutError, OutcomeUnknown) as error:
-        said = str(error) or f"does not say within {PROOF_S:g} s which process it is"
-        raise NotReady(f"{recorded.door}: {said}") from error
+        reason = str(error) or f"does not say within {PROOF_S:g} s which process it is"
+        raise NotReady(f"{recorded.door}: {reason}") from error
     if answer.WhichOneof("result") == "failure":
         raise error_of(answer.failure)
     if json.loads(answer.status.json).get("process") != recorded.process:

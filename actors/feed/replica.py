@@ -94,7 +94,7 @@ class Replica:
             case Fenced(claim=claim):
                 self.is_ready = self.is_ready and claim != self.claim
             case OtherHistory(position=position):
-                return self._refused(f"the log is another at position {position}")
+                return self._refused(f"the log differs at position {position}")
         return None
 
     def _refused(self, reason: str) -> Refusal:
@@ -121,9 +121,9 @@ class Replica:
 
     def _ready(self, ready: Ready) -> Refusal | None:
         if not self.is_whole:
-            return self._refused("ready was said before the last slice came")
+            return self._refused("ready came before the last slice")
         if self.position < ready.position:
-            reason = f"ready was said at {ready.position}, {self.position} is here"
+            reason = f"ready came for position {ready.position}, {self.position} is here"
             return Refusal(reason, is_dropped=False)
         self.is_ready = self.is_ready or ready.claim == self.claim
         return None
@@ -161,8 +161,8 @@ class Replica:
         shares = self._rows.shares
         found = checksum(shares, self.position, self.chain_hash, self._delete_state)
         if found != self._checksum:
-            told = f"{self._checksum.hex()} was told at {self.position}, {found.hex()} is here"
-            return self._refused(f"the checksum {told}")
+            checksums = f"expected checksum {self._checksum.hex()}, found {found.hex()}"
+            return self._refused(f"{checksums} at position {self.position}")
         self.floor = max(self.floor, self.position)
         return None
 

@@ -94,8 +94,8 @@ class _Subscriber:
         "proof",
         "ready_at",
         "ready_under",
+        "sent",
         "slices",
-        "told",
         "without_rows",
     )
 
@@ -119,7 +119,7 @@ class _Subscriber:
         self.ready_under: int | None = None
         self.ready_at = -1
         """The position that it has to reach to be ready under the session `ready_under`."""
-        self.told: type[Ready | Fenced] | None = None
+        self.sent: type[Ready | Fenced] | None = None
         self.is_refused = False
 
 
@@ -209,7 +209,7 @@ class FeedSource:
     def expect(self, number: int, claim: Claim | None) -> None:
         """The subscriber's broker announced itself anew, under `claim`."""
         one = self._subscribers[number]
-        one.claim, one.ready_under, one.told = claim, None, None
+        one.claim, one.ready_under, one.sent = claim, None, None
 
     def drop(self, number: int) -> None:
         """Forget a subscriber. Its next subscription names the position to go on from."""
@@ -230,8 +230,8 @@ class FeedSource:
     def has_more(self, number: int) -> bool:
         """Whether there may be another frame for a subscriber that has just been sent one."""
         one = self._subscribers[number]
-        is_told = one.claim is None or one.told is Ready
-        return not is_told or one.slices is not None or one.next_entry != self._entries
+        is_settled = one.claim is None or one.sent is Ready
+        return not is_settled or one.slices is not None or one.next_entry != self._entries
 
     def unproven(self, number: int) -> tuple[int, bytes] | None:
         """The position and chain hash to look for in the log, if any; see `proven`."""
@@ -338,11 +338,11 @@ class FeedSource:
             return None
         self._give_up(one)
         one.frozen = state.rows.snapshot()
-        epochs = [told for told, _ in self._epochs.values()]
+        epochs = [numbers for numbers, _ in self._epochs.values()]
         one.slices = _slices(one.frozen, dict(state.strays), self._position, epochs)
         one.next_entry, one.part, one.is_slice_next = self._entries, 0, True
         one.given = self._position, self._chain_hash
-        one.ready_under = one.told = None
+        one.ready_under = one.sent = None
         return SnapshotBegun(
             self._position, self._chain_hash, _delete_state(state), self._checksum(state)
         )
@@ -357,17 +357,17 @@ class FeedSource:
             if one.ready_under != under:
                 one.ready_under, one.ready_at = under, self._position
                 # Another session was open meanwhile, and the subscriber was not told.
-                if one.told is Ready:
-                    one.told = Fenced
+                if one.sent is Ready:
+                    one.sent = Fenced
                     return Fenced(claim)
-            if one.told is Ready or one.slices is not None or one.given[0] < one.ready_at:
+            if one.sent is Ready or one.slices is not None or one.given[0] < one.ready_at:
                 return None
-            one.told = Ready
+            one.sent = Ready
             return Ready(claim, one.given[0])
         one.ready_under = None
-        if one.told is Fenced or not _is_fenced(state, claim):
+        if one.sent is Fenced or not _is_fenced(state, claim):
             return None
-        one.told = Fenced
+        one.sent = Fenced
         return Fenced(claim)
 
     # The machine.
@@ -451,8 +451,8 @@ class FeedSource:
         for epoch in epochs:
             tables = state.epochs[epoch]
             numbers = EpochNumbers(epoch, tables.highest, tables.size)
-            told, share = self._epochs.get(epoch, (None, 0))
-            if told != numbers:
+            sent, share = self._epochs.get(epoch, (None, 0))
+            if sent != numbers:
                 self._epochs[epoch] = numbers, share_of_epoch(numbers)
                 self._shares += self._epochs[epoch][1] - share
                 changed.append(numbers)

@@ -96,7 +96,7 @@ class Fed:
         except RemoteStorageError as error:
             self._trouble = error
             if isinstance(error, DataError):
-                feed.shell.host.told(feed.shell, msg.Alarm(DAMAGED, str(error)))
+                feed.shell.host.notified(feed.shell, msg.Alarm(DAMAGED, str(error)))
         else:
             if not feed.is_gone:
                 feed.source.proven(self._number, (position, chain_hash), is_held=is_held)

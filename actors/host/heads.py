@@ -27,7 +27,7 @@ class WatchedHead:
         self.shell = shell
         self.wake = wake
         self._heads = heads
-        self._told = NOTHING
+        self._sent = NOTHING
 
     def take(self) -> Head | None:
         """The present head, once per position; None if the subscriber has got it already.
@@ -38,9 +38,9 @@ class WatchedHead:
         if not self._heads.has(self):
             raise NotLeader(f"this host leads {self.shell.key.named('?')} no more")
         position = self.shell.machine.position
-        if position == self._told:
+        if position == self._sent:
             return None
-        self._told = position
+        self._sent = position
         return Head(position)
 
     @property
@@ -105,22 +105,22 @@ class Hints:
     def __init__(self, shells: Mapping[tuple[PartitionKey, str], PartitionShell]) -> None:
         """`shells`: the host's live table of what runs there."""
         self._shells = shells
-        self._told: dict[PartitionKey, int] = {}
+        self._hints: dict[PartitionKey, int] = {}
         """Newest hint of another host's leader; a leader on this host is read directly."""
         self._read: dict[PartitionKey, int] = {}
         """Position of each follower at the last poll."""
 
     def arrived(self, key: PartitionKey, position: int) -> None:
         """Let the follower of `key` read its log at once, unless this hint is not newer."""
-        if position > self._told.get(key, NOTHING):
-            self._told[key] = position
+        if position > self._hints.get(key, NOTHING):
+            self._hints[key] = position
             follower = self._shells.get((key, FOLLOWER))
             if follower is not None:
                 follower.feed(msg.HintArrived(position))
 
     def end(self, key: PartitionKey) -> None:
         """No host sends hints about `key` any more."""
-        self._told.pop(key, None)
+        self._hints.pop(key, None)
 
     def gone(self, key: PartitionKey) -> None:
         """`key` is not followed here any more."""
@@ -144,9 +144,9 @@ class Hints:
         They found events in the log without a hint. So a leader that leads no more and sends no
         hints is not relied on for long: its followers are polled.
         """
-        return {key for key, position in self._read.items() if self._heard(key) < position}
+        return {key for key, position in self._read.items() if self._hint(key) < position}
 
-    def _heard(self, key: PartitionKey) -> int:
+    def _hint(self, key: PartitionKey) -> int:
         leader = self._shells.get((key, LEADER))
-        told = self._told.get(key, NOTHING)
-        return told if leader is None else max(told, leader.machine.position)
+        hint = self._hints.get(key, NOTHING)
+        return hint if leader is None else max(hint, leader.machine.position)

@@ -38,7 +38,7 @@ from tierledger.actors.host.answering import OpenLists
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads, Hints
 from tierledger.actors.host.machine import HostMachine
-from tierledger.actors.host.partition_shell import PartitionShell, Said
+from tierledger.actors.host.partition_shell import Notice, PartitionShell
 from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.leader.machine import Leader
@@ -218,12 +218,12 @@ class Host:
             if shell is not None:
                 shell.feed(msg.QueryExpired(reply_to))
             else:
-                self._hear(lives.ReadGivenUp(reply_to))
+                self._handle(lives.ReadGivenUp(reply_to))
 
     def _query(self, call: QueryCall, reply_to: int) -> None:
         shell = self._shells.get((call.key, call.role))
         if call.role == STORAGE:
-            self._hear(lives.ReadArrived(reply_to, call))
+            self._handle(lives.ReadArrived(reply_to, call))
         elif shell is None:
             error = NotLeader(f"{self.name} has no {call.role} of {_text(call.key)}")
             self.reply(reply_to, error)
@@ -245,7 +245,7 @@ class Host:
         if shell is not None:
             shell.feed(msg.QueryExpired(reply_to))
         else:
-            self._hear(lives.ReadGivenUp(reply_to))
+            self._handle(lives.ReadGivenUp(reply_to))
         self.reply(reply_to, NotReady("no answer within the call's time"))
 
     def _is_ready(self, call: ReadyCall) -> bool:
@@ -276,19 +276,19 @@ class Host:
         """
         slices = Slices()
         for placement in placements:
-            self._hear(lives.Placed(placement, self._clock.now_ms()))
+            self._handle(lives.Placed(placement, self._clock.now_ms()))
             await slices.yield_if_due()
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
         """End the sessions of brokers that lead no more, and no others."""
         slices = Slices()
         for close in closes:
-            self._hear(lives.BrokerLeft(close, self._clock.now_ms()))
+            self._handle(lives.BrokerLeft(close, self._clock.now_ms()))
             await slices.yield_if_due()
 
     # The machine.
 
-    def _hear(self, stimulus: lives.Stimulus) -> None:
+    def _handle(self, stimulus: lives.Stimulus) -> None:
         try:
             for effect in self._machine.handle(stimulus):
                 self._carry_out(effect)
@@ -341,13 +341,13 @@ class Host:
         await shell.load()
         shell.loading = None
         if shell.role != STORAGE:
-            self._hear(lives.Loaded(shell.life))
+            self._handle(lives.Loaded(shell.life))
 
     def _look_if_read(self, shell: PartitionShell) -> None:
         """Report a load for reads as done once the log is read to its end, or cannot be."""
         if shell.machine.phase is not Phase.LOADING:
             shell.after_step = None
-            self._hear(lives.Loaded(shell.life))
+            self._handle(lives.Loaded(shell.life))
 
     def _drop(self, shell: PartitionShell) -> None:
         del self._lives[shell.life]
@@ -387,17 +387,17 @@ class Host:
         else:
             self._slots.add(slot)
 
-    def told(self, shell: PartitionShell, said: Said) -> None:
-        """What the machine of a partition says to its host."""
-        match said:
+    def notified(self, shell: PartitionShell, notice: Notice) -> None:
+        """Take a notice of a partition's machine."""
+        match notice:
             case msg.HeadMoved(position=position):
                 self._head_moved(shell, position)
             case msg.Alarm(kind=kind, message=message):
                 self.report.alarm(shell.topic_id_partition, kind, message)
             case msg.ClaimRefused():  # The coordinator hears of it, and who leads.
-                self._hear(lives.Refused(shell.life, said))
+                self._handle(lives.Refused(shell.life, notice))
             case msg.Gone(reason=reason):
-                self._hear(lives.Ended(shell.life, reason))
+                self._handle(lives.Ended(shell.life, reason))
 
     def _head_moved(self, shell: PartitionShell, position: int) -> None:
         """Hint to followers at once: to this host's, and to those of hosts that subscribed."""

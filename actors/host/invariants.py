@@ -29,14 +29,14 @@ def check(machine: HostMachine) -> None:
     assert len(loading) <= rules.LOADS_AT_ONCE, f"{len(loading)} load at once; {story}"
     is_full = len(loading) == rules.LOADS_AT_ONCE
     assert is_full or not queued, f"loads wait for nothing; {story}"
-    _check_words(machine)
+    _check_lives(machine)
     _check_reads(machine)
     if machine.is_closing:
         stays = [life.number for life in lives if life.phase is not Phase.LEAVING]
         assert not stays, f"{stays} stay on a host that closes; {story}"
 
 
-def _check_words(machine: HostMachine) -> None:
+def _check_lives(machine: HostMachine) -> None:
     """Released lives have ended or are leaving; no leader is both lost and refused."""
     story = machine.story
     for life in machine.lives.values():
@@ -45,7 +45,7 @@ def _check_words(machine: HostMachine) -> None:
             assert life.assignment > until, f"{life.key} was released; {story}"
     assert not machine.lost.keys() & machine.refused.keys(), f"lost and refused; {story}"
     led = {key for key, role in machine.seats if role == LEADER}
-    assert not led & machine.lost.keys(), f"what is led here is told as lost; {story}"
+    assert not led & machine.lost.keys(), f"what is led here is lost; {story}"
 
 
 def _check_reads(machine: HostMachine) -> None:

@@ -165,9 +165,9 @@ class HostMachine:
             case msg.CloseArrived(now_ms=now_ms):
                 return self._close(now_ms)
             case _:
-                return [] if life is None else self._heard_of(life, stimulus)
+                return [] if life is None else self._handle_life(life, stimulus)
 
-    def _heard_of(
+    def _handle_life(
         self,
         life: Life,
         stimulus: msg.BrokerLeft | msg.Loaded | msg.Refused | msg.Ended | msg.ReadGivenUp,

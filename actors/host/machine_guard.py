@@ -107,11 +107,11 @@ class MachineGuard:
 def _cause(error: Exception) -> str:
     """The class, message and place of `error`."""
     try:
-        words = str(error)[:CAUSE_CHARACTERS]
+        text = str(error)[:CAUSE_CHARACTERS]
     except Exception:  # noqa: BLE001 - An error of a foreign object's.
-        words = ""
+        text = ""
     place = ""
     for frame, line in walk_tb(error.__traceback__):
         code = frame.f_code
         place = f" in {code.co_name}, line {line} of {code.co_filename.rpartition('/')[2]}"
-    return f"{type(error).__name__}: {words}{place}"
+    return f"{type(error).__name__}: {text}{place}"

@@ -56,8 +56,8 @@ FEED_BYTES = 32 * 1024
 RETRY_DELAY_S = 0.1
 """Pause before a request to an unreachable store is retried."""
 
-Said: TypeAlias = "msg.HeadMoved | msg.Alarm | msg.ClaimRefused | msg.Gone"
-"""What a machine says to the process it runs in."""
+Notice: TypeAlias = "msg.HeadMoved | msg.Alarm | msg.ClaimRefused | msg.Gone"
+"""What a machine notifies its process of."""
 
 _log = structlog.get_logger("tierledger.partition")
 
@@ -73,7 +73,7 @@ class Process(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None], /) -> asyncio.Task[None]: ...
     def reply(self, reply_to: msg.ReplyTo, value: object, /) -> None: ...
     def read_slot(self, slot: PendingSlot, delay_ms: int, /) -> None: ...
-    def told(self, shell: PartitionShell, said: Said, /) -> None: ...
+    def notified(self, shell: PartitionShell, notice: Notice, /) -> None: ...
 
 
 class PartitionShell:
@@ -193,9 +193,9 @@ class PartitionShell:
             case msg.AskOracle():
                 self._spawn(self._ask_oracle, effect)
             case msg.HeadMoved() | msg.Alarm() | msg.ClaimRefused():
-                host.told(self, effect)
+                host.notified(self, effect)
             case msg.Gone(reply_to=reply_to):
-                host.told(self, effect)
+                host.notified(self, effect)
                 host.reply(reply_to, self.machine.position)
 
     @property
@@ -286,7 +286,7 @@ class PartitionShell:
                 await asyncio.sleep(RETRY_DELAY_S)
         self._writer.stored = loading.stored
         if loading.trouble is not None:
-            self.host.told(self, msg.Alarm("checkpoint", str(loading.trouble)))
+            self.host.notified(self, msg.Alarm("checkpoint", str(loading.trouble)))
             self._writer.is_whole = True
         self.feed(msg.StateLoaded(*loaded))
 
@@ -329,7 +329,7 @@ class PartitionShell:
                 # The checkpoint's flag, not the state's, which may be finished before it.
                 await self._insisting(self._checkpoints.sweep)
         except RemoteStorageError as error:
-            self.host.told(self, msg.Alarm("checkpoint", str(error)))
+            self.host.notified(self, msg.Alarm("checkpoint", str(error)))
             self.feed(msg.CheckpointDone(stored=False))
         else:
             is_ours, is_less = standing is Standing.OURS, standing is Standing.LESS

@@ -246,8 +246,8 @@ class Leader:
         self.phase = Phase.QUARANTINED
         self._is_held = False
         self._trouble = Quarantined(f"the partition takes no writes: {cause}")
-        told = f"{cause}; the steps before: {story}" if story else cause
-        effects: list[msg.Effect] = [msg.Alarm("quarantined", told)]
+        message = f"{cause}; the steps before: {story}" if story else cause
+        effects: list[msg.Effect] = [msg.Alarm("quarantined", message)]
         if self._in_flight is not None:
             doubt = OutcomeUnknown(f"it may be stored; the partition failed: {cause}")
             effects += refusals(self._in_flight.replies, doubt)

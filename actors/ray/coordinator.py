@@ -99,11 +99,11 @@ class CoordinatorShell:
     async def hand_over(self, wish: Handover) -> Owned:
         return await self._started().hand_over(wish)
 
-    async def attend(self, said: Attend) -> OwnerWord:
-        return await self._started().attend(said)
+    async def attend(self, attend: Attend) -> OwnerWord:
+        return await self._started().attend(attend)
 
-    async def follow_kafka(self, said: dict[str, Any]) -> Followed:
-        return await self._started().follow_kafka(said)
+    async def follow_kafka(self, report: dict[str, Any]) -> Followed:
+        return await self._started().follow_kafka(report)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         return await self._started().announce(announcement)

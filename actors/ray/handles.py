@@ -96,16 +96,16 @@ class RayHost:
         return await self._call("store", method, list(arguments), dict(named))
 
     async def ping(self) -> HostPing:
-        said: HostPing = await self._call("ping")
-        return said
+        ping: HostPing = await self._call("ping")
+        return ping
 
     async def counts(self) -> dict[str, Any]:
-        said: dict[str, Any] = await self._call("counts")
-        return said
+        counts: dict[str, Any] = await self._call("counts")
+        return counts
 
     async def partitions(self) -> list[dict[str, Any]]:
-        said: list[dict[str, Any]] = await self._call("partitions")
-        return said
+        partitions: list[dict[str, Any]] = await self._call("partitions")
+        return partitions
 
     async def close(self) -> None:
         """Drain and stop the host."""
@@ -178,13 +178,13 @@ class RayCoordinator:
         owned: Owned = await self._call("hand_over", wish)
         return owned
 
-    async def attend(self, said: Attend) -> OwnerWord:
-        word: OwnerWord = await self._call("attend", said)
+    async def attend(self, attend: Attend) -> OwnerWord:
+        word: OwnerWord = await self._call("attend", attend)
         return word
 
-    async def follow_kafka(self, said: dict[str, Any]) -> Followed:
+    async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """The owner of the metadata, and whether `serve` is chosen; no client can call this."""
-        followed: Followed = await self._call("follow_kafka", said)
+        followed: Followed = await self._call("follow_kafka", report)
         return followed
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
@@ -204,8 +204,8 @@ class RayCoordinator:
         return doors
 
     async def status(self) -> dict[str, Any]:
-        said: dict[str, Any] = await self._call("status")
-        return said
+        status: dict[str, Any] = await self._call("status")
+        return status
 
     async def process(self) -> str:
         """The name of the coordinator's process."""
@@ -235,7 +235,7 @@ class WritingHost:
                 address = (await self._coordinator.hosts()).get(self._name)
                 self._host = None if address is None else NamedHost(address, self._namespace)
             except OutcomeUnknown as error:
-                raise StorageUnavailable(f"nobody knows who writes: {error}") from error
+                raise StorageUnavailable(f"the writing host is unknown: {error}") from error
         if self._host is None:
             raise StorageUnavailable(f"{self._name}, which writes for all, is being replaced")
         return self._host

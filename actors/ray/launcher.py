@@ -138,11 +138,11 @@ class _LocatedHost(RayHost):
 
     @override
     async def ping(self) -> HostPing:
-        said = await super().ping()
-        node = node_of(said.process)
+        ping = await super().ping()
+        node = node_of(ping.process)
         assert node is not None, "it runs on Ray"
         self._nodes[self._name] = node
-        return said
+        return ping
 
 
 async def end_process(name: str) -> None:

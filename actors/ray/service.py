@@ -275,8 +275,8 @@ class RayService:
 
 async def _listening(coordinator: RayCoordinator) -> tuple[tuple[str, str, str], ...]:
     """Where hosts listen now, in the record's form; later the coordinator updates it."""
-    said, doors = await coordinator.status(), await coordinator.doors()
-    found = [(said["addresses"][name], process) for name, process in said["hosts"].items()]
+    status, doors = await coordinator.status(), await coordinator.doors()
+    found = [(status["addresses"][name], process) for name, process in status["hosts"].items()]
     return tuple((one, doors[one], process) for one, process in found if one in doors)
 
 

@@ -114,12 +114,12 @@ async def _owned(
     connection = await connect(settings)
     try:
         coordinator = connection.coordinator
-        said = await coordinator.status()
+        status = await coordinator.status()
         if to is None:
             return await coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
-        if said["owner"] == to:
-            return Owned(to, said["word"])
-        if to == Owner.KAFKA and said["owner"] == Owner.NOBODY:
+        if status["owner"] == to:
+            return Owned(to, status["word"])
+        if to == Owner.KAFKA and status["owner"] == Owner.NOBODY:
             return await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
         move = Move(settings, connection, brokers, to, accepts_losses=accepts_losses)
         return await move.made(print_note)

@@ -169,7 +169,7 @@ def _report(made: Progress, *, json: bool) -> None:
         )
         return
     for found in made.findings:
-        print(escaped(f"DAMAGED  {_told(found)}"))
+        print(escaped(f"DAMAGED  {_finding_text(found)}"))
     for unread in made.unread:
         where = f"{unread.topic}-{unread.partition}, segment {unread.segment_id}"
         print(escaped(f"UNREAD   {where}: {unread.message}"))
@@ -178,7 +178,7 @@ def _report(made: Progress, *, json: bool) -> None:
     print_pairs(_summary(made).items())
 
 
-def _told(found: Finding) -> str:
+def _finding_text(found: Finding) -> str:
     at = "" if found.position is None else f" at byte {found.position}"
     return (
         f"{found.topic}-{found.partition}, offsets {found.start_offset} to {found.end_offset}: "

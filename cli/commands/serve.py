@@ -261,7 +261,7 @@ class _Serving(threading.Thread):
         """The address of the Ray cluster, once everything has started there."""
         self.error: BaseException | None = None
         self._serve = serve
-        self._told = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -277,16 +277,16 @@ class _Serving(threading.Thread):
         self.begun.set()
         await self._serve(self)
 
-    async def told_to_stop(self, address: str) -> None:
+    async def wait_for_stop(self, address: str) -> None:
         """Return when the service at `address`, which has started, is to end."""
         self.address = address
-        await self._told.wait()
+        await self._stopping.wait()
 
     def stop(self) -> None:
         """End the service, or cancel its start; may be called from any thread."""
         assert self._loop is not None, "it has begun"
         assert self._task is not None, "it has begun"
-        how = self._task.cancel if self.address is None else self._told.set
+        how = self._task.cancel if self.address is None else self._stopping.set
         self._loop.call_soon_threadsafe(how)
 
 
@@ -401,7 +401,7 @@ async def _serve(
             print(f"metrics at {served.address}", flush=True)
         print(f"clients come in at {url}", flush=True)
         async with _following(service.settings, connection, placement):
-            await serving.told_to_stop(record.address)
+            await serving.wait_for_stop(record.address)
     # From here on no process may look for the coordinator: one that misses it starts another.
     print_note("stopping: draining partitions")
     await service.close()

@@ -119,13 +119,13 @@ def _verdict(command: OpenSession, rival: Session) -> LeaderVerdict:
 
     Such a verdict is older than their dispute, and decides nothing.
     """
-    said = command.verdict
-    if said is None or said.broker_id < 0:
+    verdict = command.verdict
+    if verdict is None or verdict.broker_id < 0:
         return NOBODY_KNOWS
     known = [e for e in (command.leader_epoch, rival.leader_epoch) if e is not None]
-    if said.leader_epoch is not None and said.leader_epoch < max(known, default=-1):
+    if verdict.leader_epoch is not None and verdict.leader_epoch < max(known, default=-1):
         return NOBODY_KNOWS
-    return said
+    return verdict
 
 
 def _against(
@@ -140,14 +140,14 @@ def _against(
             f"{view.topic_id_partition}: broker {claim.broker_id} claims leader epoch "
             f"{ours}, broker {rival.broker_id} leads in epoch {theirs}"
         )
-    said = _verdict(command, rival)
-    if said.broker_id == claim.broker_id:
-        known = [epoch for epoch in (ours, said.leader_epoch) if epoch is not None]
+    verdict = _verdict(command, rival)
+    if verdict.broker_id == claim.broker_id:
+        known = [epoch for epoch in (ours, verdict.leader_epoch) if epoch is not None]
         return max(known, default=None), []
-    if said is not NOBODY_KNOWS:
+    if verdict is not NOBODY_KNOWS:
         raise Fenced(
             f"{view.topic_id_partition}: broker {claim.broker_id} claims to lead, but "
-            f"Kafka says that broker {said.broker_id} does"
+            f"Kafka says that broker {verdict.broker_id} does"
         )
     in_a_row = _in_a_row(view) + 1
     dispute = log.SessionDisputed(claim.broker_id, ours, rival.broker_id, theirs, in_a_row)

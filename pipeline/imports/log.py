@@ -97,7 +97,7 @@ class Tally:
 
     def overtaken(self, key: str) -> None:
         """Stop writing to the log: another writer has created the batch at `key`."""
-        self.trouble = f"moved on: {key} was written by somebody else meanwhile"
+        self.trouble = f"moved on: {key} was written by another process meanwhile"
 
 
 class Slot(NamedTuple):

@@ -273,9 +273,9 @@ def _parsed(path: str, at: int, line: bytes) -> Found:
         value = None if text is None else unhexlify(text)
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         shown = line[:80].decode(errors="replace").rstrip("\n")
-        said = f"field {error} is missing" if isinstance(error, KeyError) else str(error)
+        reason = f"field {error} is missing" if isinstance(error, KeyError) else str(error)
         return Found(
-            None, None, 0, None, f"{path}, byte {at}: not a recorded record ({said}): {shown}"
+            None, None, 0, None, f"{path}, byte {at}: not a recorded record ({reason}): {shown}"
         )
     return Found(source, offset, timestamp_ms, value)
 

@@ -94,14 +94,14 @@ class SocketSlots(Slots):
             packed = msgpack.packb(question)
             self._connection.sendall(_LENGTH.pack(len(packed)) + packed)
             (length,) = _LENGTH.unpack(self._receive(_LENGTH.size))
-            kind, *said = msgpack.unpackb(self._receive(length))
+            kind, *answer = msgpack.unpackb(self._receive(length))
         except OSError as error:
             raise OutcomeUnknown(f"the writing process is gone: {error}") from error
         if kind == CONFLICT:
-            raise AtomicConflict(said[0], ConflictReason(said[1]))
+            raise AtomicConflict(answer[0], ConflictReason(answer[1]))
         if kind == FAILED:
-            raise getattr(errors, said[0], RemoteStorageError)(said[1])
-        return said[0]
+            raise getattr(errors, answer[0], RemoteStorageError)(answer[1])
+        return answer[0]
 
     def _receive(self, size: int) -> bytes:
         parts, left = list[bytes](), size

@@ -112,9 +112,9 @@ class _Stuck(TableRows):
                 continue  # The segment was deleted with its partition.
             fields = unpack_row(row)
             name = RemoteLogSegmentState(fields[STATE]).name
-            said = since._replace(broker_id=fields[BROKER])
+            changed = since._replace(broker_id=fields[BROKER])
             yield from self._row(
-                name, said, segment_id, fields[START], fields[END], max(0, fields[SIZE])
+                name, changed, segment_id, fields[START], fields[END], max(0, fields[SIZE])
             )
 
     def _row(

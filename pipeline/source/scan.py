@@ -243,7 +243,7 @@ class Scanner:
         if first != place.next_position:
             raise CorruptLog(
                 f"batch {batch.number}: expected events from position {place.next_position}, "
-                f"it says {first}"
+                f"got {first}"
             )
         columns, chain_hash = verified(stored, first, place.chain_hash)
         end = LogPlace(batch.number + 1, first + len(stored), chain_hash, columns[4][-1])

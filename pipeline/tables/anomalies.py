@@ -77,11 +77,11 @@ class _Anomalies(WatchingRows):
                 self._note(AnomalyKind.DROPPED, event, segment_id, f"{reason}{stood}")
             case SessionDisputed():
                 body = event.body
-                said = (
+                detail = (
                     f"broker {body.broker_id} in leader epoch {_epoch(body.leader_epoch)}, "
                     f"broker {body.rival_broker_id} in {_epoch(body.rival_leader_epoch)}"
                 )
-                self._note(AnomalyKind.DISPUTED, event, None, said)
+                self._note(AnomalyKind.DISPUTED, event, None, detail)
             case _:
                 pass
 
@@ -109,13 +109,13 @@ class _Anomalies(WatchingRows):
     def _watch_updated(self, state: PartitionState, event: Event, body: SegmentUpdated) -> None:
         segment_id, stood = body.segment_id, state.rows.get(body.segment_id)
         if body.dropped_bytes:
-            said = f"{body.dropped_bytes} bytes"
-            self._note(AnomalyKind.CUSTOM_METADATA_DROPPED, event, segment_id, said)
+            detail = f"{body.dropped_bytes} bytes"
+            self._note(AnomalyKind.CUSTOM_METADATA_DROPPED, event, segment_id, detail)
         if stood is None:
             return
         if unpack_row(stood)[STATE] == body.state:
-            said = RemoteLogSegmentState(body.state).name
-            self._note(AnomalyKind.REPEATED, event, segment_id, f"{said} again")
+            detail = RemoteLogSegmentState(body.state).name
+            self._note(AnomalyKind.REPEATED, event, segment_id, f"{detail} again")
         self._note_if_late(event, stood, body.event_timestamp_ms)
 
     def _note_if_late(self, event: Event, stood: bytes, time_ms: int) -> None:

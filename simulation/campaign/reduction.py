@@ -28,21 +28,21 @@ class Reduction(NamedTuple):
     """How many decisions the seed has."""
     keep: tuple[int, ...]
     """The numbers of the kept decisions among those."""
-    words: tuple[str, ...]
+    shape: tuple[str, ...]
     """Names of the simplifications of its world."""
     runs: int
 
     @property
     def command(self) -> str:
         """The command that repeats the shrunk run."""
-        return replay_command(self.seed, self.mutant, self.keep, self.words)
+        return replay_command(self.seed, self.mutant, self.keep, self.shape)
 
 
 def replay_command(
     seed: int,
     mutant: str | None = None,
     keep: tuple[int, ...] | None = None,
-    words: tuple[str, ...] = (),
+    shape: tuple[str, ...] = (),
 ) -> str:
     """The command line that repeats a run."""
     parts = ["tierledger", "simulate", "replay", "--seed", str(seed)]
@@ -50,8 +50,8 @@ def replay_command(
         parts += ["--mutant", mutant.partition(" ")[0]]
     if keep is not None:
         parts += ["--keep", numbers_text(keep)]
-    if words:
-        parts += ["--shape", ",".join(words)]
+    if shape:
+        parts += ["--shape", ",".join(shape)]
     return shlex.join(parts)
 
 
@@ -67,7 +67,7 @@ def reduced(
 ) -> Reduction | None:
     """A failing seed, shrunk; none if the seed does not fail."""
     whole = drawn(seed)
-    first = _telling(judged(whole, mutant).violations, mutant)
+    first = _to_shrink_for(judged(whole, mutant).violations, mutant)
     if first is None:
         return None
     wanted, last = symptom(first), first
@@ -87,7 +87,7 @@ def reduced(
     )  # fmt: skip
 
 
-def _telling(violations: list[Violation], mutant: str | None) -> Violation | None:
+def _to_shrink_for(violations: list[Violation], mutant: str | None) -> Violation | None:
     """The violation to shrink for: if possible, one by a checker that must find the mutant."""
     if mutant is not None:
         caught_by = mutant_named(mutant).caught_by

@@ -179,7 +179,7 @@ def _of_states(log: FinalLog, known: _Known, every: int, questions: int) -> list
         at_end=True,
     )
     decided, behind = _of_decisions(log, known, folded.state)
-    told = by_model(
+    modelled = by_model(
         log,
         reads=reads_of(operations),
         writes=writes_without_event(operations, log),
@@ -187,7 +187,7 @@ def _of_states(log: FinalLog, known: _Known, every: int, questions: int) -> list
         questions_max=questions,
         behind=behind,
     )
-    return bounded(folded.violations) + bounded(decided) + bounded(told)
+    return bounded(folded.violations) + bounded(decided) + bounded(modelled)
 
 
 def _of_decisions(

@@ -44,13 +44,13 @@ def answer_text(answer: Any) -> str:  # noqa: ANN401 - Any answer.
     return repr(answer)
 
 
-def difference(said: Any, expected: Any) -> str:  # noqa: ANN401 - Any two answers.
+def difference(answer: Any, expected: Any) -> str:  # noqa: ANN401 - Any two answers.
     """The first thing in which an answer differs from the `expected` one."""
-    if isinstance(said, bytes) and isinstance(expected, bytes):
-        return _of_rows(said, expected)
-    if not (isinstance(said, list) and isinstance(expected, list)):
-        return f"it is {answer_text(said)}, the log says {answer_text(expected)}"
-    rows, wanted = ({id_of_row(row): row for row in rows} for rows in (said, expected))
+    if isinstance(answer, bytes) and isinstance(expected, bytes):
+        return _of_rows(answer, expected)
+    if not (isinstance(answer, list) and isinstance(expected, list)):
+        return f"it is {answer_text(answer)}, the log says {answer_text(expected)}"
+    rows, wanted = ({id_of_row(row): row for row in rows} for rows in (answer, expected))
     for segment_id in wanted.keys() - rows.keys():
         return f"segment {id_text(segment_id)} is missing"
     for segment_id, row in rows.items():
@@ -58,14 +58,14 @@ def difference(said: Any, expected: Any) -> str:  # noqa: ANN401 - Any two answe
             return f"segment {id_text(segment_id)} should not be there"
         if row != wanted[segment_id]:
             return _of_rows(row, wanted[segment_id])
-    return f"it lists {answer_text(said)}, the log says {answer_text(expected)}"
+    return f"it lists {answer_text(answer)}, the log says {answer_text(expected)}"
 
 
-def _of_rows(said: bytes, expected: bytes) -> str:
-    if id_of_row(said) != id_of_row(expected):
-        return f"it is {answer_text(said)}, the log says {answer_text(expected)}"
-    fields = zip(FIELDS, unpack_row(said), unpack_row(expected), strict=True)
+def _of_rows(answer: bytes, expected: bytes) -> str:
+    if id_of_row(answer) != id_of_row(expected):
+        return f"it is {answer_text(answer)}, the log says {answer_text(expected)}"
+    fields = zip(FIELDS, unpack_row(answer), unpack_row(expected), strict=True)
     changed = [
         f"{name} {one!r}, the log says {two!r}" for name, one, two in fields if one != two
     ]
-    return f"segment {id_text(id_of_row(said))} has {'; '.join(changed)}"
+    return f"segment {id_text(id_of_row(answer))} has {'; '.join(changed)}"

@@ -28,13 +28,13 @@ CONTENT_MAX = 400
 
 def content(args: Sequence[Any]) -> str:
     """A message's arguments as text, at most about `CONTENT_MAX` characters."""
-    text = "; ".join(said for one in args if (said := _said(one)))
+    text = "; ".join(part for one in args if (part := _text(one)))
     return text if len(text) <= CONTENT_MAX else f"{text[:CONTENT_MAX]}..."
 
 
-def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
+def _text(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
     """One argument as text; empty for processes and whatever else has no text."""
-    own = _own_words(value)
+    own = _own_text(value)
     if own is not None:
         return own
     if isinstance(value, bytes):
@@ -45,34 +45,34 @@ def _said(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
         return str(value.partition)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         given = zip(value._fields, value, strict=True)
-        said = (f"{name}={_said(one)}" for name, one in given if one not in (None, ()))
-        return f"{type(value).__name__}({', '.join(said)})"
+        parts = (f"{name}={_text(one)}" for name, one in given if one not in (None, ()))
+        return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, list | tuple | set | frozenset):
-        return f"[{', '.join(map(_said, value))}]"
+        return f"[{', '.join(map(_text, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_said(one)}: {_said(value[one])}' for one in value)}}}"
+        return f"{{{', '.join(f'{_text(one)}: {_text(value[one])}' for one in value)}}}"
     if is_dataclass(value) and not isinstance(value, type):
         names = [one.name for one in fields(value)]
-        said = (
-            f"{name}={_said(one)}"
+        parts = (
+            f"{name}={_text(one)}"
             for name in names
             if (one := getattr(value, name)) is not None
         )
-        return f"{type(value).__name__}({', '.join(said)})"
+        return f"{type(value).__name__}({', '.join(parts)})"
     if value is None or isinstance(value, str | int | float | Enum):
         return str(value)
     return ""
 
 
-def _own_words(value: Any) -> str | None:  # noqa: ANN401
-    """The text of values that have one of their own (`said`), or hold rows; else none."""
+def _own_text(value: Any) -> str | None:  # noqa: ANN401
+    """The text of values that have one of their own (`short_text`), or hold rows; else none."""
     if isinstance(value, Answered) and not value.cursor:
         stale = ", stale" if value.stale else ""
         return f"{answer_text(value.value)} at position {value.position}{stale}"
     if isinstance(value, Contents) and value.rows:
-        return f"{_said(value._replace(rows=()))} with {answer_text(list(value.rows))}"
-    said = getattr(value, "said", None)
-    return said if isinstance(said, str) else None
+        return f"{_text(value._replace(rows=()))} with {answer_text(list(value.rows))}"
+    own = getattr(value, "short_text", None)
+    return own if isinstance(own, str) else None
 
 
 def _bytes_text(value: bytes) -> str:
@@ -91,7 +91,7 @@ def partition_of(args: Sequence[Any]) -> int | None:
 
 
 def _partitions(value: Any) -> Iterator[int]:  # noqa: ANN401 - Whatever is sent.
-    if isinstance(value, TopicIdPartition | PartitionKey) or hasattr(value, "said"):
+    if isinstance(value, TopicIdPartition | PartitionKey) or hasattr(value, "short_text"):
         yield value.partition
     elif isinstance(value, list | tuple):
         for one in value:
@@ -115,7 +115,7 @@ SHOWN_MAX = 300
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401
-    text = "nothing" if value is NOTHING else _said(value)
+    text = "nothing" if value is NOTHING else _text(value)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
@@ -125,7 +125,7 @@ def _apart(found: Any, expected: Any) -> tuple[str, Any, Any]:  # noqa: ANN401
         for key in (*expected, *found):
             one, other = found.get(key, NOTHING), expected.get(key, NOTHING)
             if one != other:
-                return f"of {_said(key)}", one, other
+                return f"of {_text(key)}", one, other
     if type(found) is not type(expected) or not isinstance(found, list | tuple):
         return "", found, expected
     pairs = zip_longest(found, expected, fillvalue=NOTHING)

@@ -65,7 +65,7 @@ def _wrong(
         asked = [one for one in seen if one.key == key and one.answers]
         asked.sort(key=lambda one: one.position, reverse=True)
         model = SlowPartition()
-        told: set[tuple[str, Query]] = set()
+        reported: set[tuple[str, Query]] = set()
         for position, event in enumerate(log.events):
             if not asked:
                 break
@@ -73,11 +73,11 @@ def _wrong(
             if record is not None:
                 model.apply(record, position)
             while asked and asked[-1].position <= position:
-                yield from _judged(asked.pop(), model, told)
+                yield from _judged(asked.pop(), model, reported)
 
 
 def _judged(
-    one: ReplicaSeen, model: SlowPartition, told: set[tuple[str, Query]]
+    one: ReplicaSeen, model: SlowPartition, reported: set[tuple[str, Query]]
 ) -> Iterator[Violation]:
     """Answers that differ from the model's; each question of a replica is judged once."""
     for query, answer in one.answers:
@@ -86,8 +86,8 @@ def _judged(
             expected = (answered_by(model, query),)
             if query.kind == "list":
                 expected = (sorted(expected[0]),)
-        if answer is not None and answer != expected and (one.node, query) not in told:
-            told.add((one.node, query))
+        if answer is not None and answer != expected and (one.node, query) not in reported:
+            reported.add((one.node, query))
             what = f"{query.kind} of epoch {query.epoch}, offset {query.offset}"
             message = f"{_of(one)}; {what}: {_difference(answer, expected)}"
             yield Violation("fed_wrong", one.key, message)

@@ -25,7 +25,7 @@ def lockout(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> l
     writes must not be refused because another broker leads. The log's last session must be that
     leader's.
     """
-    told: list[str] = []
+    texts: list[str] = []
     leader, last = healed.broker_id, log.claims[-1] if log.claims else None
     tried = [
         op
@@ -37,22 +37,22 @@ def lockout(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> l
     if not any(op.outcome == OK for op in in_time):
         counts = Counter(op.error or op.outcome for op in in_time).most_common()
         ended = ", ".join(f"{count} {error}" for error, count in counts) or "there was none"
-        told.append(
+        texts.append(
             f"broker {leader} leads, and nothing failed since {ms_text(healed.since)}; none of "
             f"its writes until {ms_text(healed.until)} succeeded: {ended}"
         )
     opened = log.events[log.sessions[-1]].body if log.sessions else None
     if isinstance(opened, SessionOpened) and opened.broker_id != leader:
-        told.append(
+        texts.append(
             f"broker {leader} leads, and the last session is that of broker "
             f"{opened.broker_id}, opened at position {log.sessions[-1]}"
         )
-    told += [
+    texts += [
         f"call {op.number} of the leader, broker {leader}, was refused with {op.error}"
         for op in tried
         if op.invoked > healed.until and op.claim == last and op.error in _NOT_YOU
     ]
-    return [Violation("lockout", log.key, message) for message in told]
+    return [Violation("lockout", log.key, message) for message in texts]
 
 
 def liveness(operations: Sequence[Operation], log: FinalLog, healed: Healed) -> list[Violation]:

@@ -36,17 +36,17 @@ def lost_write(operations: Sequence[Operation], log: FinalLog) -> list[Violation
     for op in operations:
         if op.kind != WRITE or op.outcome != OK or op.position is None:
             continue
-        stands = where(op.request)
-        if stands == op.position:
+        found_at = where(op.request)
+        if found_at == op.position:
             continue
-        if stands is None and op.position > log.end:
+        if found_at is None and op.position > log.end:
             message = (
                 f"{_named(op)} was answered with position {op.position}, and the log ends at "
                 f"{log.end}"
             )
-        elif stands is not None:
+        elif found_at is not None:
             message = (
-                f"{_named(op)} was answered with position {op.position}, and stands at {stands}"
+                f"{_named(op)} was answered with position {op.position}, and is at {found_at}"
             )
         else:
             continue
@@ -64,7 +64,7 @@ def phantom_write(operations: Sequence[Operation], log: FinalLog) -> list[Violat
             message = f"position {position} holds request {request.hex()}, which nobody sent"
             found.append(Violation("phantom_write", log.key, message))
         elif one.outcome == FAIL:
-            message = f"{_named(one)} failed with {one.error}, and stands at {position}"
+            message = f"{_named(one)} failed with {one.error}, and the log has it at {position}"
             found.append(Violation("phantom_write", log.key, message, (one.number,)))
     return found
 
@@ -76,7 +76,7 @@ def duplicate_write(operations: Sequence[Operation], log: FinalLog) -> list[Viol
         Violation(
             "duplicate_write",
             log.key,
-            f"request {request.hex()} stands at {first} and again at {again}",
+            f"request {request.hex()} is at {first} and again at {again}",
             (numbers[request],) if request in numbers else (),
         )
         for request, first, again in log.repeated
@@ -90,16 +90,16 @@ def altered_write(operations: Sequence[Operation], log: FinalLog) -> list[Violat
         if op.kind != WRITE or op.wanted is None:
             continue
         position = log.requests.get(op.request)
-        if position is not None and not _says(log.events[position].body, op.wanted):
-            said = content((log.events[position].body,))
+        if position is not None and not _is_event_of(log.events[position].body, op.wanted):
+            event = content((log.events[position].body,))
             message = (
-                f"{_named(op)} asked for {content((op.wanted,))}; position {position}: {said}"
+                f"{_named(op)} asked for {content((op.wanted,))}; position {position}: {event}"
             )
             found.append(Violation("altered_write", log.key, message, (op.number,)))
     return found
 
 
-def _says(body: log_events.Body, wanted: KafkaValue) -> bool:
+def _is_event_of(body: log_events.Body, wanted: KafkaValue) -> bool:
     """Whether `body` is the event of `wanted`, compared field by field without `decide`."""
     if isinstance(wanted, RemoteLogSegmentMetadata):
         return isinstance(body, log_events.SegmentAdded) and _is_added(body, wanted)
@@ -149,8 +149,8 @@ def early_answer(operations: Sequence[Operation], log: FinalLog) -> list[Violati
         if op.outcome == FAIL:
             continue
         position = op.position
-        if op.kind == WRITE and (stands := where(op.request)) is not None:
-            durable = durable_at[stands]
+        if op.kind == WRITE and (found_at := where(op.request)) is not None:
+            durable = durable_at[found_at]
             if durable is not None and durable < op.invoked:
                 message = (
                     f"{_named(op)} began at {ms_text(op.invoked)}, and was durable at "

@@ -108,8 +108,8 @@ def wrong_import(
             return [*found, Violation("wrong_import", log.key, message)]
         given = _record_given(histories[cluster][source[1]])
         is_taken = given is not None and model.apply(given, position) == "applied"
-        said = record_of(body)
-        if said != (given if is_taken else None):
+        record = record_of(body)
+        if record != (given if is_taken else None):
             message = (
                 f"position {position}: offset {source[1]} of {cluster!r} became "
                 f"{content((body,))}, the model {'has' if is_taken else 'drops'} "
@@ -197,25 +197,25 @@ def unlike_log(
 ) -> Iterator[str]:
     """Differences between a log and the service's fold of it, segments left aside."""
     events = (*log.events, *behind)
-    told, tombstones = Told(events), state.tombstones
-    deleted = {one: tombstones.position_of(one) for one in told.deleted}
+    gathered, tombstones = Gathered(events), state.tombstones
+    deleted = {one: tombstones.position_of(one) for one in gathered.deleted}
     log_time = max((one.log_time_ms for one in events), default=0)
     held = [
-        ("session", told.session, state.session),
-        ("newest announcements", told.heard, state.heard),
-        ("tombstones", told.deleted, deleted),
-        ("tombstones", len(told.deleted), len(tombstones)),
-        ("imported offsets", told.imported, state.imported),
-        ("disputes", told.disputes, state.disputes),
+        ("session", gathered.session, state.session),
+        ("newest announcements", gathered.heard, state.heard),
+        ("tombstones", gathered.deleted, deleted),
+        ("tombstones", len(gathered.deleted), len(tombstones)),
+        ("imported offsets", gathered.imported, state.imported),
+        ("disputes", gathered.disputes, state.disputes),
         ("log time", log_time, state.log_time_ms),
-        ("requests", told.requests, {one: state.seen(*one) for one in told.requests}),
+        ("requests", gathered.requests, {one: state.seen(*one) for one in gathered.requests}),
     ]  # fmt: skip
     for name, expected, found in held:
         if expected != found:
             yield f"at the end its {name} differ: {first_difference(found, expected)}"
 
 
-class Told:
+class Gathered:
     """Sessions, requests, tombstones and imports of a log, gathered by plain rules."""
 
     def __init__(self, events: Iterable[log_events.Event]) -> None:
@@ -441,14 +441,14 @@ def _compared(
     query: Query, position: int, state: PartitionState, model: SlowPartition, log: FinalLog
 ) -> Iterator[Violation]:
     if state.is_finished or model.deleted:
-        agree, said, expected = state.is_finished == model.deleted, "deleted", "not deleted"
+        agree, found, expected = state.is_finished == model.deleted, "deleted", "not deleted"
     else:
-        said, expected = _said_by(state, query), _expected_by(model, query)
-        agree = said == expected
+        found, expected = _found_in(state, query), _expected_by(model, query)
+        agree = found == expected
     if not agree:
         message = (
             f"{query.kind} of epoch {query.epoch}, offset {query.offset}, at position "
-            f"{position}: {_ids_text(said):.150}, the model has {_ids_text(expected):.150}"
+            f"{position}: {_ids_text(found):.150}, the model has {_ids_text(expected):.150}"
         )
         yield Violation("unlike_model", log.key, message)
 
@@ -462,7 +462,7 @@ def _ids_text(value: object) -> str:
     return repr(value)
 
 
-def _said_by(state: PartitionState, query: Query) -> Any:  # noqa: ANN401 - Any answer.
+def _found_in(state: PartitionState, query: Query) -> Any:  # noqa: ANN401 - Any answer.
     answer: Any = answer_of(state, query)
     match query.kind:
         case "highest_offset" | "size":

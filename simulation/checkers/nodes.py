@@ -23,7 +23,7 @@ def feed_gap(
     differently, or that was not durable yet.
     """
     key = key if log is None else log.key
-    told: list[str] = []
+    texts: list[str] = []
     behind: dict[str, int] = {}
     hashes = {} if log is None else {-1: log.genesis, **log.chain_hashes}
     known_until = -1 if log is None else log.end
@@ -34,24 +34,24 @@ def feed_gap(
         expected = behind.get(life, first)
         behind[life] = last + 1
         if first != expected or last < first - 1:
-            told.append(
+            texts.append(
                 f"{life} took in {first} to {last} at {ms_text(time)}, where {expected} comes "
                 "next"
             )
         elif last > known_until:
             if log is not None:
-                told.append(f"{life} took in position {last}, and the log ends at {log.end}")
+                texts.append(f"{life} took in position {last}, and the log ends at {log.end}")
             other = unknown.setdefault(last, one)
             if other.chain_hash != chain_hash:
-                told.append(f"{life} and {other.node_life} have another log up to {last}")
+                texts.append(f"{life} and {other.node_life} have another log up to {last}")
         elif hashes.get(last) != chain_hash:
-            told.append(_other_log(one, ends_batch=last in hashes))
+            texts.append(_other_log(one, ends_batch=last in hashes))
         elif last >= first and (durable := durable_at[last]) is not None and time < durable:
-            told.append(
+            texts.append(
                 f"{life} took in {last} at {ms_text(time)}, which was durable at "
                 f"{ms_text(durable)}"
             )
-    return [Violation("feed_gap", key, message) for message in told]
+    return [Violation("feed_gap", key, message) for message in texts]
 
 
 def _other_log(one: Applied, *, ends_batch: bool) -> str:
@@ -71,24 +71,24 @@ def two_leaders(
     them effective.
     """
     key = key if log is None else log.key
-    told: list[str] = []
+    texts: list[str] = []
     owners: dict[int, str] = {}
     writers: dict[int, str] = {}
     for time, life, _, session, position in led:
         wrote = f"{life} wrote position {position} at {ms_text(time)}"
         owner = owners.setdefault(session, life)
         if owner != life:
-            told.append(f"{wrote} under session {session}, which is {owner}'s")
+            texts.append(f"{wrote} under session {session}, which is {owner}'s")
         writer = writers.setdefault(position, life)
         if writer != life:
-            told.append(f"{wrote}, which {writer} wrote, too")
+            texts.append(f"{wrote}, which {writer} wrote, too")
         if log is None:
             continue
         if not 0 <= position <= log.end:
-            told.append(f"{wrote}, and the log ends at {log.end}")
+            texts.append(f"{wrote}, and the log ends at {log.end}")
         elif log.events[position].session != session:
-            told.append(
+            texts.append(
                 f"{wrote} under session {session}, and the log has session "
                 f"{log.events[position].session} there"
             )
-    return [Violation("two_leaders", key, message) for message in told]
+    return [Violation("two_leaders", key, message) for message in texts]

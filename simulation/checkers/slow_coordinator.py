@@ -24,7 +24,7 @@ REGISTRATIONS = 8
 """How many of a broker's last registrations are kept, to recognise a repeated request."""
 
 
-class Said(NamedTuple):
+class Claimed(NamedTuple):
     """A claim to lead as its broker announced it, with its placement's number (0: none)."""
 
     claim: Claim
@@ -39,15 +39,15 @@ class Row:
     """The state of one partition."""
 
     topic: str
-    led: Said | None = None
+    led: Claimed | None = None
     leader_host: str | None = None
-    replaced: list[Said] = field(default_factory=list)
+    replaced: list[Claimed] = field(default_factory=list)
     """Claims that another broker's claim replaced, not given up since; the newest last."""
     followers: dict[int, Claim] = field(default_factory=dict)
     follower_host: str | None = None
     follower_number: int = 0
 
-    def drop(self, broker_id: int) -> Said | None:
+    def drop(self, broker_id: int) -> Claimed | None:
         """Remove the broker's replaced claim, and return it if there was one."""
         found = next((one for one in self.replaced if one.claim.broker_id == broker_id), None)
         self.replaced = [one for one in self.replaced if one is not found]
@@ -102,9 +102,9 @@ class SlowCoordinator:
         rows = {
             key: Row(
                 entry.topic,
-                None if entry.leadership is None else Said(*entry.leadership),
+                None if entry.leadership is None else Claimed(*entry.leadership),
                 entry.leader_host,
-                [Said(*one) for one in entry.displaced.values()],
+                [Claimed(*one) for one in entry.displaced.values()],
                 entry.followers,
                 entry.follower_host,
                 entry.follower_number,
@@ -141,9 +141,9 @@ class SlowCoordinator:
     def take(self, body: Any) -> list[HostWork]:  # noqa: ANN401
         """Fold one event in; returns the work that hosts are sent because of it."""
         name = "_" + type(body).__name__
-        told: list[HostWork] | None = getattr(self, name)(body)
+        works: list[HostWork] | None = getattr(self, name)(body)
         self.end += 1
-        return told or []
+        return works or []
 
     def _ClientRegistered(self, body: ev.ClientRegistered) -> None:  # noqa: N802
         self.incarnations[body.broker_id] = body.incarnation
@@ -166,7 +166,7 @@ class SlowCoordinator:
                 row.follower_host = None
 
     def _Announced(self, body: ev.Announced) -> list[HostWork]:  # noqa: N802
-        claim, told = Claim(body.broker_id, body.incarnation, body.number), list[HostWork]()
+        claim, works = Claim(body.broker_id, body.incarnation, body.number), list[HostWork]()
         self.announced[body.broker_id] = claim[1:]
         for topic_id, partition, topic, epoch, recorded_ms in body.leaders:
             row = self._row((topic_id, partition), topic)
@@ -174,22 +174,22 @@ class SlowCoordinator:
             row.drop(claim.broker_id)
             if row.led is not None and row.led.claim.broker_id != claim.broker_id:
                 row.replaced.append(row.led)
-            row.led = Said(claim, epoch, body.import_cluster, recorded_ms)
+            row.led = Claimed(claim, epoch, body.import_cluster, recorded_ms)
         for topic_id, partition, topic in body.followers:
             where = PartitionKey(topic_id, partition)
             row = self._row(where, topic)
-            told += self._given_up(where, claim.broker_id)
+            works += self._given_up(where, claim.broker_id)
             row.followers[claim.broker_id] = claim
             if row.follower_host is not None:
-                told.append(_told(row.follower_host, self._to_follow(where, claim)))
+                works.append(_host_work(row.follower_host, self._to_follow(where, claim)))
         for topic_id, partition, topic in body.stopped:
             where = PartitionKey(topic_id, partition)
             row, heir = self._row(where, topic), self.heir(where, claim.broker_id)
-            told += self._given_up(where, claim.broker_id)
+            works += self._given_up(where, claim.broker_id)
             row.followers.pop(claim.broker_id, None)
             if heir is None and row.led is None and not row.followers:
-                told += self._let_go(where)
-        return told
+                works += self._let_go(where)
+        return works
 
     def _row(self, where: Iterable[Any], topic: str) -> Row:
         return self.rows.setdefault(PartitionKey(*where), Row(topic))
@@ -207,15 +207,15 @@ class SlowCoordinator:
 
     def _let_go(self, where: Iterable[Any]) -> list[HostWork]:
         key = PartitionKey(*where)
-        row, told = self.rows[key], list[HostWork]()
+        row, works = self.rows[key], list[HostWork]()
         for host, role, until in (
             (row.leader_host, LEADER, self.number),
             (row.follower_host, FOLLOWER, row.follower_number),
         ):
             if host is not None:
-                told.append(_told(host, Placement(key, row.topic, role, None, until)))
+                works.append(_host_work(host, Placement(key, row.topic, role, None, until)))
         row.leader_host = row.follower_host = None
-        return told
+        return works
 
     def _to_follow(self, where: Iterable[Any], claim: Claim) -> Placement:
         key = PartitionKey(*where)
@@ -225,16 +225,16 @@ class SlowCoordinator:
 
     def _to_lead(self, key: PartitionKey) -> Placement:
         row = self.rows[key]
-        said = row.led
-        assert said is not None, "somebody leads"
+        led = row.led
+        assert led is not None, "somebody leads"
         assigned = Assignment(
-            number=said.number,
-            claim=said.claim,
-            leader_epoch=said.leader_epoch,
+            number=led.number,
+            claim=led.claim,
+            leader_epoch=led.leader_epoch,
             topic=row.topic,
-            import_cluster=said.import_cluster,
-            recorded_time_ms=said.recorded_time_ms,
-            resigned=tuple(sorted(row.followers.values())) if said.import_cluster else (),
+            import_cluster=led.import_cluster,
+            recorded_time_ms=led.recorded_time_ms,
+            resigned=tuple(sorted(row.followers.values())) if led.import_cluster else (),
         )
         return Placement(key, row.topic, LEADER, assigned)
 
@@ -247,10 +247,10 @@ class SlowCoordinator:
             if row is not None and row.led is not None:
                 row.leader_host, row.led = body.host, row.led._replace(number=number)
                 placements.append(self._to_lead(key))
-        return [_told(body.host, *placements)] if placements else []
+        return [_host_work(body.host, *placements)] if placements else []
 
     def _FollowersPlaced(self, body: ev.FollowersPlaced) -> list[HostWork]:  # noqa: N802
-        told, placements = list[HostWork](), list[Placement]()
+        works, placements = list[HostWork](), list[Placement]()
         for where in body.partitions:
             key = PartitionKey(*where)
             row = self.rows.get(key)
@@ -258,10 +258,10 @@ class SlowCoordinator:
                 continue
             if row.follower_host not in {None, body.host}:
                 release = Placement(key, row.topic, FOLLOWER, None, row.follower_number)
-                told.append(_told(str(row.follower_host), release))
+                works.append(_host_work(str(row.follower_host), release))
             row.follower_host, row.follower_number = body.host, self.end
             placements += [self._to_follow(where, claim) for claim in row.followers.values()]
-        return [*told, _told(body.host, *placements)] if placements else told
+        return [*works, _host_work(body.host, *placements)] if placements else works
 
     def _LeaderLost(self, body: ev.LeaderLost) -> None:  # noqa: N802
         row = self.rows.get(PartitionKey(body.topic_id, body.partition))
@@ -308,7 +308,7 @@ class SlowCoordinator:
             row.drop(holder.broker_id)
             others_wait = any(former.number for former in row.replaced)
             number = body.assignment if body.is_served and not others_wait else 0
-            row.led = Said(
+            row.led = Claimed(
                 holder, body.leader_epoch, body.import_cluster, body.recorded_time_ms, number
             )
 
@@ -321,10 +321,10 @@ class SlowCoordinator:
 
     # Decisions.
 
-    def _is_alive(self, said: Said) -> bool:
-        return self.incarnations.get(said.claim.broker_id) == said.claim.incarnation
+    def _is_alive(self, claimed: Claimed) -> bool:
+        return self.incarnations.get(claimed.claim.broker_id) == claimed.claim.incarnation
 
-    def heir(self, key: PartitionKey, broker_id: int) -> Said | None:
+    def heir(self, key: PartitionKey, broker_id: int) -> Claimed | None:
         """The replaced claim that is restored if `broker_id` gives up the one in force.
 
         Kafka's notifications of two elections may arrive in either order, and Kafka does not
@@ -475,8 +475,8 @@ class SlowCoordinator:
         row = self.rows.get(PartitionKey(*item[:2]))
         if row is None:
             return False
-        said = [*row.replaced, *([] if row.led is None else [row.led])]
-        return broker_id in row.followers or broker_id in {one.claim.broker_id for one in said}
+        held = [*row.replaced, *([] if row.led is None else [row.led])]
+        return broker_id in row.followers or broker_id in {one.claim.broker_id for one in held}
 
     def in_force(
         self, given: ev.Announcement, denied: AbstractSet[PartitionKey] = frozenset()
@@ -624,5 +624,5 @@ def _may_follow(ours: int | None, theirs: int | None) -> bool:
     return ours is None or theirs is None or ours > theirs
 
 
-def _told(host: str, *placements: Placement) -> HostWork:
+def _host_work(host: str, *placements: Placement) -> HostWork:
     return HostWork(host, placements)

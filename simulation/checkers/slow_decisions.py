@@ -290,15 +290,15 @@ def _finished(facts: Facts) -> None:
 
 def _named(command: cmd.OpenSession, rival: SessionOpened) -> cmd.LeaderVerdict | None:
     """The oracle's verdict; none if it names nobody or is older than a leader epoch here."""
-    said = command.verdict
-    if said is None or command.asked_of not in (None, rival.number):
+    verdict = command.verdict
+    if verdict is None or command.asked_of not in (None, rival.number):
         raise Waits(0)
-    if said.broker_id < 0:
+    if verdict.broker_id < 0:
         return None
-    for epoch in (command.leader_epoch, rival.leader_epoch):
-        if epoch is not None and said.leader_epoch is not None and said.leader_epoch < epoch:
+    for one in (command.leader_epoch, rival.leader_epoch):
+        if one is not None and verdict.leader_epoch is not None and verdict.leader_epoch < one:
             return None
-    return said
+    return verdict
 
 
 def _wait(facts: Facts, command: cmd.OpenSession, now_ms: int) -> None:

@@ -227,7 +227,7 @@ class SlowPartition:
             return None
         added, epochs = segment.added, []
         for epoch, start in sorted(added.epochs.items()):
-            epochs += [epoch, start, self._stands(segment, epoch, start)]
+            epochs += [epoch, start, self._standing(segment, epoch, start)]
         fields = [
             added.segment_id,
             segment.state,
@@ -245,7 +245,7 @@ class SlowPartition:
         packed: bytes = _pack(fields)
         return packed
 
-    def _stands(self, segment: Segment, epoch: int, start: int) -> int:
+    def _standing(self, segment: Segment, epoch: int, start: int) -> int:
         tables, segment_id = self._epoch(epoch), segment.added.segment_id
         if segment.state != COPY_FINISHED or segment_id in tables.unreferenced:
             return LISTED

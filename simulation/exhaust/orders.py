@@ -81,9 +81,9 @@ class Orders(Clockwork):
         self,
         begins: int,
         decide: Callable[[Orders], Choice | None],
-        told: list[str] | None = None,
+        lines: list[str] | None = None,
     ) -> None:
-        """`begins`: when (us) the first message may be late; `told`: a line for each step."""
+        """`begins`: when (us) the first message may be late; `lines`: one for each step."""
         super().__init__()
         self.world: World
         self.held: list[Step] = []
@@ -91,7 +91,7 @@ class Orders(Clockwork):
         self.late = self.crashes = self.asked = 0
         self.is_open = True
         """Whether anything may still be late or crash."""
-        self._begins, self._decide, self._told = begins, decide, told
+        self._begins, self._decide, self._lines = begins, decide, lines
         self._queues: dict[str, deque[Step]] = {}
         self._timers: list[tuple[int, int, Step]] = []
         self._steps_of: dict[str, bytes] = {}
@@ -152,8 +152,8 @@ class Orders(Clockwork):
             self.asked += 1
             may_choose = self.is_open and self.now >= self._begins
             choice = self._decide(self) if may_choose else None
-            if may_choose and self._told is not None and (choice or head):
-                self._told.append(f"{self.asked:5d}  {self._text(choice)}")
+            if may_choose and self._lines is not None and (choice or head):
+                self._lines.append(f"{self.asked:5d}  {self._text(choice)}")
             if choice is not None:
                 self._apply(choice)
             elif head is not None:

@@ -15,11 +15,11 @@ KINDS = {"h": "hold", "r": "release", "c": "crash", "d": "crash", "g": "give up"
 
 def line_of(variant: Variant, choices: Choices) -> str:
     """The schedule as one word, which `schedule_of` reads: `moved:h23,r65.0,c70.host-1`."""
-    words = []
+    parts = []
     for step, (kind, *given) in choices:
         letter = "d" if given[1:] == [True] else kind[0]
-        words.append(letter + ".".join(map(str, (step, *given[:1]))))
-    return f"{variant.name}:{','.join(words)}"
+        parts.append(letter + ".".join(map(str, (step, *given[:1]))))
+    return f"{variant.name}:{','.join(parts)}"
 
 
 def schedule_of(line: str) -> tuple[Variant, Choices]:
@@ -76,13 +76,13 @@ def repeated(
     Raises:
         InvalidArgument: A choice is not possible at its step.
     """
-    told: list[str] = []
+    lines: list[str] = []
     left = dict(choices)
 
     def decide(orders: Orders) -> Choice | None:
         return left.pop(orders.asked, None)
 
-    violations = violations_of(bounds, variant, decide, mutant, told)
+    violations = violations_of(bounds, variant, decide, mutant, lines)
     if left:
         raise InvalidArgument(f"nothing is chosen at step {min(left)} of this schedule")
-    return told, violations
+    return lines, violations

@@ -109,10 +109,10 @@ def violations_of(
     variant: Variant,
     decide: Callable[[Orders], Choice | None],
     mutant: Mutant | None = None,
-    told: list[str] | None = None,
+    lines: list[str] | None = None,
 ) -> list[Violation]:
     """Violations of one schedule; the mutant is planted anew, since some keep counts."""
-    orders = Orders(BEGINS, decide, told)
+    orders = Orders(BEGINS, decide, lines)
     orders.world = world = World(scenario_of(bounds, variant), clock=orders)
     with nullcontext() if mutant is None else planted(mutant):
         try:

@@ -17,8 +17,8 @@ class Texts:
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
 
-    def at(self, words: str) -> int:
-        return self.number.setdefault(visible(words), len(self.number))
+    def at(self, text: str) -> int:
+        return self.number.setdefault(visible(text), len(self.number))
 
 
 class Sign(NamedTuple):

@@ -94,27 +94,27 @@ class LiveBroker:
 
     # Notifications from the controller.
 
-    def told(
+    def notified(
         self,
         leads: dict[TopicIdPartition, int],
         follows: list[TopicIdPartition],
         *,
-        says_epochs: bool,
+        with_epochs: bool,
     ) -> None:
         """The controller's notification arrives; the broker announces it to the service."""
-        self._spawn(self._announce(leads, follows, says_epochs=says_epochs))
+        self._spawn(self._announce(leads, follows, with_epochs=with_epochs))
 
     async def _announce(
         self,
         leads: dict[TopicIdPartition, int],
         follows: list[TopicIdPartition],
         *,
-        says_epochs: bool,
+        with_epochs: bool,
     ) -> None:
         for tip in follows:
             self.led.pop(tip, None)
         await self._configured.wait()
-        epochs = leads if says_epochs else {}
+        epochs = leads if with_epochs else {}
         try:
             await self._manager.on_partition_leadership_changes(
                 leads, follows, leader_epochs=epochs
@@ -210,19 +210,19 @@ class LiveController:
         self.changes += 1
         self._run.note("leader elected", f"broker-{self.leader[tip]}", key=PartitionKey.of(tip))
         for broker_id in (former, self.leader[tip]):
-            self._tell(broker_id, [tip])
+            self._notify(broker_id, [tip])
 
     async def _repeat(self) -> None:
         while True:
             for broker_id in sorted(self._brokers):
-                self.tell_all(broker_id)
+                self.notify_all(broker_id)
             await asyncio.sleep(REPEAT_S * self._random.uniform(0.5, 1.5))
 
-    def tell_all(self, broker_id: int) -> None:
+    def notify_all(self, broker_id: int) -> None:
         """Notify a broker of all partitions, when it starts and from time to time."""
-        self._tell(broker_id, self._run.tips)
+        self._notify(broker_id, self._run.tips)
 
-    def _tell(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
+    def _notify(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
         """Notify a broker of what holds now; a later notification may arrive earlier."""
         leads = {tip: self._run.epoch[tip] for tip in tips if self.leader[tip] == broker_id}
         follows = [tip for tip in tips if tip not in leads]
@@ -230,11 +230,11 @@ class LiveController:
         delay = self._random.uniform(0.001, 0.02)
         if not self.is_calm and self._random.random() < plan.late_chance:
             delay = self._random.uniform(*LATE_S)
-        says_epochs = self._random.random() >= plan.without_epoch
+        with_epochs = self._random.random() >= plan.without_epoch
         broker = self._brokers[broker_id]
 
         def arrive() -> None:
             if self._brokers.get(broker_id) is broker:
-                broker.told(leads, follows, says_epochs=says_epochs)
+                broker.notified(leads, follows, with_epochs=with_epochs)
 
         asyncio.get_running_loop().call_later(delay, arrive)

@@ -114,9 +114,9 @@ class KafkaBroker(LiveServer):
         given = (lines | self.settings).items()
         return "".join(f"{key}={value}\n" for key, value in given if value is not None)
 
-    def _java(self, *words: str) -> list[str]:
+    def _java(self, *arguments: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
-        return [*self.java, logging, "-cp", f"{self.jars}/*:{TIER}/*", *words]
+        return [*self.java, logging, "-cp", f"{self.jars}/*:{TIER}/*", *arguments]
 
     def _format(self) -> None:
         config = str(self.folder / "server.properties")

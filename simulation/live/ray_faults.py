@@ -187,11 +187,11 @@ class LiveService:
         for name, address in addresses.items():
             try:
                 async with asyncio.timeout(PING_TIMEOUT_S):
-                    said = await connection.host(address).counts()
+                    counts = await connection.host(address).counts()
             except (RemoteStorageError, TimeoutError):
                 continue
             found.append(
-                HostFacts(name, address, said["process"], said["pid"], said["leaders"])
+                HostFacts(name, address, counts["process"], counts["pid"], counts["leaders"])
             )
         return found
 
@@ -223,9 +223,9 @@ class LiveService:
         """The coordinator's process and pid."""
         connection = await self.connection()
         process = await _persistent(connection.coordinator.process)
-        told = process_of(process)
-        assert told is not None, "it is of this version"
-        return process, told.pid
+        known = process_of(process)
+        assert known is not None, "it is of this version"
+        return process, known.pid
 
     async def other_coordinator(self, but: str) -> None:
         """Return once the coordinator is another process than `but`."""

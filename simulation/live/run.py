@@ -74,7 +74,7 @@ class LiveRun(LiveWorld):
         """Start the brokers again, each under its old id in a new incarnation."""
         self._start_brokers()
         for broker_id in sorted(self.brokers):
-            self.controller.tell_all(broker_id)
+            self.controller.notify_all(broker_id)
 
     async def written_since(
         self, since_ns: int, timeout_s: float, tips: Collection[TopicIdPartition] | None = None
@@ -106,7 +106,7 @@ class LiveRun(LiveWorld):
                 if broker.is_fenced:
                     await broker.stop()
                     self._start_broker(broker_id)
-                    self.controller.tell_all(broker_id)
+                    self.controller.notify_all(broker_id)
             await asyncio.sleep(LOOK_S)
         self.well_after_s = (self.now_ns() - healed_ns) / 1e9
         return True

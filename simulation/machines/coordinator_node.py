@@ -250,7 +250,7 @@ class CoordinatorNode:
                 self._end(effect)
             case msg.Ping():
                 after(0, life, self._ping, effect)
-            case msg.Tell():
+            case msg.SendWork():
                 self._tell(effect)
             case msg.Forget(address=address):
                 self._held.pop(address, None)
@@ -380,7 +380,7 @@ class CoordinatorNode:
         said = self._said(host)._replace(lost=lost, refused=refused)
         self._feed(msg.PingAnswered(ping.host, ping.watch, said))
 
-    def _tell(self, tell: msg.Tell) -> None:
+    def _tell(self, tell: msg.SendWork) -> None:
         host = self.world.host_at(tell.address)
         self._calls += 1
         number = self._calls
@@ -406,14 +406,14 @@ class CoordinatorNode:
         """Take a host's acknowledgement of the orders in call `number`."""
         tell = self._told.pop(number, None)
         if tell is not None:
-            self._feed(msg.Told(tell.work.host, tell.watch))
+            self._feed(msg.WorkDone(tell.work.host, tell.watch))
 
     def _not_told(self, number: int) -> None:
         tell = self._told.pop(number, None)
         if tell is not None:
             self._mark("host told again")
             unknown = OutcomeUnknown(f"{tell.work.host} did not say that it heard")
-            self._feed(msg.NotTold(tell.work.host, tell.watch, unknown))
+            self._feed(msg.WorkInDoubt(tell.work.host, tell.watch, unknown))
 
 
 def may_be_wrong(placement: Placement) -> bool:

@@ -239,7 +239,7 @@ class Feeding:
         now, replica = self._clock.now * 1000, node.replica
         at = replica.position, replica.is_whole
         self.seen.append(ReplicaSeen(now, node.name, replica.key, *at, answers))
-        said = f"{node.said} is at position {replica.position}"
+        said = f"{node.short_text} is at position {replica.position}"
         life = node.broker.life.name
         self._world.recording.moment(life, "replica", said, None, node.number)
 

@@ -49,8 +49,8 @@ def repeated_as_another_request() -> Patches:
 
 
 @mistake("D3", "phantom_write", within=60, in_service=True)
-def sent_told_as_refused() -> Patches:
-    """A write whose connection broke is told as refused, though it was sent."""
+def sent_but_refused() -> Patches:
+    """A write whose connection broke is refused, though it was sent."""
     return rewritten(
         Stream._end,
         "kind = NotReady if number in unsent else OutcomeUnknown",
@@ -85,18 +85,18 @@ def withdrawn_keeps_its_slot() -> Patches:
 
 @mistake("D8", "late_follower", within=40, in_service=True)
 def hints_lost_and_no_poll() -> Patches:
-    """A follower that was told of its log does not read it, and is not polled."""
-    told = rewritten(Hints.arrived, "follower.feed(msg.HintArrived(position))", "pass")
-    return [*told, *rewritten(Host._poll, "if number % ALL_POLLED_EVERY:", "if number >= 0:")]
+    """A follower that got a hint does not read its log, and is not polled."""
+    unread = rewritten(Hints.arrived, "follower.feed(msg.HintArrived(position))", "pass")
+    return [*unread, *rewritten(Host._poll, "if number % ALL_POLLED_EVERY:", "if number >= 0:")]
 
 
 @mistake("D9", "session_reads", within=60, in_service=True)
 def hint_believed_as_data() -> Patches:
-    """A follower answers as of the position that it was told of."""
+    """A follower answers as of a hint's position."""
     return rewritten(
         Follower._query,
         "arrived.position_min <= self.position",
-        "arrived.position_min <= max(self.position, self._told)",
+        "arrived.position_min <= max(self.position, self._hint_max)",
     )
 
 

@@ -25,7 +25,7 @@ WITHIN = 400
 
 @mistake("M66", "fed_refused", within=WITHIN)
 def change_lost() -> Patches:
-    """A batch in seven is not told to replicas."""
+    """A batch in seven is not sent to replicas."""
     changed = FeedSource.changed
 
     def forgetful(self: FeedSource, events: Sequence[Event]) -> None:
@@ -40,8 +40,8 @@ def change_lost() -> Patches:
 
 
 @mistake("M67", "fed_early", within=WITHIN)
-def told_before_durable() -> Patches:
-    """Replicas are told of a batch when it is sent to the store."""
+def fed_before_durable() -> Patches:
+    """Replicas are fed a batch when it is sent to the store."""
     pump, changed = Leader._pump, FeedSource.changed
 
     def hasty(self: Leader) -> list[msg.Effect]:
@@ -49,10 +49,10 @@ def told_before_durable() -> Patches:
         effects = pump(self)
         flight, feed = self._in_flight, self._feed
         if feed is not None and flight is not None and was_in_flight is None:
-            told = deepcopy(self.state)
-            assert told is not None, "something was decided on it"
-            evolve_all(told, flight.events, flight.encoded.chain_hash)
-            feed._machine = SimpleNamespace(state=told)
+            ahead = deepcopy(self.state)
+            assert ahead is not None, "something was decided on it"
+            evolve_all(ahead, flight.events, flight.encoded.chain_hash)
+            feed._machine = SimpleNamespace(state=ahead)
             changed(feed, flight.events)
             feed._machine = self
         return effects
@@ -90,9 +90,9 @@ def older_position() -> Patches:
 
 
 @mistake("M70", "fed_wrong", within=WITHIN)
-def numbers_told_once() -> Patches:
-    """An epoch's highest offset and size are told when it appears, and never again."""
-    return rewritten(FeedSource._renumber, "if told != numbers:", "if told is None:")
+def numbers_sent_once() -> Patches:
+    """An epoch's highest offset and size are sent when it appears, and never again."""
+    return rewritten(FeedSource._renumber, "if sent != numbers:", "if sent is None:")
 
 
 @mistake("M71", "fed_back", within=WITHIN)

@@ -26,7 +26,7 @@ def update_says_another_time() -> Patches:
 
 @mistake("M47", "hollow_write")
 def other_content_holds_already() -> Patches:
-    """A segment that is added again with other content is said to be there."""
+    """A segment that is added again with other content counts as held already."""
     return rewritten(decide._add, "if row == pack_row(started_fields(body)):", "if row:")
 
 

@@ -248,7 +248,7 @@ def shadow_let_in_too_late() -> Patches:
 
 @mistake("M84", "miscoordinated")
 def any_word_ends_a_move() -> Patches:
-    """A move is ended by whom another one's word began."""
+    """A move is ended by a wish that names another move."""
     numbered = "if word.number != wish.number:"
     return rewritten(ownership.hand_over, numbered, "if False:")
 

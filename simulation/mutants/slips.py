@@ -121,13 +121,13 @@ _EVENTS = (
         "    if row is None or row[19] == 0 and target == 2:\n        if target",
     ),
     (
-        "an update that differs in its time alone is said to hold",
+        "an update that differs in its time alone counts as held already",
         decide._update,
         "now == [target, update.broker_id, update.event_timestamp_ms, custom]",
         "now[:2] + now[3:] == [target, update.broker_id, custom]",
     ),
     (
-        "adding a known segment with other content is said to hold",
+        "adding a known segment with other content counts as held already",
         decide._add,
         "if row == pack_row(started_fields(body)):",
         "if row:",
@@ -177,8 +177,8 @@ _EVENTS = (
     (
         "an oracle's word from before the dispute counts",
         decide_session._verdict,
-        "said.leader_epoch < max(known, default=-1)",
-        "said.leader_epoch < -1",
+        "verdict.leader_epoch < max(known, default=-1)",
+        "verdict.leader_epoch < -1",
     ),
     (
         "disputes in a row are not counted on",
@@ -312,7 +312,7 @@ _ACTORS = (
         "waiting = []",
     ),
     (
-        "a refused claim is not told if the store was away",
+        "a refused claim is not reported if the store was away",
         leader_batch.unkept,
         "[*refusals(replies, error), *kept]",
         "refusals(replies, error)",
@@ -336,7 +336,7 @@ _ACTORS = (
         "self._ready.add(claim)",
     ),
     (
-        "one who waits for a position is not told of the quarantine",
+        "a read that waits for a position is not refused at the quarantine",
         Follower._quarantine,
         "for query in waiting",
         "for query in waiting[1:]",
@@ -534,7 +534,7 @@ _LATER = (
         "waiting is None",
     ),
     (
-        "a broker that repeats its announcement is told that it is out of date",
+        "a broker that repeats its announcement is refused as out of date",
         rules.announce,
         "if pair < last:",
         "if pair <= last:",
@@ -552,7 +552,7 @@ _LATER = (
         "load > self._bound",
     ),
     (
-        "a refusal is told in place of the doubt about an earlier attempt",
+        "a refusal is raised in place of the doubt about an earlier attempt",
         Router._persist,
         "doubt = error",
         "pass",
@@ -682,7 +682,7 @@ _FRESH = (
         "pass",
     ),
     (
-        "a replica is told that it is ready before it was given what that needs",
+        "a replica is sent `Ready` before it was sent what that needs",
         FeedSource._word,
         "one.slices is not None or one.given[0] < one.ready_at",
         "one.slices is not None",
@@ -716,7 +716,7 @@ _HELD_BACK = (
         "if session is None:",
     ),
     (
-        "a batch does not see whom its sessions have heard of",
+        "a batch does not see the announcements that its sessions have heard",
         Overlay.note,
         "self._heard[body.broker_id] = (body.incarnation, body.announcement)",
         "pass",
@@ -792,19 +792,19 @@ _HOSTS = (
         "pass",
     ),
     (
-        "the end of a leader is told to nobody",
+        "the end of a leader is not reported",
         HostMachine._ended,
         "self.lost[life.key] = life.assignment",
         "pass",
     ),
     (
-        "a leader that is here again is still told as lost",
+        "a leader that is here again is still reported as lost",
         HostMachine._placed,
         "self.lost.pop(placement.key, None)",
         "pass",
     ),
     (
-        "a claim is told as refused though a newer one was placed",
+        "a claim is reported as refused though a newer one was placed",
         HostMachine._placed,
         "self.refused.pop(placement.key, None)",
         "pass",

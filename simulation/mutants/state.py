@@ -168,6 +168,6 @@ def custom_limit_not_enforced() -> Patches:
 
 
 @mistake("M78", "wrong_table")
-def passed_pages_told_again() -> Patches:
-    """Entries of pages that were to be passed over are told all the same."""
+def passed_pages_returned() -> Patches:
+    """Entries of pages that were to be passed over are returned all the same."""
     return rewritten(PagedMap.items_from, "continue", "pass")

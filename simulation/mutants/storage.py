@@ -148,7 +148,7 @@ def _envelope(value: bytes, position: int) -> list[bytes]:
     """The stored events of a batch, none of which is verified."""
     first, count, stored = msgpack.unpackb(value[serdes.HEADER_BYTES :])
     if first != position or count != len(stored) or not count:
-        raise CorruptLog(f"expected a batch from {position}, it says {first}")
+        raise CorruptLog(f"expected a batch from {position}, got {first}")
     return list(stored)
 
 

@@ -78,10 +78,10 @@ class _Asking:
     def take(self, body: Any) -> str | None:  # noqa: ANN401 - An event's body.
         """Fold an event into both; returns how they then differ, none if they agree."""
         event = Event(self.slow.end, 0, 0, -1, None, body)
-        told = rules.evolve_strictly(self.state, event)
+        works = rules.evolve_strictly(self.state, event)
         expected = self.slow.take(body)
-        if told != expected:
-            return f"{content((body,))} tells hosts {first_difference(told, expected)}"
+        if works != expected:
+            return f"{content((body,))} sends hosts {first_difference(works, expected)}"
         return None
 
     def ask(self) -> str | None:
@@ -123,9 +123,9 @@ class _Asking:
         why = self._decided(f"registration {broker_id, request, after}", found, expected)
         given = dict(self.slow.registrations.get(broker_id, ())).get(request)
         newest = self.slow.incarnations.get(broker_id, 0)
-        told = ev.Registered(newest if given is None else given, is_given=given is not None)
-        if why is None and rules.registered(self.state, broker_id, request) != told:
-            return f"registration {broker_id, request, after} is not told {told}"
+        answer = ev.Registered(newest if given is None else given, is_given=given is not None)
+        if why is None and rules.registered(self.state, broker_id, request) != answer:
+            return f"registration {broker_id, request, after} is not answered with {answer}"
         return why
 
     def _hand_overs(self) -> str | None:
@@ -192,14 +192,14 @@ class _Asking:
         why = self._decided(content((given,)), found, expected)
         if why is None and isinstance(found, list):
             rules.hear(self.state, given)
-            said = rules.in_force(self.state, given, denied)
+            claims = rules.in_force(self.state, given, denied)
             by_the_slow = slow.in_force(given, denied)
-            if said != by_the_slow:
-                apart = first_difference(said, by_the_slow)
-                return f"{content((given,))} is told {apart}"
+            if claims != by_the_slow:
+                apart = first_difference(claims, by_the_slow)
+                return f"{content((given,))} gets {apart}"
             given_now = (given.incarnation, given.number)
             if self.state.heard.get(broker_id) != max(heard, given_now):
-                return f"{content((given,))} is not what was heard last"
+                return f"{content((given,))} is not its newest announcement"
         return why
 
     # Hosts.
@@ -241,11 +241,11 @@ class _Asking:
     def _refuse(self) -> str | None:
         pick, (key, number, host) = self._pick, self._placement()
         row = self.slow.rows.get(key)
-        said = [] if row is None else [*row.replaced, *([row.led] if row.led else [])]
+        claims = [] if row is None else [*row.replaced, *([row.led] if row.led else [])]
         holder = pick((None, Claim(pick(BROKERS), 1, 1)))
         epoch = pick((None, 0, 1))
-        if said and pick((True, True, False)):
-            one = pick(said)
+        if claims and pick((True, True, False)):
+            one = pick(claims)
             holder, epoch = one.claim, one.leader_epoch
             holder = holder._replace(announcement=max(0, holder.announcement - pick((0, 0, 1))))
         refusal = Refusal(number, None, None, None, None, pick((True, False)))
@@ -305,6 +305,6 @@ class _Asking:
                 followers,
             ):
                 return (
-                    f"{key} is said to be led by {route.leader}, followed by {route.followers}"
+                    f"{key} has a route to leader {route.leader}, followers {route.followers}"
                 )
         return None

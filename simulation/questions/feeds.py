@@ -57,7 +57,7 @@ class _Asked:
         self._way: deque[tuple[Frame, int]] = deque()
         """Frames on their way, each with the position that made the replica ready when sent."""
         self._claim = Claim(1, 1, 0)
-        self._is_told_ready = False
+        self._got_ready = False
         self._replica.expect(self._claim)
 
     def _session_under(self, claim: Claim) -> int | None:
@@ -77,11 +77,11 @@ class _Asked:
                 self._grow(1 + int(draw() * 3))
             case 2 | 3 | 4:
                 self._send(1 + int(draw() * 6))
-                self._hear(len(self._way))
+                self._receive(len(self._way))
             case 5:
                 self._send(1 + int(draw() * 6))
             case 6:
-                self._hear(int(draw() * 6))
+                self._receive(int(draw() * 6))
             case 7:
                 self._leave()
             case 8:
@@ -109,7 +109,7 @@ class _Asked:
 
     def _announce(self) -> None:
         self._claim = self._claim._replace(announcement=self._claim.announcement + 1)
-        self._is_told_ready = False
+        self._got_ready = False
         self._replica.expect(self._claim)
         if self._number is not None:
             self._source.expect(self._number, self._claim)
@@ -136,7 +136,7 @@ class _Asked:
         self._way.extend((frame, since) for frame in frames)
         return len(frames) == limit
 
-    def _hear(self, most: int) -> None:
+    def _receive(self, most: int) -> None:
         for _ in range(min(most, len(self._way))):
             frame, since = self._way.popleft()
             refusal = self._replica.take(frame)
@@ -146,26 +146,26 @@ class _Asked:
                 return
             match frame:
                 case SnapshotBegun():
-                    self._is_told_ready = False
+                    self._got_ready = False
                 case Ready(claim=claim) if claim == self._claim:
-                    self._is_told_ready = True
+                    self._got_ready = True
                     if self._replica.position < since:
                         why = f"it is ready at {self._replica.position}, and needs {since}"
                         self.wrong.append(("early_ready", why))
                 case Fenced(claim=claim) if claim == self._claim:
-                    self._is_told_ready = False
+                    self._got_ready = False
                 case _:
                     pass
             self._see()
 
     def _see(self) -> None:
-        if self._replica.is_ready != self._is_told_ready:
+        if self._replica.is_ready != self._got_ready:
             why = (
                 f"its replica at position {self._replica.position} is not ready for "
-                f"{self._claim}, and was told so"
-                if self._is_told_ready
+                f"{self._claim}, after `Ready`"
+                if self._got_ready
                 else f"its replica at position {self._replica.position} is ready for "
-                f"{self._claim}, and was not told so"
+                f"{self._claim}, without `Ready`"
             )
             self.wrong.append(("early_ready", why))
 
@@ -175,7 +175,7 @@ class _Asked:
         self._under[self._claim] = self._sessions + 1, self.state.next_position - 1
         while self._send(16):
             pass
-        self._hear(len(self._way))
+        self._receive(len(self._way))
         at, is_ready = self._replica.position, self._replica.is_ready
         if not self._replica.is_whole or at != self.state.next_position - 1 or not is_ready:
             end = self.state.next_position - 1

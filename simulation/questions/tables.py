@@ -96,9 +96,9 @@ def _found_otherwise(table: PagedMap[int, int], plain: dict[int, int], key: int)
         ("items", list(table.items()), ordered),
         ("items from", list(table.items_from(skipped)), ordered[skipped:]),
     ]
-    for what, said, expected in found:
-        if said != expected:
-            return f"{what} of {key} is {said}, not {expected}"
+    for what, got, expected in found:
+        if got != expected:
+            return f"{what} of {key} is {got}, not {expected}"
     table.check()
     return None
 

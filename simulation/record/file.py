@@ -206,7 +206,7 @@ class _Reading:
     def _take_partition(self, line: dict[str, Any]) -> None:
         key = _key(line)
         if key in self._logs:
-            raise InvalidArgument(f"partition {line['part']} stands there before")
+            raise InvalidArgument(f"partition {line['part']} is in the record already")
         tip = TopicIdPartition(Uuid(key.topic_id), key.partition, typed(str, line, "topic"))
         self._logs[key] = RecordedLog(tip, [])
 

@@ -85,7 +85,7 @@ def decode_batch(
     first, stored = stored_events(serde, batch)
     if first != position:
         raise CorruptLog(
-            f"batch {batch.number}: expected events from position {position}, it says {first}"
+            f"batch {batch.number}: expected events from position {position}, got {first}"
         )
     try:
         events, chain_hash = decode_events(stored, position, previous)
@@ -171,7 +171,7 @@ class BatchLog:
             raise CorruptLog(f"batch {number} is missing: the log goes on with {found[0][0]!r}")
         if not batches and number < self.reaches:
             raise CorruptLog(
-                f"batch {number} is missing: the log ends there, and its checkpoint stands for "
+                f"batch {number} is missing: the log ends there, and its checkpoint covers "
                 f"{self.reaches} batches"
             )
         is_whole = len(batches) == len(found) < limit

@@ -197,7 +197,7 @@ class FetchedParts:
         for segment_id, stored in zip(wanted, found, strict=True):
             row = None if stored is None else checkpoints.serde.deserialize_row(stored)
             if row is not None and id_of_row(row) != segment_id:
-                raise CorruptCheckpoint(f"segment {segment_id.hex()} holds another one's row")
+                raise CorruptCheckpoint(f"segment {segment_id.hex()} has another segment's row")
             self._rows[segment_id] = row
 
     async def fetch(self, absent: Absent, state: PartitionState) -> None:

@@ -199,7 +199,7 @@ class _Verification:
         if value is not None:
             self.find(
                 FindingKind.CHECKPOINT,
-                f"it stands at position {value.next_position - 1}, where no batch ends",
+                f"it is at position {value.next_position - 1}, where no batch ends",
                 value.next_position - 1,
             )
         number, log = self._next_batch, self._reader.log

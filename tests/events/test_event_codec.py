@@ -183,7 +183,7 @@ def test_an_event_of_another_log_is_not_read_here() -> None:
 def test_an_event_that_says_it_stands_elsewhere_is_not_read() -> None:
     moved = encode_event(events()[0]._replace(position=1), START)
 
-    with pytest.raises(CorruptLog, match="says it stands at 1"):
+    with pytest.raises(CorruptLog, match="has position 1"):
         decode_events([moved], 0, START)
 
 

@@ -168,7 +168,7 @@ async def test_a_silent_host_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
     found = await read_service(service)
 
     assert found.hosts["host-0"] == HostReading("host-0/1", counts(served(0)), [served(0)])
-    assert found.hosts["host-1"].said is None
+    assert found.hosts["host-1"].counts is None
     assert found.hosts["host-1"].silence == "no answer within 0.05 s"
     assert found.hosts["host-2"].silence == "gone; another process is being started"
 
@@ -182,7 +182,7 @@ async def test_whatever_a_part_raises_it_is_noted_and_the_rest_stands(
 
     odd = SpokenHost(served(1, "follower"))
     service = SpokenService({"host-0": SpokenHost(served(0)), "host-1": odd})
-    said = await service.status()
+    status = await service.status()
     of_host = part in {"counts", "partitions"}
     if part == "host":
         find = service.host
@@ -192,7 +192,7 @@ async def test_whatever_a_part_raises_it_is_noted_and_the_rest_stands(
     else:
         monkeypatch.setattr(odd if of_host else service, part, broken)
 
-    read = await read_service(service, said["addresses"])
+    read = await read_service(service, status["addresses"])
 
     assert read.hosts["host-0"].partitions == [served(0)]
     silence = read.hosts["host-1"].silence or ""
@@ -207,7 +207,7 @@ async def test_the_hosts_known_last_are_asked_if_the_coordinator_is_silent() -> 
     found = await read_service(service, {"host-0": "host-0/1", "host-1": "host-1/1"})
 
     assert found.coordinator is None
-    assert found.hosts["host-0"].said is not None
+    assert found.hosts["host-0"].counts is not None
     assert found.hosts["host-1"].silence == "host-1/1 is not running"
 
 

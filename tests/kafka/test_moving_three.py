@@ -230,7 +230,7 @@ async def a_frozen_broker_has_it_given_back(one: Moved) -> None:
             with one.frozen(leader):
                 _, errors = await asyncio.to_thread(moving.communicate, timeout=WAIT_S)
                 assert moving.returncode == ExitStatus.USAGE, errors
-                assert "it is as before" in errors
+                assert "the owner is as before" in errors
                 await one.has_tiered_more()
                 assert await one.cluster.leader(TOPIC) != leader
         finally:

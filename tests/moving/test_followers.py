@@ -24,10 +24,10 @@ class Choosing:
     def __init__(self) -> None:
         self.attendance = Attendance()
 
-    async def follow_kafka(self, said: dict[str, Any]) -> Followed:
-        return Followed(KAFKAS, self.attendance.followed(said, 0))
+    async def follow_kafka(self, report: dict[str, Any]) -> Followed:
+        return Followed(KAFKAS, self.attendance.followed(report, 0))
 
-    def said(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         return self.attendance.report(KAFKAS, {}, 0)["kafka"] or {"round": 0}
 
 
@@ -51,14 +51,14 @@ class Follower(Following):
 async def test_one_follows_and_another_in_its_place_with_rounds_of_its_own(
     monkeypatch: pytest.MonkeyPatch, is_frozen: bool
 ) -> None:
-    monkeypatch.setattr(following, "SAY_S", 0.001)
-    coordinator = Choosing()
+    monkeypatch.setattr(following, "REPORT_S", 0.001)
+    choosing = Choosing()
     settings = ServiceSettings(CLUSTER, {"metadata.storage.url": "memory:"})
     options = FollowOptions(KafkaBrokers("nobody"))
-    one, two = (Follower(settings, coordinator, options) for _ in range(2))
+    one, two = (Follower(settings, choosing, options) for _ in range(2))
     tasks = [asyncio.create_task(each.run()) for each in (one, two)]
-    await until(lambda: coordinator.said()["round"] > 100)
-    first = coordinator.said()
+    await until(lambda: choosing.report()["round"] > 100)
+    first = choosing.report()
     assert Follower.importing == 1
 
     with monkeypatch.context() as patch:
@@ -66,15 +66,15 @@ async def test_one_follows_and_another_in_its_place_with_rounds_of_its_own(
             patch.setattr(one, "_coordinator", Silent())
         else:
             tasks[0].cancel()
-        await until(lambda: coordinator.said().get("follower") not in {None, first["follower"]})
-        assert coordinator.said()["round"] < first["round"]
-        await until(lambda: coordinator.said()["round"] > 0)
+        await until(lambda: choosing.report().get("follower") not in {None, first["follower"]})
+        assert choosing.report()["round"] < first["round"]
+        await until(lambda: choosing.report()["round"] > 0)
     # One that was frozen, and has thawed, hears of it.
     await until(lambda: Follower.importing == 1)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert coordinator.said() == {"round": 0}, "the last has left, too"
+    assert choosing.report() == {"round": 0}, "the last has left, too"
 
 
 class Silent:

@@ -54,7 +54,7 @@ def topic() -> FakeTopic:
     return FakeTopic()
 
 
-def says(topic: FakeTopic, *values: KafkaValue, partition: int = 0) -> None:
+def append(topic: FakeTopic, *values: KafkaValue, partition: int = 0) -> None:
     for value in values:
         topic.add(encode(value), partition)
 
@@ -86,10 +86,10 @@ async def differences(world: LocalWorld, topic: FakeTopic) -> list[str]:
 async def test_what_comes_is_taken_over_and_a_new_beginning_repeats_nothing(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
-    says(topic, *copied(0), *copied(0, OTHERS))
+    append(topic, *copied(0), *copied(0, OTHERS))
     tail = await tail_of(world, topic)
     await tail.round()
-    says(topic, *copied(1))
+    append(topic, *copied(1))
     await tail.round()
     again = await tail_of(world, topic)
     await again.round()
@@ -108,7 +108,7 @@ async def test_records_that_cannot_be_read_are_named_and_the_others_go_on(
     snapshot = RemoteLogSegmentMetadataSnapshot(
         Uuid(bytes(16)), 0, 1, 1, 1, 1, 1, added.state, {0: 0}
     )
-    says(topic, snapshot, *copied(0))
+    append(topic, snapshot, *copied(0))
 
     tail = await tail_of(world, topic)
     await tail.round()
@@ -122,7 +122,7 @@ async def test_records_that_cannot_be_read_are_named_and_the_others_go_on(
 async def test_a_partition_that_cannot_be_written_stops_no_other_and_is_taken_over_later(
     world: LocalWorld, topic: FakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    says(topic, *copied(0), *copied(0, OTHERS))
+    append(topic, *copied(0), *copied(0, OTHERS))
     tail = await tail_of(world, topic)
     real = AsyncRemoteLogMetadataManager.import_records
 
@@ -137,7 +137,7 @@ async def test_a_partition_that_cannot_be_written_stops_no_other_and_is_taken_ov
     assert await starts(world, OTHERS) == [0]
     assert "orders-0: the store is away" in str(tail.trouble)
 
-    says(topic, *copied(1))
+    append(topic, *copied(1))
     await tail.round()
 
     assert tail.trouble is None
@@ -149,7 +149,7 @@ async def test_what_kafka_drops_has_no_effect_here_either(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
     unknown = moved(segment(7))
-    says(topic, unknown, *copied(0), moved(segment(0), DELETED))
+    append(topic, unknown, *copied(0), moved(segment(0), DELETED))
 
     await (await tail_of(world, topic)).round()
 
@@ -161,11 +161,11 @@ async def test_what_kafka_drops_has_no_effect_here_either(
 async def test_a_partition_whose_deletion_is_finished_is_passed_over(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
-    says(topic, *copied(0))
+    append(topic, *copied(0))
     for state in RemotePartitionDeleteState:
-        says(topic, RemotePartitionDeleteMetadata(ORDERS, state, 5, 1))
+        append(topic, RemotePartitionDeleteMetadata(ORDERS, state, 5, 1))
     await (await tail_of(world, topic)).round()
-    says(topic, *copied(0, OTHERS))
+    append(topic, *copied(0, OTHERS))
     again = await tail_of(world, topic)
     await again.round()
 
@@ -176,7 +176,7 @@ async def test_a_partition_whose_deletion_is_finished_is_passed_over(
 
 async def test_what_was_mirrored_is_not_imported(world: LocalWorld, topic: FakeTopic) -> None:
     topic.add(encode(segment(0)), mirrored=MirroredFrom.of(ORDERS, 1))
-    says(topic, *copied(1))
+    append(topic, *copied(1))
 
     await (await tail_of(world, topic)).round()
 
@@ -204,7 +204,7 @@ async def mirror_of(
 async def test_own_events_are_mirrored_in_order_once_and_imported_ones_never(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
-    says(topic, *copied(0))
+    append(topic, *copied(0))
     tail = await tail_of(world, topic)
     await tail.round()
     await tail.release()
@@ -264,20 +264,20 @@ async def test_what_an_earlier_mirror_writes_before_it_is_fenced_is_not_written_
 async def test_who_writes_the_topic_beside_the_mirror_is_noticed(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
-    says(topic, *copied(0))
+    append(topic, *copied(0))
     async with mirror_of(world, topic) as mirror:
         await mirror.round()
         assert mirror.trouble is None
-        says(topic, *copied(1))
+        append(topic, *copied(1))
         await mirror.round()
 
-        assert mirror.trouble == "somebody else writes __remote_log_metadata: 2 records"
+        assert mirror.trouble == "another process writes __remote_log_metadata: 2 records"
 
 
 async def test_what_kafka_writes_after_the_way_back_is_imported_behind_our_own(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
-    says(topic, *copied(0))
+    append(topic, *copied(0))
     tail = await tail_of(world, topic)
     await tail.round()
     await tail.release()
@@ -288,7 +288,7 @@ async def test_what_kafka_writes_after_the_way_back_is_imported_behind_our_own(
         await mirror.round()
         at = next(number for number, some in topic.records.items() if some[-1:] and some[-1][1])
         await broker.on_partition_leadership_changes([], [ORDERS])
-        says(topic, moved(segment(1), DELETING), *copied(2), partition=at)
+        append(topic, moved(segment(1), DELETING), *copied(2), partition=at)
 
         again = await tail_of(world, topic)
         await again.round()
@@ -303,15 +303,15 @@ async def test_what_kafka_writes_after_the_way_back_is_imported_behind_our_own(
 async def test_who_wrote_the_topic_between_the_import_and_the_mirror_is_noticed(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
-    says(topic, *copied(0))
+    append(topic, *copied(0))
     tail = await tail_of(world, topic)
     await tail.round()
-    says(topic, segment(1))
+    append(topic, segment(1))
 
     async with mirror_of(world, topic, tail.ends) as mirror:
         await mirror.round()
 
-        assert mirror.trouble == "somebody else writes __remote_log_metadata: 1 records"
+        assert mirror.trouble == "another process writes __remote_log_metadata: 1 records"
 
 
 # The comparison.
@@ -335,11 +335,11 @@ PLANTED: dict[str, list[KafkaValue]] = {
 async def test_what_only_the_topic_says_is_found(
     world: LocalWorld, topic: FakeTopic, question: str
 ) -> None:
-    says(topic, *copied(0))
+    append(topic, *copied(0))
     await (await tail_of(world, topic)).round()
     assert await differences(world, topic) == []
 
-    says(topic, *PLANTED[question])
+    append(topic, *PLANTED[question])
 
     (found,) = await differences(world, topic)
     assert f"orders-0, {question}: by Kafka's metadata topic " in found

@@ -97,9 +97,9 @@ class Ledger:
         """
 
         async def is_so() -> bool:
-            said = (await self.status())["coordinator"]["attending"]
+            seen = (await self.status())["coordinator"]["attending"]
             found = {
-                one["broker_id"]: (one["mode"], one["number"], one["trouble"]) for one in said
+                one["broker_id"]: (one["mode"], one["number"], one["trouble"]) for one in seen
             }
             return found == {broker: (mode, number, None) for broker, mode in modes.items()}
 
@@ -107,8 +107,8 @@ class Ledger:
 
     async def status(self) -> dict[str, Any]:
         done = await asyncio.to_thread(run, "status", "--store", self.store, "--json")
-        said: dict[str, Any] = json.loads(done.stdout)
-        return said
+        status: dict[str, Any] = json.loads(done.stdout)
+        return status
 
     async def partition(self) -> TopicIdPartition:
         """The topic's."""
@@ -197,8 +197,8 @@ async def test_a_cluster_moves_to_tierledger_and_back(
             done = await ledger.hand_over("--to", "tierledger")
             assert done.returncode == ExitStatus.WELL, done.stderr
             await eventually(lambda: hears(plugin, "tierledger"))
-            said = [one.owner for one in plugin.words]
-            assert said == ["kafka", "moving", "moving", "tierledger"]
+            owners = [one.owner for one in plugin.words]
+            assert owners == ["kafka", "moving", "moving", "tierledger"]
 
         # A broker on tierledger removes the first segment of the log.
         removed = await remove_first(ledger)
@@ -213,8 +213,8 @@ async def test_a_cluster_moves_to_tierledger_and_back(
             done = await ledger.hand_over("--to", "kafka")
             assert done.returncode == ExitStatus.WELL, done.stderr
             await eventually(lambda: hears(plugin, "kafka"))
-            said = [one.owner for one in plugin.words]
-            assert said == ["tierledger", "moving", "moving", "kafka"]
+            owners = [one.owner for one in plugin.words]
+            assert owners == ["tierledger", "moving", "moving", "kafka"]
             status = (await ledger.status())["coordinator"]
             assert (status["owner"], status["word"]) == ("kafka", 7)
 
@@ -269,13 +269,13 @@ async def interrupted_while_moving(ledger: Ledger, plugin: AttendingPlugin) -> N
     finally:
         process.kill()
     assert process.returncode in {ExitStatus.USAGE, ExitStatus.INTERRUPTED}, errors
-    assert "it was interrupted; it is as before" in errors
+    assert "it was interrupted; the owner is as before" in errors
 
 
 async def task(ledger: Ledger) -> tuple[str, str | None]:
     """What `serve` does with Kafka's topic, and what is wrong with that."""
-    said = (await ledger.status())["coordinator"]["kafka"]
-    return said["task"], said["trouble"]
+    report = (await ledger.status())["coordinator"]["kafka"]
+    return report["task"], report["trouble"]
 
 
 async def is_mirroring(ledger: Ledger) -> bool:

@@ -13,21 +13,21 @@ from tierledger.pipeline.session import (
     check_master,
     check_pandas,
     java_version,
+    spark_error,
     spark_session,
-    told_by_spark,
 )
 
 
-def java_that_says(folder: Path, words: str) -> Path:
+def java_that_runs(folder: Path, script: str) -> Path:
     program = folder / "bin" / "java"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\n{words}\n")
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     return folder
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("script", "message"),
     [
         ("echo 'openjdk version \"11.0.2\"' >&2", "is Java 11"),
         ("echo 'java version \"1.8.0_402\"' >&2", "is Java 8"),
@@ -36,11 +36,11 @@ def java_that_says(folder: Path, words: str) -> Path:
     ],
 )
 def test_a_java_that_does_not_do_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, words)))
+    monkeypatch.setenv("JAVA_HOME", str(java_that_runs(tmp_path, script)))
 
-    with pytest.raises(InvalidArgument, match=f"needs Java 17 or newer.*{said}"):
+    with pytest.raises(InvalidArgument, match=f"needs Java 17 or newer.*{message}"):
         check_java()
 
 
@@ -55,7 +55,7 @@ def test_a_machine_without_java_is_told_so(
 
 
 @pytest.mark.parametrize(
-    ("master", "error", "said"),
+    ("master", "error", "message"),
     [
         ("foo", InvalidArgument, "got 'foo'"),
         ("local[x]", InvalidArgument, r"local\[N\].*got 'local\[x\]'"),
@@ -65,9 +65,9 @@ def test_a_machine_without_java_is_told_so(
     ],
 )
 def test_a_master_that_is_none_is_named_before_java_starts(
-    master: str, error: type[Exception], said: str
+    master: str, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         check_master(master)
 
 
@@ -111,7 +111,7 @@ Exception in thread "main" org.apache.spark.SparkException: HADOOP_CONF_DIR must
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "shown"),
     [
         (JAVAS, "Spark: FileSystemException: /x/y: No space left on device"),
         (PYTHONS, "Spark: ValueError: expected 3, got 4"),
@@ -121,15 +121,15 @@ Exception in thread "main" org.apache.spark.SparkException: HADOOP_CONF_DIR must
             "[PATH_NOT_FOUND] Path does not exist: x.",
             "Spark: [PATH_NOT_FOUND] Path does not exist: x.",
         ),
-        ("", "Spark: no word of why"),
+        ("", "Spark: no reason given"),
     ],
 )
-def test_what_spark_raises_is_told_by_its_deepest_cause(text: str, told: str) -> None:
-    assert str(told_by_spark(text)) == told
+def test_what_spark_raises_is_told_by_its_deepest_cause(text: str, shown: str) -> None:
+    assert str(spark_error(text)) == shown
 
 
 def test_an_error_of_ours_in_a_task_stays_one() -> None:
-    error = told_by_spark(OURS)
+    error = spark_error(OURS)
 
     assert type(error) is StorageUnavailable
     assert str(error) == "the database is away"

@@ -126,7 +126,7 @@ class RemoteIndexCache:
             return
         if self._opening is None:
             self._opening = asyncio.create_task(self._open(), name="remote-log-index-opening")
-            self._opening.add_done_callback(_heard)
+            self._opening.add_done_callback(_retrieve_failure)
         await asyncio.shield(self._opening)
         self._check_not_closed()
 
@@ -388,7 +388,7 @@ class RemoteIndexCache:
             raise NotReady("the index cache is closed")
 
 
-def _heard(opening: asyncio.Task[None]) -> None:
+def _retrieve_failure(opening: asyncio.Task[None]) -> None:
     """Retrieve a failure, which asyncio would report if all callers were cancelled."""
     if not opening.cancelled():
         opening.exception()

@@ -344,12 +344,12 @@ class ObjectStore:
         except Exception as error:
             if not _is_obstores(error):
                 raise
-            told = self._told(request, name, error)
-            if not isinstance(told, RemoteResourceNotFound):
+            documented = self._documented(request, name, error)
+            if not isinstance(documented, RemoteResourceNotFound):
                 self.counts.failures[operation, request] += 1
-            raise told from None  # obstore's error is long, and may show secrets.
+            raise documented from None  # obstore's error is long, and may show secrets.
 
-    def _told(self, request: Request, name: str, error: Exception) -> RemoteStorageError:
+    def _documented(self, request: Request, name: str, error: Exception) -> RemoteStorageError:
         """The error of `events.errors` for one of obstore's."""
         # The rest of the text is a dump of obstore's internals.
         reason = _QUERY.sub(r"\1?...", str(error).partition("\n\nDebug source:")[0])

@@ -138,9 +138,9 @@ class DecidedBatches:
     ) -> CorruptRemoteData:
         self.is_contradicted = True
         self._held.clear()
-        said = "has" if transaction.is_aborted else "lacks"
+        verb = "has" if transaction.is_aborted else "lacks"
         return CorruptRemoteData(
-            f"transaction index of {found.segment}: it {said} an aborted transaction of "
+            f"transaction index of {found.segment}: it {verb} an aborted transaction of "
             f"producer {found.batch.producer_id} from offset {transaction.first_offset} on, "
             f"the log says otherwise: {by}"
         )

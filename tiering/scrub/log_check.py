@@ -67,7 +67,7 @@ class LogCheck:
         self._metadata = metadata
         self._known_epochs = known_epochs
         self._raw = indexes
-        self._told: set[IndexType | None] = set()
+        self._damaged: set[IndexType | None] = set()
         self._checks: list[_IndexCheck] = []
         self._next_offset = metadata.start_offset
 
@@ -90,9 +90,9 @@ class LogCheck:
                 try:
                     found[kind] = read(self._raw[kind])
                 except CorruptRemoteData as error:
-                    yield from self._tell(Damage(kind, None, str(error)))
+                    yield from self._note(Damage(kind, None, str(error)))
             elif kind in REQUIRED_INDEX_TYPES:
-                yield from self._tell(Damage(kind, None, "expected it to be there, it is not"))
+                yield from self._note(Damage(kind, None, "expected it to be there, it is not"))
         offsets, times = found.get(IndexType.OFFSET), found.get(IndexType.TIMESTAMP)
         if isinstance(offsets, OffsetIndex):
             self._checks.append(_Offsets(offsets))
@@ -103,13 +103,13 @@ class LogCheck:
                 message = (
                     f"expected entries as the {len(times)} of the time index have, got none"
                 )
-                yield from self._tell(Damage(IndexType.OFFSET, 0, message))
+                yield from self._note(Damage(IndexType.OFFSET, 0, message))
         transactions = found.get(IndexType.TRANSACTION, TransactionIndex(b""))
         producers = found.get(IndexType.PRODUCER_SNAPSHOT)
         open_from = _OpenTransactions(self._metadata.start_offset)
         if (
             isinstance(transactions, TransactionIndex)
-            and IndexType.TRANSACTION not in self._told
+            and IndexType.TRANSACTION not in self._damaged
         ):
             self._checks.append(_Aborted(transactions, open_from, name))
         # After `_Aborted`, which needs the transactions that were open before a batch.
@@ -123,34 +123,34 @@ class LogCheck:
         if batch.base_offset < self._next_offset or batch.last_offset > metadata.end_offset:
             expected = f"a batch within {self._next_offset} to {metadata.end_offset}"
             got = f"one from {batch.base_offset} to {batch.last_offset}"
-            yield from self._tell(Damage(None, position, f"expected {expected}, got {got}"))
+            yield from self._note(Damage(None, position, f"expected {expected}, got {got}"))
         epoch = epoch_for_offset(metadata.segment_leader_epochs, batch.last_offset)
         # If the log start offset is within the segment, the epochs before it are not known.
         if epoch is not None and batch.leader_epoch not in {NO_LEADER_EPOCH, epoch}:
             message = f"expected leader epoch {epoch} for offset {batch.base_offset}"
-            yield from self._tell(
+            yield from self._note(
                 Damage(None, position, f"{message}, got {batch.leader_epoch}")
             )
         self._next_offset = batch.last_offset + 1
-        if None not in self._told:
+        if None not in self._damaged:
             for check in self._checks:
                 for damage in check.take(batch, position):
-                    yield from self._tell(damage)
+                    yield from self._note(damage)
 
     def finish(self) -> Iterator[Damage]:
         """The damages that show at the log's end; none if the log itself is damaged."""
-        if None not in self._told:
+        if None not in self._damaged:
             for check in self._checks:
                 for damage in check.finish():
-                    yield from self._tell(damage)
+                    yield from self._note(damage)
 
-    def tell_log(self, position: int | None, message: str) -> Iterator[Damage]:
+    def report_log(self, position: int | None, message: str) -> Iterator[Damage]:
         """Report that the log is damaged. From then on the indexes are not compared with it."""
-        yield from self._tell(Damage(None, position, message))
+        yield from self._note(Damage(None, position, message))
 
-    def _tell(self, damage: Damage) -> Iterator[Damage]:
-        if damage.index_type not in self._told:
-            self._told.add(damage.index_type)
+    def _note(self, damage: Damage) -> Iterator[Damage]:
+        if damage.index_type not in self._damaged:
+            self._damaged.add(damage.index_type)
             yield damage
 
     def _epochs(self, data: bytes) -> dict[int, int]:

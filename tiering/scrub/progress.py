@@ -102,7 +102,7 @@ def load_progress(path: Path, scope: Mapping[str, object]) -> Progress:
         ) from None
     if progress.scope != scope:
         raise InvalidArgument(
-            f"{path}: expected the progress of {_told(scope)}, it is of {_told(progress.scope)}"
+            f"{path}: expected the progress of {_text(scope)}, it is of {_text(progress.scope)}"
         )
     return progress
 
@@ -111,5 +111,5 @@ def _made(kind: Any, fields: Any) -> Any:  # noqa: ANN401 - Of JSON.
     return None if fields is None else kind(*fields)
 
 
-def _told(scope: object) -> str:
+def _text(scope: object) -> str:
     return json.dumps(scope, sort_keys=True)[:500]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _DAMAGE: Final = (CorruptRemoteData, RemoteResourceNotFound)
 
 
-_Told = TypeVar("_Told", Finding, Unread)
+_Finding = TypeVar("_Finding", Finding, Unread)
 
 
 class _Place(NamedTuple):
@@ -174,24 +174,24 @@ class Scrubber:
             name = f"custom metadata of {metadata.remote_log_segment_id}"
             yield _finding(metadata, name, None, str(error))
             return
-        told: set[str] = set()
+        known: set[str] = set()
         indexes: Mapping[IndexType, bytes] | None = None
         try:
             indexes = await self._storage.fetch_all_indexes(metadata)
             yield sum(map(len, indexes.values()))
         except _DAMAGE as error:
             found = self._unfetched(place, self._names.index_object(place.must), error)
-            told.add(found.object)
+            known.add(found.object)
             yield found
         check = LogCheck(metadata, indexes or {}, known_epochs)
         if indexes is not None:
             for damage in check.begin():
-                yield self._told(place, damage)
+                yield self._finding_at(place, damage)
         async for one in self._log(place, check, with_checksums=indexes is not None):
-            if isinstance(one, int) or one.object not in told:
+            if isinstance(one, int) or one.object not in known:
                 yield one
         for damage in check.finish():
-            yield self._told(place, damage)
+            yield self._finding_at(place, damage)
 
     async def _log(
         self, place: _Place, check: LogCheck, *, with_checksums: bool
@@ -213,10 +213,10 @@ class Scrubber:
                                 for damage in _batches(splitter, check, piece):
                                     if damage.index_type is None:
                                         damaged, splitter = True, None
-                                    yield self._told(place, damage)
+                                    yield self._finding_at(place, damage)
                 except _DAMAGE as error:
                     splitter = None
-                    list(check.tell_log(None, ""))
+                    list(check.report_log(None, ""))
                     if not damaged:
                         damaged = True
                         yield self._unfetched(place, one.name, error)
@@ -224,14 +224,14 @@ class Scrubber:
             try:
                 splitter.finish()
             except CorruptRemoteData as error:
-                for damage in check.tell_log(splitter.position, str(error)):
-                    yield self._told(place, damage)
+                for damage in check.report_log(splitter.position, str(error)):
+                    yield self._finding_at(place, damage)
 
     def _unfetched(self, place: _Place, name: str, error: RemoteStorageError) -> Finding:
         named = self._names.object_in(place.must, str(error))
         return _finding(place.metadata, named or name, None, str(error))
 
-    def _told(self, place: _Place, damage: Damage) -> Finding:
+    def _finding_at(self, place: _Place, damage: Damage) -> Finding:
         metadata = place.metadata
         if damage.index_type is not None:
             name = self._names.index_object(place.must, damage.index_type)
@@ -256,7 +256,7 @@ def _batches(splitter: BatchSplitter, check: LogCheck, piece: bytes) -> Iterator
         try:
             batch = next(batches, None)
         except CorruptRemoteData as error:
-            yield from check.tell_log(splitter.position, str(error))
+            yield from check.report_log(splitter.position, str(error))
             return
         if batch is None:
             return
@@ -276,8 +276,8 @@ def _ranges(one: LogObject, *, is_whole: bool) -> Iterator[tuple[int, int]]:
         yield middle, one.end - 1
 
 
-def _without(told: Sequence[_Told], segment_id: str) -> list[_Told]:
-    return [one for one in told if one.segment_id != segment_id]
+def _without(known: Sequence[_Finding], segment_id: str) -> list[_Finding]:
+    return [one for one in known if one.segment_id != segment_id]
 
 
 def _key(tip: TopicIdPartition) -> tuple[str, int]:

@@ -30,7 +30,7 @@ COORDINATOR_MS = 10_000
 DOORS_KEPT = 1000
 """Doors learnt from hosts that are kept; the oldest are dropped for new ones."""
 
-TOLD_MS = 10_000
+STATUS_MS = 10_000
 """Timeout of a request for a host's own counts or partitions."""
 
 
@@ -110,7 +110,7 @@ class DoorConnection:
         """A handle on the process at an address; a call finds out whether it is gone."""
         return DoorHost(self, name)
 
-    def heard(self, hosts: Sequence[pb.Host]) -> None:
+    def learn(self, hosts: Sequence[pb.Host]) -> None:
         """Note where hosts listen."""
         for one in hosts:
             if one.door:
@@ -190,16 +190,16 @@ class DoorHost:
         return await self._connection.to(name), name
 
     async def counts(self) -> dict[str, Any]:
-        said: dict[str, Any] = await self._said(pb.StatusQuestion.HOST)
-        return said
+        counts: dict[str, Any] = await self._status(pb.StatusQuestion.HOST)
+        return counts
 
     async def partitions(self) -> list[dict[str, Any]]:
-        said: list[dict[str, Any]] = await self._said(pb.StatusQuestion.PARTITIONS)
-        return said
+        partitions: list[dict[str, Any]] = await self._status(pb.StatusQuestion.PARTITIONS)
+        return partitions
 
-    async def _said(self, of: pb.StatusQuestion.Of) -> Any:  # noqa: ANN401 - JSON.
+    async def _status(self, of: pb.StatusQuestion.Of) -> Any:  # noqa: ANN401 - JSON.
         stream, name = await self._stream()
-        asked = pb.Call(deadline_ms=TOLD_MS, host=name, status=pb.StatusQuestion(of=of))
+        asked = pb.Call(deadline_ms=STATUS_MS, host=name, status=pb.StatusQuestion(of=of))
         answer = await stream.ask(asked)
         return json.loads(_expected(answer, "status").status.json)
 
@@ -228,8 +228,8 @@ class DoorCoordinator:
         answer = await self._ask("owned", hand_over=message)
         return Owned(answer.owned.owner, answer.owned.number)
 
-    async def attend(self, said: Attend) -> OwnerWord:
-        answer = await self._ask("owner_word", attend=coordination.attend_message(said))
+    async def attend(self, attend: Attend) -> OwnerWord:
+        answer = await self._ask("owner_word", attend=coordination.attend_message(attend))
         return coordination.word_of(answer.owner_word)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
@@ -240,7 +240,7 @@ class DoorCoordinator:
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
         answer = await self._ask("routes", route=coordination.routes_asked(keys))
         for route in answer.routes.routes:
-            self._connection.heard((route.leader, route.follower))
+            self._connection.learn((route.leader, route.follower))
         return list(map(coordination.route_of, answer.routes.routes))
 
     async def hosts(self) -> dict[str, str]:
@@ -252,15 +252,15 @@ class DoorCoordinator:
 
     async def _hosts(self) -> Sequence[pb.Host]:
         answer = await self._ask("hosts", hosts=pb.HostsQuestion())
-        self._connection.heard(answer.hosts.hosts)
+        self._connection.learn(answer.hosts.hosts)
         return answer.hosts.hosts
 
     async def status(self) -> dict[str, Any]:
         asked = pb.StatusQuestion(of=pb.StatusQuestion.SERVICE)
         answer = await self._ask("status", status=asked)
-        said: dict[str, Any] = json.loads(answer.status.json)
+        status: dict[str, Any] = json.loads(answer.status.json)
         # In JSON all keys are text.
-        return {**said, "brokers": {int(one): told for one, told in said["brokers"].items()}}
+        return {**status, "brokers": {int(key): one for key, one in status["brokers"].items()}}
 
 
 def _expected(answer: pb.Answer, what: str) -> pb.Answer:

@@ -39,7 +39,7 @@ class FeedStream(Stream):
         """Made by `opened`."""
         super().__init__(door, channel, call)
         self._subscribed: dict[int, _Subscribed] = {}
-        self._said = pb.ClientFrame()
+        self._outgoing = pb.ClientFrame()
 
     async def feed(self, subscription: Subscription, taker: Taker) -> pb.FeedEnded:
         """Pass the host's items to `taker`; returns when either ends the subscription.
@@ -67,21 +67,21 @@ class FeedStream(Stream):
         number = self._last_id
         ended: asyncio.Future[pb.FeedEnded] = asyncio.get_running_loop().create_future()
         self._subscribed[number] = _Subscribed(taker, ended)
-        self._said.subscribed.append(subscribe_message(number, subscription))
+        self._outgoing.subscribed.append(subscribe_message(number, subscription))
         self._wake.set()
         return number, ended
 
     def drop(self, number: int) -> None:
         """End a subscription; does nothing if it has ended already."""
         if self._subscribed.pop(number, None) is not None:
-            self._said.unsubscribed.append(number)
+            self._outgoing.unsubscribed.append(number)
             self._wake.set()
 
     def expect(self, taker: Taker, claim: Claim | None) -> None:
         """The broker of `taker` announced itself anew, under `claim`."""
         for number, one in self._subscribed.items():
             if one.taker is taker:
-                self._said.expected.append(expect_message(number, claim))
+                self._outgoing.expected.append(expect_message(number, claim))
                 self._wake.set()
 
     @override
@@ -90,8 +90,8 @@ class FeedStream(Stream):
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                said, self._said = self._said, pb.ClientFrame()
-                await self._call.write(said.SerializeToString())
+                outgoing, self._outgoing = self._outgoing, pb.ClientFrame()
+                await self._call.write(outgoing.SerializeToString())
         except BROKEN as error:
             await self._end(error)
 

@@ -75,7 +75,7 @@ class FedReplica:
         self._replica.expect(claim)
         self._stream: FeedStream | None = None
         self._is_over = False
-        self._words = 0
+        self._items = 0
         """Items that have arrived."""
         self._gained = False
         """Whether the present subscription has moved its position on."""
@@ -184,10 +184,10 @@ class FedReplica:
         try:
             is_fed = {feeding}
             while is_fed:
-                words = self._words
+                items = self._items
                 _, is_fed = await asyncio.wait(is_fed, timeout=SILENCE_S)
-                if is_fed and words == self._words and self._is_waiting():
-                    raise NotReady(f"{stream.door} has said nothing for {SILENCE_S:g} s")
+                if is_fed and items == self._items and self._is_waiting():
+                    raise NotReady(f"{stream.door} has sent nothing for {SILENCE_S:g} s")
             ended = await feeding
         finally:
             self._stream = None
@@ -204,7 +204,7 @@ class FedReplica:
 
     def given(self, item: pb.Fed) -> bool:
         """Take the next item of the subscription; returns whether the subscription goes on."""
-        self._words += 1
+        self._items += 1
         replica, before = self._replica, self.position
         try:
             frame = frame_of(item)
@@ -216,8 +216,8 @@ class FedReplica:
             return False
         if isinstance(frame, OtherHistory):
             self.trouble = CorruptLog(
-                f"{self.topic_id_partition}: the log is another at position {frame.position} "
-                "than the one that the replica was fed from"
+                f"{self.topic_id_partition}: the log differs at position {frame.position} "
+                "from the one that the replica was fed from"
             )
             self._is_over = True
         elif refusal is not None and refusal.is_dropped:

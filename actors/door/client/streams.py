@@ -94,7 +94,7 @@ class Stream:
         self._waiting: deque[tuple[int, bytes, Attempt | None]] = deque()
         self._answers: dict[int, asyncio.Future[pb.Answer]] = {}
         self._cancelled: list[int] = []
-        self._heard = 0
+        self._frames_read = 0
         """Frames that have arrived."""
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -168,7 +168,7 @@ class Stream:
         if frame.HasField("farewell"):
             raise error_of(frame.farewell)
         if not frame.HasField("greeting"):
-            raise ConnectionError("what answers there does not greet as a host does")
+            raise ConnectionError("the server there does not greet as a host does")
         self.greeting, self.host = frame.greeting, frame.greeting.host
         self._call_bytes_max = frame.greeting.frame_bytes_max - 16
 
@@ -212,11 +212,11 @@ class Stream:
         """
         loop = asyncio.get_running_loop()
         while self.ended is None:
-            heard = self._heard
+            before = self._frames_read
             await asyncio.sleep(WORD_PAUSE_S)
             # A host that owes `calls_max` answers reads no further, so it would get no ping.
             is_due = 0 < len(self._answers) < self.greeting.calls_max
-            if self._heard > heard or not is_due:
+            if self._frames_read > before or not is_due:
                 continue
             deadline = loop.time() + SILENT_S
             with contextlib.suppress(RemoteStorageError):
@@ -225,8 +225,8 @@ class Stream:
                         await self.ask(word_of(self.greeting.host))
                 except TimeoutError:
                     is_late = loop.time() - deadline > LATE_S
-                    if self._heard == heard and not is_late:
-                        silence = f"the host has said nothing for {SILENT_S:g} s"
+                    if self._frames_read == before and not is_late:
+                        silence = f"the host has sent nothing for {SILENT_S:g} s"
                         await self._end(ConnectionError(silence))
                         self._call.cancel()
 
@@ -267,7 +267,7 @@ class Stream:
         try:
             while True:
                 frame = frame_in(await self._call.read())
-                self._heard += 1
+                self._frames_read += 1
                 for answer in frame.answers:
                     future = self._answers.pop(answer.id, None)
                     if future is not None and not future.done():
@@ -329,7 +329,7 @@ def frame_in(data: Any) -> pb.HostFrame:  # noqa: ANN401 - Bytes, or gRPC's own 
     try:
         return pb.HostFrame.FromString(data)
     except DecodeError as error:
-        raise ConnectionError(f"what answers there is no host: {error}") from error
+        raise ConnectionError(f"the server there is no host: {error}") from error
 
 
 def _reason(error: BaseException) -> str:

@@ -36,7 +36,7 @@ async def _tls_trouble(address: DoorAddress, security: ClientSecurity) -> str | 
     context.set_alpn_protocols(["h2"])
     try:
         # A host that is ending closes the connection, too; the second try tells them apart.
-        heard = await _first_word(address, context) or await _first_word(address, context)
+        answer = await _first_word(address, context) or await _first_word(address, context)
     except ssl.SSLCertVerificationError as error:
         if security.ca is None and "issuer" in error.verify_message:
             return None  # This machine's list of authorities differs from gRPC's.
@@ -47,7 +47,7 @@ async def _tls_trouble(address: DoorAddress, security: ClientSecurity) -> str | 
         if "alert" in str(error).lower():
             return f"the host refuses our certificate, or has none for us: {error.reason}"
         return None
-    if heard:
+    if answer:
         return None
     shown = "none was shown" if security.pair is None else "ours is not one it accepts"
     return f"the host asks for a client's certificate, and {shown}"

@@ -147,7 +147,7 @@ def check_allowed(identity: Identity, call: pb.Call) -> None:
         return  # `Desk` refuses it as an unknown call.
     rule = RULES.get(kind)
     if rule is None:
-        raise NotAuthorized(f"{identity.name} may not ask for {kind}: no rule says who may")
+        raise NotAuthorized(f"{identity.name} may not ask for {kind}: no rule names who may")
     wish = rule(call)
     for broker_id in wish.brokers:
         check_speaks_for(identity, broker_id, kind)

@@ -74,7 +74,7 @@ def read_list(path: str) -> TokenList:
         except ValueError as error:
             raise InvalidArgument(f"{path}, line {number}: {error}") from None
         if one.digest in known:
-            raise InvalidArgument(f"{path}, line {number}: this token stands above already")
+            raise InvalidArgument(f"{path}, line {number}: an earlier line has this token")
         known[one.digest] = one
     if not known:
         raise InvalidArgument(f"{path}: expected at least one token, found none")

@@ -115,9 +115,9 @@ class Conversation:
             await asyncio.gather(reading, writing, return_exceptions=True)
         if error is not None:
             with contextlib.suppress(TimeoutError):  # The client does not read.
-                await self._say(error)
+                await self._end_with(error)
 
-    async def _say(self, error: RemoteStorageError) -> None:
+    async def _end_with(self, error: RemoteStorageError) -> None:
         async with asyncio.timeout(FAREWELL_S):
             frame = pb.HostFrame(farewell=failure_message(error))
             await self._context.write(frame.SerializeToString())

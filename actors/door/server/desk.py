@@ -233,9 +233,9 @@ class Desk:
                 owner, number = await self._coordinator.hand_over(wish)
                 return pb.Answer(owned=pb.Owned(owner=owner, number=number))
             case "attend":
-                said = coordination.attend_of(message.attend)
-                word = await self._coordinator.attend(said)
-                return pb.Answer(owner_word=coordination.word_message(word, said.mode))
+                attend = coordination.attend_of(message.attend)
+                word = await self._coordinator.attend(attend)
+                return pb.Answer(owner_word=coordination.word_message(word, attend.mode))
             case "announce":
                 announcement = coordination.announcement_of(message.announce)
                 claims = await self._coordinator.announce(announcement)
@@ -261,10 +261,10 @@ class Desk:
         return pb.Answer(routes=pb.Routes(routes=messages))
 
     async def _status(self, message: pb.Call) -> pb.Answer:
-        said: object
+        status: object
         match message.status.of:
             case pb.StatusQuestion.SERVICE:
-                said = await self._coordinator.status()
+                status = await self._coordinator.status()
             case pb.StatusQuestion.HOST | pb.StatusQuestion.PARTITIONS if message.host not in {
                 "",
                 self.address,
@@ -272,12 +272,12 @@ class Desk:
                 door = await self._door(message.host)
                 return await (await self._peer(door, message.host)).ask(message)
             case pb.StatusQuestion.HOST:
-                said = await self._host.counts()
+                status = await self._host.counts()
             case pb.StatusQuestion.PARTITIONS:
-                said = await self._host.partitions()
+                status = await self._host.partitions()
             case other:
                 raise InvalidArgument(f"expected 1, 2 or 3 for status.of, got {other}")
-        return pb.Answer(status=pb.Status(json=json.dumps(said, default=_plain)))
+        return pb.Answer(status=pb.Status(json=json.dumps(status, default=_plain)))
 
     async def led_from(self, keys: Sequence[PartitionKey]) -> list[tuple[str, str]]:
         """The address and the door of each partition's leading host; empty if not known.

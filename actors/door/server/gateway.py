@@ -109,7 +109,7 @@ class Gateway:
     async def _stream(self, kind: type[Conversation], context: Context) -> None:
         """One stream, from its greeting to its end."""
         if self._connections >= self._limits.connections_max:
-            await _say(context, Overloaded(f"{self._connections} connections are open already"))
+            await _refuse(context, Overloaded(f"{self._connections} connections are open"))
             return
         self._connections += 1
         try:
@@ -123,7 +123,7 @@ class Gateway:
                 guest = self._admission.admitted(greeting, context.peer(), credential)
             except RemoteStorageError as error:
                 _log.warning("a client was not let in", peer=context.peer(), error=str(error))
-                await _say(context, error)
+                await _refuse(context, error)
                 return
             await self._talk(
                 guest, context, kind(self._desk, self._limits, context, credential)
@@ -184,5 +184,5 @@ class Gateway:
         await self._desk.close()
 
 
-async def _say(context: Context, error: RemoteStorageError) -> None:
+async def _refuse(context: Context, error: RemoteStorageError) -> None:
     await context.write(pb.HostFrame(farewell=failure_message(error)).SerializeToString())

@@ -101,7 +101,7 @@ class Hinting:
         try:
             stream = await self._streams.feeding(door, address)
         except RemoteStorageError as error:
-            _log.debug("a leader's host tells nothing", address=address, error=str(error))
+            _log.debug("a leader's host sends no hints", address=address, error=str(error))
             return
         for key in keys:
             number, ended = stream.begin(

@@ -60,8 +60,8 @@ class DoorSettings:
             ip = own_ip()
             advertise = f"[{ip}]" if ":" in ip else ip
         has_port = advertise is not None and _has_port(advertise)
-        told = advertise if advertise is None or has_port else f"{advertise}:0"
-        self._advertise = None if told is None else DoorAddress.parse(told)
+        text = advertise if advertise is None or has_port else f"{advertise}:0"
+        self._advertise = None if text is None else DoorAddress.parse(text)
 
     def listen(self, number: int) -> DoorAddress:
         """The address at which host-`number` listens."""
@@ -82,12 +82,12 @@ class DoorSettings:
                     f"cannot listen on {listen}: {os.strerror(error.errno or 0)}"
                 ) from error
 
-    def told(self, number: int, bound: DoorAddress) -> str:
+    def advertised(self, number: int, bound: DoorAddress) -> str:
         """The address that clients get of host-`number`, which listens at `bound`."""
         if self._advertise is None:
             return str(bound)
-        told = self._advertise.at(number)
-        return str(told if told.port else told._replace(port=bound.port))
+        address = self._advertise.at(number)
+        return str(address if address.port else address._replace(port=bound.port))
 
 
 def _has_port(text: str) -> bool:
@@ -115,11 +115,11 @@ async def open_door(
         host.cluster_id, security, host.now_ms, partial(host.report.alarm_of_host, "door")
     )
     desk = Desk(address, host, coordinator, peers)
-    told = FeedStreams(greeting_of(host.cluster_id), security.as_client)
+    feeds = FeedStreams(greeting_of(host.cluster_id), security.as_client)
     gateway = Gateway(desk, host.cluster_id, limits, admission)
     bound = await _listening(gateway, listen)
-    host.report.door = settings.told(number, bound)
-    host.spawn(Hinting(host, desk, told).run())
+    host.report.door = settings.advertised(number, bound)
+    host.spawn(Hinting(host, desk, feeds).run())
     return gateway
 
 

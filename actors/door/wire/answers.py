@@ -22,7 +22,7 @@ def put_result(result: object, into: pb.Answer) -> None:
     elif isinstance(result, BaseException):
         into.failure.CopyFrom(failure_message(result))
     else:
-        error = OutcomeUnknown(f"no answer that can travel: a {type(result).__name__}")
+        error = OutcomeUnknown(f"no answer of the protocol: a {type(result).__name__}")
         into.failure.CopyFrom(failure_message(error))
 
 

@@ -118,14 +118,14 @@ def handover_of(message: pb.HandOver) -> Handover:
     return wish
 
 
-def attend_message(said: Attend) -> pb.Attend:
+def attend_message(attend: Attend) -> pb.Attend:
     return pb.Attend(
-        broker_id=said.broker_id,
-        incarnation=said.incarnation,
-        mode=_MODE_NUMBERS[said.mode],
-        number=said.number,
-        is_idle=said.is_idle,
-        shadow=None if said.shadow is None else shadow_message(said.shadow),
+        broker_id=attend.broker_id,
+        incarnation=attend.incarnation,
+        mode=_MODE_NUMBERS[attend.mode],
+        number=attend.number,
+        is_idle=attend.is_idle,
+        shadow=None if attend.shadow is None else shadow_message(attend.shadow),
     )
 
 
@@ -135,7 +135,7 @@ def attend_of(message: pb.Attend) -> Attend:
     Raises:
         InvalidArgument: A field is wrong.
     """
-    said: Attend = checked(
+    attend: Attend = checked(
         Attend,
         Attend(
             message.broker_id,
@@ -147,7 +147,7 @@ def attend_of(message: pb.Attend) -> Attend:
         ),
         "attend",
     )
-    return said
+    return attend
 
 
 def word_message(word: OwnerWord, mode: PluginMode) -> pb.OwnerWord:

@@ -175,7 +175,7 @@ def frame_of(message: pb.Fed) -> Frame:
         case "other_history":
             return OtherHistory(message.other_history.position)
         case other:
-            raise InvalidArgument(f"expected what a replica is given, got {other}")
+            raise InvalidArgument(f"expected a frame for a replica, got {other}")
 
 
 def _head_of(message: pb.SnapshotBegun | pb.Change) -> tuple[Any, ...]:

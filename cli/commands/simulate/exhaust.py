@@ -89,12 +89,12 @@ def _explore(bounds: Bounds, mutant: Mutant | None, jobs: int, *, json: bool) ->
 def _repeat(line: str, bounds: Bounds, mutant: Mutant | None, *, json: bool) -> bool:
     from tierledger.simulation.exhaust.schedule import repeated, schedule_of
 
-    told, violations = repeated(bounds, *schedule_of(line), mutant)
+    steps, violations = repeated(bounds, *schedule_of(line), mutant)
     if json:
         found = [violation_as_json(one) for one in violations]
-        print_json({"steps": told, "violations": found})
+        print_json({"steps": steps, "violations": found})
     else:
-        print("\n".join(told))
+        print("\n".join(steps))
         for one in violations:
             print(f"FAILED  {one.checker}: {one.message}")
     return not violations

@@ -131,12 +131,12 @@ def _outcome_of(storm: Storm) -> Outcome:
 
     # Faults are expected here; warnings about them would repeat what is shown.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    with _telling(storm.minutes * 60) as telling:
-        telling.say(f"seed {storm.plan.seed} on {storm.shown_store}: {storm.plan}")
+    with _progress(storm.minutes * 60) as progress:
+        progress.say(f"seed {storm.plan.seed} on {storm.shown_store}: {storm.plan}")
         try:
-            return storm_on(storm, telling)
+            return storm_on(storm, progress)
         except asyncio.CancelledError:  # SIGTERM; all processes that were started have ended.
-            print_note("it was told to stop, so nothing was checked")
+            print_note("it was stopped early, so nothing was checked")
             raise typer.Exit(ExitStatus.TERMINATED) from None
 
 
@@ -155,7 +155,7 @@ class _Shown:
 
 
 @contextmanager
-def _telling(seconds: float) -> Iterator[_Shown]:
+def _progress(seconds: float) -> Iterator[_Shown]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

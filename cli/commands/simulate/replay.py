@@ -41,18 +41,18 @@ class Asked(NamedTuple):
     seed: int
     mutant: str | None
     keep: list[int] | None
-    words: list[str]
+    shape: list[str]
 
     @property
     def is_whole(self) -> bool:
-        return self.keep is None and not self.words
+        return self.keep is None and not self.shape
 
     @property
     def command(self) -> str:
         from tierledger.simulation.campaign.reduction import replay_command
 
         keep = None if self.keep is None else tuple(self.keep)
-        return replay_command(self.seed, self.mutant, keep, tuple(self.words))
+        return replay_command(self.seed, self.mutant, keep, tuple(self.shape))
 
     def scenario(self) -> Scenario:
         """The scenario in the world of the machines."""
@@ -64,7 +64,7 @@ class Asked(NamedTuple):
                 f"--mutant {self.mutant}: it shows in the world of the service alone; "
                 "see replay --world service"
             )
-        return scenario_of(self.seed, self.keep, self.words)
+        return scenario_of(self.seed, self.keep, self.shape)
 
 
 class Files(NamedTuple):
@@ -237,8 +237,8 @@ def explain(
 def _made_small(asked: Asked) -> Asked:
     from tierledger.simulation.campaign.reduction import reduced
 
-    print_note("it fails; it is made small first")
+    print_note("it fails; it is made smaller first")
     small = reduced(asked.seed, mutant=asked.mutant)
     if small is None:
         return asked
-    return asked._replace(keep=list(small.keep), words=list(small.words))
+    return asked._replace(keep=list(small.keep), shape=list(small.shape))

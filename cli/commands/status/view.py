@@ -84,7 +84,7 @@ class Page(NamedTuple):
 def page_of(identity: ServiceIdentity, status: ServiceStatus, limit: int | None) -> Page:
     """The page about a service, with at most `limit` partitions."""
     shown = status.partitions[:limit]
-    brokers = [_broker_row(broker, said) for broker, said in status.brokers.items()]
+    brokers = [_broker_row(broker, report) for broker, report in status.brokers.items()]
     aside = [] if status.coordinator is None else status.coordinator["set_aside_items"]
     plugins = [] if status.coordinator is None else _plugin_rows(status.coordinator)
     tables = [
@@ -203,12 +203,12 @@ def _fed(one: HostStatus) -> str | None:
     counts = one.feeds
     if not counts.get("replicas"):
         return None
-    said = {
+    counted = {
         "snapshots": counts["snapshots"] + counts["snapshots_waiting"],
         "events behind": counts["lag_events_max"],
         "overtaken": counts["overtaken"],
     }
-    more = [f"{count} {what}" for what, count in said.items() if count]
+    more = [f"{count} {what}" for what, count in counted.items() if count]
     return ", ".join([str(counts["replicas"]), *more])
 
 
@@ -224,32 +224,32 @@ def _set_aside_row(one: Mapping[str, Any]) -> tuple[object, ...]:
     return one["what"], time_text(one["since_ms"]), one["reason"]
 
 
-def _broker_row(broker: int, said: dict[str, Any]) -> tuple[object, ...]:
-    announced = said["announced"]
+def _broker_row(broker: int, report: dict[str, Any]) -> tuple[object, ...]:
+    announced = report["announced"]
     last = None if announced is None else f"{announced[0]}/{announced[1]}"
-    return broker, said["incarnation"], last
+    return broker, report["incarnation"], last
 
 
-def _owner_text(said: dict[str, Any]) -> str:
+def _owner_text(status: dict[str, Any]) -> str:
     """The owner of the cluster's metadata, and the number of the change that made it owner."""
-    moves = f" from {said['source']} to {said['heading']}" if said["heading"] else ""
-    by = f", by word {said['word']}" if said["word"] else ""
-    return f"{said['owner']}{moves}{by}"
+    moves = f" from {status['source']} to {status['heading']}" if status["heading"] else ""
+    by = f", by word {status['word']}" if status["word"] else ""
+    return f"{status['owner']}{moves}{by}"
 
 
-def _following_text(said: Mapping[str, Any] | None) -> str | None:
+def _following_text(report: Mapping[str, Any] | None) -> str | None:
     """What `serve --kafka` does with the metadata topic, and its trouble."""
-    if said is None:
+    if report is None:
         return None
-    trouble = "" if not said["trouble"] else f": {said['trouble']}"
-    ago = said["heard_ms_ago"] / 1000
-    return f"{said['task']}, round {said['round']}, {ago:.1f} s ago{trouble}"
+    trouble = "" if not report["trouble"] else f": {report['trouble']}"
+    ago = report["heard_ms_ago"] / 1000
+    return f"{report['task']}, round {report['round']}, {ago:.1f} s ago{trouble}"
 
 
-def _plugin_rows(said: dict[str, Any]) -> list[tuple[object, ...]]:
+def _plugin_rows(status: dict[str, Any]) -> list[tuple[object, ...]]:
     """The state of the brokers' plugins, those in trouble first."""
-    compared = {one["broker_id"]: one for one in said["shadows"]}
-    rows = sorted(said["attending"], key=lambda one: (not one["trouble"], one["broker_id"]))
+    compared = {one["broker_id"]: one for one in status["shadows"]}
+    rows = sorted(status["attending"], key=lambda one: (not one["trouble"], one["broker_id"]))
     return [
         (
             one["broker_id"],

@@ -36,7 +36,7 @@ MEANINGS = {
     AuditKind.UNREADABLE_METADATA: "finished segments whose custom metadata is another's",
     AuditKind.DELETED_BUT_THERE: "deleted segments of which objects are left",
     AuditKind.ORPHAN: "old objects of segments that no log has named",
-    AuditKind.FOREIGN: "objects that are not called as this tier's",
+    AuditKind.FOREIGN: "objects with names that are not this tier's",
     AuditKind.TOO_YOUNG: "objects of unknown segments, too young to be called orphans",
     AuditKind.UNKNOWN_PARTITION: "objects of partitions that the store does not have",
     AuditKind.DAMAGED_LOG: "objects of partitions whose logs are damaged",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierledger.pages.drawing import Box, Drawing, Row, Words, placed
+from tierledger.pages.drawing import Box, Drawing, Row, Text, placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +89,6 @@ def bars(items: Sequence[Bar]) -> list[Row]:
         width = f"{max(item.value / longest * 80, 0.2):.2f}%"
         box = Box(item.look, "0", width, 2, 14, item.tip or item.text)
         label = f"{item.name} {item.note}: {item.text}"
-        drawing = Drawing(18, label, [box], [Words("", width, 13, item.text)])
+        drawing = Drawing(18, label, [box], [Text("", width, 13, item.text)])
         rows.append(Row(item.name, item.note, drawing))
     return rows

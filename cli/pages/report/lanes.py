@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tierledger.cli.pages.report.bars import Bar, Rows, rows_of, thinned
 from tierledger.cli.pages.report.intervals import common, length
 from tierledger.cli.pages.report.model import KIND_NAMES
-from tierledger.pages.drawing import Box, Drawing, Row, Words, percent, placed
+from tierledger.pages.drawing import Box, Drawing, Row, Text, percent, placed
 from tierledger.pages.texts import count_text, many, span_text, time_text
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _bars(
 def leaders_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
     """The leader at each log time."""
     boxes: list[Box] = []
-    words: list[Words] = []
+    texts: list[Text] = []
     disputes: list[str] = []
     some = timeline.leaderships
     step = len(some) // COLUMNS + 1
@@ -130,7 +130,7 @@ def leaders_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
         look, tip = "b", f"{min(step, len(some) - at)} sessions"
         if step == 1:
             look, tip = _broker_look(first.opened.broker_id, brokers), _leadership_tip(first)
-            words += _inside(start, end, timeline.axis_ms, _leadership_label(first), 16, look)
+            texts += _inside(start, end, timeline.axis_ms, _leadership_label(first), 16, look)
         boxes.append(Box(look, *place, 4, 16, tip))
         if step == 1 and first.opened.import_cluster is not None:
             boxes.append(Box("import", *place, 4, 16))
@@ -139,7 +139,7 @@ def leaders_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
     boxes += [_flag(one, timeline.axis_ms) for one in timeline.flags[-COLUMNS:]]
     note = many(len(some), "session")
     note += f", {many(timeline.disputes, 'dispute')}" if timeline.disputes else ""
-    drawing = Drawing(24, f"Leaderships: {note}", boxes, words, disputes, has_grid=True)
+    drawing = Drawing(24, f"Leaderships: {note}", boxes, texts, disputes, has_grid=True)
     return Row("leaders", note, drawing)
 
 
@@ -147,7 +147,7 @@ def copies_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
     """The copying broker at each log time, for an imported log."""
     runs, axis = timeline.recorded, timeline.axis_ms
     boxes: list[Box] = []
-    words: list[Words] = []
+    texts: list[Text] = []
     step = len(runs) // COLUMNS + 1
     for at in range(0, len(runs), step):
         some = runs[at : at + step]
@@ -158,11 +158,11 @@ def copies_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
         look = "b" if step > 1 else _broker_look(some[0].broker_id, brokers)
         tip = f"{who} started {_copies(some)}; {time_text(start)} to {time_text(end)}"
         boxes.append(Box(look, *placed(start, end, axis), 2, 16, tip))
-        words += _inside(start, end, axis, who, 14, look)
+        texts += _inside(start, end, axis, who, 14, look)
     changes = many(len(runs) - 1, "change")
     label = f"Brokers that copied, by recorded history: {changes}"
     return Row(
-        "copied by", f"recorded, {changes}", Drawing(20, label, boxes, words, has_grid=True)
+        "copied by", f"recorded, {changes}", Drawing(20, label, boxes, texts, has_grid=True)
     )
 
 
@@ -213,8 +213,8 @@ def _flag(flag: Flag, axis: Range) -> Box:
     return Box("flag", x, "3", 0, 24, f"{flag.text}; {time_text(flag.time_ms)}")
 
 
-def _inside(start: int, end: int, axis: Range, text: str, y: int, look: str) -> Iterator[Words]:
+def _inside(start: int, end: int, axis: Range, text: str, y: int, look: str) -> Iterator[Text]:
     """`text` in its box, if the box is likely wide enough on a desktop."""
     span = axis[1] - axis[0] + 1
     if (end - start + 1) / span * 1000 >= 7 * len(text) + 8:
-        yield Words(f"{look} on", percent(max((start - axis[0]) / span * 100, 0)), y, text)
+        yield Text(f"{look} on", percent(max((start - axis[0]) / span * 100, 0)), y, text)

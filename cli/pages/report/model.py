@@ -315,10 +315,10 @@ def _kind_of(row: Row | None) -> Kind:
 
 def _name_kinds(segments: list[Segment], lanes: list[Lane]) -> None:
     """Give each segment its most telling kind over its epochs."""
-    told: defaultdict[int, set[Kind]] = defaultdict(set)
+    kinds: defaultdict[int, set[Kind]] = defaultdict(set)
     for lane in lanes:
         for part in lane.parts:
-            told[part.segment].add(part.kind)
+            kinds[part.segment].add(part.kind)
     order = (Kind.RECOVERED, Kind.SERVED, Kind.SUPERSEDED, Kind.STARTED, Kind.DELETING)
     for at, segment in enumerate(segments):
-        segment.kind = next((kind for kind in order if kind in told[at]), Kind.DELETED)
+        segment.kind = next((kind for kind in order if kind in kinds[at]), Kind.DELETED)

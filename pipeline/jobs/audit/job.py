@@ -200,7 +200,7 @@ def _foreign(parsed: DataFrame, cluster: str) -> DataFrame:
     nothing = {
         field.name: sql.lit(None).cast(field.dataType) for field in from_arrow_schema(_SCHEMA)
     }
-    said = nothing | {
+    columns = nothing | {
         "cluster": sql.lit(cluster),
         "kind": sql.lit(AuditKind.FOREIGN.value),
         "place": sql.col("path"),
@@ -210,7 +210,7 @@ def _foreign(parsed: DataFrame, cluster: str) -> DataFrame:
         "detail": sql.lit(NOT_THIS_TIERS),
     }
     rows = parsed.where(sql.col("segment_id").isNull())
-    return rows.select(*(column.alias(name) for name, column in said.items()))
+    return rows.select(*(column.alias(name) for name, column in columns.items()))
 
 
 def listed(rows: DataFrame) -> DataFrame:

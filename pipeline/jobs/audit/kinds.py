@@ -235,8 +235,8 @@ def _of_stray(
     if standing == Standing.DAMAGED:
         return AuditKind.DAMAGED_LOG, ""
     if known is not None and known.state != DELETED:
-        said = f"the segment's objects begin with {known.place}"
-        return AuditKind.FOREIGN, known.trouble or said
+        detail = f"the segment's objects begin with {known.place}"
+        return AuditKind.FOREIGN, known.trouble or detail
     if known is not None and known.is_settled:
         return AuditKind.DELETED_BUT_THERE, "its deletion has finished"
     if known is not None:

@@ -114,7 +114,7 @@ class Outcome(NamedTuple):
     record: Record
 
 
-class Telling(Protocol):
+class Progress(Protocol):
     """Where a storm reports its progress."""
 
     def say(self, text: str) -> None:
@@ -124,7 +124,7 @@ class Telling(Protocol):
         """Report the seconds that have passed, and what is going on."""
 
 
-def storm_on(storm: Storm, telling: Telling) -> Outcome:
+def storm_on(storm: Storm, progress: Progress) -> Outcome:
     """Run a storm and judge it; no process is left running.
 
     Raises:
@@ -132,7 +132,7 @@ def storm_on(storm: Storm, telling: Telling) -> Outcome:
         InvalidArgument: A store's URL is wrong.
     """
     with _target(storm.store) as target:
-        return asyncio.run(_run(storm, target, telling))
+        return asyncio.run(_run(storm, target, progress))
 
 
 class _Target(NamedTuple):
@@ -167,7 +167,7 @@ def _postgres() -> Iterator[PostgresServer]:
         server.remove()
 
 
-async def _run(storm: Storm, target: _Target, telling: Telling) -> Outcome:
+async def _run(storm: Storm, target: _Target, progress: Progress) -> Outcome:
     _end_in_order()
     # An existing store may hold an earlier run of the same seed.
     cluster_id = f"live-{storm.plan.seed}-{time.time_ns():x}"
@@ -176,16 +176,16 @@ async def _run(storm: Storm, target: _Target, telling: Telling) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="tierledger-live-log-") as folder:
         service = LiveService(settings, Path(folder), nodes=storm.nodes)
         try:
-            telling.at(0, "starting")
+            progress.at(0, "starting")
             await service.start()
             _end_in_order()  # Again: Ray sets handlers of its own while it starts.
             run = LiveRun(storm.plan, settings, connect)
             chaos = Chaos(service, run, target.postgres)
-            await _strike(run, chaos, storm, telling)
+            await _strike(run, chaos, storm, progress)
         finally:
-            telling.at(total_s, "stopping the service")
+            progress.at(total_s, "stopping the service")
             await service.stop()
-        telling.at(total_s, "checking")
+        progress.at(total_s, "checking")
         origin = f"simulate live --seed {storm.plan.seed} on {storm.shown_store}"
         record = await recorded(run, origin, storm.minimums)
         return Outcome(verdict_of(run, record, chaos.strikes), record)
@@ -198,7 +198,7 @@ def _end_in_order() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
-async def _strike(run: LiveRun, chaos: Chaos, storm: Storm, telling: Telling) -> None:
+async def _strike(run: LiveRun, chaos: Chaos, storm: Storm, progress: Progress) -> None:
     """Faults, one after the other, until the time is over; then all of them end."""
     try:
         try:
@@ -206,26 +206,26 @@ async def _strike(run: LiveRun, chaos: Chaos, storm: Storm, telling: Telling) ->
         except TimeoutError as error:  # The service never was well.
             run.failures.append(error)
             return
-        await _faults(run, chaos, storm, telling)
-        telling.at(storm.minutes * 60, "healing")
+        await _faults(run, chaos, storm, progress)
+        progress.at(storm.minutes * 60, "healing")
         await run.heal()
     finally:
         await run.stop()
 
 
-async def _faults(run: LiveRun, chaos: Chaos, storm: Storm, telling: Telling) -> None:
+async def _faults(run: LiveRun, chaos: Chaos, storm: Storm, progress: Progress) -> None:
     random = stream(run.plan.seed, "storm")
     began = time.monotonic()
     while (elapsed := time.monotonic() - began) < storm.minutes * 60:
         fault = random.choice(storm.faults) if storm.faults else chaos.draw()
-        telling.at(elapsed, f"{len(chaos.strikes)} faults; {fault}")
+        progress.at(elapsed, f"{len(chaos.strikes)} faults; {fault}")
         try:
             strike = await chaos.strike(fault)
         except TimeoutError as error:
             run.failures.append(error)
-            telling.say(f"{elapsed:5.0f} s  {fault}: {error}")
+            progress.say(f"{elapsed:5.0f} s  {fault}: {error}")
             return
         if strike is not None:
             took_s = (strike.ended_ns - strike.began_ns) / 1e9
-            telling.say(f"{elapsed:5.0f} s  {fault}: {strike.victim} ({took_s:.1f} s)")
+            progress.say(f"{elapsed:5.0f} s  {fault}: {strike.victim} ({took_s:.1f} s)")
         await asyncio.sleep(random.uniform(*PAUSE_S))

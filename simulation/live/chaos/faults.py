@@ -208,12 +208,12 @@ class Chaos:
         """The partitions of this run that a host leads; none if it does not answer."""
         connection = await self._service.connection()
         try:
-            said = await connection.host(host.address).partitions()
+            served = await connection.host(host.address).partitions()
         except RemoteStorageError:
             return []
         led = [
             TopicIdPartition(Uuid.parse(one["topic_id"]), one["partition"], one["topic"])
-            for one in said
+            for one in served
             if one["role"] == LEADER
         ]
         ours = {PartitionKey.of(tip): tip for tip in self._run.tips}

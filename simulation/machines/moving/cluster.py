@@ -291,7 +291,7 @@ class Command:
         turn, told = self._turn, self._world.recording.moment
         for effect in effects:
             match effect:
-                case steps.Tell(line=line):
+                case steps.Note(line=line):
                     told(self.life.name, "move", line)
                 case steps.End(trouble=trouble):
                     told(self.life.name, "move", f"it ends: {trouble or 'done'}")
@@ -303,7 +303,7 @@ class Command:
                     self._clock.after(LOOK, self.life, self._look, turn)
                 case steps.Compare(is_all=is_all):
                     self._compare(turn, is_all=is_all)
-                case steps.Say(wish=wish):
+                case steps.HandOver(wish=wish):
                     self._say(wish, lambda result: self._said(result, turn))
 
     def _said(self, result: Any, turn: int) -> None:  # noqa: ANN401
@@ -313,7 +313,7 @@ class Command:
             return
         if procedure is not None and procedure.phase is steps.Phase.BEGINNING:
             self._clock.after(PATIENCE, self.life, self._time_is_up, procedure)
-        self._hears(steps.Said(result), turn)
+        self._hears(steps.HandedOver(result), turn)
 
     def _time_is_up(self, procedure: Procedure) -> None:
         if self._procedure is procedure:

@@ -118,7 +118,7 @@ class Pool:
     async def _session(self) -> Session:
         while self._idle:
             session = self._idle.pop()
-            if session.still_stands():
+            if session.is_still_open():
                 return session
             await session.close()
         return await Session.open(self.address)

@@ -255,7 +255,7 @@ class Session:
         """Whether the connection was open when it was last used."""
         return not self._connection.closed
 
-    def still_stands(self) -> bool:
+    def is_still_open(self) -> bool:
         """Whether the connection is open now, as far as is known without a request."""
         # Between two statements the server sends only notices, or that it closes.
         for _ in range(3):
@@ -279,13 +279,13 @@ class Session:
         """
         if error.diag.severity_nonlocalized != "ERROR":
             waited = f"no answer within {self._answer_timeout_s} s" if self._timed_out else ""
-            said = f"{where}: {waited or _text(error)}"
-            return OutcomeUnknown(said) if changes else StorageUnavailable(said)
+            message = f"{where}: {waited or _text(error)}"
+            return OutcomeUnknown(message) if changes else StorageUnavailable(message)
         state = error.sqlstate or ""
-        said = f"{where}: {_text(error)}"
+        message = f"{where}: {_text(error)}"
         if state in DAMAGE:
-            return DataError(said)
-        return StoreRefused(said) if state[:2] in REFUSALS else StorageUnavailable(said)
+            return DataError(message)
+        return StoreRefused(message) if state[:2] in REFUSALS else StorageUnavailable(message)
 
 
 def _copy(descriptor: int) -> int:

@@ -5,8 +5,8 @@ import pytest
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.attendance import (
     FORGOTTEN_MS,
+    REPORTS_MISSED,
     SILENT_MS,
-    WORDS_MISSED,
     Attend,
     Attendance,
     Difference,
@@ -42,9 +42,9 @@ def test_a_mode_that_does_not_go_with_the_owner_is_told(
 
 @pytest.mark.parametrize(("incarnation", "newest"), [(0, 0), (0, 2), (1, 2)])
 def test_a_plugin_that_is_not_registered_is_told(incarnation: int, newest: int) -> None:
-    said = Attend(1, incarnation, HANDOVER, 1, False)
+    attend = Attend(1, incarnation, HANDOVER, 1, False)
 
-    assert trouble(said, KAFKAS, newest, silent_ms=0) == "not registered"
+    assert trouble(attend, KAFKAS, newest, silent_ms=0) == "not registered"
 
 
 def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> None:
@@ -78,9 +78,9 @@ def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> No
 def test_who_is_silent_is_told_unless_kafkas_own_manager_decides_there_anyhow(
     mode: PluginMode, number: int, word: OwnerWord, expected: str | None
 ) -> None:
-    said = Attend(1, 2, mode, number, False)
+    attend = Attend(1, 2, mode, number, False)
 
-    assert trouble(said, word, newest=2, silent_ms=SILENT_MS + 1) == expected
+    assert trouble(attend, word, newest=2, silent_ms=SILENT_MS + 1) == expected
 
 
 def in_shadow(report: ShadowReport) -> Attend:
@@ -138,15 +138,15 @@ def test_what_a_broker_in_shadow_has_compared_is_added_up() -> None:
 # Who follows Kafka's metadata topic.
 
 
-def follows(attendance: Attendance, follower: str, **said: object) -> bool:
-    return attendance.followed({"follower": follower, "trouble": None, **said}, 0)
+def follows(attendance: Attendance, follower: str, **changed: object) -> bool:
+    return attendance.followed({"follower": follower, "trouble": None, **changed}, 0)
 
 
 def test_the_first_follower_is_chosen_and_another_only_once_that_is_silent() -> None:
     attendance = Attendance()
     for _ in range(3):
         assert follows(attendance, "one", round=7)
-        for _ in range(WORDS_MISSED - 1):
+        for _ in range(REPORTS_MISSED - 1):
             assert not follows(attendance, "two", round=0)
     assert attendance.report(KAFKAS, {}, 0)["kafka"]["round"] == 7
 

@@ -49,11 +49,11 @@ LETS_IN = {
     (FRESH, BACK): (NotReady, None, NotReady),
     (FRESH,): (RejectedError, None, None),
 }
-"""By what was said on the owner: what plugins hear in shadow, handover and tierledger."""
+"""By wishes on the owner: what plugins hear in shadow, handover and tierledger."""
 
 
 def owned(*wishes: Handover) -> Coordinated:
-    """A coordinator to whom that was said, and then repeated."""
+    """A coordinator that got these wishes, and each again."""
     one = Coordinated("a")
     for wish in wishes:
         say(one, wish)
@@ -67,12 +67,12 @@ def say(one: Coordinated, wish: Handover) -> None:
     assert hand_over(one.state.word, wish) == [], "a repeat"
 
 
-@pytest.mark.parametrize("said", LETS_IN, ids=lambda said: "-".join(one.to for one in said))
+@pytest.mark.parametrize("wishes", LETS_IN, ids=lambda some: "-".join(one.to for one in some))
 def test_a_brokers_plugin_is_let_in_if_all_decide_by_one_manager(
-    said: tuple[Handover, ...],
+    wishes: tuple[Handover, ...],
 ) -> None:
-    one = owned(*said)
-    for mode, error in zip(PluginMode, LETS_IN[said], strict=True):
+    one = owned(*wishes)
+    for mode, error in zip(PluginMode, LETS_IN[wishes], strict=True):
         if error is None:
             assert rules.register(one.state, 1, b"a", 0, mode)
         else:
@@ -117,7 +117,7 @@ def test_a_move_that_is_said_again_goes_on_with_all_of_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "wish"),
+    ("wishes", "wish"),
     [
         ((), FORTH),
         ((), Handover(Owner.MOVING, Owner.NOBODY, Owner.KAFKA)),
@@ -137,9 +137,9 @@ def test_a_move_that_is_said_again_goes_on_with_all_of_its_time() -> None:
     ],
 )
 def test_a_wish_that_does_not_follow_on_the_newest_word_changes_nothing(
-    said: tuple[Handover, ...], wish: Handover
+    wishes: tuple[Handover, ...], wish: Handover
 ) -> None:
-    one = owned(*said)
+    one = owned(*wishes)
 
     with pytest.raises(RejectedError):
         hand_over(one.state.word, wish)
@@ -168,7 +168,7 @@ def test_only_imports_lead_while_kafkas_own_manager_owns_the_metadata() -> None:
 
     say(one, FORTH)
 
-    with pytest.raises(NotReady, match="nobody new leads meanwhile"):
+    with pytest.raises(NotReady, match="no broker may begin to lead"):
         one.announce(1, leads=[1])
 
 
@@ -491,13 +491,13 @@ def test_a_late_word_releases_no_follower_that_was_placed_after_it() -> None:
 
 def test_standing_work_is_all_that_a_host_serves() -> None:
     one = Coordinated("a")
-    told = placements(one.announce(1, leads=[0, 1]))
-    told += placements(one.announce(2, follows=[0]))
-    told += placements(one.announce(3, follows=[0]))
+    placed = placements(one.announce(1, leads=[0, 1]))
+    placed += placements(one.announce(2, follows=[0]))
+    placed += placements(one.announce(3, follows=[0]))
 
     standing = rules.standing_work(one.state, "a")
 
-    assert sorted(standing.placements, key=repr) == sorted(told, key=repr)
+    assert sorted(standing.placements, key=repr) == sorted(placed, key=repr)
     assert rules.standing_work(one.state, "b").placements == ()
 
 
@@ -540,17 +540,17 @@ def test_a_log_of_the_first_version_still_says_what_it_said() -> None:
     assert state.hosts == golden["hosts"]
     assert state.addresses == {"host-0": "host-0"}
     assert not state.unplaced
-    for number, said in golden["partitions"].items():
+    for number, known in golden["partitions"].items():
         entry = state.partitions[key(int(number))]
         led = entry.leadership
         assert led is not None
-        assert [*led.claim] == said["claim"]
-        assert led.assignment == said["assignment"]
+        assert [*led.claim] == known["claim"]
+        assert led.assignment == known["assignment"]
         assert (entry.leader_host, entry.follower_host) == (
-            said["leader_host"],
-            said["follower_host"],
+            known["leader_host"],
+            known["follower_host"],
         )
-        assert sorted(entry.followers) == said["followers"]
+        assert sorted(entry.followers) == known["followers"]
     assert set(state.partitions) == {key(int(number)) for number in golden["partitions"]}
 
 

@@ -413,23 +413,23 @@ def test_a_late_answer_about_a_process_that_was_dropped_changes_nothing() -> Non
     ping = HostPing("host-0/1/p")
 
     assert one.hear(msg.PingAnswered("host-0", watch, ping)) == []
-    assert one.hear(msg.Told("host-0", watch)) == []
+    assert one.hear(msg.WorkDone("host-0", watch)) == []
     assert list(one.machine.hosts.starting) == before
 
 
 def test_a_host_that_did_not_hear_is_told_the_same_again_and_then_the_rest() -> None:
     one = Driven().started()
     one.lead()
-    tell = one.take(msg.Tell)
+    send = one.take(msg.SendWork)
     one.announce(1, 2, 3, 1)
     one.rest()
-    assert not one.has(msg.Tell)
-    one.hear(msg.NotTold("host-0", tell.watch, OutcomeUnknown("lost")))
-    again = one.hear(msg.TimerFired(msg.Timer("tell", "host-0", tell.watch)))
-    assert again == [tell]
-    one.hear(msg.Told("host-0", tell.watch))
+    assert not one.has(msg.SendWork)
+    one.hear(msg.WorkInDoubt("host-0", send.watch, OutcomeUnknown("lost")))
+    again = one.hear(msg.TimerFired(msg.Timer("send", "host-0", send.watch)))
+    assert again == [send]
+    one.hear(msg.WorkDone("host-0", send.watch))
 
-    following = [one for one in one.open if isinstance(one, msg.Tell)][-1]
+    following = [one for one in one.open if isinstance(one, msg.SendWork)][-1]
     assert [placed.key.partition for placed in following.work.placements] == [1]
 
 

@@ -17,14 +17,14 @@ from tierledger.actors.coordinator.procedure import (
     Effect,
     End,
     Failed,
+    HandedOver,
+    HandOver,
     Look,
     Looked,
+    Note,
     Phase,
     Procedure,
-    Said,
-    Say,
     Stimulus,
-    Tell,
     TimeIsUp,
 )
 
@@ -33,7 +33,7 @@ TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
 
 
 def plugin(broker_id: int = 1, **changed: object) -> dict[str, Any]:
-    said = {
+    report = {
         "broker_id": broker_id,
         "incarnation": 1,
         "mode": "handover",
@@ -41,7 +41,7 @@ def plugin(broker_id: int = 1, **changed: object) -> dict[str, Any]:
         "is_idle": False,
         "heard_ms_ago": 100,
     }
-    return {**said, **changed}
+    return {**report, **changed}
 
 
 def idle(broker_id: int = 1, number: int = WORD) -> dict[str, Any]:
@@ -76,23 +76,24 @@ class Driven:
     def hear(self, *stimuli: Stimulus) -> Effect:
         for stimulus in stimuli:
             self.effects = self.procedure.handle(stimulus)
-        found = [one for one in self.effects if not isinstance(one, Tell)]
+        found = [one for one in self.effects if not isinstance(one, Note)]
         assert len(found) == 1, "one thing at a time"
         return found[0]
 
 
-HELD = (Begun(), looked(plugin()), Compared(()), Said(Owned("moving", WORD)), moving(idle()))
+MOVING = HandedOver(Owned("moving", WORD))
+HELD = (Begun(), looked(plugin()), Compared(()), MOVING, moving(idle()))
 TAKEN = (
     *HELD,
     moving(idle(), following=follower(7, 5)),
     moving(idle(), following=follower(9, 6)),
     moving(idle(), following=follower(10, 8)),
 )
-SAYS_AGAIN = Say(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, WORD))
+ASKS_AGAIN = HandOver(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, WORD))
 AGAIN_COMPARED = Compare(is_all=False, is_again=True)
-REPEATED = (*TAKEN, Compared(()), Said(Owned("moving", AGAIN)))
-GIVEN_BACK = Say(Handover(Owner.KAFKA, Owner.MOVING, number=WORD))
-GIVEN_BACK_LATE = Say(Handover(Owner.KAFKA, Owner.MOVING, number=AGAIN))
+REPEATED = (*TAKEN, Compared(()), HandedOver(Owned("moving", AGAIN)))
+GIVEN_BACK = HandOver(Handover(Owner.KAFKA, Owner.MOVING, number=WORD))
+GIVEN_BACK_LATE = HandOver(Handover(Owner.KAFKA, Owner.MOVING, number=AGAIN))
 
 
 def test_a_cluster_moves() -> None:
@@ -100,18 +101,18 @@ def test_a_cluster_moves() -> None:
     assert one.hear(Begun()) == Look()
     assert one.hear(looked(plugin())) == Compare(is_all=True)
     begins = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER)
-    assert one.hear(Compared(())) == Say(begins)
-    assert one.hear(Said(Owned("moving", WORD))) == Look()
+    assert one.hear(Compared(())) == HandOver(begins)
+    assert one.hear(MOVING) == Look()
     assert one.hear(moving(plugin(), plugin(2))) == Look()
     assert one.hear(moving(idle(), plugin(2))) == Look()
     assert one.hear(moving(idle(), idle(2))) == Look()
     assert one.hear(*TAKEN[-3:]) == Compare(is_all=False)
-    assert one.hear(Compared(())) == SAYS_AGAIN
-    assert one.hear(Said(Owned("moving", AGAIN))) == Look()
+    assert one.hear(Compared(())) == ASKS_AGAIN
+    assert one.hear(HandedOver(Owned("moving", AGAIN))) == Look()
     assert one.hear(witnessed(idle(1, AGAIN), idle(2))) == Look()
-    ends = Say(Handover(Owner.TIERLEDGER, Owner.MOVING, None, AGAIN))
+    ends = HandOver(Handover(Owner.TIERLEDGER, Owner.MOVING, None, AGAIN))
     assert one.hear(witnessed(idle(1, AGAIN), idle(2, AGAIN))) == ends
-    assert one.hear(Said(Owned("tierledger", 4))) == End(None)
+    assert one.hear(HandedOver(Owned("tierledger", 4))) == End(None)
 
 
 @pytest.mark.parametrize(
@@ -165,17 +166,17 @@ def test_every_broker_that_lives_lived_or_attends_has_to_be_idle_by_that_word(
 
 
 @pytest.mark.parametrize(
-    "words",
+    "reports",
     [
         (follower(7, 5),),
         (follower(7, 5), follower(8, 9)),
         (follower(7, 5), follower(9, 6), follower(10, 7)),
     ],
 )
-def test_a_round_has_to_begin_and_end_after_all_were_idle(words: tuple[Any, ...]) -> None:
+def test_a_round_has_to_begin_and_end_after_all_were_idle(reports: tuple[Any, ...]) -> None:
     one = Driven()
 
-    assert one.hear(*HELD, *(moving(idle(), following=said) for said in words)) == Look()
+    assert one.hear(*HELD, *(moving(idle(), following=report) for report in reports)) == Look()
 
 
 DIFFERS = (Compared(("orders-0",)),)
@@ -195,7 +196,7 @@ def compared_again(*found: Compared) -> list[Stimulus]:
     return heard
 
 
-WHY = "1 differences, the first is orders-0; it is as before"
+WHY = "1 differences, the first is orders-0; the owner is as before"
 
 
 def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
@@ -206,22 +207,22 @@ def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
     one = Driven()
     assert one.hear(*TAKEN, *DIFFERS * (SETTLED_COMPARISONS - 1)) == AGAIN_COMPARED
     assert one.hear(*DIFFERS) == GIVEN_BACK
-    assert one.hear(Said(Owned("kafka", 3))) == End(WHY)
+    assert one.hear(HandedOver(Owned("kafka", 3))) == End(WHY)
     one = Driven(accepts_losses=True)
-    assert isinstance(one.hear(*HELD[:2], *compared_again(*DIFFERS * COMPARISONS)), Say)
-    begun = (Said(Owned("moving", WORD)), *TAKEN[4:])
-    assert one.hear(*begun, *DIFFERS * SETTLED_COMPARISONS) == SAYS_AGAIN
+    assert isinstance(one.hear(*HELD[:2], *compared_again(*DIFFERS * COMPARISONS)), HandOver)
+    begun = (MOVING, *TAKEN[4:])
+    assert one.hear(*begun, *DIFFERS * SETTLED_COMPARISONS) == ASKS_AGAIN
 
 
 def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
     written = Compared(("orders-0: 7 segments, 6 segments",)), Compared(("orders-0: 8, 7",))
     one = Driven()
-    assert isinstance(one.hear(*HELD[:2], *compared_again(*written)), Say)
+    assert isinstance(one.hear(*HELD[:2], *compared_again(*written)), HandOver)
     one = Driven()
     lost = Compared(("orders-0, segment 5: none", "orders-0: 9, 8"))
     stays = [Compared((lost.differences[0],))] * (COMPARISONS - 1)
     assert one.hear(*HELD[:2], *compared_again(lost, *stays)) == End(
-        "1 differences, the first is orders-0, segment 5: none; it is as before"
+        "1 differences, the first is orders-0, segment 5: none; the owner is as before"
     )
 
 
@@ -235,7 +236,7 @@ def test_while_the_follower_has_not_gone_round_nothing_is_compared_again(begun: 
     stuck = [another] * (LOOKS - begun - 2)
     assert one.hear(*stuck) == Look()
     assert one.hear(another) == End(
-        "serve --kafka, import: no round has ended, see `status`; it is as before"
+        "serve --kafka, import: no round has ended, see `status`; the owner is as before"
     )
 
 
@@ -255,27 +256,27 @@ def test_trouble_of_the_follower_is_waited_for_before_it_begins(
     """Kafka's brokers may just have been restarted."""
     one = Driven()
     assert one.hear(*before, TROUBLED) == Look()
-    assert one.effects == [Tell("waiting: serve --kafka, import: a log"), Look()]
+    assert one.effects == [Note("waiting: serve --kafka, import: a log"), Look()]
     assert one.hear(TROUBLED) == Look()
     assert one.effects == [Look()]
     assert one.hear(looked(plugin())) == goes_on
 
     stays = Driven().hear(*before, *[TROUBLED] * (LOOKS + 1))
-    assert stays == End("serve --kafka, import: a log; it is as before")
+    assert stays == End("serve --kafka, import: a log; the owner is as before")
 
 
 def test_once_they_hold_their_writes_all_that_differs_counts() -> None:
     changing = [Compared((f"orders-0: {count}",)) for count in range(SETTLED_COMPARISONS)]
     assert Driven().hear(*TAKEN, *changing) == GIVEN_BACK
-    assert Driven().hear(*TAKEN, *changing[:-1], Compared(())) == SAYS_AGAIN
+    assert Driven().hear(*TAKEN, *changing[:-1], Compared(())) == ASKS_AGAIN
 
 
 LATE = [
-    (witnessed(idle(1, AGAIN), brokers=frozenset({1, 2})), "brokers 2 have come meanwhile"),
-    (witnessed(idle(1, AGAIN), idle(2, AGAIN)), "brokers 2 have come meanwhile"),
+    (witnessed(idle(1, AGAIN), brokers=frozenset({1, 2})), "brokers 2 have joined meanwhile"),
+    (witnessed(idle(1, AGAIN), idle(2, AGAIN)), "brokers 2 have joined meanwhile"),
     (
         witnessed(idle(1, AGAIN), following=follower(12, 9, records=41)),
-        "somebody writes by the manager of kafka meanwhile",
+        "the manager of kafka was written to meanwhile",
     ),
     (witnessed(idle(1, AGAIN), following=follower(12, 9, trouble="foreign")), "foreign"),
     (witnessed(idle(1, AGAIN), following=follower(12, 9, follower="another")), "another serve"),
@@ -289,7 +290,7 @@ def test_who_comes_or_writes_after_all_were_idle_has_it_given_back(
     one = Driven()
 
     assert one.hear(*REPEATED, late) == GIVEN_BACK_LATE
-    ended = one.hear(Said(Owned("kafka", 4)))
+    ended = one.hear(HandedOver(Owned("kafka", 4)))
     assert isinstance(ended, End)
     assert why in str(ended.trouble)
 

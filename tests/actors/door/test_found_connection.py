@@ -97,7 +97,7 @@ async def test_several_hosts_are_reached_each_at_its_own_door(tmp_path: Path) ->
         addresses = await connection.coordinator.hosts()
         pings = [await connection.host(one).counts() for one in addresses.values()]
 
-        assert [said["host"] for said in pings] == ["host-0", "host-1"]
+        assert [status["host"] for status in pings] == ["host-0", "host-1"]
         assert [(await connection.to(one)).greeting.host for one in addresses.values()] == list(
             addresses.values()
         )
@@ -243,7 +243,7 @@ async def test_a_host_that_owes_answers_and_says_nothing_is_left(
         await connection.any()
         line.hold()
         monkeypatch.setattr(streams, "SILENT_S", 0.2)
-        with pytest.raises(OutcomeUnknown, match=r"has said nothing for 0\.2 s"):
+        with pytest.raises(OutcomeUnknown, match=r"has sent nothing for 0\.2 s"):
             await asyncio.wait_for(connection.coordinator.hosts(), 60)
         line.cut()
         line.let()

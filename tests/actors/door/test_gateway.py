@@ -71,7 +71,7 @@ async def test_both_sides_say_who_they_are(world: LocalWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("greeting", "said"),
+    ("greeting", "message"),
     [
         (greeting_of("another"), "serves cluster 'cluster-1', not 'another'"),
         (greeting_of(""), "not ''"),
@@ -82,14 +82,14 @@ async def test_both_sides_say_who_they_are(world: LocalWorld) -> None:
     ],
 )
 async def test_who_is_at_the_wrong_door_is_told_so(
-    world: LocalWorld, greeting: pb.ClientGreeting, said: str
+    world: LocalWorld, greeting: pb.ClientGreeting, message: str
 ) -> None:
     async with raw(await door_of(world)) as client:
         frame = await client.greet(greeting)
 
         assert frame.farewell.kind == pb.INVALID_ARGUMENT
         assert frame.farewell.fate == pb.REJECTED
-        assert said in frame.farewell.message
+        assert message in frame.farewell.message
         assert await client.next_or_end() is None
 
 
@@ -100,7 +100,7 @@ async def test_a_newer_client_that_speaks_this_version_too_is_let_in(world: Loca
 
 
 @pytest.mark.parametrize(
-    ("first", "said"),
+    ("first", "message"),
     [
         (b"\xff\xff\xff", "expected a ClientFrame"),
         (b"", "expected a greeting"),
@@ -108,11 +108,11 @@ async def test_a_newer_client_that_speaks_this_version_too_is_let_in(world: Loca
     ],
 )
 async def test_a_stream_that_begins_with_something_else_ends(
-    world: LocalWorld, first: pb.ClientFrame | bytes, said: str
+    world: LocalWorld, first: pb.ClientFrame | bytes, message: str
 ) -> None:
     async with raw(await door_of(world)) as client:
         await client.send(first)
-        assert said in (await client.farewell()).message
+        assert message in (await client.farewell()).message
 
 
 async def test_garbage_on_the_port_hurts_nobody(world: LocalWorld) -> None:
@@ -298,9 +298,9 @@ def test_hosts_take_ports_in_a_row_and_are_advertised_so() -> None:
     mapped = DoorSettings("[::]:4711", "kafka.example:80")
     bound = DoorAddress("0.0.0.0", 4713)  # noqa: S104
 
-    assert str(plain.listen(2)) == plain.told(2, plain.listen(2)) == "127.0.0.1:4713"
-    assert named.told(2, bound) == "kafka.example:4713"
-    assert mapped.told(2, bound) == "kafka.example:82"
+    assert str(plain.listen(2)) == plain.advertised(2, plain.listen(2)) == "127.0.0.1:4713"
+    assert named.advertised(2, bound) == "kafka.example:4713"
+    assert mapped.advertised(2, bound) == "kafka.example:82"
     with pytest.raises(InvalidArgument, match="advertise"):
         DoorSettings("0.0.0.0:4711")
     with pytest.raises(InvalidArgument, match="up to 65535"):

@@ -47,14 +47,14 @@ def shell(world: LocalWorld, role: str) -> PartitionShell:
     return at(world, role)._shells[KEY, role]
 
 
-def is_told(world: LocalWorld) -> bool:
+def is_hinted(world: LocalWorld) -> bool:
     """Whether the follower has heard of all that its leader has written."""
     if not all(
         any(one.serves(KEY, role) for one in hosts(world)) for role in (LEADER, FOLLOWER)
     ):
         return False
-    told = at(world, FOLLOWER).hints._told.get(KEY, heads.NOTHING)
-    return told == shell(world, LEADER).machine.position >= 0
+    hint = at(world, FOLLOWER).hints._hints.get(KEY, heads.NOTHING)
+    return hint == shell(world, LEADER).machine.position >= 0
 
 
 def has_all(world: LocalWorld) -> bool:
@@ -66,7 +66,7 @@ async def followed(world: LocalWorld) -> AsyncRemoteLogMetadataManager:
     """The manager that leads; the follower is on the other host, and is told."""
     manager = await world.leader(TIP)
     await world.follower(TIP)
-    await eventually(lambda: is_told(world) and has_all(world))
+    await eventually(lambda: is_hinted(world) and has_all(world))
     assert at(world, LEADER) is not at(world, FOLLOWER)
     await asyncio.sleep(2 * host.POLL_INTERVAL_S)  # So that it counts as told.
     return manager
@@ -110,14 +110,14 @@ async def test_whoever_is_told_is_polled_once_a_second_and_nobody_else(
     await asyncio.sleep(0.2)
     polls.clear()
     await asyncio.sleep(2.2)
-    told = len(polls)
+    polled = len(polls)
     monkeypatch.setattr(heads.Hints, "arrived", lambda *_: None)
     at(world, FOLLOWER).hints.end(KEY)
     begun = asyncio.get_running_loop().time()
-    await eventually(lambda: len(polls) - told > 10)
+    await eventually(lambda: len(polls) - polled > 10)
     took = asyncio.get_running_loop().time() - begun
 
-    assert 1 <= told <= 3
+    assert 1 <= polled <= 3
     assert took < 10, "polled once a second still"
 
 
@@ -128,7 +128,7 @@ async def test_another_leader_tells_once_the_first_is_gone(
     await copy(manager, segment(1, TIP))
     await world.service.kill_host(at(world, LEADER).name)
     await copy(manager, segment(2, TIP))
-    await eventually(lambda: is_told(world) and has_all(world))
+    await eventually(lambda: is_hinted(world) and has_all(world))
     await asyncio.sleep(2 * host.POLL_INTERVAL_S)
     monkeypatch.setattr(host, "ALL_POLLED_EVERY", NEVER)
 
@@ -183,7 +183,7 @@ async def test_nobody_is_told_of_a_partition_that_is_not_followed_any_more(
     other._shells[KEY, FOLLOWER].feed(msg.StopArrived(None, 0))
 
     await eventually(lambda: not leading.heads._watched)
-    assert not other.hints._told
+    assert not other.hints._hints
 
 
 # The wire.

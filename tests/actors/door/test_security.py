@@ -328,7 +328,7 @@ async def test_a_farewell_is_read_by_who_greets_too_late() -> None:
     # By then the host's farewell and the end of the stream have arrived; nothing tells of it.
     await asyncio.sleep(0.1)
 
-    with pytest.raises(Overloaded, match="0 connections are open already"):
+    with pytest.raises(Overloaded, match="0 connections are open"):
         await Stream(door, channel, call)._greet(greeting_of(CLUSTER))
     await channel.close()
     await gateway.close()

@@ -39,7 +39,7 @@ POISONS: dict[str, tuple[bool, int, object]] = {
     "for size, got 1099511627776": (True, 4, 1 << 40),
     "txn_index_empty, got 1": (True, 9, 1),
     "expected 12 fields": (False, BODY, [1]),
-    "the event says it stands at 3.0": (False, 0, 3.0),
+    "the event has position 3.0": (False, 0, 3.0),
     "log_time_ms, got '5'": (False, 4, "5"),
     "broker_id, got True": (False, 5, True),
     "request_id, got 5": (False, 6, 5),
@@ -63,9 +63,9 @@ async def quarantined(world: LocalWorld, count: int) -> dict[int, str]:
     """The reasons of all quarantines, by partition, as soon as there are so many."""
     async with asyncio.timeout(20):
         while True:
-            said = await world.service.host("host-0").partitions()
+            rows = await world.service.host("host-0").partitions()
             found = {
-                one["partition"]: one["reason"] for one in said if one["phase"] == "quarantined"
+                one["partition"]: one["reason"] for one in rows if one["phase"] == "quarantined"
             }
             if len(found) >= count:
                 return found

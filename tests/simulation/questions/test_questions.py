@@ -93,7 +93,7 @@ DECISIONS = (
     (decide._import, "item.offset <= view", "item.offset < view"),
     (imports._updated, "if known is None:", "if False:"),
     (sessions._against, "ours > theirs", "ours >= theirs"),
-    (sessions._verdict, "said.leader_epoch < max", "said.leader_epoch <= max"),
+    (sessions._verdict, "verdict.leader_epoch < max", "verdict.leader_epoch <= max"),
     (sessions._in_a_row, "run.session != session.number", "False"),
     (overlay.Overlay.note, "self._heard[body.broker_id] =", "_ ="),
     (overlay.Overlay._note_update, "self._buried[event.position] = event.log_time_ms", "pass"),

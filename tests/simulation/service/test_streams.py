@@ -92,12 +92,12 @@ def test_a_host_that_says_nothing_is_asked_last_though_signs_of_life_come(
 
     loop.pause(wharf.hosts[0])
 
-    with pytest.raises(OutcomeUnknown, match="said nothing for 3 s"):
+    with pytest.raises(OutcomeUnknown, match="sent nothing for 3 s"):
         wharf.run(wharf.ask())
     assert wharf.run(wharf.ask()) == both
     loop.resume(wharf.hosts[0])
     loop.pause(wharf.hosts[1])
-    with pytest.raises(OutcomeUnknown, match="said nothing for 3 s"):
+    with pytest.raises(OutcomeUnknown, match="sent nothing for 3 s"):
         wharf.run(wharf.ask())
     assert wharf.run(wharf.ask()) == both
 
@@ -160,10 +160,10 @@ async def greeted(wharf: Wharf, calls: Sequence[pb.Call] = ()) -> tuple[Any, pb.
 def test_calls_beside_the_greeting_are_refused_aloud(loop: VirtualLoop) -> None:
     wharf = Wharf(loop, DoorPlan(), NetworkPlan())
 
-    _, said = wharf.run(greeted(wharf, [pb.Call(id=1, hosts=pb.HostsQuestion())]))
+    _, frame = wharf.run(greeted(wharf, [pb.Call(id=1, hosts=pb.HostsQuestion())]))
 
-    assert said.farewell.kind == pb.INVALID_ARGUMENT
-    assert said.farewell.message == "expected nothing beside the greeting in the first frame"
+    assert frame.farewell.kind == pb.INVALID_ARGUMENT
+    assert frame.farewell.message == "expected nothing beside the greeting in the first frame"
 
 
 async def unanswered(wharf: Wharf) -> None:
