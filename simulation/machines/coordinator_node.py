@@ -119,7 +119,7 @@ class CoordinatorNode:
         self._mark = world.recording.mark
         self._callers: dict[int, tuple[Caller, int]] = {}
         self._calls = 0
-        self._told: dict[int, msg.Tell] = {}
+        self._told: dict[int, msg.SendWork] = {}
         """Orders that hosts have not acknowledged, by the number of the call."""
         self._held: dict[str, msg.Ping] = {}
         """Pings that are held until their hosts have something to report, by address."""

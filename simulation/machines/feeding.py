@@ -58,7 +58,7 @@ class ReplicaNode:
         """The number of the present subscription; messages of another one are late."""
         self.is_fed = False
         """Whether the present subscription has brought a frame."""
-        self.said, self.partition = f"replica-{number}", number
+        self.short_text, self.partition = f"replica-{number}", number
         """Its name and partition in the text of a message."""
         self.asked_at = -1
         """Since when it waits for an answer of its source (us); -1: it does not wait."""

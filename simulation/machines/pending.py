@@ -39,7 +39,7 @@ class Op:
         self.then: Any = None
 
     @property
-    def said(self) -> str:
+    def short_text(self) -> str:
         """The name of the call in the text of a message."""
         return f"call {self.number}"
 
