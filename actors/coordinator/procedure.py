@@ -37,7 +37,7 @@ follower has begun and ended a round between each two."""
 
 SETTLED_COMPARISONS = 3
 
-LOOKS = 200
+LOOKS = 600
 """So many looks before writes are held wait for a follower that is in trouble, or for the end
 of its round."""
 

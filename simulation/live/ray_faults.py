@@ -37,7 +37,7 @@ NODE_CPUS = 2
 """CPUs that a node declares; hosts reserve none."""
 
 PING_TIMEOUT_S = 2.0
-SERVE_TIMEOUT_S = 60.0
+SERVE_TIMEOUT_S = 180.0
 LOOK_S = 0.05
 
 HEALTH_CHECKS = {

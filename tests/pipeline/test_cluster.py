@@ -15,7 +15,7 @@ from tests.models.spark_rows import writing
 from tests.models.stored_partitions import StoredPartition, import_trace
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 120
+TIMEOUT_S = 400
 
 
 @pytest.fixture
