@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from tests.models.plugins import KAFKAS, Plugins, started
+from tests.models.plugins import EACH_KAFKA, KAFKAS, Plugins, started
 from tierledger.simulation.live.server import free_ports
 
 AWAY = "ReplicaNotAvailableException"
@@ -16,7 +16,7 @@ NOBODY = "127.0.0.1:1"
 SHORT = {"tierledger.write.timeout.ms": 1000, "tierledger.finish.timeout.ms": 1500}
 
 
-@pytest.fixture(params=list(KAFKAS))
+@pytest.fixture(params=EACH_KAFKA)
 def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
     with started(KAFKAS[request.param]) as plugins:
         yield plugins

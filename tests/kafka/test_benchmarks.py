@@ -11,14 +11,8 @@ from tierledger.benchmarks.scale import Bench
 pytestmark = pytest.mark.ray
 
 
-# One of them shows that both managers can be asked; each has a broker and a service of its own.
-@pytest.mark.parametrize(
-    "part",
-    [
-        pytest.param(one, marks=() if one == "kafka-calls" else pytest.mark.long)
-        for one in ON_KAFKA
-    ],
-)
+@pytest.mark.long  # Each part has a broker and a service of its own.
+@pytest.mark.parametrize("part", ON_KAFKA)
 def test_a_part_gives_its_figures_and_shows_each(part: str, tmp_path: Path) -> None:
     figures = list(measured(Bench(TINY, tmp_path, lambda _: None), [part]))
 

@@ -37,7 +37,13 @@ CLIENTS = "remote.log.metadata.common.client.bootstrap.servers"
 pytestmark = pytest.mark.ray
 
 
-@pytest.fixture(scope="module", params=[OLDEST, JARS], ids=["3.9", "newest"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(OLDEST, marks=pytest.mark.long, id="3.9"),
+        pytest.param(JARS, id="newest"),
+    ],
+)
 def broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
     with KafkaBroker(jars=request.param) as broker:
         yield broker

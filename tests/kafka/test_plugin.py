@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from tests.models.door_secrets import Secrets, token_file
 from tests.models.local_world import CLUSTER
-from tests.models.plugins import KAFKAS, Plugins, started
+from tests.models.plugins import EACH_KAFKA, KAFKAS, Plugins, started
 from tests.models.ray_brokers import settings_for
 from tests.ray.test_serve import STOP_S, served
 from tierledger.actors.coordinator.events import Owner
@@ -47,7 +47,7 @@ async def owned(service: RayService) -> None:
     assert await coordinator.hand_over(FRESH) == ("tierledger", 1)
 
 
-@pytest.fixture(params=list(KAFKAS))
+@pytest.fixture(params=EACH_KAFKA)
 def plugins(request: pytest.FixtureRequest) -> Iterator[Plugins]:
     """Plugins on the classes of that Kafka."""
     with started(KAFKAS[request.param]) as plugins:

@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tierledger.events.identifiers import Uuid
 from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR
 
 KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
 """Brokers' classes of the oldest and of the newest release that the plugin supports."""
+
+EACH_KAFKA = [pytest.param("oldest", marks=pytest.mark.long), "newest"]
+"""For fixtures; one test of the oldest release is not a long one, with a real broker."""
 
 CLASS = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
 TOPIC = "orders"

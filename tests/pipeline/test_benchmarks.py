@@ -23,17 +23,10 @@ print(*map(json_line, figures), sep="\\n")
 """
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        ["spark-scan"],
-        pytest.param([*ON_SPARK], marks=pytest.mark.long),
-    ],  # One session for each.
-    ids=len,
-)
-def test_each_part_gives_its_figures(parts: list[str], tmp_path: Path) -> None:
+@pytest.mark.long
+def test_each_part_gives_its_figures(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), *parts],
+        [sys.executable, "-c", PROGRAM, str(tmp_path), *ON_SPARK],
         capture_output=True,
         text=True,
         check=False,
@@ -42,8 +35,6 @@ def test_each_part_gives_its_figures(parts: list[str], tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     figures = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
 
-    assert sum(one["goal"] is not None for one in figures) == sum(
-        ON_SPARK[one] for one in parts
-    )
+    assert sum(one["goal"] is not None for one in figures) == sum(ON_SPARK.values())
     assert all(one["value"] > 0 for one in figures)
     assert sum("PostgreSQL" in one["name"] for one in figures) == len(TINY.stores)

@@ -37,7 +37,7 @@ def assert_replayed(service: RayService, *arguments: object) -> None:
     ("traces", "churn"),
     [
         ([TRACES / "custom-metadata", TRACES / "custom-metadata-over-limit"], 3),
-        ([TRACES / "three-brokers-churn"], 10),
+        pytest.param([TRACES / "three-brokers-churn"], 10, marks=pytest.mark.long),
         pytest.param(LARGE, 5, marks=pytest.mark.long),
         pytest.param(HISTORIES, 5, marks=pytest.mark.long),
         pytest.param([TRACES / "three-brokers-churn"], 50, marks=pytest.mark.long),

@@ -31,10 +31,10 @@ from tierledger.simulation.machines.verdict import judge, ran, verdict_of
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import judged as judged_again
 
-SEEDS = 2_000
-"""Enough for every mark, and four times what a mutant needs."""
+SEEDS = 1_250
+"""Enough for every mark, and twice what a mutant needs."""
 LONG_SEEDS = 20_000
-SEEDS_PER_TEST = 500
+SEEDS_PER_TEST = 250
 
 FIRSTS = range(0, SEEDS, SEEDS_PER_TEST)
 MORE = range(SEEDS, LONG_SEEDS, SEEDS_PER_TEST)

@@ -16,9 +16,9 @@ from tierledger.simulation.history.calls import FAIL, OK
 from tierledger.simulation.service.plan import DOOR_FAULTS, FAULTS, calm, drawn
 from tierledger.simulation.service.verdict import judge, ran, verdict_of
 
-SEEDS = 50
+SEEDS = 25
 LONG_SEEDS = 200
-SEEDS_PER_TEST = 50
+SEEDS_PER_TEST = 25
 
 STORE_FAULTS = (
     "store refused",
