@@ -232,10 +232,8 @@ class Procedure:
                 return self._give_back(f"it took too long, while {self.phase.value}{busy}")
 
     def _looked(self, looked: Looked) -> list[Effect]:
-        if self.phase is Phase.CHECKING:
-            return self._check(looked)
-        if self.phase is Phase.COMPARING:
-            return self._compare_again(looked)
+        if self.phase in {Phase.CHECKING, Phase.COMPARING}:
+            return self._looked_before(looked)
         if looked.word != self.word:
             return self._end(f"the move was ended by word {looked.word}: {looked.owner} owns")
         if self.phase is Phase.HOLDING:
@@ -261,25 +259,19 @@ class Procedure:
         self.phase, self._records = Phase.SETTLING, looked.following.get("records")
         return [Note("what they had written is taken over"), Compare(is_all=False)]
 
-    def _check(self, looked: Looked) -> list[Effect]:
-        trouble = self._unfit(looked)
-        if trouble is not None:
-            return self._end(f"{trouble}; {AS_BEFORE}")
+    def _looked_before(self, looked: Looked) -> list[Effect]:
+        """Before the move begins: nothing is held, so the follower's trouble is waited for."""
+        is_new = self.phase is Phase.CHECKING
+        unfit = self._unfit(looked) if is_new else self._unfollowed(looked)
+        if unfit is not None:
+            return self._end(f"{unfit}; {AS_BEFORE}")
         if trouble := self._troubled(looked):
             return self._look_again(trouble)
-        self.phase, self._brokers, self._looks = Phase.COMPARING, looked.brokers, 0
-        return [
-            Note(f"brokers {_listed(looked.brokers)} attend in handover"),
-            Compare(is_all=True),
-        ]
-
-    def _compare_again(self, looked: Looked) -> list[Effect]:
-        """Once the follower has gone round: before, it may lack what was written long ago."""
-        trouble = self._unfollowed(looked)
-        if trouble is not None:
-            return self._end(f"{trouble}; {AS_BEFORE}")
-        if trouble := self._troubled(looked):
-            return self._look_again(trouble)
+        if is_new:
+            self.phase, self._brokers, self._looks = Phase.COMPARING, looked.brokers, 0
+            note = f"brokers {_listed(looked.brokers)} attend in handover"
+            return [Note(note), Compare(is_all=True)]
+        # Until the follower has gone round, it may lack what was written long ago.
         if _follower(looked) != self._follower:
             self._await_round(looked)
         if not self._has_gone_round(looked):
