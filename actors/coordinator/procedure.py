@@ -38,8 +38,7 @@ follower has begun and ended a round between each two."""
 SETTLED_COMPARISONS = 3
 
 LOOKS = 600
-"""So many looks before writes are held wait for a follower that is in trouble, or for the end
-of its round."""
+"""Most looks, before writes are held, that wait for a follower in trouble or for its round."""
 
 AS_BEFORE = "the owner is as before"
 

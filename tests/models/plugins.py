@@ -18,7 +18,7 @@ KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
 """Brokers' classes of the oldest and of the newest release that the plugin supports."""
 
 EACH_KAFKA = [pytest.param("oldest", marks=pytest.mark.long), "newest"]
-"""For fixtures; one test of the oldest release is not a long one, with a real broker."""
+"""Parameters of fixtures. `make test` tries the oldest release with a real broker only."""
 
 CLASS = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
 TOPIC = "orders"

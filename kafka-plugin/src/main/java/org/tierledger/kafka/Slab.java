@@ -25,7 +25,7 @@ final class Slab {
     private static final int REF_BITS = CHUNK_BITS - UNIT_BITS;
     private static final int REF_MASK = (1 << REF_BITS) - 1;
     private static final int RECENT_BITS = 12;
-    /** Rows of any slab that were read, by a hash of their references: brokers repeat lookups. */
+    /** The rows of all slabs that were looked up last, since brokers repeat lookups. */
     private static final Recent[] RECENT = new Recent[1 << RECENT_BITS];
 
     private byte[][] chunks = {new byte[FIRST_CHUNK]};
@@ -33,7 +33,7 @@ final class Slab {
     private int[] live = new int[1];
     /** The chunk that takes further rows. */
     private int current;
-    /** What references are of: another object once they may be of other rows. */
+    /** Replaced when a chunk is released: its references may then name other rows. */
     private Object generation = new Object();
 
     private static final class Recent {
