@@ -93,7 +93,8 @@ class Following:
         try:
             while True:
                 await self._report()
-                if doing is None or self._asked != self._task:
+                is_over = doing is None or (doing.done() and self._task != NOTHING)
+                if is_over or self._asked != self._task:
                     await _ended(doing)
                     if self._task == NOTHING:
                         # The command counts rounds of the chosen follower. Rounds from before
@@ -197,5 +198,7 @@ class Following:
 
 async def _ended(doing: asyncio.Task[None] | None) -> None:
     if doing is not None:
+        if doing.done() and doing.cancelled():  # By a client's own task, not by us.
+            _log.warning("following Kafka's metadata topic was cancelled and begins anew")
         doing.cancel()
         await asyncio.gather(doing, return_exceptions=True)

@@ -122,14 +122,18 @@ async def admin_of(brokers: KafkaBrokers) -> AsyncIterator[Admin]:
 
 
 async def ended(end: Awaitable[None]) -> None:
-    """Wait for a client's end, up to `END_S`; the connections of a client given up close."""
+    """Wait for a client's end, up to `END_S`; the connections of a client given up close.
+
+    An end that raises `CancelledError` is an end, too: a consumer's cancels the answers that
+    it waits for, and one of them may cancel the caller in turn.
+    """
     task = asyncio.ensure_future(end)
     try:
         done, _ = await asyncio.wait({task}, timeout=END_S)
     finally:
         task.cancel()  # Does nothing to a task that is done.
-    if done:
-        await task
+    if done and not task.cancelled():
+        task.result()
 
 
 async def reached(brokers: KafkaBrokers) -> dict[str, Any]:

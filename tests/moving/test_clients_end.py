@@ -30,3 +30,10 @@ async def test_an_end_that_fails_is_told() -> None:
 
     with pytest.raises(OSError, match="the socket is gone"):
         await topic.ended(fails())
+
+
+async def test_an_end_that_cancels_itself_cancels_nobody_else() -> None:
+    async def cancels() -> None:
+        raise asyncio.CancelledError
+
+    await topic.ended(cancels())

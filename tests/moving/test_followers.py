@@ -77,6 +77,32 @@ async def test_one_follows_and_another_in_its_place_with_rounds_of_its_own(
     assert choosing.report() == {"round": 0}, "the last has left, too"
 
 
+async def test_a_follower_that_a_client_cancels_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Cancelled(Follower):
+        begun = 0
+
+        @override
+        async def _import(self) -> None:
+            Cancelled.begun += 1
+            if Cancelled.begun == 1:
+                raise asyncio.CancelledError
+            await super()._import()
+
+    monkeypatch.setattr(following, "REPORT_S", 0.001)
+    choosing = Choosing()
+    settings = ServiceSettings(CLUSTER, {"metadata.storage.url": "memory:"})
+    one = Cancelled(settings, choosing, FollowOptions(KafkaBrokers("nobody")))
+
+    task = asyncio.create_task(one.run())
+
+    await until(lambda: choosing.report()["round"] > 100)
+    assert Cancelled.begun == 2
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 class Silent:
     """The coordinator as one that is frozen hears it."""
 
