@@ -32,6 +32,9 @@ SERVERS = {"ray": "ray", "chaos": "ray", "pipeline": "spark"}
 QUICK = ("actors", "events", "house", "storage", "tiering")
 """Folders of `make test-core`; of several workers one begins with them, before Spark's."""
 
+LONGEST = ("kafka", "moving", "simulation")
+"""Folders with files that take minutes: none of them may be the last that a worker begins."""
+
 WORKER_END_S = 60.0
 """How long after Ctrl-C a worker may take to stop the servers that it started."""
 
@@ -155,7 +158,7 @@ def worker_order(item: pytest.Item) -> int:
         return 1
     if folder in SERVERS:
         return 2
-    return 3 if folder == "simulation" else 4  # Its files take longest.
+    return 3 if folder in LONGEST else 4
 
 
 def needs_ray(item: pytest.Item) -> bool:

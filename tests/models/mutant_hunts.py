@@ -16,12 +16,70 @@ JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 """Processes that run seeds: one if pytest itself runs on several workers."""
 
 SHOWN_BY = {
-    "D6 frozen-host-asked-on": 59,
-    "M27 checksums-not-checked": 475,
-    "M39 never-probed": 90,
-    "M43 custom-limit-not-enforced": 89,
+    "D6": 2,
+    "D7": 4,
+    "D9": 3,
+    "M03": 47,
+    "M04": 35,
+    "M06": 63,
+    "M07": 34,
+    "M09": 23,
+    "M10": 72,
+    "M12": 13,
+    "M16": 33,
+    "M17": 85,
+    "M18": 3,
+    "M19": 3,
+    "M20": 28,
+    "M22": 35,
+    "M25": 19,
+    "M26": 19,
+    "M27": 475,
+    "M28": 80,
+    "M29": 31,
+    "M33": 63,
+    "M35": 35,
+    "M36": 11,
+    "M39": 102,
+    "M40": 10,
+    "M41": 68,
+    "M42": 8,
+    "M43": 89,
+    "M49": 34,
+    "M58": 62,
+    "M59": 52,
+    "M61": 50,
+    "M63": 24,
+    "M66": 3,
+    "M67": 50,
+    "M68": 50,
+    "M70": 5,
+    "M72": 3,
+    "M73": 79,
+    "M74": 33,
+    "M75": 5,
+    "M76": 37,
+    "M78": 3,
+    "M79": 3,
+    "M80": 13,
+    "M81": 3,
+    "M83": 26,
+    "M85": 14,
+    "M87": 24,
+    "M88": 50,
+    "M89": 69,
+    "M91": 69,
+    "M92": 1717,
+    "M96": 341,
+    "M97": 581,
+    "M98": 85,
+    "M100": 1877,
+    "M102": 997,
+    "M104": 437,
+    "M105": 2373,
 }
-"""For mutants that few seeds catch, a seed that did; it is tried first, to save minutes."""
+"""By a mutant's number, a seed that caught it, for mutants whose first three seeds do not.
+It is tried first, which takes a tenth of the time; all others follow if it no longer does."""
 
 Hunts: TypeAlias = "dict[str, Future[int | None]]"
 """By a mutant's name: a seed that catches it, or none if no seed does."""
@@ -39,7 +97,7 @@ def hunts(mutants: Iterable[Mutant], world: str) -> Iterator[Hunts]:
 def _caught_at(name: str, world: str) -> int | None:
     mutant = mutant_named(name)
     seeds = mutant.seeds()
-    first = seeds.index(SHOWN_BY.get(name, mutant.first))
+    first = seeds.index(SHOWN_BY.get(name.partition(" ")[0], mutant.first))
     for seed in chain(seeds[first:], seeds[:first]):
         if {one.checker for one in outcome(seed, world, name).violations} & mutant.caught_by:
             return seed
