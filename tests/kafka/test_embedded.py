@@ -46,7 +46,8 @@ def jars(request: pytest.FixtureRequest) -> Path:
     return path
 
 
-@pytest.fixture(params=["shadow", "handover"])
+# `test_moving` tiers in the mode handover as well.
+@pytest.fixture(params=["shadow", pytest.param("handover", marks=pytest.mark.long)])
 def broker(
     request: pytest.FixtureRequest, tmp_path: Path, ledger: Path, jars: Path
 ) -> Iterator[TieredBroker]:
