@@ -41,7 +41,7 @@ class LiveBroker:
         self.broker_id = broker_id
         self.is_fenced = False
         self.led: dict[TopicIdPartition, int] = {}
-        """Partitions that this broker believes to lead, with the leader epoch it was told."""
+        """Partitions that this broker believes to lead, with the epoch it was notified of."""
         self.acknowledged: dict[TopicIdPartition, int] = {}
         """Per partition, when (ns) the last successful write began."""
         self._name = f"broker-{broker_id}/{life}"

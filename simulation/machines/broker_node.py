@@ -88,7 +88,7 @@ class BrokerNode:
         self.claims: dict[int, tuple[str, cmd.Claim]] = {}
         """By partition, the role and the claim in force, as the coordinator last answered."""
         self.led: dict[int, int] = {}
-        """By partition that this broker believes it leads, the leader epoch it was told."""
+        """By partition that this broker believes it leads, the epoch it was notified of."""
         self.seen: dict[int, int] = {}
         self.ready: dict[int, tuple[cmd.Claim, int]] = {}
         """By partition, the claim for which its replica last reported ready, and when (us)."""
@@ -98,8 +98,8 @@ class BrokerNode:
         self._newest = 0
         """The newest incarnation of its broker that a refused registration named."""
         self._announcements = 0
-        self._told: deque[tuple[Any, ...]] = deque()
-        self._words: Counter[int] = Counter()
+        self._notifications: deque[tuple[Any, ...]] = deque()
+        self._notified: Counter[int] = Counter()
         """By partition, the number of notifications; a newer one cancels a planned repeat."""
         self._refusals: dict[int, int] = {}
         """By partition, how often in a row its claim was refused."""
@@ -144,46 +144,46 @@ class BrokerNode:
         self._is_announcing = False
         self._announce_next()
 
-    def told(
+    def notify(
         self,
         leads: dict[int, int],
         follows: list[int],
         stops: list[int],
-        says_epochs: bool,
+        carries_epochs: bool,
     ) -> None:
         """Take a notification of Kafka's controller: `leads` has leader epochs by partition.
 
-        `says_epochs`: whether the announcement passes these epochs on.
+        `carries_epochs`: whether the announcement passes these epochs on.
         """
-        self._words.update((*leads, *follows, *stops))
+        self._notified.update((*leads, *follows, *stops))
         for number in (*follows, *stops):
             self.led.pop(number, None)
         if self.is_fenced:
             return
         if leads or follows:
-            self._told.append((leads, follows, [], says_epochs))
+            self._notifications.append((leads, follows, [], carries_epochs))
         if stops:
-            self._told.append(({}, [], stops, says_epochs))
+            self._notifications.append(({}, [], stops, carries_epochs))
         if not self._is_announcing:
             self._announce_next()
 
     @property
-    def has_words(self) -> bool:
+    def has_unannounced(self) -> bool:
         """Whether it has something to announce, or waits for the answer to an announcement."""
         is_gone = self.is_fenced or self.life.is_dead
-        return not is_gone and (self._is_announcing or bool(self._told))
+        return not is_gone and (self._is_announcing or bool(self._notifications))
 
     def _announce_next(self) -> None:
-        if not self._told or self._is_announcing:
+        if not self._notifications or self._is_announcing:
             return
         assert self._incarnation is not None, "it announces after it has registered"
         self._is_announcing = True
-        leads, follows, stops, says_epochs = told = self._told.popleft()
+        leads, follows, stops, carries_epochs = notification = self._notifications.popleft()
         self._announcements += 1
         items = self.world.items
         recorded = None if self.import_cluster is None else RECORDED_MS
         leaders: list[LeaderItem] = [
-            (*items[number], epoch if says_epochs else None, recorded)
+            (*items[number], epoch if carries_epochs else None, recorded)
             for number, epoch in leads.items()
         ]
         announcement = Announcement(
@@ -202,25 +202,25 @@ class BrokerNode:
                 self.life, node.life, node.take_announce, self, token, announcement
             )
 
-        self.coordinate(ask, lambda result: self._announced(result, told))
+        self.coordinate(ask, lambda result: self._announced(result, notification))
 
-    def _announced(self, result: Any, told: tuple[Any, ...]) -> None:  # noqa: ANN401
+    def _announced(self, result: Any, notification: tuple[Any, ...]) -> None:  # noqa: ANN401
         if isinstance(result, Fenced):
             self.is_fenced = True
             self._mark("broker fenced by its own later life")
             assert self._incarnation is not None, "it announces after it has registered"
             self.world.broker_fenced(self, (self._incarnation, self._announcements))
             return
-        leads, follows, stops, _ = told
+        leads, follows, stops, _ = notification
         if isinstance(result, RemoteStorageError):
-            self._not_announced(told)
+            self._not_announced(notification)
             return
         for number in stops:
             self.claims.pop(number, None)
         for number, claim in zip((*leads, *follows), result, strict=True):
             known = (LEADER if number in leads else FOLLOWER, claim)
             if claim == cmd.NO_CLAIM:
-                self._say_again(number, told)
+                self._announce_again(number, notification)
             else:
                 self._refusals.pop(number, None)
             if self.claims.get(number) != known:
@@ -229,28 +229,28 @@ class BrokerNode:
         self._lead(leads)
         self._announce_done()
 
-    def _say_again(self, number: int, told: tuple[Any, ...]) -> None:
+    def _announce_again(self, number: int, notification: tuple[Any, ...]) -> None:
         """Announce a claim again that was refused for another broker's; pauses double."""
-        if any(number in words for later in self._told for words in later[:3]):
+        if any(number in one for later in self._notifications for one in later[:3]):
             return  # A newer notification of Kafka has come meanwhile.
-        epoch, says_epochs = told[0][number], told[3]
+        epoch, carries_epochs = notification[0][number], notification[3]
         refusals = self._refusals[number] = self._refusals.get(number, 0) + 1
         pause = min(AGAIN_FIRST << (refusals - 1), AGAIN_LAST)
-        words = self._words[number]
+        notified = self._notified[number]
 
-        def say() -> None:
-            if self._words[number] == words:
+        def announce() -> None:
+            if self._notified[number] == notified:
                 self._mark("announced again after a refusal")
-                self.told({number: epoch}, [], [], says_epochs)
+                self.notify({number: epoch}, [], [], carries_epochs)
 
-        self._clock.after(pause, self.life, say)
+        self._clock.after(pause, self.life, announce)
 
-    def _not_announced(self, told: tuple[Any, ...]) -> None:
+    def _not_announced(self, notification: tuple[Any, ...]) -> None:
         self._mark("announcement failed")
         if self.world.scenario.repeats:
-            self._lead(told[0])
+            self._lead(notification[0])
         else:
-            self._told.appendleft(told)  # Kafka does not repeat the notification.
+            self._notifications.appendleft(notification)  # Kafka does not repeat it.
         self._announce_done()
 
     def _lead(self, leads: dict[int, int]) -> None:

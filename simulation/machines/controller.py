@@ -17,7 +17,7 @@ CERTAIN = 8 * S
 """If no log has changed for so long, a locked-out leader stays locked out: the pauses between
 the retries of any process are shorter."""
 
-LATE_WORDS = 1600 * MS
+LATE_NOTIFICATIONS = 1600 * MS
 """The time after which every notification has arrived at its broker."""
 
 
@@ -50,7 +50,7 @@ class Controller:
             self.epoch[number] = 0
             self.world.verdicts[number] = [LeaderVerdict(self.leader[number], 0)]
         for broker_id in ids:
-            self.tell(broker_id, MS)
+            self.notify(broker_id, MS)
         if scenario.repeats:
             self._repeat()
 
@@ -77,9 +77,9 @@ class Controller:
         if not clean:
             world.recording.mark("unclean election")
             world.recorder.note(world.clock.now * 1000, "controller", "unclean", None)
-        self.tell(self.leader[number], delays[0], (number,))
+        self.notify(self.leader[number], delays[0], (number,))
         if former != self.leader[number]:
-            self.tell(former, delays[1], (number,))
+            self.notify(former, delays[1], (number,))
 
     def move(self, number: int, pick: int, back: int) -> None:
         """Take a replica that does not lead from its broker, and return it `back` us later."""
@@ -89,36 +89,38 @@ class Controller:
         leaving = others[pick % len(others)]
         self.replicas[number].remove(leaving)
         self.world.recording.mark("replica moved away")
-        self.tell(leaving, 5 * MS, (number,))
+        self.notify(leaving, 5 * MS, (number,))
         self.world.clock.after(back, None, self._return, number, leaving)
 
     def _return(self, number: int, broker_id: int) -> None:
         if broker_id not in self.replicas[number]:
             self.replicas[number].append(broker_id)
-            self.tell(broker_id, 5 * MS, (number,))
+            self.notify(broker_id, 5 * MS, (number,))
 
     def release(self, number: int, back: int) -> None:
         """Take all replicas from their brokers, and return them `back` us later."""
         self._released.add(number)
         self.world.recording.mark("partition released")
-        self._tell_everybody(number)
+        self._notify_all(number)
         self.world.clock.after(back, None, self._take_back, number)
 
     def _take_back(self, number: int) -> None:
         if number in self._released:
             self._released.discard(number)
-            self._tell_everybody(number)
+            self._notify_all(number)
 
-    def _tell_everybody(self, number: int) -> None:
+    def _notify_all(self, number: int) -> None:
         for broker_id in range(1, self.world.scenario.brokers + 1):
-            self.tell(broker_id, 5 * MS, (number,))
+            self.notify(broker_id, 5 * MS, (number,))
 
     def _repeat(self) -> None:
         for broker_id in range(1, self.world.scenario.brokers + 1):
-            self.tell(broker_id, 3 * MS)
+            self.notify(broker_id, 3 * MS)
         self.world.clock.after(REPEAT, None, self._repeat)
 
-    def tell(self, broker_id: int, delay: int, numbers: tuple[int, ...] | None = None) -> None:
+    def notify(
+        self, broker_id: int, delay: int, numbers: tuple[int, ...] | None = None
+    ) -> None:
         """Notify a broker of its present roles; a later notification may arrive earlier."""
         leads: dict[int, int] = {}
         follows: list[int] = []
@@ -134,14 +136,16 @@ class Controller:
                 stops.append(number)
         broker = self.world.brokers.get(broker_id)
         if broker is not None:
-            says = self._says_epochs(broker_id)
+            carries = self._carries_epochs(broker_id)
             arrives = self.world.clock.now + delay
             if not self.world.scenario.repeats:  # Without repeats a wrong order would stay.
                 arrives = max(arrives, self._arrived.get(broker_id, 0))
                 self._arrived[broker_id] = arrives
-            self.world.clock.at(arrives, broker.life, broker.told, leads, follows, stops, says)
+            self.world.clock.at(
+                arrives, broker.life, broker.notify, leads, follows, stops, carries
+            )
 
-    def _says_epochs(self, broker_id: int) -> bool:
+    def _carries_epochs(self, broker_id: int) -> bool:
         share = self.world.scenario.known_epochs
         return (self.world.clock.now // MS * 31 + broker_id * 7) % 100 < share
 
@@ -151,7 +155,7 @@ class Controller:
         """Return released partitions; see if all is well once late notifications are in."""
         for number in list(self._released):
             self._take_back(number)
-        self.world.clock.after(LATE_WORDS, None, self._settled)
+        self.world.clock.after(LATE_NOTIFICATIONS, None, self._settled)
 
     def _settled(self) -> None:
         """Notify all brokers, and let true leaders write until each has succeeded.
@@ -160,13 +164,13 @@ class Controller:
         wait for seconds, and until the true leader's one is accepted, an earlier leader's claim
         is rightly in force.
         """
-        if any(broker.has_words for broker in self.world.everybody):
+        if any(broker.has_unannounced for broker in self.world.all_brokers):
             self.world.clock.after(LOOK, None, self._settled)
             return
         self._healed_at = self.world.healed_at = self.world.clock.now
         if self.world.scenario.repeats:
             for broker_id in range(1, self.world.scenario.brokers + 1):
-                self.tell(broker_id, MS)
+                self.notify(broker_id, MS)
         self._look()
 
     def _look(self) -> None:

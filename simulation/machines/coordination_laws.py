@@ -99,8 +99,8 @@ def needless_move(
         if isinstance(body, ev.LeaderRefused) and refusals is not None:
             key = PartitionKey(body.topic_id, body.partition)
             host, number = seats.homes.get(key, ("", -1))
-            said = (host, key.partition, number)
-            if number == body.assignment and said not in refusals:
+            refusal = (host, key.partition, number)
+            if number == body.assignment and refusal not in refusals:
                 message = (
                     f"placement {number} was taken for refused at {ms_text(time)}; it is on "
                     f"{host}, which has not said so"
@@ -128,7 +128,7 @@ class _Led(NamedTuple):
 
 
 class _Claims:
-    """The claims to lead one partition, as far as the coordinator's log tells of them."""
+    """The claims to lead one partition, as far as the coordinator's log shows them."""
 
     def __init__(self) -> None:
         self.is_refused = False
@@ -397,12 +397,12 @@ def against_kafka(
         claim = Claim(body.broker_id, body.incarnation, body.number)
         for topic_id, partition, _, epoch, _ in body.leaders:
             key = PartitionKey(topic_id, partition)
-            said = informed.get((claim, key))
-            if said is None:
+            answers = informed.get((claim, key))
+            if answers is None:
                 continue
-            epochs = {one and one.leader_epoch for one in said if _may_lead(one, claim)}
+            epochs = {one and one.leader_epoch for one in answers if _may_lead(one, claim)}
             if epoch not in epochs:
-                named = [one and (one.broker_id, one.leader_epoch) for one in said]
+                named = [one and (one.broker_id, one.leader_epoch) for one in answers]
                 message = (
                     f"broker {claim.broker_id} was taken for the leader in epoch {epoch} at "
                     f"{ms_text(time)}; Kafka had named {named} (broker, leader epoch)"
@@ -451,15 +451,15 @@ def _announced_at(log: Sequence[Coordinated], claims: Collection[Claim]) -> list
 
 def _last_placed(key: PartitionKey, log: Sequence[Coordinated]) -> str:
     """Where the follower was placed last, or since when it is placed nowhere, as text."""
-    seats, said = _Seats(), "was never placed"
+    seats, text = _Seats(), "was never placed"
     for time, body in log:
         before = seats.followed_from.get(key)
         seats.take(body)
         home = seats.followed_from.get(key)
         if home != before:
             at = ms_text(time)
-            said = f"went from {before} at {at}" if home is None else f"is on {home} since {at}"
-    return said
+            text = f"went from {before} at {at}" if home is None else f"is on {home} since {at}"
+    return text
 
 
 def _follows(world: World, number: int) -> bool:
@@ -540,8 +540,8 @@ def unready(world: World) -> Iterator[Violation]:
                 continue
             if (role == LEADER) != (world.controller.leader[number] == broker.broker_id):
                 continue
-            said, time = broker.ready.get(number, (None, -1))
-            if said != claim or time < world.well_at:
+            ready_for, time = broker.ready.get(number, (None, -1))
+            if ready_for != claim or time < world.well_at:
                 message = (
                     f"broker {broker.broker_id} asks its {role} whether it is ready for "
                     f"{claim} since {ms_text(world.well_at * 1000)}, and is not told so"
@@ -572,11 +572,11 @@ def stalled_checkpoint(
     due = log.durable_before(world.well_at * 1000) - every
     covered = -1 if last is None else last.position
     if covered + 1 < due:
-        said = "no checkpoint was written"
+        text = "no checkpoint was written"
         if last is not None:
-            said = f"the last checkpoint, at {ms_text(last.time)}, ends at position {covered}"
+            text = f"the last checkpoint, at {ms_text(last.time)}, ends at position {covered}"
         message = (
-            f"{said}; {leader.name} leads, and writes one every {every} events: one up to "
+            f"{text}; {leader.name} leads, and writes one every {every} events: one up to "
             f"position {due - 1} was due"
         )
         yield Violation("stalled_checkpoint", log.key, message)

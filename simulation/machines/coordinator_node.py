@@ -46,7 +46,7 @@ from tierledger.storage.partition.event_log import StoredBatch
 RETRY = 50 * MS
 """Pause before a coordinator that could not start is started again."""
 
-TELL_AGAIN = 300 * MS
+SEND_AGAIN = 300 * MS
 """How long a coordinator waits for a host to acknowledge its orders."""
 
 
@@ -69,7 +69,7 @@ class Attendant(Protocol):
 
 
 class Moved(NamedTuple):
-    """A request to place a leader on another host without cause; the old one is not told."""
+    """A request to place a leader elsewhere without cause; the old one is not notified."""
 
     node: CoordinatorNode
     key: PartitionKey
@@ -119,7 +119,7 @@ class CoordinatorNode:
         self._mark = world.recording.mark
         self._callers: dict[int, tuple[Caller, int]] = {}
         self._calls = 0
-        self._told: dict[int, msg.SendWork] = {}
+        self._unacknowledged: dict[int, msg.SendWork] = {}
         """Orders that hosts have not acknowledged, by the number of the call."""
         self._held: dict[str, msg.Ping] = {}
         """Pings that are held until their hosts have something to report, by address."""
@@ -184,24 +184,24 @@ class CoordinatorNode:
         """Take an operator's request to change the owner of the cluster's metadata."""
         self._ask(caller, token, msg.HandOver(wish))
 
-    def take_attend(self, caller: Attendant, said: Attend) -> None:
+    def take_attend(self, caller: Attendant, report: Attend) -> None:
         """Take the report of a broker's plugin, and answer with the owner's word."""
         if self.machine.is_started:
-            self._attendance.attended(said, self.world.now_ms())
+            self._attendance.attended(report, self.world.now_ms())
             self._wires.send(self.life, caller.life, caller.hear, self.state.word)
 
-    def take_following(self, caller: Attendant, said: dict[str, Any]) -> None:
+    def take_following(self, caller: Attendant, report: dict[str, Any]) -> None:
         """Take the report of a follower of Kafka's topic, and answer with the owner's word."""
         if self.machine.is_started:
-            self._attendance.followed(said, self.world.now_ms())
+            self._attendance.followed(report, self.world.now_ms())
             self._wires.send(self.life, caller.life, caller.hear, self.state.word)
 
     def take_stand(self, caller: Caller, token: int) -> None:
         """Answer with the owner's word, and the newest reports of plugins and follower."""
         if self.machine.is_started:
             state, now_ms = self.state, self.world.now_ms()
-            told = self._attendance.report(state.word, state.incarnations, now_ms)
-            self._answer(caller, token, (state.word, told["attending"], told["kafka"]))
+            report = self._attendance.report(state.word, state.incarnations, now_ms)
+            self._answer(caller, token, (state.word, report["attending"], report["kafka"]))
 
     def take_route(self, caller: Caller, token: int, numbers: Sequence[int]) -> None:
         """Answer with the hosts of partitions' leaders and followers."""
@@ -214,7 +214,7 @@ class CoordinatorNode:
         self._wires.send(self.life, caller.life, caller.coordinated, token, value)
 
     def move_leader(self, number: int, host: str) -> None:
-        """Place a partition's leader on `host` without cause; the old leader is not told."""
+        """Place a partition's leader on `host` without cause; the old one is not notified."""
         request = Moved(self, self.world.keys_of[number], host)
         self._feed(msg.Requested(None, request))
 
@@ -251,7 +251,7 @@ class CoordinatorNode:
             case msg.Ping():
                 after(0, life, self._ping, effect)
             case msg.SendWork():
-                self._tell(effect)
+                self._send_work(effect)
             case msg.Forget(address=address):
                 self._held.pop(address, None)
             case msg.SetTimer(timer=timer, delay_s=delay_s):
@@ -310,7 +310,7 @@ class CoordinatorNode:
             error = NotReady(f"{start.address} has ended")
             self._feed(msg.StartFailed(start.host, start.address, error))
         else:
-            self._feed(msg.ProcessStarted(start.host, start.address, self._said(host)))
+            self._feed(msg.ProcessStarted(start.host, start.address, self._ping_answer(host)))
 
     def _end(self, end: msg.EndProcess) -> None:
         host = self.world.host_at(end.address)
@@ -329,9 +329,9 @@ class CoordinatorNode:
             self._held[ping.address] = ping
         else:
             self._pinged.add(ping.watch)
-            self._feed(msg.PingAnswered(ping.host, ping.watch, self._said(host)))
+            self._feed(msg.PingAnswered(ping.host, ping.watch, self._ping_answer(host)))
 
-    def _said(self, host: HostNode) -> HostPing:
+    def _ping_answer(self, host: HostNode) -> HostPing:
         return HostPing(process=host.life.name, behind=tuple(host.behind()))
 
     def suspect(self, life: Life) -> None:
@@ -358,7 +358,7 @@ class CoordinatorNode:
                 continue
             if tuple(host.behind()) != running.behind:
                 del self._held[address]
-                self._feed(msg.PingAnswered(ping.host, ping.watch, self._said(host)))
+                self._feed(msg.PingAnswered(ping.host, ping.watch, self._ping_answer(host)))
 
     def take_report(
         self,
@@ -377,18 +377,18 @@ class CoordinatorNode:
         del self._held[host.address]
         for key, refusal in refused:
             self.world.refusals.add((host.name, key.partition, refusal.assignment))
-        said = self._said(host)._replace(lost=lost, refused=refused)
-        self._feed(msg.PingAnswered(ping.host, ping.watch, said))
+        answer = self._ping_answer(host)._replace(lost=lost, refused=refused)
+        self._feed(msg.PingAnswered(ping.host, ping.watch, answer))
 
-    def _tell(self, tell: msg.SendWork) -> None:
-        host = self.world.host_at(tell.address)
+    def _send_work(self, order: msg.SendWork) -> None:
+        host = self.world.host_at(order.address)
         self._calls += 1
         number = self._calls
-        self._told[number] = tell
+        self._unacknowledged[number] = order
         if host is not None:
-            work = self._distorted(tell.work)
+            work = self._distorted(order.work)
             self._wires.send(self.life, host.life, host.take_work, self, number, work)
-        self._clock.after(TELL_AGAIN, self.life, self._not_told, number)
+        self._clock.after(SEND_AGAIN, self.life, self._not_acknowledged, number)
 
     def _distorted(self, work: HostWork) -> HostWork:
         """The orders that are sent: `work`, joined by older placements if a lie is due."""
@@ -398,22 +398,22 @@ class CoordinatorNode:
             return work
         self._mark("coordinator lied")
         which = world.lies.pop(0)
-        told = world.placed[which % len(world.placed)].placements
-        former = [one for one in told if may_be_wrong(one)]
+        sent = world.placed[which % len(world.placed)].placements
+        former = [one for one in sent if may_be_wrong(one)]
         return work._replace(placements=(*former, *work.placements))
 
     def work_taken(self, _name: str, number: int) -> None:
         """Take a host's acknowledgement of the orders in call `number`."""
-        tell = self._told.pop(number, None)
-        if tell is not None:
-            self._feed(msg.WorkDone(tell.work.host, tell.watch))
+        order = self._unacknowledged.pop(number, None)
+        if order is not None:
+            self._feed(msg.WorkDone(order.work.host, order.watch))
 
-    def _not_told(self, number: int) -> None:
-        tell = self._told.pop(number, None)
-        if tell is not None:
+    def _not_acknowledged(self, number: int) -> None:
+        order = self._unacknowledged.pop(number, None)
+        if order is not None:
             self._mark("host told again")
-            unknown = OutcomeUnknown(f"{tell.work.host} did not say that it heard")
-            self._feed(msg.WorkInDoubt(tell.work.host, tell.watch, unknown))
+            unknown = OutcomeUnknown(f"{order.work.host} did not say that it heard")
+            self._feed(msg.WorkInDoubt(order.work.host, order.watch, unknown))
 
 
 def may_be_wrong(placement: Placement) -> bool:

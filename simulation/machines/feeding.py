@@ -191,7 +191,7 @@ class Feeding:
         if fed is not None and claim is not None:
             now, key = self._clock.now * 1000, node.replica.key
             ready = Ready(now, node.name, fed.shell.role, key, claim, node.replica.position)
-            self._world.observer.said_ready(ready, node.broker.life.name)
+            self._world.observer.note_ready(ready, node.broker.life.name)
 
     # What they answer.
 
@@ -239,9 +239,9 @@ class Feeding:
         now, replica = self._clock.now * 1000, node.replica
         at = replica.position, replica.is_whole
         self.seen.append(ReplicaSeen(now, node.name, replica.key, *at, answers))
-        said = f"{node.short_text} is at position {replica.position}"
+        text = f"{node.short_text} is at position {replica.position}"
         life = node.broker.life.name
-        self._world.recording.moment(life, "replica", said, None, node.number)
+        self._world.recording.moment(life, "replica", text, None, node.number)
 
     def _answers(self, replica: Replica) -> Iterator[tuple[Query, Any]]:
         random = self._random

@@ -109,7 +109,7 @@ class Importer:
         self._until = world.clock.now + PATIENCE
         self._has_stopped = False
         self.broker = self._new_broker()
-        self.broker.told({partition: 0}, [], [], False)
+        self.broker.notify({partition: 0}, [], [], False)
         world.clock.after(STEP, self.broker.life, self._step)
 
     def _new_broker(self) -> BrokerNode:
@@ -126,7 +126,7 @@ class Importer:
         elif self._has_stopped:
             return
         self._has_stopped = True
-        self.broker.told({}, [], [self.partition], False)
+        self.broker.notify({}, [], [self.partition], False)
 
     def _step(self) -> None:
         if self._has_stopped:

@@ -327,8 +327,8 @@ class Medium:
         elif kind == SLOW:
             clock.at(arrives + late, None, self._apply, life, apply, args, then, given)
         elif kind == SLOW_ANSWER:
-            tell = partial(clock.after, late, life, then)
-            clock.at(arrives, None, self._apply, life, apply, args, tell, given)
+            then_late = partial(clock.after, late, life, then)
+            clock.at(arrives, None, self._apply, life, apply, args, then_late, given)
         elif kind == TWICE:
             clock.at(arrives, None, self._apply, life, apply, args, None, ())
             clock.at(arrives + late, None, self._apply, life, apply, args, then, given)

@@ -112,8 +112,8 @@ class Observer:
 
     def entered(self, shell: Seen, position: int, chain_hash: bytes) -> None:
         """Note that a machine has loaded a state, and reads on from there."""
-        said = f"{shell.role} at position {position}"
-        self._recording.moment(shell.life.name, "loaded", said, None, shell.number)
+        text = f"{shell.role} at position {position}"
+        self._recording.moment(shell.life.name, "loaded", text, None, shell.number)
         self.applied.append(
             Applied(
                 self._clock.now * 1000, shell.name, self._keys_of[shell.number],
@@ -152,14 +152,14 @@ class Observer:
         key = self._keys_of[shell.number]
         now, position = self._clock.now * 1000, shell.machine.position
         ready = Ready(now, shell.name, shell.role, key, claim, position)
-        self.said_ready(ready, shell.life.name)
+        self.note_ready(ready, shell.life.name)
 
-    def said_ready(self, ready: Ready, life: str) -> None:
+    def note_ready(self, ready: Ready, life: str) -> None:
         """Note a report of readiness; `life`: its lane in the picture."""
         self.ready.append(ready)
         if self._recording.keeps:
-            said = f"{ready.role} at position {ready.position} for {ready.claim}"
-            self._recording.moment(life, "ready", said, None, ready.key.partition)
+            text = f"{ready.role} at position {ready.position} for {ready.claim}"
+            self._recording.moment(life, "ready", text, None, ready.key.partition)
 
     def failed(self, shell: Seen, cause: str) -> None:
         """Note an unforeseen error in a step; the service would quarantine the partition."""

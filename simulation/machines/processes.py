@@ -58,7 +58,7 @@ class Processes(BrokerWorld):
 
     @property
     @abstractmethod
-    def everybody(self) -> list[BrokerNode]:
+    def all_brokers(self) -> list[BrokerNode]:
         """All processes that announce roles: the newest one of each broker, and importers."""
 
     # Coordinators.

@@ -25,7 +25,7 @@ from tierledger.simulation.record.record import (
 def record_of(world: World, origin: str) -> Record:
     """A record of what callers saw, and of every log as it was written.
 
-    `origin`: the run that made the record, in words for readers.
+    `origin`: the run that made the record, as text for readers.
 
     Raises:
         InvalidArgument: A host wrote the format of a newer release.

@@ -145,8 +145,8 @@ class Recording:
 
     def lines(self) -> Iterator[str]:
         """The trace that is hashed, as lines of text."""
-        for time, *said in self._trace:
-            yield f"{time / 1e6:.6f} {' '.join(map(str, said))}"
+        for time, *details in self._trace:
+            yield f"{time / 1e6:.6f} {' '.join(map(str, details))}"
 
     def digest(self) -> str:
         """A hash of the trace: the same seed gives the same one on every machine."""

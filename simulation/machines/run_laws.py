@@ -101,13 +101,13 @@ def unsettled_dispute(
         is_on_record = at < log.end and isinstance(log.events[at + 1].body, SessionDisputed)
         since = -1 if former.leader_epoch is None else former.leader_epoch
         epoch = -1 if body.leader_epoch is None else body.leader_epoch
-        is_said = any(
-            said.broker_id == body.broker_id
-            and (said.leader_epoch is None or since <= said.leader_epoch <= epoch)
-            for asked, said in known
+        is_named = any(
+            verdict.broker_id == body.broker_id
+            and (verdict.leader_epoch is None or since <= verdict.leader_epoch <= epoch)
+            for asked, verdict in known
             if asked >= (log.durable_at[former_at] or 0)
         )
-        if is_unclear and not (is_on_record or is_said):
+        if is_unclear and not (is_on_record or is_named):
             message = (
                 f"position {at}: broker {body.broker_id} in {_epoch_text(body)} took over from "
                 f"broker {former.broker_id} in {_epoch_text(former)}, without a word of the "

@@ -231,9 +231,9 @@ class Shell:
         verdict = world.oracle(self.number)
         self.mark("oracle silent" if verdict is None else "oracle answered")
         delay = 0 if world.is_healing else world.scenario.oracle_delay
-        self._clock.after(delay, self.life, self._oracle_said, ask, verdict)
+        self._clock.after(delay, self.life, self._oracle_answered, ask, verdict)
 
-    def _oracle_said(self, ask: msg.AskOracle, verdict: LeaderVerdict | None) -> None:
+    def _oracle_answered(self, ask: msg.AskOracle, verdict: LeaderVerdict | None) -> None:
         world = self.host.world
         world.passes("verdict", self.life)
         if self.life.is_dead:
@@ -304,8 +304,8 @@ class Shell:
 
     def _checkpoint_stands(self, plan: CheckpointPlan) -> None:
         self.mark("checkpoint written")
-        said = f"up to position {plan.next_position - 1}"
-        self.host.world.recording.moment(self.life.name, "checkpoint", said, None, self.number)
+        text = f"up to position {plan.next_position - 1}"
+        self.host.world.recording.moment(self.life.name, "checkpoint", text, None, self.number)
         self.host.world.passes("checkpointed", self.life)
         if self.life.is_dead:
             return

@@ -120,10 +120,10 @@ def _read_once(
     epoch = max(0, world.controller.epoch[partition] - draw % 3)
     reach = 60 if draw % 2 else 400  # Covers the segments of most worlds, or of all.
     query = Query(KINDS[kind % len(KINDS)], epoch, epoch * 100 + draw % reach)
-    broker.read(partition, lane_, LEADER if role else FOLLOWER, query, _nobody_asks)
+    broker.read(partition, lane_, LEADER if role else FOLLOWER, query, _ignored)
 
 
-def _nobody_asks(_: object) -> None:
+def _ignored(_: object) -> None:
     """Ignore the outcome: the history holds it."""
 
 
@@ -195,9 +195,9 @@ def _move(world: World, partition: int, pick: int, back: int) -> None:
 
 
 @_strike("tell all")
-def _tell_all(world: World, broker_id: int, delay: int) -> None:
+def _notify_all(world: World, broker_id: int, delay: int) -> None:
     world.recording.mark("announcement repeated")
-    world.controller.tell(broker_id, delay * MS)
+    world.controller.notify(broker_id, delay * MS)
 
 
 # Processes.
@@ -288,7 +288,7 @@ def _zombie_announces(world: World, broker_id: int, partition: int, delay: int) 
     world.restart_broker(broker_id)
     leads = {partition: world.controller.epoch[partition]}
     world.recording.mark("zombie broker announced")
-    world.clock.after(delay * MS, former.life, former.told, leads, [], [], False)
+    world.clock.after(delay * MS, former.life, former.notify, leads, [], [], False)
 
 
 @_strike("power cut")
@@ -435,16 +435,16 @@ def _assign(world: World, host: int, which: int) -> None:
     if not hosts:
         return
     node = hosts[host % len(hosts)]
-    told = [one for work in world.placed for one in work.placements if may_be_wrong(one)]
-    if told:
+    sent = [one for work in world.placed for one in work.placements if may_be_wrong(one)]
+    if sent:
         world.recording.mark("assigned by nobody")
-        placement = told[which % len(told)]
+        placement = sent[which % len(sent)]
         world.clock.step(node.life, node.place, placement)
 
 
 @_strike("move leader")
 def _move_leader(world: World, partition: int, host: int) -> HostNode | None:
-    """A coordinator places a leader on another host without cause; the old one is not told."""
+    """A coordinator places a leader elsewhere without cause; the old one is not notified."""
     coordinator = world.coordinator
     idle = [
         node

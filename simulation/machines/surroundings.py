@@ -101,7 +101,7 @@ class Surroundings(ABC):
 
     @abstractmethod
     def kill(self, life: Life) -> None:
-        """End a process between two steps: its callers are told, and its pings fail."""
+        """End a process between two steps: its callers are notified, and its pings fail."""
 
     def end(self, life: Life) -> None:
         """End a process on a coordinator's order; two in three go on all the same, as zombies.
@@ -139,6 +139,6 @@ class Surroundings(ABC):
             return None
         behind = 0 if self.is_healing else self.scenario.oracle_behind
         verdicts = self.verdicts[number]
-        said = verdicts[max(0, len(verdicts) - 1 - self._oracle_asked % (behind + 1))]
-        self.oracle_named.setdefault(number, []).append((self._now_ns(), said))
-        return said
+        verdict = verdicts[max(0, len(verdicts) - 1 - self._oracle_asked % (behind + 1))]
+        self.oracle_named.setdefault(number, []).append((self._now_ns(), verdict))
+        return verdict

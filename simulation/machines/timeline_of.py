@@ -109,13 +109,13 @@ def decision_text(decision: Decision) -> str:
     """A decision as text, with its time and the names of its arguments."""
     names = argument_names(decision.kind)
     given = (
-        f"{name}={_word(decision.kind, name, value)}"
+        f"{name}={_value_text(decision.kind, name, value)}"
         for name, value in zip_longest(names, decision.args, fillvalue="?")
     )
     return f"{decision.at / 1000:,.3f} ms  {' '.join([decision.kind, *given])}"
 
 
-_WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+_VALUE_TEXTS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("wire", "fate"): ("lost", "delayed", "sent twice"),
     ("store", "fate"): FATES,
     ("two fates", "first"): FATES,
@@ -131,10 +131,10 @@ _WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 """By a decision's kind and an argument's name, the texts that its numbers stand for."""
 
 
-def _word(kind: str, name: str, value: object) -> str:
-    words = _WORDS.get((kind, name))
-    if words is not None and isinstance(value, int):
-        return words[value % len(words)].replace(" ", "-")
+def _value_text(kind: str, name: str, value: object) -> str:
+    texts = _VALUE_TEXTS.get((kind, name))
+    if texts is not None and isinstance(value, int):
+        return texts[value % len(texts)].replace(" ", "-")
     return str(value).replace(" ", "-")
 
 
@@ -238,9 +238,9 @@ def _arrows(world: World, spans: Iterable[Span]) -> Iterator[Arrow]:
         for span in deaf.get(target, ()):
             if received is not None and span.begin_us <= received < span.end_us:
                 received = None if span.what == DEAD else span.end_us
-        said = what.removeprefix("take_").replace("_", " ")
+        name = what.removeprefix("take_").replace("_", " ")
         is_lost, key = arrives is None, _key(partition)
-        yield Arrow(sent, source, target, received, said, detail, is_lost, None, key)
+        yield Arrow(sent, source, target, received, name, detail, is_lost, None, key)
 
 
 class _Open(NamedTuple):
@@ -314,16 +314,16 @@ def _lane_of(operation: Operation) -> str:
 def _calls(operations: Iterable[Operation], end_us: int) -> Iterator[Span]:
     for one in operations:
         end = end_us if one.completed is None else one.completed // 1000
-        key, said = _key(one.key.partition), f"call {one.number}: {one.what}"
-        yield Span(_lane_of(one), one.invoked // 1000, end, CALL, None, key, said)
+        key, text = _key(one.key.partition), f"call {one.number}: {one.what}"
+        yield Span(_lane_of(one), one.invoked // 1000, end, CALL, None, key, text)
 
 
 def _ends(operations: Iterable[Operation]) -> Iterator[Moment]:
     for one in operations:
         if one.completed is None:
             continue
-        said = one.error if one.position is None else f"position {one.position}"
+        result = one.error if one.position is None else f"position {one.position}"
         yield Moment(
             one.completed // 1000, _lane_of(one), _OUTCOMES.get(one.outcome, "op fail"),
-            f"{one.what} (call {one.number}): {said}", None, _key(one.key.partition),
+            f"{one.what} (call {one.number}): {result}", None, _key(one.key.partition),
         )  # fmt: skip

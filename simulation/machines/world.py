@@ -43,7 +43,7 @@ class World(Processes):
         if former is not None and not former.life.is_dead and not self.is_healing:
             if self.scenario.repeats:
                 self.recording.mark("broker replaced while it lives")
-            else:  # Only a repeated notification could tell it that it leads nothing.
+            else:  # Only a repeated notification could show it that it leads nothing.
                 self.kill(former.life)
         life = self.new_life(f"broker-{broker_id}")
         if self.moving is None:
@@ -58,11 +58,11 @@ class World(Processes):
     @override
     def restart_broker(self, broker_id: int) -> None:
         self.start_broker(broker_id)
-        self.controller.tell(broker_id, 5 * MS)
+        self.controller.notify(broker_id, 5 * MS)
 
     @property
     @override
-    def everybody(self) -> list[BrokerNode]:
+    def all_brokers(self) -> list[BrokerNode]:
         return [*self.brokers.values(), *(one.broker for one in self.importers)]
 
     def start_import(self, partition: int, history: int, count: int) -> None:

@@ -76,8 +76,8 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         "what Kafka says while an announcement is under way is not announced",
         "lockout liveness",
         PluginNode._renew,
-        "self._unsaid[number] = None",
-        "self._is_announcing or self._unsaid.update({number: None})",
+        "self._unannounced[number] = None",
+        "self._is_announcing or self._unannounced.update({number: None})",
     ),
     (
         "follows-as-before",

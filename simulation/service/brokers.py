@@ -110,16 +110,16 @@ class Broker:
 
     # Notifications.
 
-    def told(
+    def notify(
         self,
         leads: dict[TopicIdPartition, int],
         follows: list[TopicIdPartition],
         stops: list[TopicIdPartition],
         *,
-        says_epochs: bool,
+        carries_epochs: bool,
     ) -> None:
         """A notification from the controller arrives: announce it, and begin to copy."""
-        work = self._announce(leads, follows, stops, says_epochs=says_epochs)
+        work = self._announce(leads, follows, stops, carries_epochs=carries_epochs)
         self._world.loop.spawn(self.process, work)
 
     async def _announce(
@@ -128,15 +128,15 @@ class Broker:
         follows: list[TopicIdPartition],
         stops: list[TopicIdPartition],
         *,
-        says_epochs: bool,
+        carries_epochs: bool,
     ) -> None:
         for tip in (*follows, *stops):
             self.led.pop(tip, None)
-        assert self._configured is not None, "a broker is started before it is told anything"
+        assert self._configured is not None, "a broker is started before it is notified"
         await asyncio.shield(self._configured)
         manager = self._manager
         try:
-            epochs = leads if says_epochs else {}
+            epochs = leads if carries_epochs else {}
             await manager.on_partition_leadership_changes(leads, follows, leader_epochs=epochs)
             if stops:
                 await manager.on_stop_partitions(stops)

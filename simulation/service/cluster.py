@@ -109,18 +109,18 @@ class HostWay:
         return await self._call(lambda: self._host().store(method, arguments, named), "store")
 
     async def ping(self) -> HostPing:
-        said: HostPing = await self._call(lambda: self._host().ping(), "ping")
-        return said
+        ping: HostPing = await self._call(lambda: self._host().ping(), "ping")
+        return ping
 
     async def counts(self) -> dict[str, Any]:
-        said: dict[str, Any] = await self._call(lambda: self._host().counts(), "counts")
-        return said
+        counts: dict[str, Any] = await self._call(lambda: self._host().counts(), "counts")
+        return counts
 
     async def partitions(self) -> list[dict[str, Any]]:
-        said: list[dict[str, Any]] = await self._call(
+        partitions: list[dict[str, Any]] = await self._call(
             lambda: self._host().partitions(), "partitions"
         )
-        return said
+        return partitions
 
 
 class CoordinatorWay:
@@ -151,8 +151,8 @@ class CoordinatorWay:
         owned: Owned = await self._call(lambda one: one.hand_over(wish), "hand over")
         return owned
 
-    async def attend(self, said: Attend) -> OwnerWord:
-        word: OwnerWord = await self._call(lambda one: one.attend(said), "attend")
+    async def attend(self, report: Attend) -> OwnerWord:
+        word: OwnerWord = await self._call(lambda one: one.attend(report), "attend")
         return word
 
     async def register(
@@ -182,8 +182,8 @@ class CoordinatorWay:
         return routes
 
     async def status(self) -> dict[str, Any]:
-        said: dict[str, Any] = await self._call(lambda one: one.status(), "status")
-        return said
+        status: dict[str, Any] = await self._call(lambda one: one.status(), "status")
+        return status
 
 
 RESTART_S = 0.2
@@ -232,8 +232,8 @@ class Cluster:
         desk = Desk(address, host, CoordinatorWay(self), peers)
         gateway = Gateway(desk, host.cluster_id, streams.plan.limits)
         host.report.door = streams.listen(process.site, process, gateway)
-        told = FeedStreams(greeting_of(host.cluster_id), opened=streams.fed)
-        process.context().run(host.spawn, Hinting(host, desk, told).run())
+        feeds = FeedStreams(greeting_of(host.cluster_id), opened=streams.fed)
+        process.context().run(host.spawn, Hinting(host, desk, feeds).run())
 
     # Coordinators.
 

@@ -9,7 +9,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.service.brokers import Broker
-from tierledger.simulation.service.network import NOBODY
+from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.plan import WorldPlan, stream
 from tierledger.simulation.service.stage import Stage
 
@@ -52,7 +52,7 @@ class Controller:
 
     def _next_change(self) -> None:
         pause = self._random.expovariate(1 / self._world.plan.change_every_s)
-        self._world.loop.call_later(pause, self._change, context=NOBODY)
+        self._world.loop.call_later(pause, self._change, context=WORLD_CONTEXT)
 
     def _change(self) -> None:
         if self._world.is_healing:
@@ -74,7 +74,7 @@ class Controller:
         self._world.note("leader elected", f"broker-{self.leader[tip]}", PartitionKey.of(tip))
         for broker_id in self.replicas[tip]:
             if broker_id in (former, self.leader[tip]) or former is None:
-                self._tell(broker_id, [tip])
+                self._notify(broker_id, [tip])
 
     def _move_replica(self, tip: TopicIdPartition) -> None:
         """Take a follower's replica away for a while: its broker stops, then follows again."""
@@ -82,27 +82,27 @@ class Controller:
             [one for one in self.replicas[tip] if one != self.leader[tip]]
         )
         self.replicas[tip].remove(leaving)
-        self._tell(leaving, [tip])
+        self._notify(leaving, [tip])
         back = self._random.uniform(0.5, 3.0)
 
         def return_() -> None:
             self.replicas[tip].append(leaving)
-            self._tell(leaving, [tip])
+            self._notify(leaving, [tip])
 
-        self._world.loop.call_later(back, return_, context=NOBODY)
+        self._world.loop.call_later(back, return_, context=WORLD_CONTEXT)
 
     def _repeat(self) -> None:
         """Notify every broker of all its roles again, every `REPEAT_S` on average."""
         for broker_id in sorted(self._brokers):
-            self.tell_all(broker_id)
+            self.notify_all(broker_id)
         pause = REPEAT_S * self._random.uniform(0.5, 1.5)
-        self._world.loop.call_later(pause, self._repeat, context=NOBODY)
+        self._world.loop.call_later(pause, self._repeat, context=WORLD_CONTEXT)
 
-    def tell_all(self, broker_id: int) -> None:
+    def notify_all(self, broker_id: int) -> None:
         """Notify a broker of its role in every partition."""
-        self._tell(broker_id, self._world.tips)
+        self._notify(broker_id, self._world.tips)
 
-    def _tell(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
+    def _notify(self, broker_id: int, tips: list[TopicIdPartition]) -> None:
         """Notify a broker of its present roles. A later notification may arrive earlier."""
         leads, follows, stops = {}, [], []
         for tip in tips:
@@ -116,13 +116,13 @@ class Controller:
         delay = self._random.uniform(0.001, 0.02)
         if not self._world.is_healing and self._random.random() < 0.1:
             delay = self._random.uniform(0.1, 2.0)
-        says_epochs = self._random.random() < self._world.plan.known_epochs
+        carries_epochs = self._random.random() < self._world.plan.known_epochs
 
         def arrive() -> None:
             if not broker.process.is_dead:
-                broker.told(leads, follows, stops, says_epochs=says_epochs)
+                broker.notify(leads, follows, stops, carries_epochs=carries_epochs)
 
-        self._world.loop.call_later(delay, arrive, context=NOBODY)
+        self._world.loop.call_later(delay, arrive, context=WORLD_CONTEXT)
 
     # After healing.
 
@@ -135,7 +135,7 @@ class Controller:
         had `FOLLOWED_S` to read the log, and the loop is stopped.
         """
         work = self._until_well(deadline, be_quiet)
-        return self._world.loop.create_task(work, context=NOBODY.copy())
+        return self._world.loop.create_task(work, context=WORLD_CONTEXT.copy())
 
     async def _until_well(self, deadline: float, be_quiet: Callable[[], None]) -> bool:
         world = self._world
@@ -143,7 +143,7 @@ class Controller:
         for broker_id, broker in list(self._brokers.items()):
             if broker.process.is_dead or broker.is_fenced:
                 self._start(broker_id)
-            self.tell_all(broker_id)
+            self.notify_all(broker_id)
         while world.loop.time() < deadline - FOLLOWED_S - WELL_PAUSE_S:
             await asyncio.sleep(WELL_PAUSE_S)
             if all(self._is_well(tip, healed_at) for tip in world.tips):

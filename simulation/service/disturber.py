@@ -9,7 +9,7 @@ from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.machines.clockwork import Life, S
 from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import Cluster, HostProcess, HostWay
-from tierledger.simulation.service.network import NOBODY
+from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.plan import stream
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import StreamNetwork
@@ -45,7 +45,7 @@ class Disturber:
 
     def _next(self) -> None:
         pause = self._random.expovariate(1 / self._world.plan.fault_every_s)
-        self._world.loop.call_later(pause, self._strike, context=NOBODY)
+        self._world.loop.call_later(pause, self._strike, context=WORLD_CONTEXT)
 
     def _strike(self) -> None:
         if self._stopped:
@@ -80,7 +80,7 @@ class Disturber:
                 world.loop.resume(process)
 
         pause = self._random.choice((0.2, 3.0, 8.0)) * self._random.uniform(0.5, 1.5)
-        world.loop.call_later(pause, resume, context=NOBODY)
+        world.loop.call_later(pause, resume, context=WORLD_CONTEXT)
         return True
 
     def _kill(self, process: Process | None) -> bool:
@@ -110,7 +110,7 @@ class Disturber:
         return self._pause(self._cluster.coordinator)
 
     def cut_off_coordinator(self) -> bool:
-        """Let everybody believe the coordinator dead: a successor starts while it goes on."""
+        """Let all others believe the coordinator dead: a successor starts while it goes on."""
         return self._cut_off(self._cluster.coordinator)
 
     def cut_off_host(self) -> bool:
@@ -155,7 +155,9 @@ class Disturber:
 
     def _restart_later(self, broker_id: int) -> None:
         pause = self._random.uniform(0.1, 2.0)
-        self._world.loop.call_later(pause, self._restart_broker, broker_id, context=NOBODY)
+        self._world.loop.call_later(
+            pause, self._restart_broker, broker_id, context=WORLD_CONTEXT
+        )
 
     def assign_twice(self) -> bool:
         """Repeat a host's placement to the same or another host, perhaps long after it."""
@@ -165,11 +167,11 @@ class Disturber:
         newest = self._random.random() < 0.5
         placement = cluster.placed[-1] if newest else self._random.choice(cluster.placed)
 
-        async def tell() -> None:
+        async def place_again() -> None:
             with suppress(OutcomeUnknown):
                 await HostWay(cluster, host).place([placement])
 
-        self._world.loop.create_task(tell(), context=NOBODY.copy())
+        self._world.loop.create_task(place_again(), context=WORLD_CONTEXT.copy())
         return True
 
     def store_away(self) -> bool:
@@ -192,7 +194,7 @@ class StreamDisturber:
     def start(self, streams: StreamNetwork) -> None:
         if streams.plan.freezes:
             at = self._random.uniform(0.5, self._world.plan.duration_s)
-            self._world.loop.call_later(at, self._freeze, context=NOBODY)
+            self._world.loop.call_later(at, self._freeze, context=WORLD_CONTEXT)
         if streams.plan.break_every_s:
             self._next(streams)
         if streams.plan.shut_out_every_s:
@@ -200,7 +202,7 @@ class StreamDisturber:
 
     def _next(self, streams: StreamNetwork) -> None:
         pause = self._random.expovariate(1 / streams.plan.break_every_s)
-        self._world.loop.call_later(pause, self._break, streams, context=NOBODY)
+        self._world.loop.call_later(pause, self._break, streams, context=WORLD_CONTEXT)
 
     def _break(self, streams: StreamNetwork) -> None:
         if self._world.is_healing:
@@ -214,7 +216,7 @@ class StreamDisturber:
 
     def _next_shut_out(self, streams: StreamNetwork) -> None:
         pause = self._shut_outs.expovariate(1 / streams.plan.shut_out_every_s)
-        self._world.loop.call_later(pause, self._shut_out, streams, context=NOBODY)
+        self._world.loop.call_later(pause, self._shut_out, streams, context=WORLD_CONTEXT)
 
     def _shut_out(self, streams: StreamNetwork) -> None:
         """Cut a client off from all doors for longer than a call may take.

@@ -85,7 +85,7 @@ class StoreConnection(MetadataStorageBackend):
         store = self._store
         store.mistreat(self._process, writes=writes)
         answer: asyncio.Future[Any] = store.loop.create_future()
-        ask(self._process, what, _tell, answer)
+        ask(self._process, what, _settle, answer)
         return await answer
 
     async def _read(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -142,7 +142,7 @@ class StoreConnection(MetadataStorageBackend):
         """Does nothing: other processes still use the store."""
 
 
-def _tell(result: object, answer: asyncio.Future[Any]) -> None:
+def _settle(result: object, answer: asyncio.Future[Any]) -> None:
     if answer.done():
         return
     if isinstance(result, Exception):

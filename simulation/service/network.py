@@ -29,7 +29,7 @@ Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 RESENT_S = 0.2
 """Seconds after which TCP retransmits what was lost."""
 
-NOBODY = Context()
+WORLD_CONTEXT = Context()
 """The context of steps that belong to the world, not to a process."""
 
 
@@ -44,7 +44,7 @@ class Network:
         self.wires = Wires(loop.clock, plan.delays, recording)
         self._draw = random.random
         self._plan = plan
-        self._nobody = Process("world")
+        self._world = Process("world")
         self._count = 0
 
     def heal(self) -> None:
@@ -76,12 +76,12 @@ class Network:
                 `OutcomeUnknown` if no answer came within the timeout.
         """
         number = self._count = self._count + 1
-        caller = current_process() or self._nobody
+        caller = current_process() or self._world
         under_way = _Call(self, number, caller, target, work, what)
         under_way.begin()
         unknown = OutcomeUnknown("no answer")
         timer = self.loop.call_later(
-            self._plan.timeout_s, under_way.fail, unknown, context=NOBODY
+            self._plan.timeout_s, under_way.fail, unknown, context=WORLD_CONTEXT
         )
         try:
             return await under_way.answer
@@ -129,23 +129,23 @@ class _Call:
         except RemoteStorageError as raised:
             error = raised
         if self._target.when_killed.pop(self._number, None) is None:
-            return  # The caller was told that the target died, or no longer waits.
+            return  # The caller was notified that the target died, or no longer waits.
         if error is not None:
-            self._tell(self.fail, error)
+            self._reply(self.fail, error)
         else:
-            self._tell(self.succeed, result)
+            self._reply(self.succeed, result)
 
-    def _tell(self, then: Callable[..., None], said: object) -> None:
-        if not self._network.send(self._target, self._caller, then, said):
-            self._go(then, said)  # The caller may be only believed dead.
+    def _reply(self, then: Callable[..., None], outcome: object) -> None:
+        if not self._network.send(self._target, self._caller, then, outcome):
+            self._go(then, outcome)  # The caller may be only believed dead.
 
     def _died(self) -> None:
         self._target.when_killed.pop(self._number, None)
         self._go(self.fail, HostGone(f"{self._what}: {self._target.name} died"))
 
-    def _go(self, then: Callable[..., None], said: object) -> None:
+    def _go(self, then: Callable[..., None], outcome: object) -> None:
         delay = self._network.wires.delay(self._target)
-        self._network.loop.clock.after(delay, self._caller, then, said)
+        self._network.loop.clock.after(delay, self._caller, then, outcome)
 
     def succeed(self, result: object) -> None:
         if not self.answer.done():

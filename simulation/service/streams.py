@@ -23,7 +23,7 @@ from tierledger.actors.door.client.streams import Stream
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.simulation.machines.clockwork import Life, S
-from tierledger.simulation.service.network import NOBODY, RESENT_S, Network
+from tierledger.simulation.service.network import RESENT_S, WORLD_CONTEXT, Network
 from tierledger.simulation.service.plan import DoorPlan
 from tierledger.simulation.service.virtual_loop import Process, current_process
 
@@ -249,7 +249,7 @@ class Connection:
 
     def _look_later(self) -> None:
         pause = self.streams.plan.keepalive_s
-        self.streams.loop.call_later(pause, self._look, context=NOBODY)
+        self.streams.loop.call_later(pause, self._look, context=WORLD_CONTEXT)
 
     def _look(self) -> None:
         """Send keepalives from both ends; forget the connection when both are closed."""
@@ -342,7 +342,7 @@ class End:
         """Call `then` at the peer, after everything that was sent earlier."""
         arrival = self._streams.arrival(self.life, self.other.life)
         self._last_arrival = max(arrival, self._last_arrival)
-        self._streams.loop.call_at(self._last_arrival, then, *given, context=NOBODY)
+        self._streams.loop.call_at(self._last_arrival, then, *given, context=WORLD_CONTEXT)
 
     def arrived(self, frame: bytes) -> None:
         if self.error is None and not self.is_deaf:

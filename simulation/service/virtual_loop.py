@@ -103,7 +103,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
 
     @property
     def failures(self) -> list[BaseException]:
-        """Exceptions of tasks that nobody awaited: errors of the program, never faults."""
+        """Exceptions of tasks that were not awaited: errors of the program, never faults."""
         # A task reports such an exception only when it is finalized.
         self._spawned = [task for task in self._spawned if not task.done()]
         return self._failures
@@ -228,18 +228,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
         if process.is_dead:
             return
         process.is_dead = True
-        self._tell_the_end(process)
+        self._call_when_killed(process)
 
     def cut_off(self, process: Process) -> None:
-        """Let everybody believe that `process` is dead, while it goes on."""
+        """Let all others believe that `process` is dead, while it goes on."""
         process.is_cut_off = True
-        self._tell_the_end(process)
+        self._call_when_killed(process)
 
     @staticmethod
-    def _tell_the_end(process: Process) -> None:
-        told, process.when_killed = process.when_killed, {}
-        for tell in told.values():
-            tell()
+    def _call_when_killed(process: Process) -> None:
+        callbacks, process.when_killed = process.when_killed, {}
+        for call in callbacks.values():
+            call()
 
     # The run.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.service.network import NOBODY
+from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.streams import Connection, End
 from tierledger.simulation.service.virtual_loop import VirtualLoop
 
@@ -58,13 +58,13 @@ class WireWatch:
         now = self._loop.time()
         seen = self._conversations.setdefault(connection.number, _Conversation())
         seen.has_unread = False
-        said = pb.ClientFrame.FromString(frame)
+        parsed = pb.ClientFrame.FromString(frame)
         known = self._passed_to if connection.is_between_hosts else self._sent_to
         asked = known.setdefault(end.name, set())
-        for call in said.calls:
+        for call in parsed.calls:
             seen.due[call.id] = now + (call.deadline_ms or DEADLINE_MS) / 1000 + LATE_S
             asked.add(_asked_by(call))
-        for number in said.cancelled:
+        for number in parsed.cancelled:
             if seen.due.pop(number, None) is not None:
                 seen.withdrawn.add(number)
 
@@ -76,9 +76,9 @@ class WireWatch:
         elif connection.is_between_hosts:
             self._passed_on(end.name, pb.ClientFrame.FromString(frame))
 
-    def _answered(self, connection: Connection, said: pb.HostFrame) -> None:
+    def _answered(self, connection: Connection, frame: pb.HostFrame) -> None:
         seen = self._conversations[connection.number]
-        for answer in said.answers:
+        for answer in frame.answers:
             if answer.id in seen.withdrawn:
                 seen.withdrawn.discard(answer.id)  # Answer and cancellation crossed.
             elif seen.due.pop(answer.id, None) is None:
@@ -87,9 +87,9 @@ class WireWatch:
                     "misanswered", f"{name} answers {answer.id}, which has no answer due"
                 )
 
-    def _passed_on(self, name: str, said: pb.ClientFrame) -> None:
+    def _passed_on(self, name: str, frame: pb.ClientFrame) -> None:
         passed, sent = self._passed_to.get(name, set()), self._sent_to.get(name, set())
-        for call in said.calls:
+        for call in frame.calls:
             asked = _asked_by(call)
             if call.HasField("status"):
                 continue  # A host pings a silent host by such calls.
@@ -123,7 +123,7 @@ class WireWatch:
 
         def again() -> None:
             self.look(list(connections.values()))
-            self._loop.call_later(LOOK_S, again, context=NOBODY)
+            self._loop.call_later(LOOK_S, again, context=WORLD_CONTEXT)
 
         again()
 

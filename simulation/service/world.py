@@ -15,7 +15,7 @@ from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import Cluster, HostProcess
 from tierledger.simulation.service.controller import Controller, WorldOracle
 from tierledger.simulation.service.disturber import Disturber, StreamDisturber
-from tierledger.simulation.service.network import NOBODY
+from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.plan import WorldPlan, stream
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.stranger import Stranger
@@ -56,7 +56,7 @@ class World(Stage):
     def restart_broker(self, broker_id: int) -> None:
         """Start a process of a broker, and notify it of its role in every partition."""
         self.start_broker(broker_id)
-        self.controller.tell_all(broker_id)
+        self.controller.notify_all(broker_id)
 
     def _fenced(self, broker: Broker) -> None:
         """Restart a fenced broker, as an operator would, unless a newer process of it exists.
@@ -75,7 +75,7 @@ class World(Stage):
                 self.start_broker(broker_id)
             self.controller.start()
             self.disturber.start()
-            self.loop.create_task(self.cluster.keep_coordinator(), context=NOBODY.copy())
+            self.loop.create_task(self.cluster.keep_coordinator(), context=WORLD_CONTEXT.copy())
             self.stream_disturber.start(self.streams)
             Stranger(self).start()
             self.loop.run(until=self.plan.duration_s)

@@ -28,7 +28,7 @@ RECORDED_MS = 1_600_000_000_000
 LOOK, PAUSE, AGAIN = 25 * MS, 60 * MS, 40 * MS
 """Pauses before the command looks, before it starts again, and before an import is retried."""
 
-SAYS = (40 * MS, 200 * MS)
+REPORT_EVERY = (40 * MS, 200 * MS)
 """How often the follower reports; a world has one of these."""
 
 PATIENCE, GIVE_UP_MS = 1300 * MS, 1500
@@ -108,12 +108,12 @@ class KafkaFollower:
         self.broker = Client(world, life, FOLLOWER, import_cluster=self.cluster)
         self._random = Random(f"follower/{world.scenario.seed}")
         self._pace = self._random.choice(PACES)
-        self._says = self._random.choice(SAYS)
+        self._report_every = self._random.choice(REPORT_EVERY)
         self._counts = self._random.random() < 0.3
         """Whether its reports name the number of records that it has written."""
         self._task = "nothing"
         self._word = OwnerWord()
-        self._said = self._rounds = self._taken = 0
+        self._reports = self._rounds = self._taken = 0
         self._read = 0
         """Records of the topic that it has looked at."""
         self._left_out: list[RemoteLogSegmentMetadata] = []
@@ -122,7 +122,7 @@ class KafkaFollower:
 
     def start(self) -> None:
         self.broker.start()
-        self._say()
+        self._report()
         self._go_on()
 
     def stop(self) -> None:
@@ -130,19 +130,19 @@ class KafkaFollower:
         self._is_careless = False
         self._take(self._left_out)
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         world, node = self._world, self._world.coordinator_node()
-        self._said += 1
-        said = {
+        self._reports += 1
+        report = {
             "follower": self.life.name,
             "task": self._task,
-            "said": self._said,
+            "said": self._reports,
             "round": self._rounds,
             "records": self._taken if self._counts else 0,
             "trouble": None,
         }
-        world.wires.send(self.broker.life, node.life, node.take_following, self, said)
-        world.clock.after(self._says, self.broker.life, self._say)
+        world.wires.send(self.broker.life, node.life, node.take_following, self, report)
+        world.clock.after(self._report_every, self.broker.life, self._report)
 
     @property
     def life(self) -> Life:
@@ -158,7 +158,9 @@ class KafkaFollower:
         )
         if task != self._task:
             self._task = task
-            self.broker.told(*(({0: 0}, [], []) if task == "import" else ({}, [], [0])), False)
+            self.broker.notify(
+                *(({0: 0}, [], []) if task == "import" else ({}, [], [0])), False
+            )
 
     def _go_on(self) -> None:
         delay = self._random.randrange(*self._pace)
@@ -192,7 +194,7 @@ class KafkaFollower:
                     self._round()
                 else:
                     if self._task == "import":  # Another broker's claim may be in force.
-                        self.broker.told({0: 0}, [], [], False)
+                        self.broker.notify({0: 0}, [], [], False)
                     self._world.clock.after(AGAIN, self.life, self._import, until)
 
             self.broker.import_records(0, self.broker.lane(0, 0, "take"), chunk, heard)
@@ -250,7 +252,7 @@ class Command:
             if isinstance(result, RemoteStorageError):
                 self._clock.after(PAUSE, self.life, self.found)
 
-        self._say(Handover(owner, Owner.NOBODY), heard)
+        self._hand_over(Handover(owner, Owner.NOBODY), heard)
 
     def move(self) -> None:
         """Move the cluster to the other owner; once all has healed, to tierledger alone."""
@@ -288,13 +290,13 @@ class Command:
     def _carry_out(self, effects: list[steps.Effect]) -> None:
         assert self._procedure is not None, "it has begun"
         self._turn += 1
-        turn, told = self._turn, self._world.recording.moment
+        turn, note = self._turn, self._world.recording.moment
         for effect in effects:
             match effect:
                 case steps.Note(line=line):
-                    told(self.life.name, "move", line)
+                    note(self.life.name, "move", line)
                 case steps.End(trouble=trouble):
-                    told(self.life.name, "move", f"it ends: {trouble or 'done'}")
+                    note(self.life.name, "move", f"it ends: {trouble or 'done'}")
                     self._world.recording.mark("move refused" if trouble else "cluster moved")
                     self._procedure = None
                     if self._world.is_healing:
@@ -304,9 +306,9 @@ class Command:
                 case steps.Compare(is_all=is_all):
                     self._compare(turn, is_all=is_all)
                 case steps.HandOver(wish=wish):
-                    self._say(wish, lambda result: self._said(result, turn))
+                    self._hand_over(wish, lambda result: self._handed_over(result, turn))
 
-    def _said(self, result: Any, turn: int) -> None:  # noqa: ANN401
+    def _handed_over(self, result: Any, turn: int) -> None:  # noqa: ANN401
         procedure = self._procedure
         if not isinstance(result, Owned):
             self._hears(steps.Failed(str(result)), turn)
@@ -373,7 +375,7 @@ class Command:
 
         self.client.coordinate(ask, heard)
 
-    def _say(self, wish: Handover, then: Any) -> None:  # noqa: ANN401
+    def _hand_over(self, wish: Handover, then: Any) -> None:  # noqa: ANN401
         def ask(token: int) -> None:
             node = self._world.coordinator_node()
             self._world.wires.send(

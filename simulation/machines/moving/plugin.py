@@ -87,7 +87,7 @@ class _Role(NamedTuple):
 
     role: str | None
     epoch: int
-    says_epochs: bool
+    carries_epochs: bool
 
 
 class PluginNode(Client):
@@ -111,7 +111,7 @@ class PluginNode(Client):
         self.consumed = 0
         """The number of records that Kafka's own manager in this broker has read."""
         self._roles: dict[int, _Role] = {}
-        self._unsaid: dict[int, None] = {}
+        self._unannounced: dict[int, None] = {}
         """Partitions whose newest role is still to be announced."""
         self._fit_for = 0
         """The owner's newest word under which the next manager knows all that it has to."""
@@ -140,10 +140,10 @@ class PluginNode(Client):
 
     def _attend(self) -> None:
         node = self.world.coordinator_node()
-        said = Attend(
+        report = Attend(
             self.broker_id, self._incarnation or 0, self.mode, self.word.number, self.is_idle()
         )
-        self._wires.send(self.life, node.life, node.take_attend, self, said)
+        self._wires.send(self.life, node.life, node.take_attend, self, report)
         self._clock.after(ATTEND, self.life, self._attend)
 
     def is_idle(self) -> bool:
@@ -160,8 +160,8 @@ class PluginNode(Client):
         if word.number <= self.word.number:
             return
         former, self.word = self.decision, word
-        said = f"word {word.number}: {word.owner}, decided by {word.decider}"
-        self.world.recording.moment(self.life.name, "owner", said)
+        text = f"word {word.number}: {word.owner}, decided by {word.decider}"
+        self.world.recording.moment(self.life.name, "owner", text)
         if former.reads != self.decision.reads:
             self._renew(self._roles)
         if word.owner == Owner.MOVING and word.source == Owner.TIERLEDGER:
@@ -191,11 +191,11 @@ class PluginNode(Client):
     # Roles: the newest role in each partition is announced until the coordinator accepts it.
 
     @override
-    def told(
-        self, leads: dict[int, int], follows: list[int], stops: list[int], says_epochs: bool
+    def notify(
+        self, leads: dict[int, int], follows: list[int], stops: list[int], carries_epochs: bool
     ) -> None:
         for number, epoch in leads.items():
-            self._roles[number] = _Role(LEADER, epoch, says_epochs)
+            self._roles[number] = _Role(LEADER, epoch, carries_epochs)
             self.led[number] = epoch
         for number in (*follows, *stops):
             self._roles[number] = _Role(FOLLOWER if number in follows else None, -1, False)
@@ -205,67 +205,68 @@ class PluginNode(Client):
     def _renew(self, numbers: Iterable[int]) -> None:
         """Announce partitions anew: former claims, and readiness for them, count no more."""
         for number in numbers:
-            self._words[number] += 1
+            self._notified[number] += 1
             self.claims.pop(number, None)
             self.replica(number).replica.expect(None)
-            self._unsaid[number] = None
+            self._unannounced[number] = None
         self._announce_next()
 
     @property
     @override
-    def has_words(self) -> bool:
+    def has_unannounced(self) -> bool:
         is_gone = self.is_fenced or self.life.is_dead
-        return not is_gone and (self._is_announcing or bool(self._unsaid))
+        return not is_gone and (self._is_announcing or bool(self._unannounced))
 
     @override
     def _announce_next(self) -> None:
-        if self._is_announcing or not self._unsaid or self.is_fenced:
+        if self._is_announcing or not self._unannounced or self.is_fenced:
             return
-        leads, follows, stops, says = dict[int, int](), list[int](), list[int](), False
-        for number in self._unsaid:
+        leads, follows, stops, carries = dict[int, int](), list[int](), list[int](), False
+        for number in self._unannounced:
             role = self._roles[number]
             if role.role is None:
                 stops.append(number)
             elif role.role == LEADER and self.decision.reads == Owner.TIERLEDGER:
-                leads[number], says = role.epoch, role.says_epochs
+                leads[number], carries = role.epoch, role.carries_epochs
             else:
                 follows.append(number)
-        self._unsaid.clear()
-        self._told.append((leads, follows, stops, says))
+        self._unannounced.clear()
+        self._notifications.append((leads, follows, stops, carries))
         super()._announce_next()
 
     @override
-    def _not_announced(self, told: tuple[Any, ...]) -> None:
+    def _not_announced(self, notification: tuple[Any, ...]) -> None:
         self._mark("announcement failed")
-        for number in (*told[0], *told[1], *told[2]):
-            self._unsaid[number] = None
+        for number in (*notification[0], *notification[1], *notification[2]):
+            self._unannounced[number] = None
         self._clock.after(NOT_TAKEN, self.life, self._announce_done)
 
     @override
-    def _announced(self, result: Any, told: tuple[Any, ...]) -> None:
-        words = {number: self._words[number] for number in (*told[0], *told[1])}
-        newer = [number for number in words if number in self._unsaid]
-        super()._announced(result, told)
+    def _announced(self, result: Any, notification: tuple[Any, ...]) -> None:
+        leads, follows, *_ = notification
+        notified = {number: self._notified[number] for number in (*leads, *follows)}
+        newer = [number for number in notified if number in self._unannounced]
+        super()._announced(result, notification)
         if isinstance(result, RemoteStorageError):
             return
-        for number, word in words.items():
+        for number, count in notified.items():
             if number in newer:
                 self.claims.pop(number, None)  # It was accepted, and is out of date.
             else:
-                self._clock.after(READY, self.life, self._announce_unready, number, word)
+                self._clock.after(READY, self.life, self._announce_unready, number, count)
 
     @override
-    def _say_again(self, number: int, told: tuple[Any, ...]) -> None:
-        if number not in self._unsaid:  # Otherwise a newer role is to be announced.
-            super()._say_again(number, told)
+    def _announce_again(self, number: int, notification: tuple[Any, ...]) -> None:
+        if number not in self._unannounced:  # Otherwise a newer role is to be announced.
+            super()._announce_again(number, notification)
 
-    def _announce_unready(self, number: int, word: int) -> None:
+    def _announce_unready(self, number: int, count: int) -> None:
         """Announce a claim again if its replica is not ready by now.
 
         Another claim may have replaced it before any host knew of it. Then no host reports to
         this broker that it is fenced.
         """
-        if self._words[number] == word and not self.replica(number).replica.is_ready:
+        if self._notified[number] == count and not self.replica(number).replica.is_ready:
             self._renew([number])
 
     def _fenced(self, number: int, claim: cmd.Claim) -> None:
@@ -275,7 +276,7 @@ class PluginNode(Client):
             self._mark("plugin fenced")
             self.claims.pop(number)
             self.replica(number).replica.expect(None)
-            self._say_again(number, ({number: role.epoch}, [], [], role.says_epochs))
+            self._announce_again(number, ({number: role.epoch}, [], [], role.carries_epochs))
 
     # Actions of brokers.
 

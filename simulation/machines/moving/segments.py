@@ -39,7 +39,7 @@ class Segments:
         self.topic: list[RemoteLogSegmentMetadata] = []
         self.silent: set[bytes] = set()
         """Ids that comparisons leave out: only the rules of the move keep these from loss."""
-        self._told: set[tuple[str, str]] = set()
+        self._noted: set[tuple[str, str]] = set()
         """Checker and life of each violation that was noted; it is noted once."""
         self._written: dict[str, set[bytes]] = {Owner.KAFKA: set(), Owner.TIERLEDGER: set()}
         self._made: dict[bytes, RemoteLogSegmentMetadata] = {}
@@ -49,7 +49,7 @@ class Segments:
         self._world, self._random = world, random
 
     def new(self, number: int, broker_id: int, epoch: int) -> RemoteLogSegmentMetadata:
-        """A segment that nobody has written yet."""
+        """A segment that is not written yet."""
         self._segments += 1
         name = Uuid(self._segments.to_bytes(16, "big"))
         if self._random.random() < 0.5:
@@ -144,9 +144,9 @@ class Segments:
         return f"{plugin.life.name}, by word {plugin.word.number}, {what}, at {now}"
 
     def _found(self, plugin: Plugin, violation: Violation) -> None:
-        told = violation.checker, plugin.life.name
-        if told not in self._told:
-            self._told.add(told)
+        pair = violation.checker, plugin.life.name
+        if pair not in self._noted:
+            self._noted.add(pair)
             self._world.observer.failures.append(violation)
 
 

@@ -77,11 +77,11 @@ def test_a_seed_is_the_same_world_in_every_process() -> None:
 def test_nobody_is_asked_for_a_write_before_brokers_have_said_what_they_were_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until then an earlier word may make another the leader, which is no lockout."""
+    """Until then an earlier notification may make another the leader, which is no lockout."""
     scenario = drawn(1)
     late = scenario.duration + 9 * S
-    has_words = property(lambda broker: broker.world.clock.now < late)
-    monkeypatch.setattr(BrokerNode, "has_words", has_words)
+    has_unannounced = property(lambda broker: broker.world.clock.now < late)
+    monkeypatch.setattr(BrokerNode, "has_unannounced", has_unannounced)
     world = World(scenario)
 
     run(world)
