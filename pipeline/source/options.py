@@ -18,7 +18,7 @@ OPTIONS = {
     "partition": "only partitions of that number",
     "columns": "names of columns, with commas between; all but `stored` if absent",
     "rows_per_task": f"about how many rows one task reads; {ROWS_PER_TASK} if absent",
-    "max_rows_per_trigger": "a stream: about how many rows one micro-batch has at most",
+    "max_rows_per_trigger": "in a stream: about how many rows one micro-batch has at most",
     CONNECTOR_SETTING: "the class of a connector, if it is not ours",
     SERIALIZER_SETTING: "the class of a serializer, if it is not ours",
 }
@@ -81,7 +81,7 @@ def _columns(text: str | None) -> tuple[str, ...]:
 
 
 def number_of(options: Mapping[str, str], name: str, lowest: int, highest: int) -> int | None:
-    """What an option says whose name is in `options` in small letters; none if it is absent."""
+    """The value of option `name`, which is a key of `options` in lower case; None if absent."""
     text = options.get(name.lower())
     if text is None:
         return None

@@ -246,7 +246,6 @@ def test_no_tags_cost_nothing_to_store() -> None:
 
 # What is refused.
 
-BACKWARDS_HEX = tight("0000000000000065 0000000000000064")
 REFUSED = {
     "nothing": ("", "position 0: expected frame version, found the record's end after 0 bytes"),
     "frame 0": ("00" + A_HEX[2:], "position 0: expected frame version 1, found 0"),

@@ -68,7 +68,7 @@ final class Conversation extends DoorStream {
             loop.after(SILENT_MS, () -> {
                 if (heard == now) {
                     end(CallFailed.notReady(
-                        "the host has said nothing for " + SILENT_MS + " ms"));
+                        "the host has sent nothing for " + SILENT_MS + " ms"));
                 }
                 watch(heard);
             });

@@ -193,7 +193,7 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
         try {
             given(frame);
         } catch (RuntimeException error) {
-            end(CallFailed.notReady("what the host said cannot be understood: " + error));
+            end(CallFailed.notReady("the host sent a frame that cannot be read: " + error));
         }
         if (frame.hasFarewell()) {
             end(CallFailed.of(frame.getFarewell()));

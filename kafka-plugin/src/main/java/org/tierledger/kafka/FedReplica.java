@@ -36,7 +36,8 @@ final class FedReplica implements FeedStream.Taker {
     /** Grows with each subscription; a timer of a former one sees that and does nothing. */
     private int turn;
     private int inVain;
-    private long words;
+    /** Items that have arrived. */
+    private long items;
     private boolean isClosed;
     /** Heap bytes of the replica; and the room it needs to be fetched again, 0 if kept. */
     private long bytes;
@@ -113,7 +114,7 @@ final class FedReplica implements FeedStream.Taker {
 
     @Override
     public void given(Fed item) {
-        words++;
+        items++;
         heardAt = System.nanoTime();
         if (item.hasEnded()) {
             FeedEnded ended = item.getEnded();
@@ -236,7 +237,7 @@ final class FedReplica implements FeedStream.Taker {
         id = stream.subscribe(
             replica.subscription().setPartition(Segments.partition(hosted.tip)).setRole(role),
             this);
-        listen(mine, words);
+        listen(mine, items);
     }
 
     /** Subscribe elsewhere if a replica that is not ready gets no item within the timeout. */
@@ -245,10 +246,10 @@ final class FedReplica implements FeedStream.Taker {
             if (mine != turn || stream == null) {
                 return;
             }
-            if (words == before && !(replica.isWhole() && replica.isReady())) {
-                again("", "nothing was said for " + SILENCE_MS + " ms");
+            if (items == before && !(replica.isWhole() && replica.isReady())) {
+                again("", "the host has sent nothing for " + SILENCE_MS + " ms");
             } else {
-                listen(mine, words);
+                listen(mine, items);
             }
         });
     }

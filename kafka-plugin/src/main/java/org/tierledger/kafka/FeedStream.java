@@ -22,7 +22,7 @@ final class FeedStream extends DoorStream {
 
     private long lastId;
     private final Map<Long, Taker> takers = new HashMap<>();
-    private ClientFrame.Builder said = ClientFrame.newBuilder();
+    private ClientFrame.Builder next = ClientFrame.newBuilder();
 
     FeedStream(String door, Loop loop, Settings settings) {
         super(door, "Feed", loop, settings);
@@ -32,29 +32,29 @@ final class FeedStream extends DoorStream {
     long subscribe(Subscribe.Builder asked, Taker taker) {
         long id = ++lastId;
         takers.put(id, taker);
-        said.addSubscribed(asked.setId(id));
+        next.addSubscribed(asked.setId(id));
         flush();
         return id;
     }
 
     /** Tell the host the subscription's new claim, from a newer announcement. */
     void expect(long id, Claim claim) {
-        said.addExpected(Expect.newBuilder().setId(id).setClaim(claim));
+        next.addExpected(Expect.newBuilder().setId(id).setClaim(claim));
         flush();
     }
 
     /** Unsubscribe; no effect on a subscription that has ended. */
     void drop(long id) {
         if (takers.remove(id) != null) {
-            said.addUnsubscribed(id);
+            next.addUnsubscribed(id);
             flush();
         }
     }
 
     @Override
     ClientFrame nextFrame() {
-        ClientFrame frame = said.build();
-        said = ClientFrame.newBuilder();
+        ClientFrame frame = next.build();
+        next = ClientFrame.newBuilder();
         return frame.getSerializedSize() == 0 ? null : frame;
     }
 

@@ -14,9 +14,10 @@ final class Hosted {
     /** The role from Kafka, and the one to announce; unspecified: no longer hosted here. */
     Role kafkaRole = Role.ROLE_UNSPECIFIED;
     volatile Role role = Role.ROLE_UNSPECIFIED;
-    /** Counts role changes; {@code announced} is the last that the service accepted. */
-    volatile int word;
-    int announced;
+    /** Grows with each change of the role, or when the role is to be announced again. */
+    volatile int roleNumber;
+    /** The number of the last role that the service accepted. */
+    int acceptedNumber;
 
     // On the loop alone:
     /** The claim under which this broker reads and writes; null until the role is accepted. */
@@ -27,7 +28,7 @@ final class Hosted {
 
     /** The newest role's claim; null until it has one: the former may be a follower's. */
     Claim announcedClaim() {
-        return word == announced ? claim : null;
+        return roleNumber == acceptedNumber ? claim : null;
     }
 
     Hosted(TopicIdPartition tip, Doors doors, Loop loop, Roles roles, Metrics metrics) {

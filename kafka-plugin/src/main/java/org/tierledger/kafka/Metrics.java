@@ -52,7 +52,7 @@ final class Metrics {
         show("WriteP50Ms", "time within which half of these were done", () -> ms(writes, 50));
         show("WriteP99Ms", "the same for 99 in 100", () -> ms(writes, 99));
         show("WriteMaxMs", "of the slowest", () -> ms(writes, 100));
-        show("Decision", "by which manager this broker reads and writes, as of which word",
+        show("Decision", "by which manager this broker reads and writes, as of which owner's word",
             () -> decision);
         show("ServiceAway", "whether no host could be reached when that was tried last",
             () -> roles.doors.isAway());
@@ -64,9 +64,9 @@ final class Metrics {
         show("PartitionsOfAnotherLedger", "of these, those whose log at the service is not the one "
             + "that they were fed from; a person has to look",
             () -> sum(one -> one.feed.isOther() ? 1 : 0));
-        show("ReplicaSilenceMaxMs", "since a host said something last, of the most silent replica",
+        show("ReplicaSilenceMaxMs", "since a host last sent something, of the most silent replica",
             () -> max(one -> one.feed.silentMs()));
-        show("ReplicaBehindMax", "positions by which a replica is behind what this broker was told",
+        show("ReplicaBehindMax", "positions by which a replica is behind the newest that it knows of",
             () -> max(one -> one.replica.behind()));
         show("Segments", "segments in all replicas", () -> sum(one -> one.replica.count()));
         show("ReplicaBytes", "bytes that their rows take in this broker's heap",

@@ -261,23 +261,23 @@ final class Replica {
         remember(position, chainHash);
     }
 
-    private String ready(FeedReady said) {
+    private String ready(FeedReady report) {
         if (!isWhole()) {
-            throw new IllegalStateException("ready was said before the last slice came");
+            throw new IllegalStateException("ready came before the last slice");
         }
-        if (position < said.getPosition()) {
-            return "ready was said at " + said.getPosition() + ", " + position + " is here";
+        if (position < report.getPosition()) {
+            return "ready came for position " + report.getPosition() + ", " + position + " is here";
         }
-        ready(said.getClaim());
+        ready(report.getClaim());
         return null;
     }
 
     /**
-     * A host confirms that the replica has all that was durable when the claim {@code said} was
-     * announced. It counts only if that is still the broker's newest claim.
+     * A host confirms that the replica has all that was durable when this claim was announced.
+     * It counts only if that is still the broker's newest claim.
      */
-    synchronized void ready(Claim said) {
-        isReady = isReady || Objects.equals(said, claim);
+    synchronized void ready(Claim confirmed) {
+        isReady = isReady || Objects.equals(confirmed, claim);
     }
 
     // Answers, as of the replica's position.

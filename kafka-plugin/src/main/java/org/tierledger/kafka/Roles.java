@@ -42,14 +42,15 @@ final class Roles {
     private static final long FENCINGS_FORGOTTEN_NS = TimeUnit.MINUTES.toNanos(1);
 
     /** One partition's role in an announcement that is on its way. */
-    private static final class Said {
+    private static final class Announced {
         final Hosted hosted;
         final Role role;
-        final int word;
+        final int number;
 
-        Said(Hosted hosted) {
+        Announced(Hosted hosted) {
             this.hosted = hosted;
-            this.word = hosted.word; // Read before the role: a role that changes now is resent.
+            // Read before the role: a role that changes now is announced again.
+            this.number = hosted.roleNumber;
             this.role = hosted.role;
         }
     }
@@ -72,7 +73,7 @@ final class Roles {
     long incarnation;
     private long newestIncarnation;
     private long announcements;
-    private boolean isSaying;
+    private boolean isSending;
     private int failures;
     /** Why the coordinator refused the last request; each reason is logged once. */
     private String delayed;
@@ -80,7 +81,7 @@ final class Roles {
     Roles(Settings settings, Loop loop) {
         this.settings = settings;
         this.loop = loop;
-        this.doors = new Doors(loop, settings, metrics, this::say);
+        this.doors = new Doors(loop, settings, metrics, this::sendNext);
         this.room = new Room(settings.replicaBytesMax);
         this.memory = new Memory(settings.logFolder, settings.clusterId);
     }
@@ -115,12 +116,12 @@ final class Roles {
                 tip, key -> new Hosted(key, doors, loop, this, metrics));
             if (one != null) {
                 one.kafkaRole = role;
-                if (one.role != said(role)) {
+                if (one.role != announcedAs(role)) {
                     renew(one);
                 }
             }
         }
-        loop.run(this::say);
+        loop.run(this::sendNext);
     }
 
     /** Announce all again, Kafka's leaders as leaders or as followers. Safe for threads. */
@@ -128,18 +129,18 @@ final class Roles {
         if (this.isLeading != isLeading) {
             this.isLeading = isLeading;
             hosted().forEach(this::renew);
-            loop.run(this::say);
+            loop.run(this::sendNext);
         }
     }
 
-    private Role said(Role role) {
+    private Role announcedAs(Role role) {
         return role == Role.LEADER && !isLeading ? Role.FOLLOWER : role;
     }
 
     private void renew(Hosted one) {
-        one.role = said(one.kafkaRole);
+        one.role = announcedAs(one.kafkaRole);
         one.replica.expect(null);
-        one.word++;
+        one.roleNumber++;
     }
 
     /**
@@ -149,7 +150,7 @@ final class Roles {
     void fenced(Hosted hosted, Claim claim) {
         if (claim.equals(hosted.claim)) {
             hosted.replica.expect(null);
-            sayAgain(hosted, "a newer announcement than this broker's leads");
+            announceAgain(hosted, "a newer announcement than this broker's leads");
         }
     }
 
@@ -157,7 +158,7 @@ final class Roles {
      * The service regards another broker as leader. This broker or the service may not have
      * heard of Kafka's last change yet; so the role is announced again after a back-off.
      */
-    private void sayAgain(Hosted hosted, String why) {
+    private void announceAgain(Hosted hosted, String why) {
         log.info("{}: {}", hosted.tip, why);
         hosted.claim = null;
         metrics.fenced.increment();
@@ -166,8 +167,8 @@ final class Roles {
             hosted.fencings = 0;
         }
         hosted.fencedAt = now;
-        int word = hosted.word;
-        loop.after(pause(hosted.fencings++), () -> repeat(hosted, word));
+        int number = hosted.roleNumber;
+        loop.after(pause(hosted.fencings++), () -> repeat(hosted, number));
     }
 
     /** Close all partitions; pending writes fail. On the loop. */
@@ -180,17 +181,17 @@ final class Roles {
     }
 
     /** Announce the role again, unless a newer role of that partition waits to be announced. */
-    private void repeat(Hosted hosted, int word) {
+    private void repeat(Hosted hosted, int number) {
         synchronized (this) {
-            hosted.word += hosted.word == word ? 1 : 0;
+            hosted.roleNumber += hosted.roleNumber == number ? 1 : 0;
         }
-        say();
+        sendNext();
     }
 
     /** Send the coordinator its next request, one at a time: register first, then announce. */
-    private void say() {
+    private void sendNext() {
         Conversation home = doors.at(null);
-        if (isSaying || home == null) {
+        if (isSending || home == null) {
             return;
         }
         if (incarnation == 0) {
@@ -203,22 +204,23 @@ final class Roles {
             return;
         }
         // The answer has claims for leaders, then for followers; none for stopped partitions.
-        List<Said> words = all.values().stream().filter(one -> one.word != one.announced)
-            .limit(ITEMS_MAX).map(Said::new)
-            .sorted(Comparator.comparingInt(said -> ORDER.indexOf(said.role)))
+        List<Announced> items = all.values().stream()
+            .filter(one -> one.roleNumber != one.acceptedNumber)
+            .limit(ITEMS_MAX).map(Announced::new)
+            .sorted(Comparator.comparingInt(one -> ORDER.indexOf(one.role)))
             .collect(Collectors.toList());
-        if (!words.isEmpty()) {
-            send(home, Call.newBuilder().setAnnounce(announcement(words)),
-                answer -> announced(words, answer.getAnnounced().getClaimsList().iterator()));
+        if (!items.isEmpty()) {
+            send(home, Call.newBuilder().setAnnounce(announcement(items)),
+                answer -> announced(items, answer.getAnnounced().getClaimsList().iterator()));
         }
     }
 
-    private Announce.Builder announcement(List<Said> words) {
+    private Announce.Builder announcement(List<Announced> items) {
         Announce.Builder announce = Announce.newBuilder()
             .setBrokerId(settings.brokerId)
             .setIncarnation(incarnation)
             .setNumber(++announcements);
-        for (Said one : words) {
+        for (Announced one : items) {
             Partition partition = Segments.partition(one.hosted.tip);
             switch (one.role) {
                 case LEADER:
@@ -232,14 +234,14 @@ final class Roles {
     }
 
     private void send(Conversation home, Call.Builder call, Consumer<Answer> taken) {
-        isSaying = true;
+        isSending = true;
         home.ask(call.setDeadlineMs(DEADLINE_MS)).whenComplete((answer, error) -> {
-            isSaying = false;
+            isSending = false;
             if (error == null) {
                 failures = 0;
                 delayed = null;
                 taken.accept(answer);
-                say();
+                sendNext();
             } else {
                 failed((CallFailed) error);
             }
@@ -256,7 +258,7 @@ final class Roles {
             announcements = 0;
             request = Segments.bytes(Uuid.randomUuid());
             synchronized (this) {
-                all.values().forEach(one -> one.word++);
+                all.values().forEach(one -> one.roleNumber++);
             }
         } else if (error.fate != Fate.RETRYABLE && error.fate != Fate.UNKNOWN) {
             log.error("The service does not take what this broker announces: {}",
@@ -265,7 +267,7 @@ final class Roles {
             delayed = error.getMessage();
             log.warn("The service does not take what this broker announces yet: {}", delayed);
         }
-        loop.after(pause(failures++), this::say);
+        loop.after(pause(failures++), this::sendNext);
     }
 
     private void registered(Answer answer) {
@@ -276,8 +278,8 @@ final class Roles {
         }
     }
 
-    private void announced(List<Said> words, Iterator<Claim> claims) {
-        for (Said one : words) {
+    private void announced(List<Announced> items, Iterator<Claim> claims) {
+        for (Announced one : items) {
             if (one.role == Role.ROLE_UNSPECIFIED) {
                 stopped(one);
             } else {
@@ -286,14 +288,14 @@ final class Roles {
         }
     }
 
-    private void taken(Said said, Claim claim) {
-        Hosted hosted = said.hosted;
-        hosted.announced = said.word;
-        if (hosted.word != said.word) {
+    private void taken(Announced one, Claim claim) {
+        Hosted hosted = one.hosted;
+        hosted.acceptedNumber = one.number;
+        if (hosted.roleNumber != one.number) {
             return;
         }
         if (claim.getIncarnation() == 0) {
-            sayAgain(hosted, "another broker leads, Kafka says");
+            announceAgain(hosted, "another broker leads, Kafka says");
             return;
         }
         hosted.claim = claim;
@@ -303,18 +305,18 @@ final class Roles {
                 // A newer claim may have replaced this one before any host opened its session.
                 // Then the log holds no trace of it, and no host ever reports it as fenced. So
                 // a broker that is not ready in time announces again.
-                repeat(hosted, said.word);
+                repeat(hosted, one.number);
             }
         });
     }
 
-    private synchronized void stopped(Said said) {
-        said.hosted.announced = said.word;
-        if (said.hosted.word == said.word) {
-            all.remove(said.hosted.tip);
-            memory.forget(said.hosted.tip);
-            said.hosted.writes.close("this broker hosts the partition no more");
-            said.hosted.feed.close();
+    private synchronized void stopped(Announced one) {
+        one.hosted.acceptedNumber = one.number;
+        if (one.hosted.roleNumber == one.number) {
+            all.remove(one.hosted.tip);
+            memory.forget(one.hosted.tip);
+            one.hosted.writes.close("this broker hosts the partition no more");
+            one.hosted.feed.close();
         }
     }
 
