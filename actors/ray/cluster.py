@@ -121,7 +121,7 @@ def tried_twice(start: Callable[[], T]) -> T:
         before = descendants((os.getpid(),))
         try:
             return start()
-        except RuntimeError as error:
+        except Exception as error:  # Ray raises even this class if time is up.
             for process in descendants((os.getpid(),)):
                 if process not in before:
                     process.signal(signal.SIGKILL)

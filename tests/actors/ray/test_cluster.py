@@ -12,8 +12,9 @@ from tierledger.events.errors import NotReady
 class Starter:
     """Starts a process, and fails so many times."""
 
-    def __init__(self, failures: int) -> None:
+    def __init__(self, failures: int, error: type[Exception] = RuntimeError) -> None:
         self.failures = failures
+        self.error = error
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def __call__(self) -> str:
@@ -22,7 +23,7 @@ class Starter:
             subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
         )
         if len(self.processes) <= self.failures:
-            raise RuntimeError("timed out waiting for a file")
+            raise self.error("timed out waiting for a file")
         return "started"
 
     def end(self) -> list[int]:
@@ -32,8 +33,10 @@ class Starter:
         return [one.returncode for one in self.processes]
 
 
-def test_what_did_not_start_in_time_is_ended_and_started_again() -> None:
-    starter = Starter(1)
+@pytest.mark.parametrize("error", [RuntimeError, Exception, TimeoutError])
+def test_what_did_not_start_in_time_is_ended_and_started_again(error: type[Exception]) -> None:
+    """Ray raises errors of all these classes for it."""
+    starter = Starter(1, error)
 
     assert tried_twice(starter) == "started"
 
