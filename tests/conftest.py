@@ -22,7 +22,8 @@ from tierledger.actors.host import invariants as of_hosts
 from tierledger.actors.host import machine as host
 from tierledger.actors.host import machine_guard as partition
 from tierledger.simulation.campaign.campaign import with_mistake
-from tierledger.simulation.live.postgres_server import PostgresServer, children
+from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.simulation.live.processes import children, signal_all
 
 HERE = Path(__file__).parent
 
@@ -119,9 +120,7 @@ class Workers:
         """Before xdist, which gives them 15 s and then leaves their servers behind."""
         if exitstatus != pytest.ExitCode.INTERRUPTED:
             return
-        for pid in children(os.getpid()):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGINT)
+        signal_all(children(os.getpid()), signal.SIGINT)
         for node in self._workers:
             with suppress(node.channel.TimeoutError, node.channel.RemoteError):
                 node.channel.waitclose(WORKER_END_S)

@@ -11,8 +11,6 @@ import pwd
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,13 @@ import psycopg
 from psycopg import sql
 from typing_extensions import override
 
-from tierledger.simulation.live.server import POLL_S, STOP_TIMEOUT_S, LiveServer
+from tierledger.simulation.live.processes import (
+    children,
+    end_all,
+    signal_all,
+    wait_until_gone,
+)
+from tierledger.simulation.live.server import STOP_TIMEOUT_S, LiveServer
 
 USER = "tierledger"
 """The role in every URL; it may do everything."""
@@ -114,23 +118,20 @@ class PostgresServer(LiveServer):
         # Stopped first, so that no child starts or ends meanwhile.
         os.kill(process.pid, signal.SIGSTOP)
         family = [process.pid, *children(process.pid)]
-        for pid in family:
-            _send(pid, signal.SIGKILL)
+        end_all(family)
         process.wait(STOP_TIMEOUT_S)
-        wait_until_gone(family)
+        wait_until_gone(family, STOP_TIMEOUT_S)
 
     @override
     def freeze(self) -> None:
         """Stop all of the server's processes: connections stay open, nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
-        for pid in children(self.pid):
-            _send(pid, signal.SIGSTOP)
+        signal_all(children(self.pid), signal.SIGSTOP)
 
     @override
     def thaw(self) -> None:
         """Let the processes continue."""
-        for pid in [*children(self.pid), self.pid]:
-            _send(pid, signal.SIGCONT)
+        signal_all([*children(self.pid), self.pid], signal.SIGCONT)
 
     @property
     def _data(self) -> Path:
@@ -198,32 +199,3 @@ def program(name: str) -> str:
             "run scripts/setup.sh --with-postgresql, which installs it or says how to"
         )
     return str(max(versions, key=lambda path: float(path.parent.name)) / name)
-
-
-def children(parent: int) -> list[int]:
-    """The child processes of `parent` that still run."""
-    return [pid for pid, its_parent in _processes() if its_parent == parent]
-
-
-def wait_until_gone(pids: list[int]) -> None:
-    """Return once none of `pids` runs; then their shared memory is free, too."""
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while left := {pid for pid, _ in _processes()}.intersection(pids):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"expected these processes to end: {sorted(left)}")
-        time.sleep(POLL_S)
-
-
-def _processes() -> Iterator[tuple[int, int]]:
-    """Each running process, and its parent."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            # The name, in parentheses, may contain anything.
-            state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
-            if state != "Z":  # Not a zombie.
-                yield int(path.parent.name), int(parent)
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)

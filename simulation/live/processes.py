@@ -1,4 +1,4 @@
-"""Processes of this machine as Linux lists them: which still run, and their parents."""
+"""Processes of this machine by pid: which still run, which started which, and their end."""
 
 from __future__ import annotations
 
@@ -7,58 +7,39 @@ import signal
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from pathlib import Path
-from typing import NamedTuple
+
+from tierledger.actors import processes
+from tierledger.actors.processes import Process, parent_of
 
 POLL_S = 0.02
 GONE_TIMEOUT_S = 20.0
 
-ENDED = "Z"
-"""State of a process that ended and that its parent has not reaped."""
-
-
-class _Stat(NamedTuple):
-    state: str
-    parent: int
-
-
-def _stat(pid: int) -> _Stat | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The name, in parentheses, may contain anything.
-    state, parent = text.rpartition(")")[2].split()[:2]
-    return _Stat(state, int(parent))
-
 
 def is_running(pid: int) -> bool:
     """Whether the process runs, or is frozen."""
-    stat = _stat(pid)
-    return stat is not None and stat.state != ENDED
+    return Process.of(pid) is not None
 
 
-def parent_of(pid: int) -> int:
-    """The parent of a process, which may have adopted it; 0 if the process is gone."""
-    stat = _stat(pid)
-    return 0 if stat is None else stat.parent
+def children(parent: int) -> list[int]:
+    """The running processes that `parent` started itself."""
+    return [pid for pid in descendants(parent) if parent_of(pid) == parent]
 
 
 def descendants(root: int) -> list[int]:
     """All running processes that `root` started, directly or indirectly."""
-    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-    parents = {pid: parent_of(pid) for pid in pids}
-    found: set[int] = set()
-    while grown := {pid for pid, of in parents.items() if of in {root, *found}} - found:
-        found |= grown
-    return sorted(pid for pid in found if is_running(pid))
+    return [one.pid for one in processes.descendants([root])]
+
+
+def signal_all(pids: Iterable[int], number: int) -> None:
+    """Send the processes a signal; those that are gone already are ignored."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def end_all(pids: Iterable[int]) -> None:
     """SIGKILL the processes; those that are gone already are ignored."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    signal_all(pids, signal.SIGKILL)
 
 
 def wait_until_gone(pids: Collection[int], timeout_s: float = GONE_TIMEOUT_S) -> None:

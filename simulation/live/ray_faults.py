@@ -18,17 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.processes import process_of
+from tierledger.actors.processes import parent_of, process_of
 from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.actors.ray.service import RayConnection, connect
 from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.simulation.live.processes import (
-    descendants,
-    end_all,
-    parent_of,
-    wait_until_gone,
-)
+from tierledger.simulation.live.processes import descendants, end_all, wait_until_gone
 from tierledger.storage.connector import URL_SETTING
 
 T = TypeVar("T")

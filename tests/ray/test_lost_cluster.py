@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.models.local_world import eventually
 from tests.models.stored_partitions import TRACES
 from tests.ray.test_serve import run, served
-from tests.ray.test_service_end import descendants, is_running
+from tierledger.simulation.live.processes import descendants, is_running
 
 STANDSTILL_S = 10.0
 """Time for which a client's loop may stand still on a busy machine; Ray blocks for a minute."""

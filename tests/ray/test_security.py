@@ -9,12 +9,12 @@ import pytest
 from tests.models.door_secrets import TOKENS, Secrets, token_file
 from tests.models.local_world import CLUSTER, copy, lead, listed, partition, segment
 from tests.ray.test_serve import run, served
-from tests.ray.test_service_end import descendants
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.client.connection import connect_at
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.errors import NotAuthorized
+from tierledger.simulation.live.processes import descendants
 
 TIP = partition()
 LOOPBACK = ("127.", "[::1]:", "[::ffff:127.")

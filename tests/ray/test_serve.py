@@ -13,8 +13,8 @@ import pytest
 
 from tests.models.local_world import eventually
 from tests.models.stored_partitions import TRACES
-from tests.ray.test_service_end import descendants, is_running
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.simulation.live.processes import descendants, is_running
 
 STOP_S = 60
 """How long a service may take to end; most of a second, where nothing else runs."""

@@ -15,44 +15,21 @@ from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.actors.ray import service as ray_service
 from tierledger.actors.ray.service import RayService
 from tierledger.events.errors import InvalidArgument, NotReady
+from tierledger.simulation.live.processes import descendants, is_running
 
 TIP = partition()
 
 
-def descendants(pid: int) -> set[int]:
-    """All processes that `pid` started, directly or not, and that have not ended."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            _, _, rest = stat.read_text().rpartition(") ")
-        except OSError:
-            continue  # It ended while we looked.
-        state, parent, *_ = rest.split()
-        if state != "Z":
-            parents[int(stat.parent.name)] = int(parent)
-    found: set[int] = set()
-    while grown := {one for one, of in parents.items() if of in {pid, *found}} - found:
-        found |= grown
-    return found
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except OSError:
-        return False
-
-
 async def test_a_closed_service_leaves_a_store_and_no_process(tmp_path: Path) -> None:
     settings = settings_for(tmp_path / "store.sqlite")
-    before = descendants(os.getpid())
+    before = set(descendants(os.getpid()))
     service = RayService(settings)
     await service.start()
     manager = await Brokers(settings).manager(1)
     await manager.on_partition_leadership_changes([TIP], [])
     await copy(manager, segment(0))
     await manager.close()
-    started = descendants(os.getpid()) - before
+    started = set(descendants(os.getpid())) - before
     assert started
     await service.close()
 

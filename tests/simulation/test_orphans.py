@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from tierledger.simulation.live.postgres_server import children, wait_until_gone
+from tierledger.simulation.live.processes import children, wait_until_gone
 
 
 @pytest.mark.parametrize("work", [("run", "--seeds", "0:1000000"), ("exhaust",)])

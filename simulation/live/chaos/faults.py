@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.processes import parent_of
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.live.chaos.postgres import freeze_in_commit, set_read_only
 from tierledger.simulation.live.postgres_server import PostgresServer
-from tierledger.simulation.live.processes import is_running, parent_of
+from tierledger.simulation.live.processes import is_running
 from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.live.verdict import Strike
 from tierledger.simulation.service.plan import stream
