@@ -104,7 +104,6 @@ async def test_a_partition_that_moves_to_another_broker_is_tiered_on_from_there(
     assert not list((cluster.brokers[1].logs).glob("moved-0"))
 
 
-@pytest.mark.long
 async def test_an_unclean_leader_serves_its_own_history_and_no_other(
     cluster: TieredCluster,
 ) -> None:
