@@ -198,7 +198,7 @@ class Following:
 
 async def _ended(doing: asyncio.Task[None] | None) -> None:
     if doing is not None:
-        if doing.done() and doing.cancelled():  # By a client's own task, not by us.
+        if doing.cancelled():  # By a client's own task, not by us.
             _log.warning("following Kafka's metadata topic was cancelled and begins anew")
         doing.cancel()
         await asyncio.gather(doing, return_exceptions=True)

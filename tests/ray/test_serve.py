@@ -14,7 +14,7 @@ import pytest
 from tests.models.local_world import eventually
 from tests.models.stored_partitions import TRACES
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.simulation.live.processes import descendants, is_running
+from tierledger.simulation.live.processes import descendants, end_all, is_running
 
 STOP_S = 60
 """How long a service may take to end; most of a second, where nothing else runs."""
@@ -29,7 +29,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def served(store: str, *options: object) -> Iterator[subprocess.Popen[str]]:
-    """A service that says it serves; killed if it does not end by itself."""
+    """A service that says it serves; killed with its cluster if it does not end by itself."""
     given = [str(one) for one in ("serve", "--store", store, *options)]
     process = subprocess.Popen([*COMMAND, *given], stdout=subprocess.PIPE, text=True)
     try:
@@ -38,7 +38,7 @@ def served(store: str, *options: object) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         if process.poll() is None:
-            process.kill()
+            end_all([process.pid, *descendants(process.pid)])
         process.communicate()
 
 
