@@ -22,7 +22,7 @@ class Routes:
         route = self._known.get(key)
         if route is None or not route.known:
             return None
-        host = route.leader_host if role == LEADER else route.follower_host
+        host = route.host(role)
         return None if host is None else (host, role)
 
     async def where(self, key: PartitionKey, role: str) -> tuple[str, str]:
@@ -41,11 +41,9 @@ class Routes:
             raise RemoteResourceNotFound(
                 f"{key.named('?')} is unknown: never announced, no log"
             )
-        host = route.leader_host if role == LEADER else route.follower_host
-        if host is not None:
-            return host, role
-        if route.leader_host is not None:
-            return route.leader_host, LEADER  # No host follows it: the leader answers.
+        serving = route.serving(role)
+        if serving is not None:
+            return serving
         self.forget(key)
         if route.leader is None and role != LEADER:
             # Released: no host serves it, but any host can read it from storage. All clients

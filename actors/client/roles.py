@@ -146,7 +146,7 @@ class Roles:
                 routes = await self._link.coordinator.route([*known]) if known else []
                 by_host: dict[str, list[ReadyCall]] = {}
                 for (key, (role, claim)), route in zip(known.items(), routes, strict=True):
-                    address = route.leader_host if role == LEADER else route.follower_host
+                    address = route.host(role)
                     if address is not None:
                         by_host.setdefault(address, []).append(ReadyCall(key, role, claim))
                 await asyncio.gather(

@@ -7,39 +7,24 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from tierledger.actors.calls import LEADER, Answered, Call, PageCall, PartitionKey
+from tierledger.actors.client.retries import Retries
 from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.client.window import WRITES_MAX, Window
 from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
 from tierledger.actors.routes import Routes
 from tierledger.events.errors import (
-    DataError,
-    Fenced,
-    InvalidArgument,
-    InvalidStateTransition,
-    NotAuthorized,
     NotReady,
     OutcomeUnknown,
     Overloaded,
-    PartitionDeleted,
-    RemoteResourceNotFound,
     RemoteStorageError,
     RetryableError,
 )
 
 T = TypeVar("T")
 
-RETRY_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Pauses between attempts; the last repeats until the deadline."""
-
 SENT_WITH_S = 0.001
 """A call with less left is not sent: deadlines travel in milliseconds."""
-
-RETRIED_WITH_S = 0.1
-"""A retry with less left would mostly turn a certain refusal into an unknown outcome."""
-
-MAY_YET_HAPPEN = (InvalidStateTransition, RemoteResourceNotFound)
-"""Refusals that depend on the state: after another write the same request may be allowed."""
 
 
 class Router:
@@ -69,14 +54,7 @@ class Router:
             RemoteStorageError: The last refusal within the deadline, or one that a retry would
                 not change.
         """
-        try:
-            return await self._send(key, role, make, self._deadline(deadline))
-        except OutcomeUnknown as error:
-            # A query changes nothing, so it leaves nothing in doubt: its last refusal, if it
-            # got one, tells the caller more.
-            if isinstance(error.__cause__, RetryableError):
-                raise error.__cause__ from None
-            raise NotReady(str(error)) from error
+        return await self._send(key, role, make, self._deadline(deadline), is_change=False)
 
     async def change(
         self, key: PartitionKey, call: Call, deadline: Deadline | None = None
@@ -105,7 +83,7 @@ class Router:
                 )
             else:
                 number = window.begin()
-            return await self._send(key, LEADER, lambda _: call, deadline, MAY_YET_HAPPEN)
+            return await self._send(key, LEADER, lambda _: call, deadline, is_change=True)
         finally:
             if number is not None:
                 window.leave(number)
@@ -121,17 +99,18 @@ class Router:
         role: str,
         make: Callable[[str], Call],
         deadline: Deadline,
-        open_refusals: tuple[type[RemoteStorageError], ...] = (),
+        *,
+        is_change: bool,
     ) -> Any:  # noqa: ANN401
 
         async def attempt(one: Attempt) -> Any:  # noqa: ANN401
             name, serving = self._at_hand(key, role) or await self._where(key, role)
             return await self.link.call(name, make(serving), one)
 
-        def forget(_: RemoteStorageError) -> None:
+        def forget() -> None:
             self._routes.forget(key)
 
-        return await self._persist(attempt, forget, deadline, open_refusals)
+        return await self._persist(attempt, forget, deadline, is_change=is_change)
 
     async def coordinate(
         self,
@@ -145,18 +124,19 @@ class Router:
             one.is_sent = True
             return await ask(self.link.coordinator)
 
-        return await self._persist(attempt, lambda _: None, self._deadline(deadline))
+        return await self._persist(
+            attempt, lambda: None, self._deadline(deadline), is_change=True
+        )
 
     async def _persist(
         self,
         attempt: Callable[[Attempt], Awaitable[T]],
-        failed: Callable[[RemoteStorageError], None],
+        forget_route: Callable[[], None],
         deadline: Deadline,
-        open_refusals: tuple[type[RemoteStorageError], ...] = (),
+        *,
+        is_change: bool,
     ) -> T:
-        attempts = 0
-        refusal: RetryableError | None = None
-        doubt: OutcomeUnknown | None = None
+        retries = Retries(is_change=is_change)
         if deadline.left_s < SENT_WITH_S:
             # The older writes that it waited for ended too late for it.
             raise Overloaded(f"not sent within {deadline.seconds:g} s: older ones took as long")
@@ -167,36 +147,16 @@ class Router:
                     self._refuse_if_closed()
                     return await attempt(one)
             except TimeoutError as error:
-                lost = OutcomeUnknown(f"no answer within {deadline.seconds:g} s")
-                failed(lost)
-                if one.is_sent or doubt is not None:
-                    raise (doubt or lost) from (refusal or error)
-                if refusal is not None:
-                    raise refusal from error
-                raise NotReady(
-                    f"not sent within {deadline.seconds:g} s: no host to send it to"
-                ) from error
-            except (RetryableError, OutcomeUnknown) as error:
-                failed(error)
-                if isinstance(error, OutcomeUnknown):
-                    doubt = error  # Kept: a later refusal says nothing about this attempt.
-                else:
-                    refusal = error
-                pause = RETRY_PAUSES_S[min(attempts, len(RETRY_PAUSES_S) - 1)]
-                attempts += 1
-                if self._is_closed or pause + RETRIED_WITH_S > deadline.left_s:
-                    raise (doubt or error) from (refusal if doubt else None)
-                await asyncio.sleep(pause)
-            except (Fenced, DataError, NotAuthorized, InvalidArgument) as error:
-                # This refuses the last attempt only. The process that refused it may never
-                # have seen an earlier attempt in doubt, which may have been stored.
-                raise (doubt or error) from None
-            except open_refusals as error:
-                if isinstance(error, PartitionDeleted):
-                    raise
-                # An earlier attempt in doubt may still arrive, and the state may allow then
-                # what it forbids now.
-                raise (doubt or error) from None
+                forget_route()
+                raise retries.timed_out(deadline.seconds, is_sent=one.is_sent) from error
+            except RemoteStorageError as error:
+                if isinstance(error, RetryableError | OutcomeUnknown):
+                    forget_route()
+                left_s = 0.0 if self._is_closed else deadline.left_s
+                after = retries.failed(error, left_s)
+                if isinstance(after, RemoteStorageError):
+                    raise after from (None if after is error else error)
+                await asyncio.sleep(after)
 
     async def next_page(
         self, key: PartitionKey, role: str, cursor: str, deadline: Deadline | None = None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from tierledger.actors.client.open_writes import OpenWrites
+
 WRITES_MAX = 200
 """Writes from the oldest that has not ended to the newest, below `REQUESTS_KEPT`."""
 
@@ -17,8 +19,7 @@ class Window:
     """The writes of one client to one partition, in the order in which they begin."""
 
     def __init__(self) -> None:
-        self._begun = 0
-        self._open: dict[int, None] = {}
+        self._open = OpenWrites()
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -45,19 +46,17 @@ class Window:
 
     def begin(self) -> int:
         """The number of a write that begins now; `is_full` says whether it may."""
-        number = self._begun
-        self._begun += 1
-        self._open[number] = None
+        number = self._open.begin()
         self._wake()
         return number
 
     def leave(self, number: int) -> None:
         """Note that write `number` has ended, with success or without."""
-        del self._open[number]
+        self._open.end(number)
         self._wake()
 
     def _is_full(self) -> bool:
-        return bool(self._open) and self._begun - next(iter(self._open)) >= WRITES_MAX
+        return self._open.span() >= WRITES_MAX
 
     def _wake(self) -> None:
         """Let the first waiting write begin; it wakes the next one when it has."""

@@ -79,7 +79,7 @@ def scenario_of(bounds: Bounds, variant: Variant) -> Scenario:
         duration=BEGINS + (bounds.changes + 1) * GAP, delays=(0,), skews_ms=(0, 40, -40),
         known_epochs=100, oracle_knows=100, knobs=(("CHECKPOINT_EVENTS", 3),), upgraded=(),
         writes_newer=False, decisions=tuple(decisions), attempt=100 * MS,
-        patience=2000 * MS if variant.moves else 60 * MS, repeats=False,
+        patience=2000 * MS if variant.moves else 160 * MS, repeats=False,
         is_part=True,
     )  # fmt: skip
 

@@ -1,28 +1,27 @@
 """A broker and its client on virtual time: announcements, calls with retries, seen positions.
 
-It stands for `AsyncRemoteLogMetadataManager`, `Roles` and `Router` of the service.
+It stands for `AsyncRemoteLogMetadataManager`, `Roles` and `Router` of the service, and obeys
+their rules of retries, routes and open writes.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.client.router import MAY_YET_HAPPEN
+from tierledger.actors.client.open_writes import OpenWrites
 from tierledger.actors.coordinator.events import Announcement, LeaderItem, Route
 from tierledger.actors.coordinator.ownership import PluginMode
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
-    DataError,
     Fenced,
     NotReady,
     OutcomeUnknown,
     Overloaded,
-    PartitionDeleted,
     RemoteStorageError,
     RetryableError,
 )
@@ -40,6 +39,8 @@ ATTEMPT = 400 * MS
 DEADLINE = 2 * S
 """Half of the time after which a request to the coordinator is retried no more."""
 
+HEALED_PATIENCE = 2 * S
+
 READY_FIRST, READY_LAST = 60 * MS, 1000 * MS
 """Pauses before a replica is asked again whether it is ready; they double up to the last."""
 
@@ -48,8 +49,6 @@ AGAIN_FIRST, AGAIN_LAST = 100 * MS, 800 * MS
 
 RECORDED_MS = 1_500_000_000_000
 """The time of the history that importers import (ms): long before any world begins."""
-
-PAUSES = (10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS)
 
 
 class BrokerWorld(Hosts):
@@ -110,9 +109,7 @@ class BrokerNode:
         self._tokens = 0
         self._requests = 0
         self._lanes: dict[tuple[int, int, str], Lane] = {}
-        self._begun: dict[int, int] = {}
-        self._open: dict[int, dict[int, None]] = {}
-        """By partition, the writes that have not ended, oldest first; see `client.window`."""
+        self._writes: defaultdict[int, OpenWrites] = defaultdict(OpenWrites)
         self._writes_max = world.requests_kept * 3 // 4
 
     @property
@@ -277,22 +274,25 @@ class BrokerNode:
     def _ask_again(self, asked: Asked, token: int) -> None:
         if self._asked.pop(token, None) is None:
             return
-        if self._clock.now > asked.deadline:
-            asked.then(OutcomeUnknown("the coordinator did not answer"))
-        else:
-            self._mark("coordinator asked again")
-            self._ask(asked)
+        self._mark("coordinator asked again")
+        self._not_coordinated(asked, OutcomeUnknown("the coordinator did not answer"))
 
     def coordinated(self, token: int, result: object) -> None:
         """Take the coordinator's answer; an error that may pass is retried after a pause."""
         asked = self._asked.pop(token, None)
         if asked is None:
             return
-        may_change = isinstance(result, RetryableError | OutcomeUnknown)
-        if may_change and self._clock.now <= asked.deadline:
-            self._clock.after(PAUSES[2], self.life, self._ask, asked)
+        if isinstance(result, RemoteStorageError):
+            self._not_coordinated(asked, result)
         else:
             asked.then(result)
+
+    def _not_coordinated(self, asked: Asked, error: RemoteStorageError) -> None:
+        after = asked.retries.failed(error, (asked.deadline - self._clock.now) / S)
+        if isinstance(after, RemoteStorageError):
+            asked.then(after)
+        else:
+            self._clock.after(round(after * S), self.life, self._ask, asked)
 
     def _ask_route(self, token: int, numbers: list[int]) -> None:
         node = self.world.coordinator_node()
@@ -326,7 +326,7 @@ class BrokerNode:
         if isinstance(routes, RemoteStorageError):
             return
         role, claim = known
-        address = routes[0].leader_host if role == LEADER else routes[0].follower_host
+        address = routes[0].host(role)
         host = None if address is None else self.world.host_at(address)
         if host is not None:
             self._wires.send(self.life, host.life, host.take_ready, self, number, role, claim)
@@ -345,16 +345,10 @@ class BrokerNode:
         client waits for this one, and once the client has given up, no connection holds the
         attempt for so long.
         """
-        return self._begun.get(op.partition, 0) - op.serial >= self.world.requests_kept
-
-    def _begin(self, op: Op) -> None:
-        op.serial = self._begun.get(op.partition, 0)
-        self._begun[op.partition] = op.serial + 1
-        self._open.setdefault(op.partition, {})[op.serial] = None
+        return self._writes[op.partition].begun - op.serial >= self.world.requests_kept
 
     def _is_full(self, partition: int) -> bool:
-        oldest = next(iter(self._open.get(partition, ())), None)
-        return oldest is not None and self._begun[partition] - oldest >= self._writes_max
+        return self._writes[partition].span() >= self._writes_max
 
     def lane(self, partition: int, number: int, what: str) -> Lane:
         lane = self._lanes.get((partition, number, what))
@@ -404,6 +398,14 @@ class BrokerNode:
             command = cmd.ImportRecords(claim, records)
             self._change(partition, lane, claim, command, b"", "import", None, then)
 
+    def _patience(self) -> int:
+        """How long (us) a call that begins now is retried.
+
+        When all has healed no client is impatient: a call whose messages are all slow would
+        end in doubt, which counts as a failure of the service then.
+        """
+        return HEALED_PATIENCE if self.world.is_healing else self.world.scenario.patience
+
     def _change(
         self,
         partition: int,
@@ -420,9 +422,10 @@ class BrokerNode:
             lane.process, WRITE, world.keys_of[partition],
             claim=claim, request=request, what=what, wanted=wanted,
         )  # fmt: skip
-        op = Op(partition, number, self._clock.now + world.scenario.patience, lane)
+        deadline = self._clock.now + self._patience()
+        op = Op(partition, number, deadline, lane, is_change=True)
         op.command, op.then = command, then
-        self._begin(op)
+        op.serial = self._writes[partition].begin()
         lane.is_busy = True
         self._attempt(op)
 
@@ -433,7 +436,8 @@ class BrokerNode:
             lane.process, READ, world.keys_of[partition],
             role=role, what=query.kind, query=query,
         )  # fmt: skip
-        op = Op(partition, number, self._clock.now + world.scenario.patience, lane)
+        deadline = self._clock.now + self._patience()
+        op = Op(partition, number, deadline, lane, is_change=False)
         op.role, op.query, op.then = role, query, then
         op.position_min = self.seen.get(partition, -1)
         lane.is_busy = True
@@ -447,13 +451,11 @@ class BrokerNode:
             numbers = [op.partition]
             self._coordinate_once(op, numbers)
             return
-        address = route.leader_host if op.role == LEADER else route.follower_host
-        role = op.role
-        if address is None and route.leader_host is not None:
-            address, role = route.leader_host, LEADER
-        if address is None:
+        serving = route.serving(op.role)
+        if serving is None:
             self._failed(op, NotReady("served nowhere at the moment"))
             return
+        address, role = serving
         host = self.world.host_at(address)
         op.attempt += 1
         if host is None:
@@ -507,7 +509,7 @@ class BrokerNode:
         if op.query is None:
             position = value
             recorder.ok(op.number, position, b"")
-            if op.doubt is not None:
+            if op.retries.doubt is not None:
                 self._mark("write succeeded after a doubt")
         else:
             position = value.position
@@ -520,31 +522,17 @@ class BrokerNode:
         self._end(op, None)
 
     def _failed(self, op: Op, error: RemoteStorageError) -> None:
-        """Retry the call, or end it: see `Router`.
-
-        An earlier attempt in doubt may have succeeded. So a write ends with that doubt rather
-        than with the refusal of a later attempt.
-        """
-        if isinstance(error, OutcomeUnknown):
-            op.doubt = error
-        elif isinstance(error, Overloaded):
+        """Retry the call, or end it, as `Router` does."""
+        if isinstance(error, Overloaded):
             self._mark("inbox full")
         if isinstance(error, RetryableError | OutcomeUnknown):
             self._routes.pop(op.partition, None)
             op.attempt += 1  # An answer to the last attempt is too late from now on.
-            pause = PAUSES[min(op.attempts, len(PAUSES) - 1)]
-            op.attempts += 1
-            if self._clock.now + pause <= op.deadline:
-                self._clock.after(pause, self.life, self._attempt, op)
-                return
-            error = op.doubt or error
-        elif isinstance(error, Fenced | DataError):
-            error = op.doubt or error
-        elif isinstance(error, MAY_YET_HAPPEN) and not isinstance(error, PartitionDeleted):
-            # This attempt was refused; an earlier one may yet arrive, and be accepted then.
-            error = op.doubt or error if op.query is None else error
-        if op.query is not None and isinstance(error, OutcomeUnknown):
-            error = NotReady(str(error))
+        after = op.retries.failed(error, (op.deadline - self._clock.now) / S)
+        if not isinstance(after, RemoteStorageError):
+            self._clock.after(round(after * S), self.life, self._attempt, op)
+            return
+        error = after
         self.world.recorder.failed(op.number, error)
         if op.query is None and outcome_of(error) == INFO:
             op.lane.lives += 1  # The write may yet be carried out, beside later ones.
@@ -555,5 +543,5 @@ class BrokerNode:
         op.is_done = True
         op.lane.is_busy = False
         if op.query is None:
-            self._open[op.partition].pop(op.serial, None)
+            self._writes[op.partition].end(op.serial)
         op.then(error)

@@ -6,20 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 from tierledger.actors.calls import LEADER
+from tierledger.actors.client.retries import Retries
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
-from tierledger.events.errors import OutcomeUnknown
 
 
 class Op:
     """One call under way."""
 
     __slots__ = (
-        "arrived", "attempt", "attempts", "command", "deadline", "doubt", "is_done", "lane",
-        "number", "partition", "position_min", "query", "role", "serial", "then",
+        "arrived", "attempt", "command", "deadline", "is_done", "lane", "number", "partition",
+        "position_min", "query", "retries", "role", "serial", "then",
     )  # fmt: skip
 
-    def __init__(self, partition: int, number: int, deadline: int, lane: Lane) -> None:
+    def __init__(
+        self, partition: int, number: int, deadline: int, lane: Lane, *, is_change: bool
+    ) -> None:
         self.partition = partition
         self.number = number
         self.deadline = deadline
@@ -29,10 +31,9 @@ class Op:
         self.query: Query | None = None
         self.position_min = -1
         self.attempt = 0
-        self.attempts = 0
         self.arrived: set[int] = set()
         """Attempts that have arrived at a host; see `HostNode.take_command`."""
-        self.doubt: OutcomeUnknown | None = None
+        self.retries = Retries(is_change=is_change)
         self.is_done = False
         self.serial = 0
         """The number of writes that its broker had begun in the partition before this one."""
@@ -66,10 +67,11 @@ class Lane:
 class Asked:
     """A request to the coordinator under way."""
 
-    __slots__ = ("ask", "deadline", "then", "token")
+    __slots__ = ("ask", "deadline", "retries", "then", "token")
 
     def __init__(self, ask: Callable[[int], None], then: Any, deadline: int) -> None:  # noqa: ANN401
         self.ask = ask
         self.then = then
         self.deadline = deadline
+        self.retries = Retries(is_change=True)
         self.token = 0

@@ -165,7 +165,7 @@ FIRST = 89
 MUTANTS = tuple(
     Mutant(
         f"M{at} {name}", mistake, frozenset(caught_by.split()), _planted(function, old, new),
-        within=200, first=MOVES_FIRST, every=MOVES_EVERY,
+        within=500, first=MOVES_FIRST, every=MOVES_EVERY,
     )
     for at, (name, mistake, caught_by, function, old, new) in enumerate(_RULES, FIRST)
 )  # fmt: skip

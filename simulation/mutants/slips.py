@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tierledger.actors.client.router import Router
+from tierledger.actors.client.retries import Retries
 from tierledger.actors.coordinator import displaced, refusals, rules
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.coordinator.state import CoordinatorState
@@ -36,7 +36,7 @@ from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.storage.partition import event_log
 from tierledger.storage.partition.checkpoint import CheckpointStore, CheckpointWriter
 
-_IN_SERVICE = (event_log.BatchLog.page, Router._persist)
+_IN_SERVICE = (event_log.BatchLog.page,)
 """Functions that the world of the machines does not run; it has its own, or none."""
 
 
@@ -553,8 +553,8 @@ _LATER = (
     ),
     (
         "a refusal is raised in place of the doubt about an earlier attempt",
-        Router._persist,
-        "doubt = error",
+        Retries.failed,
+        "self.doubt = error",
         "pass",
     ),
 )

@@ -141,3 +141,11 @@ async def test_a_question_ends_with_the_last_refusal_and_leaves_nothing_in_doubt
         await asked()
     with pytest.raises(OutcomeUnknown, match="no answer"):
         await changed(StorageUnavailable("away"), deadline_s=SOON_S)
+
+
+@pytest.mark.parametrize("error", [CorruptLog("unreadable"), NotAuthorized("expired")])
+async def test_a_final_refusal_of_a_question_is_not_hidden_by_a_lost_answer(
+    error: RemoteStorageError,
+) -> None:
+    with pytest.raises(type(error)):
+        await asked(OutcomeUnknown("lost"), error)
