@@ -62,13 +62,14 @@ async def _show(
     start, limit = part
     async with opened_catalog(options) as catalog:
         reader = catalog.reader(await found_partition(catalog, *where))
-        event = None
+        event, shown = None, 0
         async for event in reader.events(start):
             if json:
                 print_json(plain_event(event))
             else:
                 print(_line(event))
-            if limit is not None and event.position - start + 1 >= limit:
+            shown += 1  # Positions do not tell: a log may begin behind `start`.
+            if shown == limit:
                 break
         if event is None:
             last = await ask(reader, None, lambda state: state.next_position - 1)

@@ -21,6 +21,7 @@ from tests.models.stored_partitions import CLUSTER, StoredPartition, segment_id
 from tierledger.cli.output import STYLED_ROWS_MAX, print_table
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.storage.partition.forgetting import forget
 
 BOTH = Uuid(b"\x77" * 16)
 
@@ -224,6 +225,25 @@ def test_log_shows_every_event_and_can_start_and_stop_anywhere(store: Path) -> N
     assert part[0]["state"] == "DELETE_SEGMENT_STARTED"
     assert len(text) == 44
     assert "SegmentUpdated" in text[41]
+
+
+def test_log_shows_as_many_events_as_asked_of_a_log_that_was_forgotten(store: Path) -> None:
+    tip = TopicIdPartition(BOTH, 0, "again")
+
+    async def forgotten(backend: SqliteBackend) -> None:
+        partition = await StoredPartition.led(backend, tip)
+        await partition.close()
+        await forget(partition.reader())
+        partition = await StoredPartition.resumed(backend, tip)
+        for _ in range(2):
+            await partition.open()
+            await partition.close()
+
+    write(store, forgotten)
+
+    found = lines(run(store, "log", "again", 0, "--limit", 3, "--json"))
+
+    assert [one["position"] for one in found] == [2, 3, 4]
 
 
 def test_a_hostile_name_stays_on_its_line_in_the_log(store: Path) -> None:
