@@ -97,7 +97,7 @@ class DanglingCopies:
             await self._deletions.delete(segment, "dangling copy")
         except (Fenced, PartitionDeleted):
             raise
-        except RemoteStorageError:
+        except (RemoteStorageError, OSError):
             return False
         self.unsettled.pop(segment.remote_log_segment_id, None)
         return True

@@ -89,8 +89,8 @@ class PartitionRemover:
 
         Raises:
             Fenced, NotLeader: Another broker leads the partition now, and removes it.
-            RemoteStorageError: All segments were tried and some could not be deleted; this is
-                the first failure. The next run tries the remaining ones.
+            RemoteStorageError, OSError: All segments were tried and some could not be deleted;
+                this is the first failure. The next run tries the remaining ones.
         """
         tip = topic_id_partition
         state = await self._state(tip)
@@ -128,7 +128,7 @@ class PartitionRemover:
 
     async def _delete_all(self, tip: TopicIdPartition) -> int:
         """Try to delete as many segments as the counters have; return how many succeeded."""
-        failed: dict[RemoteLogSegmentId, RemoteStorageError] = {}
+        failed: dict[RemoteLogSegmentId, Exception] = {}
         deleted = 0
         left = sum((await self._store.partition_summary(tip)).count_by_state)
         while left > 0 and (segments := await self._listed_without(tip, failed)):
@@ -140,7 +140,7 @@ class PartitionRemover:
                     await self._deletions.delete(segment, "partition_deleted")
                 except (Fenced, NotLeader):
                     raise
-                except RemoteStorageError as error:
+                except (RemoteStorageError, OSError) as error:
                     failed[segment.remote_log_segment_id] = error
                 else:
                     deleted += 1

@@ -63,10 +63,13 @@ async def test_while_anothers_copies_wait_nothing_is_listed_again(world: CopyWor
     assert world.faults.calls == ["partition_summary"]
 
 
-async def test_a_dangling_copy_that_stays_holds_nothing_up(world: CopyWorld) -> None:
+@pytest.mark.parametrize("error", [AWAY, PermissionError("not yours")])
+async def test_a_dangling_copy_that_stays_holds_nothing_up(
+    world: CopyWorld, error: Exception
+) -> None:
     await kill_at(world, "copy indexes")
     task = world.restart()
-    world.faults.fail_next("delete indexes", When.BEFORE, AWAY)
+    world.faults.fail_next("delete indexes", When.BEFORE, error)
 
     assert (await task.run_once()).segments == 2
 

@@ -149,14 +149,15 @@ async def test_failed_anywhere_it_goes_on(when: When, error: type[RemoteStorageE
         assert is_removed(world)
 
 
-async def test_one_failing_segment_does_not_stop_the_others() -> None:
+@pytest.mark.parametrize("kind", [StorageUnavailable, PermissionError])
+async def test_one_failing_segment_does_not_stop_the_others(kind: type[Exception]) -> None:
     world = await marked()
     remover = world.remover()
     for _ in range(2):
-        error = StorageUnavailable("the object is locked")
+        error = kind("the object is locked")
         world.faults.fail_next("delete log", When.BEFORE, error)
 
-    with pytest.raises(StorageUnavailable, match="locked") as caught:
+    with pytest.raises(kind, match="locked") as caught:
         await remover.run_once(TIP)
 
     assert caught.value.__notes__ == [f"{TIP}: 2 segments not deleted, 2 deleted"]
