@@ -20,6 +20,7 @@ from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator.attendance import Followed
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import OwnerWord
+from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.coordinator import readable
 from tierledger.events.errors import RemoteResourceNotFound, RemoteStorageError
@@ -105,7 +106,7 @@ class Following:
                 await asyncio.sleep(REPORT_S)
         finally:
             await _ended(doing)
-            with contextlib.suppress(RemoteStorageError):
+            with contextlib.suppress(RemoteStorageError), documenting("the coordinator"):
                 leaves = {"follower": self._name, "leaves": True}
                 await self._coordinator.follow_kafka(leaves)
 
@@ -120,9 +121,13 @@ class Following:
             **self._counts,
         }
         try:
-            word, is_chosen = await self._coordinator.follow_kafka(report)
-        except RemoteStorageError:
-            return  # The coordinator is being replaced; the last `OwnerWord` holds.
+            # Starting a coordinator anew may fail with Ray's own errors.
+            with documenting("the coordinator"):
+                word, is_chosen = await self._coordinator.follow_kafka(report)
+        except RemoteStorageError as error:
+            # The coordinator is being replaced; the last `OwnerWord` holds.
+            _log.debug("the coordinator did not take a report", error=str(error))
+            return
         self._asked = self._asked_by(word) if is_chosen else NOTHING
 
     def _asked_by(self, word: OwnerWord) -> str:

@@ -103,6 +103,32 @@ async def test_a_follower_that_a_client_cancels_begins_anew(
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_a_coordinator_that_cannot_be_started_yet_ends_no_follower(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Starting(Choosing):
+        asked = 0
+
+        @override
+        async def follow_kafka(self, report: dict[str, Any]) -> Followed:
+            self.asked += 1
+            if self.asked in {2, 3}:
+                raise ConnectionError("Ray's own error")
+            return await super().follow_kafka(report)
+
+    monkeypatch.setattr(following, "REPORT_S", 0.001)
+    choosing = Starting()
+    settings = ServiceSettings(CLUSTER, {"metadata.storage.url": "memory:"})
+    one = Follower(settings, choosing, FollowOptions(KafkaBrokers("nobody")))
+
+    task = asyncio.create_task(one.run())
+
+    await until(lambda: task.done() or choosing.asked > 10)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 class Silent:
     """The coordinator as one that is frozen hears it."""
 
