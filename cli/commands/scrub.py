@@ -78,7 +78,7 @@ def scrub(
     """
     bytes_per_second = parse_rate(rate)
     require_place(out, overwrite=overwrite)
-    require_place(resume, overwrite=True)
+    require_place(resume, out, overwrite=True)
     log_to_stderr()
     made = asyncio.run(
         _scrub(StoreOptions(store, cluster), tier, (topic, partition), bytes_per_second, resume)

@@ -101,6 +101,14 @@ def test_a_wrong_question_is_one_line(
     refused(scrub(tier_store, tree, *words), expected)
 
 
+def test_progress_and_findings_need_different_files(
+    tier_store: Path, tree: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+
+    refused(scrub(tier_store, tree, "--resume", file, "--out", file), "different files")
+
+
 def test_a_topic_of_any_name_is_told_and_hides_nothing(tmp_path: Path, tree: Path) -> None:
     store = tmp_path / "store.sqlite"
 

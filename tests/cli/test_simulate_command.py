@@ -8,7 +8,9 @@ from tests.models.command_line import in_process, invoke, refused
 from tests.models.simulate_command import MISTAKE, document, simulate
 from tierledger.cli.commands.simulate.options import seeds_of
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.campaign.campaign import mutant_named
+from tierledger.simulation.campaign.campaign import Workers, mutant_named
+from tierledger.simulation.checkers.verdict import Verdict
+from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.mutants.catalogue import planted
 
 
@@ -89,6 +91,21 @@ def test_the_whole_service_is_another_world() -> None:
     )
 
     assert (found["world"], found["seeds"], found["failed"]) == ("service", 2, [])
+
+
+def test_a_seed_that_fails_in_the_service_is_repeated_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = Verdict(2, [Violation("lockout", None, "none leads")], "", 1, 1, 1, 1, 1.0, {}, {})
+    monkeypatch.setattr(Workers, "outcomes", lambda *_, **__: [failed])
+    words = ("run", "--seed", "2", "--jobs", "1", "--world", "service")
+
+    shown = simulate(*words).stdout
+    (found,) = document(simulate(*words, "--json"))["failed"]
+
+    again = "tierledger simulate replay --seed 2 --world service"
+    assert f"  again: {again}\n" in shown
+    assert found["again"] == again
 
 
 @pytest.mark.parametrize(

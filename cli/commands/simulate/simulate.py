@@ -233,13 +233,17 @@ def _print(campaign: Campaign, shortfalls: list[str], shown: Sequence[Reduction]
     print(f"{summary.seeds} seeds, {len(summary.failed)} failed")
 
 
-def _print_again(world: str, seed: int, small: Reduction | None) -> None:
+def _command_again(world: str, seed: int) -> str:
+    """The command that repeats a seed that was not shrunk."""
     from tierledger.simulation.campaign.campaign import SERVICE
     from tierledger.simulation.campaign.reduction import replay_command
 
+    return replay_command(seed) + (f" --world {world}" if world == SERVICE else "")
+
+
+def _print_again(world: str, seed: int, small: Reduction | None) -> None:
     if small is None:
-        suffix = f" --world {world}" if world == SERVICE else ""
-        print(f"  again: {replay_command(seed)}{suffix}")
+        print(f"  again: {_command_again(world, seed)}")
         return
     print(f"  {len(small.keep)} of its {small.of} decisions are enough:")
     for decision in small.decisions:
@@ -310,7 +314,10 @@ def _print_as_json(
             "jobs": campaign.jobs,
             "seeds_with": dict(sorted(summary.marks.items())),
             "vacuous": shortfalls,
-            "failed": [_failed_as_json(one, small.get(one.seed)) for one in summary.failed],
+            "failed": [
+                _failed_as_json(campaign.world, one, small.get(one.seed))
+                for one in summary.failed
+            ],
         }
     )
 
@@ -324,14 +331,11 @@ def _size_as_json(size: SizeSummary) -> dict[str, float]:
     }
 
 
-def _failed_as_json(failed: Verdict, small: Reduction | None) -> dict[str, Any]:
-    from tierledger.simulation.campaign.reduction import replay_command
-
-    command = replay_command(failed.seed) if small is None else small.command
+def _failed_as_json(world: str, failed: Verdict, small: Reduction | None) -> dict[str, Any]:
     return {
         "seed": failed.seed,
         "trace_hash": failed.trace_hash,
         "violations": [violation_as_json(one) for one in failed.violations],
         "decisions": None if small is None else small.decisions,
-        "again": command,
+        "again": _command_again(world, failed.seed) if small is None else small.command,
     }
