@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
 
+from tests.models.command_line import invoke
 from tests.models.kafka_clients import create_topic, delete_topic
 from tests.ray.test_serve import run, served
 from tierledger.cli.exit_status import ExitStatus
@@ -33,18 +34,18 @@ async def test_a_fresh_cluster_is_handed_over_once_and_one_that_has_tiered_is_no
     store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
     with served(store, "--cluster", CLUSTER_ID):
         given = ["--fresh", "--kafka", broker.address, "--store", store]
-        unsaid = run("handover", *given[1:])
-        assert unsaid.returncode == ExitStatus.USAGE
+        unsaid = await asyncio.to_thread(invoke, "handover", *given[1:])
+        assert unsaid.exit_code == ExitStatus.USAGE
         assert "expected --fresh" in unsaid.stderr
-        assert owner(store) == "nobody"
+        assert await owner(store) == "nobody"
 
         async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
             await create_topic(broker.address, METADATA, 2)
             await producer.send_and_wait(METADATA, b"a record", partition=1)
-            refused = run("handover", *given)
-            assert refused.returncode == ExitStatus.USAGE
+            refused = await asyncio.to_thread(invoke, "handover", *given)
+            assert refused.exit_code == ExitStatus.USAGE
             assert f"{METADATA}-1 has had 1 records" in refused.stderr
-            assert owner(store) == "nobody"
+            assert await owner(store) == "nobody"
             await delete_topic(broker.address, METADATA)
 
         for _ in range(2):
@@ -53,7 +54,7 @@ async def test_a_fresh_cluster_is_handed_over_once_and_one_that_has_tiered_is_no
             assert done.stdout == (
                 f"tierledger owns the remote log metadata of the cluster {CLUSTER_ID}\n"
             )
-            assert owner(store) == "tierledger"
+            assert await owner(store) == "tierledger"
 
 
 async def test_a_broker_that_is_frozen_hides_no_other(broker: KafkaBroker) -> None:
@@ -69,13 +70,13 @@ def test_a_service_of_another_cluster_is_not_handed_this_one(
     with served(f"sqlite:{tmp_path / 'ledger.sqlite'}", "--cluster", "another") as serve:
         assert serve.stdout is not None, "it is a pipe"
         url = serve.stdout.readline().split()[-1]
-        refused = run("handover", "--fresh", "--kafka", broker.address, "--store", url)
+        refused = invoke("handover", "--fresh", "--kafka", broker.address, "--store", url)
 
-    assert refused.returncode != ExitStatus.WELL
+    assert refused.exit_code != ExitStatus.WELL
     assert "another" in refused.stderr
     assert CLUSTER_ID in refused.stderr
 
 
-def owner(store: str) -> str:
-    said = json.loads(run("status", "--store", store, "--json").stdout)
-    return str(said["coordinator"]["owner"])
+async def owner(store: str) -> str:
+    shown = await asyncio.to_thread(invoke, "status", "--store", store, "--json")
+    return str(json.loads(shown.stdout)["coordinator"]["owner"])

@@ -82,7 +82,7 @@ async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
             await one.grow(40)
             await one.is_whole()
             refused = await one.ledger.hand_over("--to", "kafka")
-            assert refused.returncode == ExitStatus.USAGE
+            assert refused.exit_code == ExitStatus.USAGE
             assert "broker 1 runs in tierledger" in refused.stderr
 
             await one.become("handover")

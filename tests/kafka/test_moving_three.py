@@ -206,7 +206,7 @@ async def to_handover(one: Moved) -> None:
     await one.roll("handover", BROKERS[:2])
     before = (await one.ledger.status())["coordinator"]["word"]
     refused = await one.ledger.hand_over("--to", "tierledger")
-    assert refused.returncode == ExitStatus.USAGE
+    assert refused.exit_code == ExitStatus.USAGE
     assert "broker 3 runs in shadow" in refused.stderr
     assert (await one.ledger.status())["coordinator"]["word"] == before, "nothing was begun"
 

@@ -1,5 +1,6 @@
 """A broker that wants a certificate and a login is asked, imported from and mirrored into."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.command_line import invoke
 from tests.models.door_secrets import Authority, openssl
 from tests.models.kafka_clients import create_topic
 from tests.models.local_world import partition, segment
-from tests.ray.test_serve import run, served
+from tests.ray.test_serve import served
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.errors import StorageUnavailable
@@ -25,6 +27,7 @@ from tierledger.storage.kafka_brokers import KafkaBrokers
 PASSWORD, WRONG = "the-password-of-ledger", "another-password"
 KEY_PASSWORD = "the-password-of-the-key"
 LOGINS = {"PLAIN": "plain.Plain", "SCRAM-SHA-512": "scram.Scram"}
+POLL_S = 0.1
 JAAS = "org.apache.kafka.common.security.{}LoginModule required"
 
 pytestmark = pytest.mark.ray
@@ -120,12 +123,16 @@ async def test_a_service_follows_it(secured: Secured, tmp_path: Path) -> None:
     asked = ["--kafka", brokers.addresses, "--kafka-config", str(brokers.config)]
     with ExitStack() as stack:
         stack.enter_context(served(store, "--cluster", CLUSTER_ID, *asked))
-        done = run("handover", "--to", "kafka", "--store", store, *asked)
-        assert done.returncode == ExitStatus.WELL, done.stderr
+        words = ("handover", "--to", "kafka", "--store", store, *asked)
+        done = await asyncio.to_thread(invoke, *words)
+        assert done.exit_code == ExitStatus.WELL, done.stderr
         said, status = dict[str, object](), ""
         while not said.get("records"):
-            status = run("status", "--store", store, "--json").stdout
+            await asyncio.sleep(POLL_S)
+            seen = await asyncio.to_thread(invoke, "status", "--store", store, "--json")
+            status = seen.stdout
             said = json.loads(status)["coordinator"]["kafka"] or {}
         assert said["trouble"] is None
         assert PASSWORD not in status
-    assert run("segments", "orders", 0, "--store", store).stdout
+    known = await asyncio.to_thread(invoke, "segments", "orders", 0, "--store", store)
+    assert known.stdout

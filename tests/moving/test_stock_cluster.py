@@ -21,13 +21,15 @@ from aiokafka import (  # type: ignore[import-untyped] # It has no types.
 from aiokafka.errors import (  # type: ignore[import-untyped] # As above.
     OffsetOutOfRangeError,
 )
+from typer.testing import Result
 
 from tests.kafka.test_one_broker import TOPIC, until
 from tests.models.attending_plugin import AttendingPlugin, attending
+from tests.models.command_line import invoke
 from tests.models.kafka_clients import WAIT_S, create_topic, produced
 from tests.models.local_world import lead
 from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
-from tests.ray.test_serve import COMMAND, run, served
+from tests.ray.test_serve import COMMAND, served
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.ownership import PluginMode
@@ -74,11 +76,11 @@ class Ledger:
         )
         self._kafka = kafka
 
-    async def hand_over(self, *options: str) -> Any:  # noqa: ANN401 - A finished process.
-        return await asyncio.to_thread(run, *self.handover(*options))
+    async def hand_over(self, *options: str) -> Result:
+        return await asyncio.to_thread(invoke, *self.handover(*options))
 
     def handing_over(self, *options: str) -> subprocess.Popen[str]:
-        """The same while it runs."""
+        """The same in a process of its own, while it runs."""
         command = [*COMMAND, *self.handover(*options)]
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
@@ -88,7 +90,7 @@ class Ledger:
 
     async def moved(self, to: str) -> None:
         done = await self.hand_over("--to", to)
-        assert done.returncode == ExitStatus.WELL, done.stderr
+        assert done.exit_code == ExitStatus.WELL, done.stderr
 
     async def attended(self, modes: Mapping[int, str], number: int) -> None:
         """Return once these brokers' plugins, and no others, go by that word, and all is well.
@@ -106,19 +108,19 @@ class Ledger:
         await eventually(is_so)
 
     async def status(self) -> dict[str, Any]:
-        done = await asyncio.to_thread(run, "status", "--store", self.store, "--json")
+        done = await asyncio.to_thread(invoke, "status", "--store", self.store, "--json")
         status: dict[str, Any] = json.loads(done.stdout)
         return status
 
     async def partition(self) -> TopicIdPartition:
         """The topic's."""
-        done = await asyncio.to_thread(run, "ls", "--store", self.store, "--json")
+        done = await asyncio.to_thread(invoke, "ls", "--store", self.store, "--json")
         return TopicIdPartition(Uuid.parse(json.loads(done.stdout)["topic_id"]), 0, TOPIC)
 
     async def segments(self) -> list[dict[str, Any]]:
         """Those of the topic's partition that tierledger knows."""
         given = ["segments", TOPIC, 0, "--store", self.store, "--json"]
-        done = await asyncio.to_thread(run, *given)
+        done = await asyncio.to_thread(invoke, *given)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     async def finished(self) -> int:
@@ -170,7 +172,7 @@ async def test_a_cluster_moves_to_tierledger_and_back(
 ) -> None:
     sent = await tiered(broker)
     done = await ledger.hand_over("--to", "kafka")
-    assert done.returncode == ExitStatus.WELL, done.stderr
+    assert done.exit_code == ExitStatus.WELL, done.stderr
     assert done.stdout == f"kafka owns the remote log metadata of the cluster {CLUSTER_ID}\n"
     count = len(broker.tiered_logs())
     await eventually(lambda: is_count(ledger, count))
@@ -182,20 +184,20 @@ async def test_a_cluster_moves_to_tierledger_and_back(
 
     # Nobody attends yet.
     refused = await ledger.hand_over("--to", "tierledger")
-    assert refused.returncode == ExitStatus.USAGE
+    assert refused.exit_code == ExitStatus.USAGE
     assert "broker 1 does not attend" in refused.stderr
     async with ledger.connection() as connection:
         coordinator = connection.coordinator
         async with attending(coordinator, 1, PluginMode.SHADOW) as shadow:
             await eventually(lambda: hears(shadow, "kafka"))
             refused = await ledger.hand_over("--to", "tierledger")
-            assert refused.returncode == ExitStatus.USAGE
+            assert refused.exit_code == ExitStatus.USAGE
             assert "broker 1 runs in shadow" in refused.stderr
             assert shadow.words == [shadow.word], "nothing was begun"
 
         async with attending(coordinator, 1) as plugin:
             done = await ledger.hand_over("--to", "tierledger")
-            assert done.returncode == ExitStatus.WELL, done.stderr
+            assert done.exit_code == ExitStatus.WELL, done.stderr
             await eventually(lambda: hears(plugin, "tierledger"))
             owners = [one.owner for one in plugin.words]
             assert owners == ["kafka", "moving", "moving", "tierledger"]
@@ -211,7 +213,7 @@ async def test_a_cluster_moves_to_tierledger_and_back(
         await eventually(lambda: is_mirroring(ledger))
         async with attending(coordinator, 1) as plugin:
             done = await ledger.hand_over("--to", "kafka")
-            assert done.returncode == ExitStatus.WELL, done.stderr
+            assert done.exit_code == ExitStatus.WELL, done.stderr
             await eventually(lambda: hears(plugin, "kafka"))
             owners = [one.owner for one in plugin.words]
             assert owners == ["tierledger", "moving", "moving", "kafka"]
@@ -230,7 +232,7 @@ async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
 ) -> None:
     await tiered(broker)
     # The topic's id is learnt by an import; then a segment is planted that Kafka does not know.
-    assert (await ledger.hand_over("--to", "kafka")).returncode == ExitStatus.WELL
+    assert (await ledger.hand_over("--to", "kafka")).exit_code == ExitStatus.WELL
     await eventually(lambda: is_count(ledger, len(broker.tiered_logs())))
     tip = await ledger.partition()
     planted = Uuid(bytes(range(16)))
@@ -238,7 +240,7 @@ async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
 
     async with ledger.connection() as connection, attending(connection.coordinator, 1) as one:
         refused = await ledger.hand_over("--to", "tierledger")
-        assert refused.returncode == ExitStatus.USAGE
+        assert refused.exit_code == ExitStatus.USAGE
         assert f"{tip}, segment {planted}: by Kafka's metadata topic None" in refused.stderr
         assert [word.owner for word in one.words] == ["kafka"], "nothing was begun"
 
@@ -248,14 +250,14 @@ async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
         one.words.clear()
 
         given_up = await ledger.hand_over("--to", "tierledger", "--accept-losses")
-        assert given_up.returncode == ExitStatus.USAGE
+        assert given_up.exit_code == ExitStatus.USAGE
         assert "brokers 1 are not idle" in given_up.stderr
         await eventually(lambda: hears(one, "kafka"))
         assert [word.owner for word in one.words] == ["moving", "kafka"]
 
         one.is_busy = False
         moved = await ledger.hand_over("--to", "tierledger", "--accept-losses")
-        assert moved.returncode == ExitStatus.WELL, moved.stderr
+        assert moved.exit_code == ExitStatus.WELL, moved.stderr
         assert str(planted) in moved.stderr
 
 

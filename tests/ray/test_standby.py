@@ -11,9 +11,10 @@ import pytest
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
 from ray.cluster_utils import Cluster
 
+from tests.models.command_line import invoke
 from tests.models.kafka_clients import create_topic
 from tests.models.local_world import partition, segment
-from tests.ray.test_serve import run, served
+from tests.ray.test_serve import served
 from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.kafka.codec import encode
@@ -43,10 +44,11 @@ async def test_what_comes_while_serve_is_frozen_and_when_it_has_died_is_imported
         await create_topic(broker.address, METADATA_TOPIC)
         options = ["--address", cluster.address, "--cluster", CLUSTER_ID]
         with served(store, *options, "--kafka", broker.address) as serve:
-            done = run("handover", "--to", "kafka", "--kafka", broker.address, "--store", store)
-            assert done.returncode == ExitStatus.WELL, done.stderr
+            words = ("handover", "--to", "kafka", "--kafka", broker.address, "--store", store)
+            done = await asyncio.to_thread(invoke, *words)
+            assert done.exit_code == ExitStatus.WELL, done.stderr
             await eventually(lambda: following(store)["round"] > 0)
-            first = following(store)["follower"]
+            first = (await asyncio.to_thread(following, store))["follower"]
             async with AIOKafkaProducer(bootstrap_servers=broker.address) as producer:
 
                 async def imported(number: int) -> None:
@@ -54,7 +56,8 @@ async def test_what_comes_while_serve_is_frozen_and_when_it_has_died_is_imported
                     record = encode(segment(number, partition(0)))
                     await producer.send_and_wait(METADATA_TOPIC, record)
                     await eventually(lambda: following(store)["records"] == number)
-                    assert following(store)["follower"] != first
+                    now = await asyncio.to_thread(following, store)
+                    assert now["follower"] != first
 
                 serve.send_signal(signal.SIGSTOP)
                 await imported(1)
@@ -68,12 +71,13 @@ async def test_what_comes_while_serve_is_frozen_and_when_it_has_died_is_imported
         with served(store, *options, "--kafka", broker.address) as serve:
             serve.terminate()
             assert serve.wait(WAIT_S) == ExitStatus.WELL
-    assert run("segments", "orders", 0, "--store", store).stdout
+    known = await asyncio.to_thread(invoke, "segments", "orders", 0, "--store", store)
+    assert known.stdout
 
 
 def following(store: str) -> dict[str, Any]:
     """Who follows the topic, and how far it is."""
-    status = json.loads(run("status", "--store", store, "--json").stdout)
+    status = json.loads(invoke("status", "--store", store, "--json").stdout)
     said = status["coordinator"] and status["coordinator"]["kafka"]
     return {"round": 0, "records": 0, "follower": None, **(said or {})}
 
