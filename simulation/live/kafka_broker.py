@@ -13,7 +13,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from tierledger.simulation.live.server import LiveServer, free_ports
+from tierledger.simulation.live.server import QUICK_JAVA, LiveServer, free_ports
 
 JARS = Path(__file__).parents[2] / ".venv" / "kafka"
 TIER = JARS.with_name("kafka-tier")
@@ -42,13 +42,7 @@ _LOGGING = """\
 class KafkaBroker(LiveServer):
     """A broker; a context manager that starts it and removes everything."""
 
-    java: tuple[str, ...] = (
-        "java",
-        "-Xmx512m",
-        "-XX:+UseSerialGC",
-        "-Xshare:auto",
-        "-XX:TieredStopAtLevel=1",
-    )
+    java: tuple[str, ...] = ("java", "-Xmx512m", *QUICK_JAVA)
     """Options for a fast start, not for fast service."""
 
     name = "kafka"

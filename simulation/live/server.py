@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Self
 STOP_TIMEOUT_S = 120.0
 """Kafka's own metadata manager waits 30 s for a record that is under way when it closes."""
 POLL_S = 0.02
+QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of a Java that runs for seconds: it would use half of them for better code."""
 PORTS = range(20_000, 32_000)
 """Below Linux's for outgoing connections (from 32,768), above Ray's workers' (to 19,999)."""
 _CLAIMED = ExitStack()

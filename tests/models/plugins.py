@@ -13,6 +13,7 @@ import pytest
 
 from tierledger.events.identifiers import Uuid
 from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR
+from tierledger.simulation.live.server import QUICK_JAVA
 
 KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}
 """Brokers' classes of the oldest and of the newest release that the plugin supports."""
@@ -109,7 +110,8 @@ def started(jars: Path, *options: str, log: Path | None = None) -> Iterator[Plug
             f"{PLUGIN_JAR} or Java is missing: run scripts/setup.sh --with-plugin"
         )
     path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{jars / '*'}"
-    command = ["java", "-Xmx256m", *options, "-cp", path, "org.tierledger.kafka.Managers"]
+    java = ["java", "-Xmx256m", *QUICK_JAVA, *options]
+    command = [*java, "-cp", path, "org.tierledger.kafka.Managers"]
     stderr = log.open("w") if log else None
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from tierledger.simulation.live.server import LiveServer
+from tierledger.simulation.live.server import QUICK_JAVA, LiveServer
 
 JARS = Path(__file__).parents[2] / ".venv" / "s3proxy"
 BUCKET = "tier"
@@ -31,21 +31,20 @@ _LOGGING = """\
 """
 
 # The server keeps each request in memory to check its signature.
-_JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "-Xshare:auto")
+_JAVA = ("java", "-Xmx1g", *QUICK_JAVA)
 
 
 class S3Server(LiveServer):
-    """A server with one bucket; a context manager that starts it and removes everything."""
+    """A server with one bucket; a context manager that starts it and removes everything.
+
+    It accepts 8 MiB/s.
+    """
 
     name = "s3"
 
-    def __init__(self, *, for_bulk: bool = False) -> None:
-        """Prepare a server on a port of its own.
-
-        Without `for_bulk` it starts in half the time, but accepts only 8 MiB/s.
-        """
+    def __init__(self) -> None:
+        """Prepare a server on a port of its own."""
         super().__init__()
-        self._java = _JAVA if for_bulk else (*_JAVA, "-XX:TieredStopAtLevel=1")
         self._prefixes = 0
 
     @override
@@ -100,7 +99,7 @@ class S3Server(LiveServer):
                 "run scripts/setup.sh --with-java, which installs both or says how to"
             )
         return [
-            *self._java,
+            *_JAVA,
             f"-Dlogback.configurationFile={self.folder / 'logback.xml'}",
             "-cp",
             f"{JARS}/*",

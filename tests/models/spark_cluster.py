@@ -15,6 +15,8 @@ from typing import Self
 import pyspark
 from typing_extensions import override
 
+from tierledger.simulation.live.server import QUICK_JAVA
+
 SPARK_HOME = Path(pyspark.__file__).parent
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
@@ -25,6 +27,8 @@ WORKER = "org.apache.spark.deploy.worker.Worker"
 ON_LOOPBACK = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 
 DEFAULTS = {
+    "spark.driver.extraJavaOptions": " ".join(QUICK_JAVA),
+    "spark.executor.extraJavaOptions": " ".join(QUICK_JAVA),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
@@ -94,7 +98,7 @@ class StandaloneCluster(ExitStack):
 
     def _start(self, name: str, program: str, *words: str) -> Path:
         log = self._folder / f"{name}.log"
-        java = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{SPARK_HOME}/jars/*")
+        java = ("java", "-Xmx256m", *QUICK_JAVA, "-cp", f"{SPARK_HOME}/jars/*")
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [*java, program, *ON_LOOPBACK, *words],

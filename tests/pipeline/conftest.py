@@ -9,10 +9,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tierledger.pipeline.session import spark_session
+from tierledger.simulation.live.server import QUICK_JAVA
 
 FEW = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": " ".join(QUICK_JAVA),
     "spark.log.level": "ERROR",
 }
 

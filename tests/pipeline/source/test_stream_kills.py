@@ -16,15 +16,13 @@ from pyspark.sql import SparkSession
 
 from tests.models.spark_rows import rows
 from tests.models.spark_stream_job import checkpoint, logged, output
+from tierledger.simulation.live.server import QUICK_JAVA
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
 POLL_S = 0.002
 LATER_S = 0.3
 """At most so long after what was waited for, a kill comes."""
-
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Half of a short life would go into compiling."""
 
 
 class Job:
@@ -140,7 +138,7 @@ def started(*words: object) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.models.spark_stream_job", *map(str, words)],
         cwd=ROOT,
-        env=os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA},
+        env=os.environ | {"JAVA_TOOL_OPTIONS": " ".join(QUICK_JAVA)},
         stdout=subprocess.PIPE,
         start_new_session=True,
     ) as process:
