@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.actors.door.test_security import guarded
-from tests.kafka.test_plugin import FRESH
+from tests.kafka.test_plugin import owning
 from tests.models.door_secrets import Authority, Secrets, token_file
 from tests.models.local_world import CLUSTER, LocalWorld
 from tests.models.plugins import Plugins, log_level, started
@@ -54,18 +53,6 @@ def plugins(log: Log, tmp_path: Path) -> Iterator[Plugins]:
     """Plugins on the classes of the newest Kafka."""
     with started(JARS, log_level(tmp_path, "warn"), log=log.path) as plugins:
         yield plugins
-
-
-@asynccontextmanager
-async def owning(store: Path) -> AsyncIterator[LocalWorld]:
-    """A service that owns the cluster's metadata."""
-    world = LocalWorld({"metadata.storage.url": f"sqlite:{store}"}, door=True)
-    await world.start()
-    try:
-        await world.service.coordinator.hand_over(FRESH)
-        yield world
-    finally:
-        await world.stop()
 
 
 async def test_who_is_not_let_in_hears_why(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 
 from tests.models.door_secrets import Secrets, token_file
-from tests.models.local_world import CLUSTER
+from tests.models.local_world import CLUSTER, LocalWorld
 from tests.models.plugins import EACH_KAFKA, KAFKAS, Plugins, started
 from tests.models.ray_brokers import settings_for
-from tests.ray.test_serve import STOP_S, served
+from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.discovery.connecting import connect
@@ -69,28 +69,16 @@ async def owned_by_word_of(secrets: Secrets, identity: str, url: str) -> None:
         await connection.close()
 
 
-async def handed_over(process: subprocess.Popen[str], store: Path) -> str:
-    """The URL of a service on `store`, which lets brokers in."""
-    assert process.stdout is not None, "it is a pipe"
-    url = process.stdout.readline().split()[-1]
-    connection = await connect(ServiceSettings(CLUSTER, {URL_SETTING: f"sqlite:{store}"}))
+@asynccontextmanager
+async def owning(store: Path) -> AsyncIterator[LocalWorld]:
+    """A service in this process that owns the cluster's metadata."""
+    world = LocalWorld({URL_SETTING: f"sqlite:{store}"}, door=True)
+    await world.start()
     try:
-        await connection.coordinator.hand_over(FRESH)
+        await world.service.coordinator.hand_over(FRESH)
+        yield world
     finally:
-        await connection.close()
-    return url
-
-
-def ended(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    assert process.wait(STOP_S) == 0
-
-
-def copied(store: Path, to: Path) -> None:
-    """A store that nobody has open, with what SQLite has not put into its one file yet."""
-    to.with_name(f"{to.name}-shm").unlink(missing_ok=True)
-    for suffix in ("", "-wal"):
-        shutil.copy(f"{store}{suffix}", f"{to}{suffix}")
+        await world.stop()
 
 
 async def test_a_broker_proves_who_it_is(tmp_path: Path, plugins: Plugins) -> None:
@@ -268,7 +256,6 @@ async def test_a_restored_ledger_is_not_taken_for_the_present_one(
     tmp_path: Path, plugins: Plugins
 ) -> None:
     ask, store, backup = plugins.ask, tmp_path / "store.sqlite", tmp_path / "backup.sqlite"
-    options = ["--cluster", CLUSTER, "--listen", "127.0.0.1:0"]
 
     async def opened(broker: int, url: str) -> None:
         folder = tmp_path / str(broker)
@@ -276,23 +263,20 @@ async def test_a_restored_ledger_is_not_taken_for_the_present_one(
         assert await plugins.open(broker, CLUSTER, url, **{"log.dir": folder}) == "done"
         await ask(f"{broker} lead 1")
 
-    with served(f"sqlite:{store}", *options) as process:
-        url = await handed_over(process, store)
-        await opened(1, url)
+    async with owning(store) as world:
+        await opened(1, await world.service.url())
         assert await ask("1 ready 1") == "ready"
         assert await ask("1 copy 1 3") == "done"
         assert await ask("1 close") == "done"
-        ended(process)
-    copied(store, backup)
-    with served(f"sqlite:{store}", *options) as process:
-        await opened(1, await handed_over(process, store))
+    shutil.copy(store, backup)
+    async with owning(store) as world:
+        await opened(1, await world.service.url())
         assert await ask("1 ready 1") == "ready", "it is the same ledger"
         assert await ask("1 copy 1 3") == "done"
         assert await ask("1 close") == "done"
-        ended(process)
-    copied(backup, store)
-    with served(f"sqlite:{store}", *options) as process:
-        url = await handed_over(process, store)
+    shutil.copy(backup, store)
+    async with owning(store) as world:
+        url = await world.service.url()
         await opened(2, url)  # It knew nothing, and takes the log further than that was.
         assert await ask("2 ready 1") == "ready"
         assert await ask("2 copy 1 9") == "done"

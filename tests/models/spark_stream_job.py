@@ -2,12 +2,13 @@
 
 python -m tests.models.spark_stream_job append STORE STOP
 python -m tests.models.spark_stream_job deliver STORE FOLDER
-python -m tests.models.spark_stream_job finish STORE FOLDER
 """
 
 import asyncio
 import sys
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from tests.models.spark_rows import Row, in_order, row_of, writing
 from tests.models.stored_partitions import StoredPartition, finished
@@ -67,9 +68,8 @@ async def logged(url: str) -> list[Row]:
         )
 
 
-def deliver(url: str, folder: Path, *, ends: bool) -> None:
+def deliver(spark: SparkSession, url: str, folder: Path, *, ends: bool) -> None:
     """Run the query: for ever, or if `ends`, until it has delivered the present events."""
-    spark = spark_session("stream", "local[2]", SETTINGS)
     stream = spark.readStream.format("tierledger").option("store", url)
     if not ends:  # Small micro-batches, so that a kill always hits one.
         stream = stream.option("max_rows_per_trigger", "500")
@@ -86,7 +86,6 @@ def deliver(url: str, folder: Path, *, ends: bool) -> None:
         else writer.trigger(processingTime="0 seconds")
     )
     trigger.start().awaitTermination()
-    spark.stop()
 
 
 def say(word: str) -> None:
@@ -99,7 +98,8 @@ def main(what: str, url: str, place: str) -> None:
     if what == "append":
         asyncio.run(append(url, Path(place)))
     else:
-        deliver(url, Path(place), ends=what == "finish")
+        spark = spark_session("stream", "local[2]", SETTINGS)
+        deliver(spark, url, Path(place), ends=False)
 
 
 if __name__ == "__main__":

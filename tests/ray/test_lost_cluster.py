@@ -1,5 +1,6 @@
 """Everything is killed at once, and what the store has is enough to go on."""
 
+import asyncio
 import json
 import os
 import signal
@@ -10,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from typer.testing import Result
+
+from tests.models.command_line import invoke
 from tests.models.local_world import eventually
 from tests.models.stored_partitions import TRACES
 from tests.ray.test_serve import run, served
@@ -50,11 +54,15 @@ async def test_a_service_whose_whole_cluster_was_killed_starts_again_from_its_st
 ) -> None:
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
     trace = TRACES / "one-broker"
+
+    async def asked(*words: object) -> Result:
+        return await asyncio.to_thread(invoke, *words, "--store", store, "--json")
+
     with ExitStack() as stack:
         with served(store, "--hosts", 2) as process:
             assert run("replay", trace, "--store", store).returncode == 0
-            status = json.loads(run("status", "--store", store, "--json").stdout)
-            before = run("segments", "ledger-tx", 0, "--store", store, "--json").stdout
+            status = json.loads((await asked("status")).stdout)
+            before = (await asked("segments", "ledger-tx", 0)).stdout
             client = stack.enter_context(client_of(store, status["cluster"]))
             everything = {process.pid, *descendants(process.pid)}
             for pid in everything:
@@ -66,19 +74,19 @@ async def test_a_service_whose_whole_cluster_was_killed_starts_again_from_its_st
         client.stdin.flush()
 
         with taken(status["service"]["address"]):
-            gone = run("status", "--store", store, "--json")
+            gone = await asked("status")
             with served(store, "--hosts", 2):
-                again = run("status", "--store", store, "--json")
-                after = run("segments", "ledger-tx", 0, "--store", store, "--json").stdout
+                again = await asked("status")
+                after = (await asked("segments", "ledger-tx", 0)).stdout
                 replayed = run("replay", trace, "--store", store, "--json")
                 assert client.stdout is not None
                 said = json.loads(client.stdout.readline())
 
-    assert gone.returncode == 1
-    assert again.returncode == 0
+    assert gone.exit_code == 1
+    assert again.exit_code == 0
     assert after == before
     assert replayed.returncode == 0, replayed.stderr
-    assert run("verify", "--store", store).returncode == 0
+    assert (await asked("verify")).exit_code == 0
     # The client that was there before found its way by itself, and never stood still.
     assert set(said["told"]) <= {"NotReady", "NotLeader", "OutcomeUnknown"}
     assert said["longest_s"] < STANDSTILL_S

@@ -1,5 +1,6 @@
 """`serve` and `replay` as processes of their own: they begin, they end, they leave nothing."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.command_line import invoke
 from tests.models.local_world import eventually
 from tests.models.stored_partitions import TRACES
 from tierledger.cli.exit_status import ExitStatus
@@ -48,7 +50,8 @@ async def test_a_signal_to_all_of_its_processes_ends_a_service_in_good_order(
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
     with served(store) as process:
         replayed = run("replay", TRACES / "tier", "--store", store, "--check", "--json")
-        status = json.loads(run("status", "--store", store, "--json").stdout)
+        shown = await asyncio.to_thread(invoke, "status", "--store", store, "--json")
+        status = json.loads(shown.stdout)
         started = descendants(process.pid)
         for pid in (*started, process.pid):  # As a service manager does.
             os.kill(pid, signal.SIGTERM)
@@ -59,8 +62,8 @@ async def test_a_signal_to_all_of_its_processes_ends_a_service_in_good_order(
     assert replayed.returncode == 0, replayed.stderr
     assert f"pid {process.pid}" in replayed.stderr
     assert status["service"]["pid"] == process.pid
-    after = run("status", "--store", store, "--json")
-    assert (after.returncode, json.loads(after.stdout)["service"]) == (1, None)
+    after = await asyncio.to_thread(invoke, "status", "--store", store, "--json")
+    assert (after.exit_code, json.loads(after.stdout)["service"]) == (1, None)
     assert run("verify", "--store", store).returncode == 0
 
 
@@ -97,14 +100,14 @@ def test_a_replay_without_a_service_starts_one_and_a_repeat_changes_nothing(
     first = run("replay", trace, "--store", store, "--check", "--churn", 3)
     before = run("segments", "ledger-tx", 0, "--store", store, "--json")
     again = run("replay", trace, "--store", store)
-    after = run("segments", "ledger-tx", 0, "--store", store, "--json")
+    after = invoke("segments", "ledger-tx", 0, "--store", store, "--json")
 
     assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
     assert "started for this command" in first.stderr
     assert len(before.stdout.splitlines()) == 42
     assert after.stdout == before.stdout
-    assert run("status", "--store", store).returncode == 1
-    assert run("verify", "--store", store).returncode == 0
+    assert invoke("status", "--store", store).exit_code == 1
+    assert invoke("verify", "--store", store).exit_code == 0
 
 
 def test_a_limit_of_0_refuses_all_custom_metadata(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_a_limit_of_0_refuses_all_custom_metadata(tmp_path: Path) -> None:
     trace = TRACES / "custom-metadata"
     with served(store, "--custom-metadata-max-bytes", 0) as process:
         strict = run("replay", trace, "--strict", "--store", store, "--json")
-        found = run("segments", "orders", 0, "--store", store, "--json")
+        found = invoke("segments", "orders", 0, "--store", store, "--json")
         process.send_signal(signal.SIGINT)  # Ctrl-C is as good an end as SIGTERM.
 
         assert process.wait(STOP_S) == ExitStatus.WELL
@@ -130,7 +133,7 @@ def test_a_process_for_each_leader_and_each_follower_answers_as_kafka_did(
     trace = TRACES / "custom-metadata-over-limit"  # It has few partitions.
     with served(store, "--hosts", 2, "--partitions-per-host", 1):
         replayed = run("replay", trace, "--store", store, "--check", "--churn", 2, "--json")
-        status = json.loads(run("status", "--store", store, "--json").stdout)
+        status = json.loads(invoke("status", "--store", store, "--json").stdout)
 
     assert replayed.returncode == 0, replayed.stderr
     partitions = json.loads(replayed.stdout)["partitions"]

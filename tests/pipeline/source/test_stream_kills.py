@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.models.spark_rows import rows
-from tests.models.spark_stream_job import checkpoint, logged, output
+from tests.models.spark_stream_job import checkpoint, deliver, logged, output
 from tierledger.simulation.live.server import QUICK_JAVA
 
 ROOT = Path(__file__).parents[3]
@@ -118,8 +118,7 @@ def kill_and_compare(
         assert writer.poll() is None, "the writer has to write all the time"
         stop.touch()
         assert writer.wait(TIMEOUT_S) == 0
-    with started("finish", url, folder) as process:
-        assert process.wait(TIMEOUT_S) == 0
+    deliver(spark, url, folder, ends=True)
 
     found = rows(spark.read.parquet(str(output(folder))).collect())
     expected = asyncio.run(logged(url))
