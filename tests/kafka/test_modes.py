@@ -14,14 +14,15 @@ from aiokafka import (  # type: ignore[import-untyped] # It has no types.
 )
 
 from tests.models.kafka_clients import WAIT_S
-from tests.models.local_world import CLUSTER
+from tests.models.local_world import CLUSTER, LocalWorld, sqlite_in
 from tests.models.plugins import TOPIC, TOPIC_ID, Plugins, started
-from tests.models.ray_brokers import Brokers, settings_for
+from tests.models.published import publish, settings_of
+from tests.models.ray_brokers import Brokers
 from tests.models.word_door import WordDoor
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.actors.ray.service import RayConnection, RayService
+from tierledger.actors.wall_clock import WallClock
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka.codec import decode
@@ -33,8 +34,6 @@ from tierledger.storage.kafka_brokers import KafkaBrokers
 METADATA = "__remote_log_metadata"
 METADATA_PARTITIONS = 2
 CLIENTS = "remote.log.metadata.common.client.bootstrap.servers"
-
-pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(
@@ -113,11 +112,11 @@ async def test_handover_goes_by_the_owners_word(broker: KafkaBroker, plugins: Pl
 class Cluster:
     """A service of a Kafka cluster's metadata, and who imports what Kafka's manager writes."""
 
-    def __init__(self, service: RayService, broker: KafkaBroker) -> None:
-        self._brokers = Brokers(service.settings)
+    def __init__(self, world: LocalWorld, broker: KafkaBroker) -> None:
+        self._settings = settings_of(world)
+        self._brokers = Brokers(self._settings)
         self._broker = broker
-        self._settings = service.settings
-        self.coordinator = RayConnection(service.settings).coordinator
+        self.coordinator = world.service.coordinator
 
     async def doors(self) -> str:
         return ",".join((await self.coordinator.doors()).values())
@@ -201,12 +200,11 @@ class Cluster:
 
 @pytest_asyncio.fixture
 async def cluster(broker: KafkaBroker, tmp_path: Path) -> AsyncIterator[Cluster]:
-    service = RayService(settings_for(tmp_path / "store.sqlite"))
-    await service.start()
-    cluster = Cluster(service, broker)
-    yield cluster
-    await cluster.close()
-    await service.close()
+    async with LocalWorld(sqlite_in(tmp_path), clock=WallClock(), door=True) as world:
+        await publish(world)
+        cluster = Cluster(world, broker)
+        yield cluster
+        await cluster.close()
 
 
 async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
