@@ -24,9 +24,9 @@ NODES = 3
 MEMORY_BYTES = 100 * 1024 * 1024
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Three nodes on loopback."""
+    """Three nodes on loopback; the last test kills one."""
     head = {"num_cpus": 1, "object_store_memory": MEMORY_BYTES, "include_dashboard": False}
     ray_cluster.ensure_token()
     cluster = Cluster(initialize_head=True, head_node_args=head)
@@ -35,6 +35,23 @@ def cluster() -> Iterator[Cluster]:
     yield cluster
     ray_cluster.leave_cluster()  # Where a test failed before it did.
     cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+async def test_closing_leaves_a_cluster_of_others_as_it_was(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    settings = settings_for(tmp_path / "store.sqlite")
+    service = RayService(settings, address=cluster.address)
+    record = await service.start()
+    namespace = namespace_of(settings)
+    assert ray_cluster.actor_names(namespace) == ["coordinator", "host-0/1"]
+    await service.close()
+
+    assert await ray_cluster.cluster_at(cluster.address) == record.cluster
+    ray_cluster.join_cluster(cluster.address)
+    while ray_cluster.actor_names(namespace):  # noqa: ASYNC110 - Ray says no more than this.
+        await asyncio.sleep(0.05)
+    ray_cluster.leave_cluster()
 
 
 async def test_a_service_over_three_nodes_goes_on_when_one_is_gone(
@@ -73,20 +90,3 @@ async def test_a_service_over_three_nodes_goes_on_when_one_is_gone(
         await one.close()
     await service.close()
     assert await read_record(settings) is None
-
-
-async def test_closing_leaves_a_cluster_of_others_as_it_was(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    settings = settings_for(tmp_path / "store.sqlite")
-    service = RayService(settings, address=cluster.address)
-    record = await service.start()
-    namespace = namespace_of(settings)
-    assert ray_cluster.actor_names(namespace) == ["coordinator", "host-0/1"]
-    await service.close()
-
-    assert await ray_cluster.cluster_at(cluster.address) == record.cluster
-    ray_cluster.join_cluster(cluster.address)
-    while ray_cluster.actor_names(namespace):  # noqa: ASYNC110 - Ray says no more than this.
-        await asyncio.sleep(0.05)
-    ray_cluster.leave_cluster()
