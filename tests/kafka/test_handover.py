@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has n
 
 from tests.models.command_line import invoke
 from tests.models.kafka_clients import create_topic, delete_topic
+from tests.models.local_world import CLUSTER, LocalWorld, sqlite_in
 from tests.ray.test_serve import run, served
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.pipeline.imports.topic import REQUEST_MS, cluster_id_of
@@ -64,16 +65,16 @@ async def test_a_broker_that_is_frozen_hides_no_other(broker: KafkaBroker) -> No
             assert await cluster_id_of(KafkaBrokers(brokers)) == CLUSTER_ID
 
 
-def test_a_service_of_another_cluster_is_not_handed_this_one(
+async def test_a_service_of_another_cluster_is_not_handed_this_one(
     broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    with served(f"sqlite:{tmp_path / 'ledger.sqlite'}", "--cluster", "another") as serve:
-        assert serve.stdout is not None, "it is a pipe"
-        url = serve.stdout.readline().split()[-1]
-        refused = invoke("handover", "--fresh", "--kafka", broker.address, "--store", url)
+    async with LocalWorld(sqlite_in(tmp_path), door=True) as world:
+        words = ("handover", "--fresh", "--kafka", broker.address)
+        url = await world.service.url()
+        refused = await asyncio.to_thread(invoke, *words, "--store", url)
 
     assert refused.exit_code != ExitStatus.WELL
-    assert "another" in refused.stderr
+    assert CLUSTER in refused.stderr
     assert CLUSTER_ID in refused.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from random import Random
 import pytest
 
 from tests.models.feed_vectors import write_vectors
+from tierledger.simulation.live.server import QUICK_JAVA
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "tests" / "traces"
@@ -27,12 +29,15 @@ def test_the_plugins_replica_answers_all_traces(
         into = tmp_path / f"{name.replace('/', '-')}.txt.gz"
         asked += write_vectors(records.parent, into, Random(name), monkeypatch)
     assert asked > 100_000
+    java = " ".join(QUICK_JAVA)
     done = subprocess.run(
         [
             "mvn",
             *("--offline", "--quiet", "--batch-mode", "surefire:test"),
             *("-Dtest=FeedsTest", f"-Dtierledger.feeds={tmp_path}"),
+            f"-DargLine={java}",
         ],
+        env=os.environ | {"MAVEN_OPTS": java},
         cwd=PLUGIN,
         capture_output=True,
         text=True,

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from tierledger.simulation.live.server import QUICK_JAVA
 from tierledger.storage.backend import MetadataStorageBackend, Operation
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.connector import CONNECTOR_SETTING, URL_SETTING, SqliteConnector
@@ -43,8 +42,7 @@ def main(url: str, source: str) -> None:
     from tierledger.pipeline.session import spark_session  # noqa: PLC0415
 
     config = {URL_SETTING: url, CONNECTOR_SETTING: f"{__name__}:{KillingConnector.__name__}"}
-    java = {"spark.driver.extraJavaOptions": " ".join(QUICK_JAVA)}
-    import_into_store(spark_session("killed", "local[2]", java), Path(source), config)
+    import_into_store(spark_session("killed", "local[2]"), Path(source), config)
 
 
 if __name__ == "__main__":

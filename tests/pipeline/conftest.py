@@ -14,9 +14,19 @@ from tierledger.simulation.live.server import QUICK_JAVA
 FEW = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": " ".join(QUICK_JAVA),
     "spark.log.level": "ERROR",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each Spark that a test starts, in whatever process, has a Java that starts quickly."""
+    folder = tmp_path_factory.mktemp("conf")
+    options = f"spark.driver.extraJavaOptions {' '.join(QUICK_JAVA)}\n"
+    (folder / "spark-defaults.conf").write_text(options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from tests.models.spark_rows import rows
 from tests.models.spark_stream_job import checkpoint, deliver, logged, output
-from tierledger.simulation.live.server import QUICK_JAVA
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
@@ -137,7 +136,6 @@ def started(*words: object) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.models.spark_stream_job", *map(str, words)],
         cwd=ROOT,
-        env=os.environ | {"JAVA_TOOL_OPTIONS": " ".join(QUICK_JAVA)},
         stdout=subprocess.PIPE,
         start_new_session=True,
     ) as process:
