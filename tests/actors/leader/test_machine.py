@@ -1,4 +1,4 @@
-"""The rules of a leader, one at a time; tests/actors/leader/test_any_machine.py mixes them."""
+"""The rules of a leader, one at a time; the simulator mixes them."""
 
 import pytest
 
@@ -240,18 +240,6 @@ def test_a_stale_leader_never_says_done(store: SlotStore) -> None:
     assert isinstance(stale.error_for(no_op), NotLeader)
     assert [gone.reason for gone in stale.gone] == ["fenced"]
     assert isinstance(stale.error_for(stale.write(added(3))), NotLeader)
-
-
-def test_an_overtaken_append_is_refused_and_so_is_what_waits_behind_it(
-    store: SlotStore,
-) -> None:
-    stale = leading(store)
-    leading(store, 2, OTHER)
-    callers = [stale.write(added(1)), stale.write(added(2)), stale.ask()]
-    stale.settle()
-
-    assert all(isinstance(stale.error_for(caller), NotLeader) for caller in callers)
-    assert kinds(store.events()) == ["SessionOpened", "SessionOpened"]
 
 
 @pytest.mark.parametrize(
