@@ -2,8 +2,6 @@
 
 import asyncio
 import inspect
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -277,16 +275,3 @@ def test_a_write_that_closing_cuts_short_may_have_happened(tmp_path: Path) -> No
 
         with pytest.raises(OutcomeUnknown):
             call.result()
-
-
-def test_neither_client_loads_ray_before_a_service_is_looked_for() -> None:
-    script = (
-        "import sys\n"
-        "from tierledger.actors.client.sync_client import RemoteLogMetadataManager\n"
-        "with RemoteLogMetadataManager(): pass\n"
-        "sys.exit('ray' in sys.modules)"
-    )
-
-    done = subprocess.run([sys.executable, "-c", script], check=False)
-
-    assert done.returncode == 0

@@ -501,23 +501,6 @@ def test_standing_work_is_all_that_a_host_serves() -> None:
     assert rules.standing_work(one.state, "b").placements == ()
 
 
-def test_another_coordinator_that_reads_the_events_knows_the_same() -> None:
-    one = Coordinated("a", "b")
-    one.announce(1, leads=[0, 1, 2], follows=[3])
-    one.announce(2, leads=[3], follows=[0], epoch=4)
-    one.apply(rules.host_lost(one.state, "b"))
-    one.announce(1, stops=[1])
-    other = CoordinatorState(GENESIS)
-    for event in one.events:
-        rules.evolve(other, event)
-
-    assert [other.route(key(number)) for number in range(4)] == [
-        one.state.route(key(number)) for number in range(4)
-    ]
-    assert other.hosts == one.state.hosts
-    assert other.assignment == one.state.assignment
-
-
 def test_an_unknown_partition_is_said_to_be_unknown() -> None:
     route = Coordinated().state.route(key())
 

@@ -39,60 +39,44 @@ def test_a_late_word_that_is_taken_back_leaves_the_true_leader(
     assert led.assignment > before, "placed anew: the log may hold the other's session"
 
 
-def test_of_several_the_last_that_was_replaced_stands(one: Coordinated) -> None:
-    one.announce(1, leads=[0])
-    one.announce(2, leads=[0])
-    last = claim_of(one, 2)
-    one.announce(3, leads=[0])
-    one.announce(3, follows=[0])
-
-    assert one.leader_of() == last
+AGAIN = Claim(2, 1, 1)
+"""The first claim of broker 2."""
 
 
-def test_who_has_said_that_it_leads_no_more_does_not(one: Coordinated) -> None:
-    one.announce(1, leads=[0])
-    one.announce(2, leads=[0])
-    one.announce(1, follows=[0])
-    one.announce(2, follows=[0])
+@pytest.mark.parametrize(
+    ("words", "leader"),
+    [
+        ([(1, "leads"), (2, "leads"), (3, "leads"), (3, "follows")], AGAIN),
+        ([(1, "leads"), (2, "leads"), (1, "follows"), (2, "follows")], None),
+        ([(1, "leads", 4), (2, "leads", 5), (2, "follows")], None),
+        ([(1, "leads"), (2, "leads"), (1, "registers"), (2, "follows")], None),
+        ([(1, "leads"), (2, "leads"), (3, "follows")], AGAIN),
+        (  # Broker 1 comes late, without an epoch, and says the same again with one.
+            [(3, "leads", 0), (2, "leads", 2), (1, "leads"), (1, "leads", 1), (1, "follows")],
+            AGAIN,
+        ),
+        ([(1, "leads"), (2, "leads"), (1, "stops"), (2, "follows")], None),
+    ],
+    ids=[
+        "of several the last that was replaced stands",
+        "who has said that it leads no more does not",
+        "who was replaced in a later epoch has only not heard of it",
+        "a life that has ended leads no more",
+        "who follows anyway changes nothing",
+        "of two known epochs the higher stands though it was replaced",
+        "who stops hosting after it was replaced does not stand again",
+    ],
+)
+def test_a_claim_that_is_given_up_leaves_whom_it_replaced(
+    one: Coordinated, words: list[tuple[Any, ...]], leader: Claim | None
+) -> None:
+    for broker_id, said, *epoch in words:
+        if said == "registers":
+            one.register(broker_id)
+        else:
+            one.announce(broker_id, **{said: [0]}, epoch=epoch[0] if epoch else None)
 
-    assert one.leader_of() is None
-
-
-def test_who_was_replaced_in_a_later_epoch_has_only_not_heard_of_it(one: Coordinated) -> None:
-    one.announce(1, leads=[0], epoch=4)
-    one.announce(2, leads=[0], epoch=5)
-    one.announce(2, follows=[0])
-
-    assert one.leader_of() is None
-
-
-def test_a_life_that_has_ended_leads_no_more(one: Coordinated) -> None:
-    one.announce(1, leads=[0])
-    one.announce(2, leads=[0])
-    one.register(1)
-    one.announce(2, follows=[0])
-
-    assert one.leader_of() is None
-
-
-def test_who_follows_anyway_changes_nothing(one: Coordinated) -> None:
-    one.announce(1, leads=[0])
-    one.announce(2, leads=[0])
-    true = claim_of(one, 2)
-    one.announce(3, follows=[0])
-
-    assert one.leader_of() == true
-
-
-def test_of_two_known_epochs_the_higher_stands_though_it_was_replaced(one: Coordinated) -> None:
-    one.announce(3, leads=[0], epoch=0)
-    one.announce(2, leads=[0], epoch=2)
-    true = claim_of(one, 2)
-    one.announce(1, leads=[0])  # A late word, without an epoch.
-    one.announce(1, leads=[0], epoch=1)  # The same, said again with one.
-    one.announce(1, follows=[0])
-
-    assert one.leader_of() == true
+    assert one.leader_of() == leader
 
 
 def in_force(one: Coordinated, announced: Claim, *, leads: bool) -> Claim:
@@ -160,12 +144,3 @@ def test_a_partition_is_not_let_go_while_another_s_claim_stands_again(
     assert [None if each is None else each.claim.broker_id for each in told] == [1]
     (released,) = placements(one.announce(1, stops=[0]))
     assert released.assignment is None
-
-
-def test_who_stops_hosting_after_it_was_replaced_does_not_stand_again(one: Coordinated) -> None:
-    one.announce(1, leads=[0])
-    one.announce(2, leads=[0])
-    one.announce(1, stops=[0])
-    one.announce(2, follows=[0])
-
-    assert one.leader_of() is None

@@ -1,5 +1,9 @@
 """What Kafka knows of leaders is added to an announcement, or counts against it."""
 
+from collections import Counter
+
+import pytest
+
 from tests.models.coordinated import Coordinated, announcement, key
 from tierledger.actors.coordinator import messages as msg
 from tierledger.events.commands import NO_CLAIM, NOBODY_KNOWS, Claim, LeaderVerdict
@@ -23,42 +27,52 @@ def epoch_of(one: Coordinated) -> int | None:
     return led.leader_epoch
 
 
-def test_whom_kafka_names_leads_in_the_epoch_that_kafka_knows() -> None:
+FIRST, SECOND = LeaderVerdict(1, 7), LeaderVerdict(2, 8)
+
+
+@pytest.mark.parametrize(
+    ("words", "epoch"),
+    [
+        ([(1, FIRST, True)], 7),
+        ([(1, FIRST, True), (2, FIRST, False), (2, SECOND, True)], 8),
+        ([(2, FIRST, False)], None),
+        (
+            [
+                (1, FIRST, True),
+                (2, SECOND, True),
+                (1, FIRST, False),
+                (1, LeaderVerdict(1, 9), True),
+            ],
+            9,
+        ),
+        ([(1, NOBODY_KNOWS, True), (2, NOBODY_KNOWS, True)], None),
+    ],
+    ids=[
+        "whom Kafka names leads in the epoch that Kafka knows",
+        "a claim of a broker that Kafka does not name changes nothing",
+        "nor where nobody leads",
+        "a word from before the election does not bring the former leader back",
+        "without Kafka's word the later claim leads",
+    ],
+)
+def test_kafkas_word_decides_whose_claim_is_taken(
+    words: list[tuple[int, LeaderVerdict, bool]], epoch: int | None
+) -> None:
     one = Coordinated()
+    numbers: Counter[int] = Counter()
+    leader: Claim | None = None
+    for broker, verdict, is_taken in words:
+        numbers[broker] += 1
+        claim = Claim(broker, 1, numbers[broker])
 
-    assert announced(one, 1, 1, LeaderVerdict(1, 7)) == [Claim(1, 1, 1)]
+        assert announced(one, broker, claim.announcement, verdict) == [
+            claim if is_taken else NO_CLAIM
+        ]
 
-    assert epoch_of(one) == 7
-
-
-def test_a_claim_of_a_broker_that_kafka_does_not_name_changes_nothing() -> None:
-    one = Coordinated()
-    announced(one, 1, 1, LeaderVerdict(1, 7))
-
-    assert announced(one, 2, 1, LeaderVerdict(1, 7)) == [NO_CLAIM]
-
-    assert one.leader_of() == Claim(1, 1, 1)
-    assert announced(one, 2, 2, LeaderVerdict(2, 8)) == [Claim(2, 1, 2)]
-    assert epoch_of(one) == 8
-
-
-def test_nor_where_nobody_leads() -> None:
-    one = Coordinated()
-
-    assert announced(one, 2, 1, LeaderVerdict(1, 7)) == [NO_CLAIM]
-
-    assert key(0) not in one.state.partitions
-
-
-def test_a_word_from_before_the_election_does_not_bring_the_former_leader_back() -> None:
-    one = Coordinated()
-    announced(one, 1, 1, LeaderVerdict(1, 7))
-    announced(one, 2, 1, LeaderVerdict(2, 8))
-
-    assert announced(one, 1, 2, LeaderVerdict(1, 7)) == [NO_CLAIM]
-
-    assert one.leader_of() == Claim(2, 1, 1)
-    assert announced(one, 1, 3, LeaderVerdict(1, 9)) == [Claim(1, 1, 3)]
+        leader = claim if is_taken else leader
+        assert (key(0) in one.state.partitions) == (leader is not None)
+        assert leader is None or one.leader_of() == leader
+    assert leader is None or epoch_of(one) == epoch
 
 
 def test_a_repeat_of_a_claim_that_was_not_taken_is_not_taken_either() -> None:
@@ -67,15 +81,6 @@ def test_a_repeat_of_a_claim_that_was_not_taken_is_not_taken_either() -> None:
     announced(one, 2, 1, LeaderVerdict(1, 7))
 
     assert announced(one, 2, 1, LeaderVerdict(2, 8)) == [NO_CLAIM]
-
-
-def test_without_kafkas_word_the_later_claim_leads() -> None:
-    one = Coordinated()
-    announced(one, 1, 1, NOBODY_KNOWS)
-
-    assert announced(one, 2, 1, NOBODY_KNOWS) == [Claim(2, 1, 1)]
-
-    assert epoch_of(one) is None
 
 
 def test_where_kafka_has_no_leader_the_epoch_that_was_given_stays() -> None:

@@ -78,21 +78,6 @@ async def test_a_leader_that_is_reported_lost_is_placed_once(host: DeafHost) -> 
     assert [placed.assignment.number for placed in host.placed if placed.assignment] == [1, 2]
 
 
-async def test_two_coordinators_on_one_log_never_contradict_each_other(
-    host: DeafHost,
-) -> None:
-    one, other = await started(host), await started(host)
-    for broker in range(1, 21):
-        await registered(one if broker % 2 else other, broker)
-        await (other if broker % 3 else one).announce(leads(broker, 1, partition=broker % 4))
-
-    keys = [PartitionKey(bytes(16), number) for number in range(4)]
-    await registered(one, 99)
-    await registered(other, 99)
-    assert await one.route(keys) == await other.route(keys)
-    assert await registered(other, 99) == 3
-
-
 async def test_what_another_coordinator_decided_and_could_not_tell_is_told(
     host: DeafHost,
 ) -> None:
@@ -122,14 +107,6 @@ async def test_a_coordinator_that_was_overtaken_says_neither_done_nor_refused(
     assert route.leader == Claim(1, 1, 3)
 
 
-async def test_an_answer_of_the_store_that_was_lost_is_looked_up(host: DeafHost) -> None:
-    service = await started(host)
-    host.answers_to_lose = 3
-    incarnations = [await registered(service, 1) for _ in range(5)]
-
-    assert incarnations == [1, 2, 3, 4, 5]
-
-
 async def test_a_new_coordinator_reads_a_log_of_any_length(host: DeafHost) -> None:
     service = await started(host)
     registrations = 2 * BATCHES_PER_READ + 3
@@ -154,13 +131,6 @@ async def test_a_log_with_a_hole_is_refused(host: DeafHost) -> None:
 
     with pytest.raises(CorruptLog):
         await started(host)
-
-
-async def test_calls_are_taken_one_by_one(host: DeafHost) -> None:
-    service = await started(host)
-    incarnations = await asyncio.gather(*(registered(service, 1) for _ in range(20)))
-
-    assert incarnations == list(range(1, 21))
 
 
 # Many at once.

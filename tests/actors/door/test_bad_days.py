@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -420,13 +419,3 @@ async def test_a_frozen_host_leaves_writes_unknown_in_time_and_goes_on_when_it_t
     finally:
         process.kill()
         await process.wait()
-
-
-async def test_what_listens_and_says_nothing_is_no_host(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(streams, "OPEN_S", 0.3)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        door = f"127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(NotReady, match=f"{door}: no greeting within 0.3 s"):
-            await Stream.opened(door, greeting_of(CLUSTER))

@@ -1,8 +1,6 @@
-"""The clients as programs use them: blocking or not, without Ray, several in one process."""
+"""The clients as programs use them: blocking or not, several in one process."""
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +9,6 @@ from tests.actors.door.clients import door_of, served
 from tests.models.local_world import (
     CLUSTER,
     LocalWorld,
-    copy,
-    listed,
     partition,
     segment,
     sqlite_in,
@@ -22,7 +18,6 @@ from tierledger.actors.door.client.connection import connect_at
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import NotReady
 
-TIP = partition()
 CONFIG = {"cluster.id": CLUSTER, "metadata.storage.url": "sqlite:nowhere"}
 
 
@@ -49,19 +44,6 @@ async def test_blocking_clients_come_in_from_threads_with_loops_of_their_own(
     assert found == [[1], [2], [3]]
 
 
-def test_a_client_loads_neither_ray_nor_spark() -> None:
-    program = (
-        "import sys, tierledger.actors.client.client\n"
-        "import tierledger.actors.door.client.connection\n"
-        "print(*({'ray', 'pyspark', 'sqlite3', 'psycopg'} & set(sys.modules)))"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert said.stdout.split() == []
-
-
 async def test_several_doors_are_tried_and_the_others_are_learnt(tmp_path: Path) -> None:
     async with served(tmp_path, hosts=2) as world:
         near, far = await door_of(world), await door_of(world, "host-1")
@@ -82,15 +64,6 @@ async def test_several_doors_are_tried_and_the_others_are_learnt(tmp_path: Path)
             "heard_ms_ago": status["heard_ms_ago"]
         }
         await connection.close()
-
-
-async def test_a_client_goes_on_when_its_host_has_come_again(world: LocalWorld) -> None:
-    manager = await world.leader(TIP)
-    await copy(manager, segment(0))
-    await world.service.kill_host("host-0")
-    await copy(manager, segment(1))
-
-    assert await listed(manager) == [0, 1]
 
 
 async def test_nobody_there_is_said_at_once(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from tests.actors.door.clients import door_of, greeted, served
 from tests.models.flipped_bits import flipped
 from tests.models.local_world import (
     CLUSTER,
-    DELETED,
     DELETING,
     KEYS,
     TOPIC_ID,
@@ -43,11 +42,9 @@ from tierledger.events.errors import (
     NotLeader,
     NotReady,
     Overloaded,
-    PartitionDeleted,
     RemoteResourceNotFound,
 )
-from tierledger.events.lifecycle import RemotePartitionDeleteState
-from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
+from tierledger.events.metadata import RemoteLogSegmentMetadata
 
 TIP = partition()
 PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")
@@ -159,41 +156,6 @@ async def test_a_replica_without_a_claim_finds_and_says_no_more(world: LocalWorl
         replica.expect(manager.claim_to_lead(TIP))
         await replica.when_ready()
         assert numbers(replica) == [1]
-
-
-async def test_a_partition_that_is_deleted_is_said_to_be(world: LocalWorld) -> None:
-    manager = await world.leader(TIP)
-    await copy(manager, segment(1))
-    async with replicas_at(await door_of(world)) as home:
-        replica, position = home.of(TIP, LEADER), -1
-        for state in RemotePartitionDeleteState:
-            position = await manager.put_remote_partition_delete_metadata(
-                RemotePartitionDeleteMetadata(TIP, state, 8, 1)
-            )
-        await replica.reached(position)
-        with pytest.raises(PartitionDeleted):
-            replica.list_remote_log_segments()
-
-
-async def test_a_snapshot_and_what_is_written_meanwhile_arrive_whole(
-    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "FRAME_ROWS", 1)
-    monkeypatch.setattr(feeding, "FRAME_BYTES", 1)
-    manager = await world.leader(TIP)
-    await copy(manager, *map(segment, range(200)))
-    async with replicas_at(await door_of(world)) as home:
-        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await eventually(lambda: replica.counts.snapshots)
-        assert replica.position == -1
-        writing = asyncio.ensure_future(copy(manager, *map(segment, range(200, 220))))
-        for number in range(5):
-            await manager.update_remote_log_segment_metadata(moved(segment(number), DELETING))
-            await manager.update_remote_log_segment_metadata(moved(segment(number), DELETED))
-        await replica.reached(await writing)
-
-        assert await told(replica) == await answers(manager)
-        assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
 
 
 async def test_a_snapshot_rests_only_while_somebody_waits_for_an_answer(
@@ -321,27 +283,6 @@ async def test_a_replica_goes_where_it_is_fed_and_is_told_when_that_moves(
                     await replica.when_ready()
                     assert numbers(replica) == [1]
                     assert replica.counts.subscriptions <= 2
-
-
-async def test_a_host_that_dies_is_replaced_and_nothing_goes_back(tmp_path: Path) -> None:
-    async with served(tmp_path, hosts=2) as world:
-        manager = await world.leader(TIP)
-        doors = [await door_of(world, name) for name in ("host-0", "host-1")]
-        async with replicas_at(*doors) as home:
-            replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-            for number in range(4):
-                position = await copy(manager, segment(number))
-                await replica.reached(position)
-                route = await world.service.coordinator.route([PartitionKey.of(TIP)])
-                assert route[0].leader_host is not None
-                await world.service.kill_host(route[0].leader_host)
-                assert replica.position >= position
-            position = await copy(manager, segment(4))
-            await replica.reached(position)
-            await replica.when_ready()
-
-            assert await told(replica) == await answers(manager)
-            assert replica.counts.dropped == 0
 
 
 async def test_who_is_fed_hears_that_a_partition_is_released(world: LocalWorld) -> None:
@@ -490,30 +431,6 @@ async def test_a_change_that_is_damaged_on_its_way_is_dropped_and_all_fetched_ag
             assert await told(replica) == await answers(manager), kind
             assert replica.counts.dropped == number - 4, kind
         assert replica.counts.snapshots == len(kinds) + 1
-
-
-async def test_a_change_that_is_left_out_is_noticed_and_asked_for(
-    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost: list[Frame] = []
-    take = feeds.Fed.take
-
-    def losing(fed: feeds.Fed) -> Frame | None:
-        frame = take(fed)
-        if isinstance(frame, Change) and not lost:
-            lost.append(frame)
-            return take(fed)
-        return frame
-
-    async with fed(world) as (manager, replica, _):
-        monkeypatch.setattr(feeds.Fed, "take", losing)
-        await replica.reached(await copy(manager, segment(5), segment(6)))
-        await replica.when_ready()
-
-        assert lost
-        assert await told(replica) == await answers(manager)
-        # It was whole where it stood: it needs no snapshot.
-        assert (replica.counts.snapshots, replica.counts.dropped) == (1, 0)
 
 
 async def test_another_history_is_said_and_not_taken(world: LocalWorld) -> None:

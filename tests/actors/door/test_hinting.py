@@ -151,28 +151,6 @@ async def test_a_leader_that_says_nothing_costs_one_slow_poll(
     await copied(world, manager, 2)
 
 
-async def test_a_leader_that_lies_makes_nothing_wrong_and_little_late(
-    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manager = await followed(world)
-    follower, reads = shell(world, FOLLOWER), []
-    read_log = PartitionShell._read_log
-
-    async def counted(self: PartitionShell, number: int) -> None:
-        reads.append(self.role)
-        await read_log(self, number)
-
-    monkeypatch.setattr(PartitionShell, "_read_log", counted)
-    for _ in range(100):
-        at(world, FOLLOWER).hints.arrived(KEY, 1 << 40)
-    await asyncio.sleep(0.1)
-
-    assert has_all(world)
-    assert reads.count(FOLLOWER) <= 2
-    await copied(world, manager, 1, within_s=1.0 + PROMPT_S)
-    assert follower.machine.position < 1 << 40
-
-
 async def test_nobody_is_told_of_a_partition_that_is_not_followed_any_more(
     world: LocalWorld,
 ) -> None:

@@ -16,8 +16,6 @@ from tierledger.actors.messages import Query
 from tierledger.events.errors import NotReady, Overloaded, Quarantined
 from tierledger.storage.backends.memory import MemoryBackend
 
-MANY = 200
-
 
 class GatedStore(MemoryBackend):
     """Notes which checkpoints are read, and answers once its gate is open."""
@@ -71,30 +69,6 @@ def asked(host: Host, calls: list[QueryCall]) -> list[asyncio.Future[Any]]:
 async def answers(asked: list[asyncio.Future[Any]]) -> list[Any]:
     """What was `asked` comes to in the end."""
     return await asyncio.gather(*asked, return_exceptions=True)
-
-
-async def test_many_reads_of_one_partition_are_one_load_or_the_one_after_it(
-    host: Host, store: GatedStore
-) -> None:
-    first = asked(host, reads(*[0] * MANY))
-    await eventually(lambda: bool(store.loads))
-    later = asked(host, reads(*[0] * MANY))
-    store.gate.set()
-    found = await answers(first + later)
-
-    assert [one.position for one in found] == [-1] * 2 * MANY
-    assert len(store.loads) == 2  # The second began after the later ones had come.
-
-
-async def test_only_some_partitions_load_at_once_and_all_are_answered(
-    host: Host, store: GatedStore
-) -> None:
-    said = asked(host, reads(*range(MANY)))
-    await eventually(lambda: store.reading == LOADS_AT_ONCE)
-    assert len(store.loads) == LOADS_AT_ONCE
-    store.gate.set()
-
-    assert [one.position for one in await answers(said)] == [-1] * MANY
 
 
 async def test_a_load_that_nobody_waits_for_any_more_is_not_begun(

@@ -120,57 +120,6 @@ async def test_a_refused_claim_is_given_back_and_outlives_the_host(
     assert len(oracle.asked) == 1
 
 
-async def test_a_claim_that_is_refused_where_nobody_leads_yet_does_not_come_again_for_ever(
-    world: LocalWorld, oracle: FakeOracle
-) -> None:
-    """The host dies while the claim waits: it comes to a new one, and is refused there."""
-    leader = await leader_of(world, oracle)
-    await copy(leader, segment(0))
-    oracle.verdict = LeaderVerdict(1)
-    oracle.answers.clear()
-    await rival_of(world)
-    await eventually(lambda: len(oracle.asked) == 1)
-    await kill_leaders_host(world)
-    await eventually(lambda: len(oracle.asked) == 2)
-    oracle.answers.set()
-    await given_back(world)
-
-    await copy(leader, segment(1))
-    assert await listed(leader) == [0, 1]
-    assert len(oracle.asked) == 2
-    assert await brokers_that_opened(world) == [1, 1]
-
-
-async def test_a_broker_that_resigns_while_another_waits_makes_way(
-    world: LocalWorld, oracle: FakeOracle
-) -> None:
-    leader = await leader_of(world, oracle)
-    oracle.answers.clear()
-    rival = await rival_of(world)
-    await eventually(lambda: len(oracle.asked) == 1)
-    await leader.on_partition_leadership_changes([], [TIP])
-
-    await rival.when_ready([TIP])
-    await copy(rival, segment(0))
-    assert kinds(await world.events(TIP))[:3] == [
-        "SessionOpened",
-        "SessionClosed",
-        "SessionOpened",
-    ]
-
-
-async def test_a_leader_that_kafka_names_leads_in_kafkas_epoch(
-    world: LocalWorld, oracle: FakeOracle
-) -> None:
-    oracle.verdict = LeaderVerdict(1, 7)
-    leader = await world.leader(TIP)
-
-    await copy(leader, segment(0))
-
-    (opened,) = [e.body for e in await world.events(TIP) if isinstance(e.body, SessionOpened)]
-    assert opened.leader_epoch == 7
-
-
 async def test_a_leader_that_kafka_does_not_name_hears_so_and_what_it_follows_is_announced(
     world: LocalWorld, oracle: FakeOracle
 ) -> None:

@@ -69,21 +69,6 @@ async def test_nothing_acknowledged_is_lost_with_a_host_and_repeats_apply_once(
         assert applied.count("SessionOpened") == 3
 
 
-async def test_partitions_move_to_the_hosts_that_are_left(tmp_path: Path) -> None:
-    tips = [partition(number) for number in range(9)]
-    async with LocalWorld(faulty_store.settings(str(tmp_path)), hosts=3) as world:
-        manager, follower = await world.leader(*tips), await world.follower(*tips)
-        for number, host in enumerate((None, "host-1", "host-0")):
-            if host is not None:
-                await world.service.kill_host(host)
-            for tip in tips:
-                await copy(manager, segment(number, tip))
-
-        for tip in tips:
-            assert await listed(manager, tip) == [0, 1, 2]
-            assert (await follower.ask(tip, LEADER, Query("highest_offset"))).value == 29
-
-
 async def test_a_list_is_begun_again_when_its_host_dies(world: LocalWorld) -> None:
     manager = await world.leader(TIP)
     adds = [manager.add_remote_log_segment_metadata(segment(one)) for one in range(3000)]
@@ -94,22 +79,6 @@ async def test_a_list_is_begun_again_when_its_host_dies(world: LocalWorld) -> No
 
     for found in await asyncio.gather(*lists):
         assert found == list(range(3000))
-
-
-async def test_a_leader_epoch_that_lost_a_dispute_gains_nothing_from_a_dead_host(
-    shared: LocalWorld,
-) -> None:
-    leader, zombie = await shared.broker(1), await shared.broker(2)
-    await leader.on_partition_leadership_changes([TIP], [], leader_epochs={TIP: 5})
-    await leader.when_ready([TIP])
-    with pytest.raises(NotLeader):
-        await zombie.on_partition_leadership_changes([TIP], [], leader_epochs={TIP: 4})
-    await shared.service.kill_host("host-0")
-
-    await leader.when_ready([TIP])
-    await copy(leader, segment(0))
-    assert not await zombie.is_ready(TIP)
-    assert await listed(zombie) == [0]
 
 
 # What is stored and does not verify.
@@ -250,35 +219,6 @@ async def test_a_zombie_that_found_a_broken_checkpoint_leaves_its_successors_alo
 
     assert {key: now[key] for key in now if key.startswith(state)} == before
     assert kinds(await new.events(TIP)).count("SegmentAdded") == 11
-
-
-@pytest.mark.parametrize("before", [0, 3], ids=["first", "second"])
-async def test_a_zombies_late_checkpoint_is_replaced_by_its_successor(
-    tmp_path: Path, before: int
-) -> None:
-    name = str(tmp_path)
-    old, new = (LocalWorld(faulty_store.settings(name, side)) for side in "ab")
-    await old.start()
-    if before:
-        await fill(await old.leader(TIP), before, start=1000)
-        await old.restart()
-    await fill(await old.leader(TIP), 5)
-    faults = faulty_store.faults(name, "a")
-    faults.freeze()
-    stopping = asyncio.ensure_future(old.stop())
-    await eventually(lambda: faults.held > 0)
-
-    await new.start()
-    await fill(await new.leader(TIP, broker_id=2), 5, start=10)
-    faults.thaw()
-    await stopping  # What it had stored last still stood, so its checkpoint stands now.
-    assert (await checkpoint(name)).next_position < len(await new.events(TIP))
-    await fill(await new.leader(TIP, broker_id=2), 5, start=20)
-    await new.stop()
-
-    state = await checkpoint(name)
-    assert state.next_position == len(await new.events(TIP))
-    assert len(state.rows) == before + 15
 
 
 async def checkpoint(store_name: str) -> PartitionState:

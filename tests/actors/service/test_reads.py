@@ -1,4 +1,4 @@
-"""Followers, lists, the past, limits and configuration, through a whole service."""
+"""Lists, the past, limits and configuration, through a whole service."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.models.local_world import (
     partition,
     segment,
 )
-from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.host.answering import PAGE_ROWS
 from tierledger.actors.host_settings import CUSTOM_METADATA_KEY
 from tierledger.actors.messages import Query
@@ -22,48 +22,7 @@ from tierledger.events.errors import CustomMetadataSizeLimitExceeded, InvalidArg
 TIP = partition()
 
 
-# Followers and lists.
-
-
-async def test_a_follower_never_answers_behind_what_was_seen(world: LocalWorld) -> None:
-    leader, follower = await world.leader(TIP), await world.follower(TIP)
-    for number in range(50):
-        position = await copy(leader, segment(number))
-        follower.observe(TIP, position)
-        answered = await follower.ask(TIP, FOLLOWER, Query("highest_offset"))
-        assert answered.value == 10 * number + 9
-        assert answered.position >= position
-
-
-async def test_a_follower_finds_out_by_itself(world: LocalWorld) -> None:
-    leader, follower = await world.leader(TIP), await world.follower(TIP)
-    await copy(leader, segment(0))
-    seen: list[object] = []
-    while seen[-1:] != [9]:
-        seen.append(await follower.highest_offset_for_epoch(TIP, 0))
-
-    assert set(seen) <= {None, 9}
-
-
-async def test_a_long_list_is_read_page_by_page_at_one_position(world: LocalWorld) -> None:
-    manager = await world.leader(TIP)
-    count = 2 * PAGE_ROWS + 5
-    adds = [manager.add_remote_log_segment_metadata(segment(one)) for one in range(count)]
-    await asyncio.gather(*adds)
-    assert await listed(manager) == list(range(count))
-
-    router = await world.router()
-    first = await manager.ask(TIP, LEADER, Query("list"))
-    await manager.add_remote_log_segment_metadata(segment(count))
-    await manager.update_remote_log_segment_metadata(moved(segment(0), DELETING))
-    pages = [first]
-    while pages[-1].cursor is not None:
-        pages.append(await router.next_page(PartitionKey.of(TIP), LEADER, pages[-1].cursor))
-
-    assert len(pages) == 3
-    assert {page.position for page in pages} == {first.position}
-    rows = [row for page in pages for row in page.value]  # type: ignore[attr-defined]
-    assert len(rows) == len(set(rows)) == count
+# Lists.
 
 
 async def test_lists_of_a_host_that_died_are_not_mixed_up_with_those_of_the_next(

@@ -17,7 +17,6 @@ from tests.models.local_world import (
     segment,
 )
 from tierledger.events.errors import (
-    Fenced,
     InvalidStateTransition,
     NotLeader,
     NotReady,
@@ -139,48 +138,7 @@ async def test_a_partition_is_ready_once_announced_and_not_before(world: LocalWo
         await other.add_remote_log_segment_metadata(segment(0))
 
 
-async def test_of_two_leaders_the_later_writes_and_the_earlier_is_fenced(
-    world: LocalWorld,
-) -> None:
-    earlier = await world.leader(TIP, broker_id=1)
-    later = await world.leader(TIP, broker_id=2)
-    await copy(later, segment(0))
-
-    with pytest.raises(Fenced):
-        await earlier.add_remote_log_segment_metadata(segment(1))
-    assert not await earlier.is_ready(TIP)
-    assert await listed(earlier) == [0]
-
-
-async def test_a_new_manager_of_the_same_broker_replaces_the_old_one(world: LocalWorld) -> None:
-    old = await world.leader(TIP)
-    new = await world.leader(TIP)
-    await copy(new, segment(0))
-
-    with pytest.raises(Fenced):
-        await old.on_partition_leadership_changes([TIP], [])
-    with pytest.raises(Fenced):
-        await old.add_remote_log_segment_metadata(segment(1))
-
-
-# Repeats and stops.
-
-
-async def test_repeated_announcements_cost_nothing_and_stay_in_force(world: LocalWorld) -> None:
-    manager = await world.broker()
-    for _ in range(2):
-        await manager.on_partition_leadership_changes([TIP], [partition(1)])
-        await manager.when_ready([TIP, partition(1)])
-    position, events = await world.coordinator_position(), len(await world.events(TIP))
-
-    for _ in range(5):
-        await manager.on_partition_leadership_changes([TIP], [partition(1)])
-        assert await manager.is_ready(TIP)
-        assert await manager.is_ready(partition(1))
-
-    assert await world.coordinator_position() == position
-    assert len(await world.events(TIP)) == events == 1
-    await copy(manager, segment(0))
+# Stops.
 
 
 async def test_a_stop_by_one_broker_is_not_a_stop_by_the_other(world: LocalWorld) -> None:
@@ -215,15 +173,3 @@ async def test_a_released_partition_is_known_and_readable_and_uses_nothing(
     await lead(manager, TIP)
     await copy(manager, segment(3))
     assert await listed(other) == [0, 1, 2, 3]
-
-
-async def test_a_partition_that_is_released_and_announced_at_once_is_served(
-    world: LocalWorld,
-) -> None:
-    manager = await world.leader(TIP)
-    for number in range(10):
-        await copy(manager, segment(number))
-        await manager.on_stop_partitions([TIP])
-        await lead(manager, TIP)
-
-    assert await listed(manager) == list(range(10))

@@ -21,7 +21,7 @@ from tests.models.local_world import (
     partition,
     segment,
 )
-from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement
+from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.messages import Query
 from tierledger.events.errors import (
     CorruptLog,
@@ -70,20 +70,6 @@ async def test_what_comes_during_a_commit_is_one_batch_of_the_next(
 
     assert positions == list(range(positions[0], positions[0] + 5))
     assert (committer.batches, committer.commits) == (batches + 1, commits + 1)
-
-
-async def test_a_partition_that_leaves_does_what_has_come_before(
-    shared: LocalWorld, faults: Faults
-) -> None:
-    writes = await writes_behind_a_commit(shared, faults)
-    release = Placement(PartitionKey.of(TIP), TIP.topic, LEADER, None, until=1 << 40)
-    await shared.service.host("host-0").place([release])
-    faults.thaw()
-
-    await asyncio.gather(*writes)
-
-    kept = kinds(await shared.events(TIP))
-    assert kept[-6:] == ["SegmentAdded"] * 5 + ["SessionClosed"]
 
 
 # A store that fails.
