@@ -59,11 +59,6 @@ class S3Server(LiveServer):
         return self.folder / "data"
 
     @property
-    def bucket_folder(self) -> Path:
-        """The folder with the bucket's objects as files."""
-        return self.data / BUCKET
-
-    @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 

@@ -4,14 +4,11 @@ import asyncio
 import multiprocessing
 import resource
 import signal
-import threading
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from typing_extensions import override
 
-from tests.models.faulty_object_store import Fault, FaultyS3, Seen, nothing_happens
-from tests.models.s3_server import S3Server
 from tests.models.segment_copies import copied, whole_log
 from tests.models.tier_trace import TieredSegment, segments
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
@@ -89,27 +86,3 @@ async def test_a_killed_copy_to_a_directory_goes_on_with_its_part(tmp_path: Path
 def files(root: Path) -> list[tuple[str, int]]:
     found = sorted(one for one in root.rglob("*") if one.is_file())
     return [(one.name, one.stat().st_size) for one in found]
-
-
-async def test_a_killed_copy_to_a_bucket_goes_on(s3_server: S3Server, tmp_path: Path) -> None:
-    url = s3_server.place()
-    is_sending = threading.Event()
-
-    def hang(seen: Seen) -> Fault | None:
-        if seen.method == "PUT" and seen.path.endswith(f"log.0000{PARTS_BEFORE}"):
-            is_sending.set()
-            return Fault.HANG
-        return None
-
-    with FaultyS3(s3_server.endpoint) as proxy:
-        proxy.plan = hang
-        options = s3_server.options(proxy.endpoint)
-        process = started(url, options, tmp_path / "first", dies=False)
-        assert await asyncio.to_thread(is_sending.wait, END_S)
-        process.kill()
-        process.join()
-        assert len(s3_server.objects(url)) == PARTS_BEFORE
-
-        proxy.plan = nothing_happens
-        await repeated(opened(url, options), tmp_path)
-    assert len(s3_server.objects(url)) == PARTS_BEFORE + PARTS_AFTER + 1

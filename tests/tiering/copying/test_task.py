@@ -252,21 +252,19 @@ async def test_a_partition_that_is_being_deleted_is_not_copied(
     assert world.counted(COPY_ERRORS) == 0
 
 
-async def test_the_lag_is_what_is_closed_and_not_remote(tmp_path: Path) -> None:
-    world = CopyWorld(tmp_path, (0, 100, 200, 250), stable=150)
+@pytest.mark.parametrize(
+    ("bases", "stable", "copied"),
+    [((0, 100, 200, 250), 150, [(0, 99)]), ((0, 150, 250), 0, [])],
+    ids=["after a copy", "before anything is copied"],
+)
+async def test_the_lag_is_what_is_closed_and_not_remote(
+    tmp_path: Path, bases: tuple[int, ...], stable: int, copied: list[tuple[int, int]]
+) -> None:
+    world = CopyWorld(tmp_path, bases, stable=stable)
 
     await world.task().run_once()
 
-    assert world.finished() == [(0, 99)]
-    assert world.counted(COPY_LAG_SEGMENTS) == 2
-    assert world.counted(COPY_LAG_BYTES) == 2 * SEGMENT_BYTES
-
-
-async def test_the_lag_is_told_before_anything_is_copied(tmp_path: Path) -> None:
-    world = CopyWorld(tmp_path, stable=0)
-
-    await world.task().run_once()
-
+    assert world.finished() == copied
     assert world.counted(COPY_LAG_SEGMENTS) == 2
     assert world.counted(COPY_LAG_BYTES) == 2 * SEGMENT_BYTES
 

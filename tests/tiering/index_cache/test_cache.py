@@ -284,19 +284,6 @@ async def test_the_limit_can_change_while_the_cache_runs(tmp_path: Path) -> None
             cache.resize(-1)
 
 
-async def test_many_who_ask_for_one_segment_wait_for_one_load(tmp_path: Path) -> None:
-    storage = IndexStorage(FIRST)
-    gate = storage.gates[FIRST.metadata.remote_log_segment_id.id] = asyncio.Event()
-    async with RemoteIndexCache(tmp_path, storage) as cache:
-        waiting = [asyncio.create_task(cache.get(FIRST.metadata)) for _ in range(20)]
-        await eventually(lambda: cache.counts.misses == 20)
-        gate.set()
-        entries = await asyncio.gather(*waiting)
-
-    assert len(storage.requests) == 1
-    assert all(entry is entries[0] for entry in entries)
-
-
 async def test_a_hit_is_answered_while_other_segments_are_being_loaded(tmp_path: Path) -> None:
     await filled(tmp_path, THIRD)
     storage = IndexStorage(FIRST, SECOND)

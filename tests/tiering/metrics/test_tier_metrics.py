@@ -11,7 +11,7 @@ from tierledger.events.errors import NotReady, PartitionDeleted
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemotePartitionDeleteMetadata
-from tierledger.tiering.metrics.metered_metadata import MeteredMetadata, MeteredSource
+from tierledger.tiering.metrics.metered_metadata import MeteredMetadata
 from tierledger.tiering.metrics.tier_metrics import (
     CLOCK_JUMPS,
     COPY_BYTES,
@@ -151,18 +151,19 @@ async def test_an_answer_is_given_though_the_gauge_could_not_be_renewed() -> Non
 
 async def test_the_series_of_a_deleted_partition_end_with_the_question_that_finds_out() -> None:
     world = RetentionWorld(end=100)
-    metered = MeteredSource(world.store, world.metrics)
-    await metered.partition_summary(TIP)
+    metered = MeteredMetadata(world.store, world.metrics)
     for state in RemotePartitionDeleteState:
         deletion = RemotePartitionDeleteMetadata(TIP, state, NOW_MS, 1)
-        await world.store.put_remote_partition_delete_metadata(deletion)
+        await metered.put_remote_partition_delete_metadata(deletion)
 
-    before = scraped(world.metrics)
-    with pytest.raises(PartitionDeleted):
-        await metered.remote_log_size(TIP, 0)
-
-    assert before[SIZE_BYTES.name, ("orders",)] == 0
-    assert scraped(world.metrics) == OF_THE_BROKER
+    for ask in (
+        lambda: metered.remote_log_size(TIP, 0),
+        lambda: metered.partition_summary(TIP),
+    ):
+        world.metrics.set_size(TIP, 1, SIZE)
+        with pytest.raises(PartitionDeleted):
+            await ask()
+        assert scraped(world.metrics) == OF_THE_BROKER
 
 
 async def test_whatever_else_is_asked_is_passed_on() -> None:

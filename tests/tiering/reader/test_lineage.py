@@ -9,22 +9,6 @@ from hypothesis import strategies as st
 from tierledger.events.lineage import Lineage, without_empty_epochs
 
 LOCAL = {0: 0, 1: 10, 2: 20, 3: 30, 4: 40, 5: 50, 7: 70}
-LATER = {7: 51, 9: 100}
-"""What is left of the epochs once the log's start has moved into epoch 7."""
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "epochs"),
-    [
-        (15, 35, {1: 15, 2: 20, 3: 30}),
-        (15, 19, {1: 15}),
-        (0, 5, {0: 0}),
-        (70, 75, {7: 70}),
-        (15, 29, {1: 15, 2: 20}),
-    ],
-)
-def test_a_segment_of_this_log_is_within(start: int, end: int, epochs: dict[int, int]) -> None:
-    assert Lineage(LOCAL).holds(epochs, end, 90)
 
 
 @pytest.mark.parametrize(
@@ -42,24 +26,6 @@ def test_a_segment_of_this_log_is_within(start: int, end: int, epochs: dict[int,
 )
 def test_another_history_is_not_within(end: int, epochs: dict[int, int], why: str) -> None:
     assert not Lineage(LOCAL).holds(epochs, end, 90), why
-
-
-def test_a_segment_that_begins_before_the_log_does_is_within() -> None:
-    assert Lineage(LATER).holds({5: 14, 7: 15, 9: 100}, 150, 210)
-
-
-@pytest.mark.parametrize(
-    ("end", "epochs"),
-    [
-        (7, {2: 5, 3: 6}),
-        (250, {7: 15, 9: 100, 10: 200}),
-        (100, {8: 75}),
-        (150, {7: 15, 9: 101}),
-        (150, {9: 99}),
-    ],
-)
-def test_an_overlap_makes_no_other_history_ours(end: int, epochs: dict[int, int]) -> None:
-    assert not Lineage(LATER).holds(epochs, end, 210)
 
 
 def test_epochs_without_records_do_not_count() -> None:

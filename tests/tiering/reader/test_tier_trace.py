@@ -11,7 +11,6 @@ from tests.models.memory_storage import MemoryStorage
 from tests.models.stored_partitions import import_trace, metadata_in
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend
-from tierledger.tiering.formats.records import Record
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.layouts.tier_url import open_tier
 from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
@@ -53,45 +52,11 @@ async def first_segments(tip: TopicIdPartition, count: int) -> MemoryMetadataSto
     return store
 
 
-def plain(tip: TopicIdPartition, record: Record) -> dict[str, Any]:
-    """A record as the recording has it."""
-    return {
-        "topic": tip.topic,
-        "partition": tip.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "timestamp_type": record.timestamp_type,
-        "leader_epoch": record.leader_epoch,
-        "key_hex": None if record.key is None else record.key.hex(),
-        "value_hex": None if record.value is None else record.value.hex(),
-        "headers": [[name, None if one is None else one.hex()] for name, one in record.headers],
-    }
-
-
 def consumed(tip: TopicIdPartition, isolation: IsolationLevel) -> list[dict[str, Any]]:
     """What a consumer got of what is in the tier, where every transaction has ended."""
     end = tier_trace.ends()[tip.topic, tip.partition]["latest_tiered_offset"]
     found = tier_trace.consumed(isolation.value)[tip.topic, tip.partition]
     return [one for one in found if one["offset"] <= end]
-
-
-@PARTITIONS
-@ISOLATIONS
-async def test_it_gives_what_a_consumer_got(
-    tip: TopicIdPartition,
-    isolation: IsolationLevel,
-    metadata: StoredMetadata,
-    storage: RemoteStorageManager,
-) -> None:
-    reader = RemoteLogReader(metadata, storage, tip)
-
-    found = [plain(tip, one) async for one in reader.records(isolation=isolation)]
-
-    assert found == consumed(tip, isolation)
-    assert found
-    end = tier_trace.ends()[tip.topic, tip.partition]["latest_tiered_offset"] + 1
-    assert await reader.end_offset() == end
-    assert await reader.earliest_offset() == 0
 
 
 @PARTITIONS

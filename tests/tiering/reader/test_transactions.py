@@ -53,31 +53,6 @@ async def test_an_end_in_a_lost_lineage_does_not_count(lost: int, kept: int) -> 
     assert (0 in found) == (kept == COMMIT)
 
 
-async def test_one_aborted_transaction_says_nothing_of_an_older_one() -> None:
-    tier, log = WrittenTier(), WrittenLog()
-    log.append(5, producer=1)
-    log.append(4, producer=2)
-    log.end_transaction(2, ABORT)
-    await tier.copy(log, 0, 10)
-    log.end_transaction(1, ABORT)
-    log.append(9)
-    await tier.copy(log, 10, 20)
-
-    assert await read(tier, 0, COMMITTED) == (list(range(11, 20)), None)
-
-
-async def test_a_short_aborted_transaction_at_a_segments_beginning_is_left_out() -> None:
-    tier, log = WrittenTier(), WrittenLog()
-    log.append(10)
-    await tier.copy(log, 0, 10)
-    log.append(1, producer=1)
-    log.end_transaction(1, ABORT)
-    log.append(8)
-    await tier.copy(log, 10, 20)
-
-    assert await read(tier, 0, COMMITTED) == ([*range(10), *range(12, 20)], None)
-
-
 async def test_each_index_is_fetched_once_and_a_snapshot_only_where_it_is_needed() -> None:
     tier, log = WrittenTier(), WrittenLog()
     for number in range(40):

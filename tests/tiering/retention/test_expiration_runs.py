@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
@@ -24,6 +25,8 @@ from tierledger.events.errors import Fenced, NotReady, PartitionDeleted, Storage
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
+from tierledger.tiering.deletion.counted_deletions import CountedDeletions
+from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.metrics.tier_metrics import (
     DELETE_ERRORS,
     DELETE_LAG_BYTES,
@@ -156,6 +159,19 @@ async def test_the_index_cache_is_told_of_what_is_gone() -> None:
     gone = [one.segment.remote_log_segment_id for one in result.deleted]
     assert len(gone) == 2
     assert world.without_indexes == gone
+
+
+async def test_a_cache_that_is_closed_is_no_reason_to_keep_a_segment(tmp_path: Path) -> None:
+    world, _ = await two_old()
+    async with RemoteIndexCache(tmp_path, world.storage) as cache:
+        pass
+    deletions = CountedDeletions(
+        world.store, world.storage, world.clock, 1, world.metrics, cache.remove
+    )
+
+    result = await world.task_with(deletions, retention_ms=HOUR_MS).run_once()
+
+    assert len(result.deleted) == 2
 
 
 async def test_a_failure_counts_no_more_once_the_segment_is_not_due() -> None:

@@ -1,5 +1,7 @@
 """Retention of a partition's remote log: what a run deletes."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.models.retention_world import (
@@ -85,29 +87,25 @@ async def test_what_is_of_another_history_is_summed_up_anew_once_some_is_deleted
     assert reasons(second) == [(100, Reason.SIZE)]
 
 
-@pytest.mark.parametrize("known", [-1, 99])
-async def test_a_log_that_lags_behind_the_tier_counts_nothing_twice(known: int) -> None:
+@pytest.mark.parametrize(
+    ("spans", "local", "known"),
+    [
+        ([(0, 99), (100, 199)], (0, 100, 200, 300), -1),
+        ([(0, 99), (100, 199)], (0, 100, 200, 300), 99),
+        ([(0, 98), (99, 99)], (99, 100, 200), 99),
+    ],
+    ids=["it knows of no copy", "it knows of the first", "one begins with the last remote"],
+)
+async def test_what_is_remote_and_local_is_counted_once(
+    spans: list[tuple[int, int]], local: tuple[int, ...], known: int
+) -> None:
     """After an election the log knows that late, and of a copy once it has finished."""
-    world = RetentionWorld(end=300)
-    await world.add_hundreds(0, 100)
-    for base in (0, 100, 200):
-        world.log.add_local(base, base + 100)
-    world.log.highest_offset_in_remote_storage = known
-
-    kept = await world.task(retention_bytes=3 * SIZE).run_once()
-    one = await world.task(retention_bytes=2 * SIZE).run_once()
-
-    assert kept.deleted == ()
-    assert reasons(one) == [(0, Reason.SIZE)]
-
-
-async def test_a_local_segment_that_begins_with_the_last_remote_offset_is_remote() -> None:
-    world = RetentionWorld(end=200)
-    await world.add(0, 98, {0: 0})
-    await world.add(99, 99, {0: 99})
-    for base, following in ((99, 100), (100, 200)):
+    world = RetentionWorld(end=local[-1])
+    for start, end in spans:
+        await world.add(start, end, {0: start})
+    for base, following in pairwise(local):
         world.log.add_local(base, following)
-    world.log.highest_offset_in_remote_storage = 99
+    world.log.highest_offset_in_remote_storage = known
 
     kept = await world.task(retention_bytes=3 * SIZE).run_once()
     one = await world.task(retention_bytes=2 * SIZE).run_once()
