@@ -315,15 +315,6 @@ def test_what_kafka_cannot_mean_is_refused_with_place_and_reason(name: str) -> N
         decode(bytes.fromhex(text))
 
 
-@pytest.mark.parametrize("name", WRITTEN_BY_KAFKA)
-def test_a_record_cut_anywhere_is_refused(name: str) -> None:
-    whole = bytes.fromhex(WRITTEN_BY_KAFKA[name][1])
-
-    for length in range(len(whole)):
-        with pytest.raises(MetadataParseError):
-            decode(whole[:length])
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -376,9 +367,3 @@ def test_a_record_without_a_partition_is_refused(text: str) -> None:
 def test_tags_that_no_record_had_are_damage(plain: object) -> None:
     with pytest.raises(CorruptLog, match="expected a record's tags"):
         UnknownTags.from_plain(plain)
-
-
-def test_tags_come_back_as_they_were_kept() -> None:
-    tags = UnknownTags(((1, b"a"),), (), ((3, ((2, b""),)),), (), b"record")
-
-    assert UnknownTags.from_plain(tags.to_plain()) == tags

@@ -125,14 +125,6 @@ async def test_a_damaged_batch_is_found_and_the_events_before_are_counted(
     assert report.batches == batch
 
 
-async def test_a_missing_batch_is_found(partition: StoredPartition) -> None:
-    await partition.lose(5)
-
-    report = await verify(partition.reader())
-
-    assert [finding.kind for finding in report.findings] == [FindingKind.LOG]
-
-
 async def test_a_batch_of_another_partition_is_found(partition: StoredPartition) -> None:
     other = StoredPartition(MemoryBackend(), cluster="another")
     await other.open()
@@ -143,15 +135,6 @@ async def test_a_batch_of_another_partition_is_found(partition: StoredPartition)
 
     assert report.findings[0].kind == FindingKind.LOG
     assert "predecessor" in report.findings[0].message
-
-
-async def test_a_checkpoint_beyond_the_log_is_found(partition: StoredPartition) -> None:
-    await partition.lose(*range(partition.next_batch - 3, partition.next_batch))
-
-    report = await verify(partition.reader())
-
-    assert [finding.kind for finding in report.findings] == [FindingKind.LOG]
-    assert f"batch {partition.next_batch - 3} is missing" in report.findings[0].message
 
 
 async def commit(
