@@ -232,7 +232,7 @@ class PartitionReader:
             near: A guess of the log's last batch, for the search.
 
         Raises:
-            CorruptLog: A batch does not verify.
+            CorruptLog: A batch does not verify, or is in a wrong slot.
         """
         while True:
             low, value = 0, await self.backend.get(self.log.key(0))
@@ -261,10 +261,37 @@ class PartitionReader:
                 else:
                     low, (first, stored) = number, there
                 number = 2 * low if behind == INT64_MAX else (low + behind) // 2
-            if position - first < len(stored):
-                return chain(stored[position - first]) == chain_hash
+            if position - first < len(stored) and (
+                chain(stored[position - first]) == chain_hash
+            ):
+                return True
+            await self._require_joined(low, self._number_of(key), boundary)
             if await self.backend.get(key) is not None:
                 return False  # Otherwise the log was forgotten meanwhile: begin again.
+
+    async def _require_joined(
+        self, number: int, base: int, boundary: PartitionValue | None
+    ) -> None:
+        """Check that batch `number` continues the one before it, and is continued by the next.
+
+        A search for a position ends beside a batch that the store has put into a wrong slot.
+
+        Raises:
+            CorruptLog: The batches are not of one log.
+        """
+        end = (0, self._genesis) if number == base else None
+        for at in range(max(base, number - 1), number + 2):
+            value = await self.backend.get(self.log.key(at))
+            if value is None:
+                return
+            if at == base and boundary is not None:
+                end = (boundary.next_position, boundary.chain_hash)
+            elif end is None:
+                first, stored = stored_events(self.serde, StoredBatch(at, value))
+                end = (first + len(stored), chain(stored[-1]))
+            else:
+                batch = decode_batch(self.serde, StoredBatch(at, value), *end)
+                end = (end[0] + len(batch.events), batch.chain_hash)
 
     async def _batch(self, number: int) -> tuple[int, tuple[bytes, ...]] | None:
         """The first position and the stored events of a batch; None if it does not exist."""

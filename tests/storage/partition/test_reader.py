@@ -1,5 +1,7 @@
 """A partition read without actors: whole, as of a point, and when something is wrong."""
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from typing_extensions import override
 from tests.models.stored_partitions import (
     SERDE,
     TIME_MS,
+    TIP,
     TRACES,
     StoredPartition,
     finished,
@@ -203,6 +206,29 @@ async def test_a_position_and_its_hash_are_found_wherever_they_are_in_the_log() 
             assert await reader.has_history(position, chain_hash, near)
             assert not await reader.has_history(position, b"another", near)
             assert not await reader.has_history(position + 1, chain_hash, near)
+
+
+@pytest.mark.parametrize("slot", [1, 20, 39, 41], ids="slot {}".format)
+@pytest.mark.parametrize("foreign", [0, 30])
+async def test_a_batch_in_a_wrong_slot_makes_a_log_damaged_and_not_another(
+    slot: int, foreign: int
+) -> None:
+    partition = await StoredPartition.led()
+    other = await StoredPartition.led(tip=replace(TIP, partition=4))
+    for number in range(40):
+        await partition.append([finished(number)[0]])
+        await other.append([finished(number)[0]] * 3)
+    reader, hashes = partition.reader(), list[bytes]()
+    for number in range(partition.next_batch):
+        value = await partition.batch(number)
+        hashes += map(chain, stored_events(SERDE, StoredBatch(number, value))[1])
+    backend: Any = partition.backend
+    backend.values[partition.batch_key(slot)] = await other.batch(foreign)
+
+    for near in (0, slot, partition.next_batch):
+        for position, chain_hash in enumerate(hashes):
+            with suppress(CorruptLog):
+                assert await reader.has_history(position, chain_hash, near)
 
 
 async def test_of_a_log_that_was_forgotten_the_boundary_alone_is_compared() -> None:
