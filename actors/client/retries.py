@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tierledger.events.errors import (
     CustomMetadataSizeLimitExceeded,
+    Fenced,
     NotReady,
     OutcomeUnknown,
     PartitionDeleted,
@@ -26,19 +27,29 @@ _LASTING = (CustomMetadataSizeLimitExceeded, PartitionDeleted)
 change before an earlier attempt arrives, and some come from a process that may never have seen
 that attempt, which may be stored."""
 
+LASTING_AT_COORDINATOR = (*_LASTING, Fenced)
+"""The same for requests to the coordinator: it fences a client for good, whatever became of the
+client's earlier attempts."""
+
 
 class Retries:
     """The failed attempts of one call."""
 
-    __slots__ = ("_attempts", "_is_change", "_refusal", "doubt")
+    __slots__ = ("_attempts", "_is_change", "_lasting", "_refusal", "doubt")
 
-    def __init__(self, *, is_change: bool) -> None:
-        """`is_change`: the call may change something, so that an unknown outcome matters."""
+    def __init__(
+        self, *, is_change: bool, lasting: tuple[type[RemoteStorageError], ...] = _LASTING
+    ) -> None:
+        """`is_change`: the call may change something, so that an unknown outcome matters.
+
+        `lasting`: refusals that end the doubt about earlier attempts.
+        """
         self.doubt: OutcomeUnknown | None = None
         """The last attempt whose outcome is unknown."""
         self._refusal: RetryableError | None = None
         self._attempts = 0
         self._is_change = is_change
+        self._lasting = lasting
 
     def failed(self, error: RemoteStorageError, left_s: float) -> float | RemoteStorageError:
         """The pause (s) before the next attempt, or the error with which the call ends.
@@ -67,7 +78,7 @@ class Retries:
         return self._ended(f"not sent within {seconds:g} s: no host to send it to")
 
     def _final(self, error: RemoteStorageError) -> RemoteStorageError:
-        if self._is_change and not isinstance(error, _LASTING):
+        if self._is_change and not isinstance(error, self._lasting):
             return self.doubt or error
         return error
 

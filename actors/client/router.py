@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from tierledger.actors.calls import LEADER, Answered, Call, PageCall, PartitionKey
-from tierledger.actors.client.retries import Retries
+from tierledger.actors.client.retries import LASTING_AT_COORDINATOR, Retries
 from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.client.window import WRITES_MAX, Window
 from tierledger.actors.connection import CoordinatorHandle
@@ -110,7 +110,7 @@ class Router:
         def forget() -> None:
             self._routes.forget(key)
 
-        return await self._persist(attempt, forget, deadline, is_change=is_change)
+        return await self._persist(attempt, forget, deadline, Retries(is_change=is_change))
 
     async def coordinate(
         self,
@@ -124,19 +124,16 @@ class Router:
             one.is_sent = True
             return await ask(self.link.coordinator)
 
-        return await self._persist(
-            attempt, lambda: None, self._deadline(deadline), is_change=True
-        )
+        retries = Retries(is_change=True, lasting=LASTING_AT_COORDINATOR)
+        return await self._persist(attempt, lambda: None, self._deadline(deadline), retries)
 
     async def _persist(
         self,
         attempt: Callable[[Attempt], Awaitable[T]],
         forget_route: Callable[[], None],
         deadline: Deadline,
-        *,
-        is_change: bool,
+        retries: Retries,
     ) -> T:
-        retries = Retries(is_change=is_change)
         if deadline.left_s < SENT_WITH_S:
             # The older writes that it waited for ended too late for it.
             raise Overloaded(f"not sent within {deadline.seconds:g} s: older ones took as long")

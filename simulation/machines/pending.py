@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tierledger.actors.calls import LEADER
-from tierledger.actors.client.retries import Retries
+from tierledger.actors.client.retries import LASTING_AT_COORDINATOR, Retries
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 
@@ -73,5 +73,5 @@ class Asked:
         self.ask = ask
         self.then = then
         self.deadline = deadline
-        self.retries = Retries(is_change=True)
+        self.retries = Retries(is_change=True, lasting=LASTING_AT_COORDINATOR)
         self.token = 0

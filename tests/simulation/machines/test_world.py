@@ -31,8 +31,8 @@ from tierledger.simulation.machines.verdict import judge, ran, verdict_of
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import judged as judged_again
 
-SEEDS = 1_250
-"""Enough for every mark, and twice what a mutant needs."""
+SEEDS = 1_500
+"""Enough for every mark, and three times what a mutant needs."""
 LONG_SEEDS = 20_000
 SEEDS_PER_TEST = 250
 
