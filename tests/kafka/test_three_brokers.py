@@ -71,6 +71,7 @@ async def test_a_leader_that_was_frozen_comes_back_too_late_to_lead(
     cluster: TieredCluster, ledger: Path
 ) -> None:
     await cluster.create("frozen", [2, 3, 1])
+    assert await cluster.leader("frozen") == 2
     sent = await cluster.produced("frozen", 0, 60)
     cluster.brokers[2].send(signal.SIGSTOP)
     try:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,9 +15,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-
 
 WAIT_S = 300.0
 """Time after which an action of a broker counts as hanging, even on a busy machine."""
-
-INVALID_REPLICA_ASSIGNMENT = 39
-"""Kafka's error code."""
 
 
 @asynccontextmanager
@@ -40,17 +36,20 @@ async def create_topic(
     settings: Mapping[str, str] | None = None,
     **options: object,
 ) -> None:
-    """`replicas`: the brokers of the topic's only partition; the first one leads."""
+    """`replicas`: the brokers of the topic's only partition; the first one leads.
+
+    Waits until these brokers take part: Kafka gives a topic that is created earlier another
+    leader, or refuses it.
+    """
     given = (-1, -1, {0: list(replicas)}) if replicas else (partitions, 1, None)
-    deadline = time.monotonic() + WAIT_S
-    async with administered(brokers, **options) as admin:
+    async with administered(brokers, **options) as admin, asyncio.timeout(WAIT_S):
         while True:
-            made = await admin.create_topics([NewTopic(topic, *given, settings)])
-            errors = [error for _, error, _ in made.topic_errors]
-            if errors != [INVALID_REPLICA_ASSIGNMENT] or time.monotonic() > deadline:
+            active = (await admin.describe_cluster())["brokers"]
+            if {*(replicas or ())} <= {broker["node_id"] for broker in active}:
                 break
-            await asyncio.sleep(0.5)  # Brokers that have just started are still fenced.
-    assert errors == [0], made
+            await asyncio.sleep(0.1)
+        made = await admin.create_topics([NewTopic(topic, *given, settings)])
+    assert [error for _, error, _ in made.topic_errors] == [0], made
 
 
 async def delete_topic(brokers: str | Sequence[str], topic: str) -> None:
