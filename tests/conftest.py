@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tierledger.actors.host import machine_guard as partition
 from tierledger.simulation.campaign.campaign import with_mistake
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.processes import children, signal_all
+from tierledger.simulation.live.server import STARTED
 
 HERE = Path(__file__).parent
 
@@ -35,6 +36,9 @@ QUICK = ("actors", "events", "house", "storage", "tiering")
 
 LONGEST = ("kafka", "moving", "simulation")
 """Folders with files that take minutes: none of them may be the last that a worker begins."""
+
+LOG_CHARACTERS = 8_000
+"""How much of each server's log is shown below a failure."""
 
 WORKER_END_S = 60.0
 """How long after Ctrl-C a worker may take to stop the servers that it started."""
@@ -131,6 +135,18 @@ class Worker:
     def pytest_keyboard_interrupt(self) -> None:
         """It is told to end more than once; what it does about it is not to be interrupted."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show below a failure how the logs of running servers end."""
+    report = yield
+    if report.failed:
+        running = [server for server in STARTED if server.is_running]
+        report.sections += [
+            (f"log of {server.name}", server.log()[-LOG_CHARACTERS:]) for server in running
+        ]
+    return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
+from weakref import WeakSet
 
 STOP_TIMEOUT_S = 120.0
 """Kafka's own metadata manager waits 30 s for a record that is under way when it closes."""
@@ -25,6 +26,8 @@ PORTS = range(20_000, 32_000)
 """Below Linux's for outgoing connections (from 32,768), above Ray's workers' (to 19,999)."""
 _CLAIMED = ExitStack()
 """Until this process ends."""
+STARTED: WeakSet[LiveServer] = WeakSet()
+"""The servers that this process has started; they may have ended."""
 
 
 class LiveServer(ABC):
@@ -124,6 +127,7 @@ class LiveServer(ABC):
                 cwd=self.folder,
                 **self._account(),
             )
+        STARTED.add(self)
         deadline = time.monotonic() + self.ready_timeout_s
         while process.poll() is None and time.monotonic() < deadline:
             if self._is_up():
