@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 
@@ -56,3 +57,13 @@ def is_cancelled(error: BaseException) -> bool:
         return False
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """Why a task that is done failed; None if it did not, or if it was cancelled.
+
+    A task that nobody cancelled, but that ends by a library's cancellation, has failed.
+    """
+    if not task.cancelled():
+        return task.exception()
+    return None if task.cancelling() else OutcomeUnknown("cancelled from within")

@@ -31,6 +31,7 @@ from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
 from tierledger.actors.coordinator.report import coordinator_report
+from tierledger.actors.foreign_errors import failure_of
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.messages import (
     Append,
@@ -389,7 +390,7 @@ class CoordinatorService:
         def done(task: asyncio.Task[None]) -> None:
             del self._tasks[number]
             work.close()  # If it was cancelled before it began.
-            if not task.cancelled() and (error := task.exception()) is not None:
+            if (error := failure_of(task)) is not None:
                 self._failed(error)
 
         task = self._tasks[number] = self._loop.create_task(do())

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from tierledger.actors.discovery.service_record import stored_record
+from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import RemoteStorageError
 from tierledger.storage.backend import MetadataStorageBackend, Update
@@ -53,7 +54,8 @@ class RecordedDoors:
             if doors and (doors != known or loop.time() - looked >= LOOK_S):
                 looked = loop.time()
                 try:
-                    await self.write(doors)
+                    with documenting("the service's record"):
+                        await self.write(doors)
                     known = doors
                 except RemoteStorageError as error:
                     _log.debug("where hosts listen is not recorded yet", error=str(error))

@@ -33,6 +33,7 @@ from tierledger.actors.calls import (
 )
 from tierledger.actors.deadline import AlarmClock
 from tierledger.actors.follower import Follower, Phase
+from tierledger.actors.foreign_errors import failure_of
 from tierledger.actors.host import messages as lives
 from tierledger.actors.host.answering import OpenLists
 from tierledger.actors.host.feeds import Feeds
@@ -375,8 +376,8 @@ class Host:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("a task of the host failed", host=self.name, exc_info=task.exception())
+        if (error := failure_of(task)) is not None:
+            _log.error("a task of the host failed", host=self.name, exc_info=error)
             # Only tasks that serve all partitions, as the committer does, end here: an error
             # of one partition ends only that partition. A successor replays the logs.
             self._give_up()

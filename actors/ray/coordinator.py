@@ -59,6 +59,7 @@ class CoordinatorShell:
         settings = self._settings
         connector = settings.connector()
         one_writer = connector.has_one_writer
+        store = await (readable(connector) if one_writer else connector.backend(read_only=False))
         service = CoordinatorService(
             cluster_id=settings.cluster_id,
             keys=connector.key_factory(settings.cluster_id),
@@ -68,8 +69,8 @@ class CoordinatorShell:
             hosts=settings.hosts,
             partitions_per_host=settings.partitions_per_host,
             identity=RandomIds().request_id(),
-            backend=None if one_writer else await connector.backend(read_only=False),
-            reader=await readable(connector) if one_writer else None,
+            backend=None if one_writer else store,
+            reader=store if one_writer else None,
             oracle=oracle_of(settings),
             give_up=lambda: os._exit(70),  # The next process that calls it makes another.
         )
@@ -77,6 +78,7 @@ class CoordinatorShell:
             await service.start()
         except BaseException:
             await service.close()
+            await store.close()  # The next attempt opens it again.
             raise
         return service
 

@@ -132,6 +132,7 @@ class RayService:
             address = ray_cluster.start_cluster()
         else:
             address = ray_cluster.join_cluster(self._address)
+        is_taken_over = bool(ray_cluster.actor_names(self._namespace))
         try:
             self._refuse_unreachable()
             connection = RayConnection(self.settings)
@@ -145,7 +146,8 @@ class RayService:
             )
             await self._publish(self.record)
         except BaseException:
-            await self._end_actors()
+            if not is_taken_over:
+                await self._end_actors()
             ray_cluster.leave_cluster()
             raise
         self._connection = connection
@@ -243,7 +245,7 @@ class RayService:
         connection, self._connection = self._connection, None
         if connection is not None:
             # A host that has ended already needs no drain: the log has all its writes.
-            with contextlib.suppress(RemoteStorageError, TimeoutError):
+            with contextlib.suppress(RemoteStorageError), documenting("the drain"):
                 await self._drain()
             await self._end_actors()
         ray_cluster.leave_cluster()

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.door.security.settings import DoorSecurity
     from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.actors.ray.service import RayConnection
+    from tierledger.actors.ray.service import RayConnection, RayService
     from tierledger.health.server import MetricsOptions
     from tierledger.storage.kafka_brokers import KafkaBrokers
 
@@ -386,9 +386,12 @@ async def _serve(
     placement.security.check(doors.listen(0), WallClock().now_ms)
     if placement.address is None:  # Hosts run on this machine only.
         doors.refuse_taken(placement.hosts)
-    async with metrics_served(metrics) as served:
+    # The metrics end first. From then on no process may look for the coordinator: one that
+    # misses it starts another.
+    async with AsyncExitStack() as running, metrics_served(metrics) as served:
         service = RayService(settings, served.address, placement.address)
         record = await service.start()
+        running.push_async_callback(_close, service)
         connection = RayConnection(service.settings)
         served.connect(connection)
         store = public_url(settings.storage["metadata.storage.url"])
@@ -402,7 +405,9 @@ async def _serve(
         print(f"clients come in at {url}", flush=True)
         async with _following(service.settings, connection, placement):
             await serving.wait_for_stop(record.address)
-    # From here on no process may look for the coordinator: one that misses it starts another.
+
+
+async def _close(service: RayService) -> None:
     print_note("stopping: draining partitions")
     await service.close()
 

@@ -35,6 +35,8 @@ class Faults:
         """Listings whose prefix begins so raise an exception that no store should raise."""
         self.held = 0
         """The number of calls that were held by `freeze`."""
+        self.open = 0
+        """The number of backends that were opened and not closed."""
 
     def freeze(self) -> None:
         """Hold all calls until `thaw`, also those that have begun and are not carried out."""
@@ -122,6 +124,7 @@ class FaultyBackend(MetadataStorageBackend):
 
     @override
     async def close(self) -> None:
+        self._faults.open -= 1
         await self._store.close()
 
 
@@ -135,7 +138,9 @@ class FaultyConnector(MetadataStorageConnector):
     @override
     async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
         store = MemoryBackend(values(self._name), read_only=read_only)
-        return FaultyBackend(store, faults(self._name, self._side))
+        found = faults(self._name, self._side)
+        found.open += 1
+        return FaultyBackend(store, found)
 
     @override
     def key_factory(self, cluster_id: str) -> MetadataKeyFactory:

@@ -110,3 +110,43 @@ async def test_the_watch_over_the_coordinator_outlives_whatever_a_look_raises(
     await asyncio.wait({asyncio.create_task(seen.wait()), watch}, return_when="FIRST_COMPLETED")
     assert not watch.done()
     watch.cancel()
+
+
+async def test_a_start_that_is_refused_leaves_the_actors_of_a_service_that_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    for name, answer in {
+        "join_cluster": "10.0.0.1:6379",
+        "leave_cluster": None,
+        "node_ips": {"10.0.0.1", "10.0.0.2"},
+        "actor_names": ["coordinator", "host-0/1"],
+    }.items():
+        monkeypatch.setattr(ray_cluster, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(ray_service, "kill_actor", lambda name, _: ended.append(name))
+    settings = settings_for(tmp_path / "store.sqlite")
+
+    with pytest.raises(InvalidArgument, match="expected --listen"):
+        await RayService(settings, address="10.0.0.1:6379").start()
+
+    assert ended == []
+
+
+async def test_actors_end_although_the_cluster_answers_no_drain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    def gone(*_: object) -> None:
+        raise ConnectionError("the cluster's own store of names does not answer")
+
+    monkeypatch.setattr(ray_cluster, "leave_cluster", lambda: None)
+    monkeypatch.setattr(ray_cluster, "actor_names", lambda _: ["coordinator", "host-0/1"])
+    monkeypatch.setattr(ray_cluster, "find_actor", gone)
+    monkeypatch.setattr(ray_service, "kill_actor", lambda name, _: ended.append(name))
+    service = RayService(settings_for(tmp_path / "store.sqlite"))
+    service._connection = object()  # type: ignore[assignment] # As after its start.
+
+    await service.close()
+
+    assert ended == ["host-0/1", "coordinator"]

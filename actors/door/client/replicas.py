@@ -24,6 +24,7 @@ from tierledger.actors.door.wire.failures import error_of
 from tierledger.actors.door.wire.feed import frame_of
 from tierledger.actors.feed.frames import OtherHistory, SnapshotBegun
 from tierledger.actors.feed.replica import Replica
+from tierledger.actors.foreign_errors import failure_of
 from tierledger.events.commands import Claim
 from tierledger.events.errors import CorruptLog, NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
@@ -170,7 +171,7 @@ class FedReplica:
                 await asyncio.sleep(min(PAUSE_S * 2 ** min(in_vain, 16), PAUSE_MAX_S))
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if (error := failure_of(task)) is not None:
             _log.error("a replica is not fed any more", exc_info=error)
             self.trouble = NotReady(f"the replica failed: {type(error).__name__}: {error}")
             self._is_over = True

@@ -76,7 +76,8 @@ async def test_a_record_that_was_withdrawn_is_not_brought_back(
 
 
 async def test_a_store_that_fails_is_written_to_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend, failures = MemoryBackend(), [AtomicConflict("k", "mismatch")]  # type: ignore[arg-type]
+    backend = MemoryBackend()
+    failures = [AtomicConflict("k", "mismatch"), OSError("a bug of its driver")]  # type: ignore[arg-type]
     await publish(backend, RECORD)
     write = backend.execute_atomically
 

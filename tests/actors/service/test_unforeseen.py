@@ -160,3 +160,18 @@ async def test_a_malformed_call_is_refused_before_it_reaches_a_partition(
     assert "call.command.metadata.segment_leader_epochs[0], got 30.0" in str(results[2])
     await copy(manager, segment(0))
     assert await shared.alarms() == {}
+
+
+async def test_a_host_whose_task_a_library_cancels_is_replaced(shared: LocalWorld) -> None:
+    async def cancelled_from_within() -> None:
+        raise asyncio.CancelledError
+
+    tip = partition()
+    manager = await shared.leader(tip)
+    former = shared.service.host("host-0").host
+
+    former.spawn(cancelled_from_within())
+    await asyncio.sleep(0.1)
+
+    await copy(manager, segment(0, tip))
+    assert shared.service.host("host-0").host is not former

@@ -1,0 +1,52 @@
+"""What `serve` does when something fails between the service's start and its end."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tierledger.actors.door.security.settings import DoorSecurity
+from tierledger.actors.ray import service as ray_service
+from tierledger.cli.commands import serve
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.events.errors import OutcomeUnknown
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknown("lost"), asyncio.CancelledError()])
+async def test_a_service_that_has_started_is_closed_whatever_happens_then(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    class Service:
+        def __init__(self, settings: object, *_: object) -> None:
+            self.settings = settings
+
+        async def start(self) -> SimpleNamespace:
+            steps.append("started")
+            return SimpleNamespace(address="10.0.0.1:6379", pid=1)
+
+        async def close(self) -> None:
+            steps.append("closed")
+
+    class Connection:
+        def __init__(self, _: object) -> None:
+            self.coordinator = self
+
+        async def doors(self) -> None:
+            raise error
+
+    monkeypatch.setattr(ray_service, "RayService", Service)
+    monkeypatch.setattr(ray_service, "RayConnection", Connection)
+    placement = serve.PlacementOptions(
+        1, 10, "10.0.0.1:6379", "127.0.0.1:0", None, DoorSecurity(), None, None
+    )
+    options = StoreOptions(f"sqlite:{tmp_path / 'store.sqlite'}", "orders")
+    until: Any = None  # Nothing gets so far.
+
+    with pytest.raises(type(error)):
+        await serve._serve(options, 128, placement, None, until)
+
+    assert steps == ["started", "closed"]
