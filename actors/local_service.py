@@ -143,6 +143,7 @@ class LocalService:
         return self._coordinator
 
     async def start(self) -> None:
+        """Start the service; after an error nothing of it is left. Raises as the coordinator."""
         self._backend = await self.connector.backend(read_only=False)
         self._coordinator = CoordinatorService(
             cluster_id=self._settings.cluster_id,
@@ -156,7 +157,11 @@ class LocalService:
             reader=self._backend,
             oracle=self._oracle,
         )
-        await self._coordinator.start()
+        try:
+            await self._coordinator.start()
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Drain and stop everything, then close the store."""
@@ -164,8 +169,9 @@ class LocalService:
         for handle in list(self._hosts.values()):
             await handle.close()
         await asyncio.gather(*self._ending, return_exceptions=True)
-        if self._backend is not None:
-            await self._backend.close()
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            await backend.close()
 
     def host(self, name: str) -> LocalHost:
         """The host at an address, or the newest of that name."""

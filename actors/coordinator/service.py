@@ -150,7 +150,7 @@ class CoordinatorService:
             await self.close()
             self._machine, self._ready = self._new_machine(), self._loop.create_future()
         self._feed(msg.Started())
-        await self._ready
+        await asyncio.shield(self._ready)
 
     async def close(self) -> None:
         """Stop timers and pings, and refuse waiting callers; the launcher keeps the hosts."""

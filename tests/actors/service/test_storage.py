@@ -149,6 +149,23 @@ async def test_a_write_that_may_have_happened_is_never_called_refused(
     faults.thaw()
 
 
+async def test_a_start_that_is_cancelled_leaves_the_store_closed_and_can_be_repeated(
+    shared: LocalWorld, faults: Faults
+) -> None:
+    await shared.stop()
+    faults.freeze()
+    starting = asyncio.create_task(shared.start())
+    await eventually(lambda: faults.held > 0)
+    starting.cancel()
+    faults.thaw()
+    await asyncio.wait([starting])
+    assert (starting.cancelled(), faults.open) == (True, 0)
+
+    await shared.service.start()
+
+    await copy(await shared.leader(TIP), segment(0))
+
+
 async def test_a_coordinator_outlives_a_store_that_is_away(
     shared: LocalWorld, faults: Faults
 ) -> None:
