@@ -143,7 +143,7 @@ class LocalService:
         return self._coordinator
 
     async def start(self) -> None:
-        """Start the service; after an error nothing of it is left. Raises as the coordinator."""
+        """Start the service; after an error nothing of it runs. Raises as its coordinator."""
         self._backend = await self.connector.backend(read_only=False)
         self._coordinator = CoordinatorService(
             cluster_id=self._settings.cluster_id,

@@ -13,6 +13,7 @@ written before the fence, and only then writes.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -129,7 +130,7 @@ class Mirror:
         self._positions: dict[Key, int] = {}
         """The position of each log's last mirrored event."""
         self._topics: dict[Key, str] = {}
-        self._damaged: dict[Key, str] = {}
+        self._damaged: list[str] = []
         self._fenced: set[int] = set()
         """Metadata partitions from which earlier mirrors are fenced."""
         self._imported = imported
@@ -138,8 +139,7 @@ class Mirror:
     def trouble(self) -> str | None:
         """Logs that are damaged, or another writer of the topic; None if all is well."""
         if self._damaged:
-            first = next(iter(self._damaged.values()))
-            return f"{len(self._damaged)} logs are not mirrored: {first}"
+            return f"{len(self._damaged)} logs are not mirrored: {self._damaged[0]}"
         if self.foreign:
             return f"another process writes {METADATA_TOPIC}: {self.foreign} records"
         return None
@@ -151,13 +151,26 @@ class Mirror:
             RemoteStorageError: The brokers or the store do not answer, or a log is damaged.
         """
         await self._read()
+        damaged: list[str] = []
         async for tip, _ in self._catalog.first_batches():
             key = (bytes(tip.topic_id), tip.partition)
             try:
                 await self._mirror(tip, key)
-                self._damaged.pop(key, None)
             except DataError as error:
-                self._damaged[key] = f"{tip}: {error}"
+                if not await self._was_forgotten(tip, key):
+                    damaged.append(f"{tip}: {error}")
+        self._damaged = damaged
+
+    async def _was_forgotten(self, tip: TopicIdPartition, key: Key) -> bool:
+        """Whether a log begins after the place up to which it was read; go on at its start."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return False
+        with contextlib.suppress(DataError):
+            if (await self._catalog.reader(tip).start()).next_batch > entry.next_batch:
+                return True
+        self._entries[key] = entry
+        return False
 
     async def _read(self) -> None:
         """Read the topic to its end: mirrored positions, and records of other writers."""

@@ -21,6 +21,7 @@ from tierledger.pipeline.imports.topic import (
     answering,
     consumer_of,
     partitions_of,
+    refuse_shrunk,
 )
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
@@ -103,7 +104,7 @@ class TopicReader:
         """The records before `ends` that were not read yet, as they come, without fences.
 
         Raises:
-            InvalidArgument: The brokers have deleted some of them.
+            InvalidArgument: The brokers have deleted or lost some of them.
             StorageUnavailable: The brokers do not answer.
         """
         while True:
@@ -117,6 +118,10 @@ class TopicReader:
                 if not behind:
                     return
                 found = await self._consumer.getmany(*behind, timeout_ms=POLL_MS)
+                if not found:
+                    await refuse_shrunk(
+                        self._consumer, {one: ends[one.partition] for one in behind}
+                    )
             records = []
             for top, some in found.items():
                 within = [one for one in some if one.offset < ends[top.partition]]

@@ -59,7 +59,9 @@ class CoordinatorShell:
         settings = self._settings
         connector = settings.connector()
         one_writer = connector.has_one_writer
-        store = await (readable(connector) if one_writer else connector.backend(read_only=False))
+        store = await (
+            readable(connector) if one_writer else connector.backend(read_only=False)
+        )
         service = CoordinatorService(
             cluster_id=settings.cluster_id,
             keys=connector.key_factory(settings.cluster_id),

@@ -7,7 +7,7 @@ when the import is planned, and each task reads its range once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -76,7 +76,7 @@ async def records_of(part: TopicRange) -> AsyncIterator[list[ConsumerRecord]]:
     """The records of `part`, fetch by fetch; transaction markers are left out.
 
     Raises:
-        InvalidArgument: The broker has deleted some of the records since the planning.
+        InvalidArgument: The brokers have deleted or lost some of the planned records.
         StorageUnavailable: The brokers do not answer.
     """
     where = TopicPartition(part.topic, part.partition)
@@ -89,7 +89,22 @@ async def records_of(part: TopicRange) -> AsyncIterator[list[ConsumerRecord]]:
                 if await consumer.position(where) >= part.end:
                     return
                 found = (await consumer.getmany(where, timeout_ms=1000)).get(where, [])
+                if not found:
+                    await refuse_shrunk(consumer, {where: part.end})
             yield [record for record in found if record.offset < part.end]
+
+
+async def refuse_shrunk(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> None:
+    """Raise `InvalidArgument` if a partition ends before its offset in `ends`.
+
+    It does after an unclean election, or if the topic was made anew: nothing more will come.
+    """
+    for where, end in (await consumer.end_offsets(list(ends))).items():
+        if end < ends[where]:
+            raise InvalidArgument(
+                f"{where.topic}-{where.partition}: expected records up to offset "
+                f"{ends[where]}, and it ends at {end} by now: the brokers have lost records"
+            )
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from typing_extensions import override
 
 from tierledger.events.errors import DataError
-from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.plan import LogPlace, LogPlanner, Piece, corrupt, packed
 from tierledger.pipeline.source.columns import EventColumns
 from tierledger.pipeline.source.options import SourceOptions
@@ -122,8 +122,9 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         async with opened(self._options) as catalog:
             assert catalog is not None
             bounded = dict(start)
+            tips = await self._tips(catalog, list(sizes))
             for name, size in sizes.items():
-                planner = LogPlanner(catalog.reader((await self._tips(catalog))[name]))
+                planner = LogPlanner(catalog.reader(tips[name]))
                 first, last = _batch(start, name), latest[name][0]
                 # At least one batch per partition, so that none waits for ever.
                 share = max((last - first) * rows // total, 1)
@@ -156,13 +157,13 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             return [corrupt(tip, LogPlace(start[0], start[1], b"", 0), error)]
         return await planner.ranges(place, end, self._options.rows_per_task)
 
-    async def _tips(
-        self, catalog: Catalog, needed: list[str] | None = None
-    ) -> dict[str, TopicIdPartition]:
-        if not self._known or not self._known.keys() >= set(needed or ()):
-            tips = await partitions(catalog, self._options)
-            self._known |= {_name(tip): tip for tip in tips}
-        return self._known
+    async def _tips(self, catalog: Catalog, names: list[str]) -> dict[str, TopicIdPartition]:
+        if not self._known.keys() >= set(names):
+            # Forgotten ones, too: a batch that Spark repeats may be older than that.
+            async for entry in catalog.partitions():
+                tip = entry.topic_id_partition
+                self._known[_name(tip)] = tip
+        return {name: self._known.get(name) or _tip(name) for name in names}
 
 
 async def _end(planner: LogPlanner, start: list[int] | None) -> list[int] | None:
@@ -191,6 +192,11 @@ async def _place(planner: LogPlanner, next_batch: int) -> list[int]:
 
 def _name(tip: TopicIdPartition) -> str:
     return f"{tip.topic_id}/{tip.partition}"
+
+
+def _tip(name: str) -> TopicIdPartition:
+    topic_id, _, partition = name.partition("/")
+    return TopicIdPartition(Uuid.parse(topic_id), int(partition), "")
 
 
 def _batch(offset: Offset, name: str) -> int:

@@ -10,13 +10,17 @@ import pytest
 import pytest_asyncio
 from typing_extensions import override
 
+from tests.models.actor_harness import SERDE
 from tests.models.fake_topic import FakeReader, FakeTopic
 from tests.models.local_world import (
     CLUSTER,
     DELETED,
     DELETING,
     FINISHED,
+    KEYS,
     LocalWorld,
+    eventually,
+    lead,
     moved,
     partition,
     segment,
@@ -39,6 +43,8 @@ from tierledger.moving.mirroring import MIRROR, Mirror
 from tierledger.moving.topic import MirroredFrom
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
+from tierledger.storage.partition.forgetting import forget
+from tierledger.storage.partition.reader import PartitionReader
 
 ORDERS, OTHERS = partition(0), partition(1)
 
@@ -259,6 +265,34 @@ async def test_what_an_earlier_mirror_writes_before_it_is_fenced_is_not_written_
 
     found = [one.mirrored for some in topic.records.values() for one in some]
     assert [one.position for one in found if one and not one.is_fence] == [1, 2]
+
+
+async def test_a_log_that_was_forgotten_is_mirrored_from_its_boundary_on(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(0))
+    for state in (FINISHED, DELETING, DELETED):
+        await broker.update_remote_log_segment_metadata(moved(segment(0), state))
+    backend = world.service._backend
+    assert backend is not None
+    log = PartitionReader(backend, KEYS, SERDE, CLUSTER, ORDERS)
+
+    async def is_closed() -> bool:
+        return not (await log.state()).state.is_open
+
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        await broker.on_partition_leadership_changes([], [ORDERS])
+        await eventually(is_closed)
+        await mirror.round()
+        await forget(log)
+        await mirror.round()
+        assert mirror.trouble is None
+        await lead(broker, ORDERS)
+        await broker.add_remote_log_segment_metadata(segment(1))
+        await mirror.round()
+        assert (mirror.mirrored, mirror.trouble) == (5, None)
 
 
 async def test_who_writes_the_topic_beside_the_mirror_is_noticed(

@@ -20,9 +20,14 @@ from tests.models.stored_partitions import TRACES
 from tierledger.conformance.answering import partition_of
 from tierledger.conformance.answers import Answer, read_answers
 from tierledger.conformance.trace import TraceRecord, answers_path, read_records
+from tierledger.events.errors import InvalidArgument
+from tierledger.moving.topic import reading
 from tierledger.pipeline.imports.source import METADATA_TOPIC
+from tierledger.pipeline.imports.topic import offsets_of, records_of
+from tierledger.pipeline.imports.units import TopicRange
 from tierledger.simulation.live.kafka_broker import KafkaBroker
 from tierledger.storage.connector import URL_SETTING
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 TRACE = TRACES / "three-brokers-churn"
 ROOT = Path(__file__).parents[3]
@@ -79,6 +84,22 @@ def test_a_live_topic_is_imported_up_to_its_end_and_what_comes_later_the_next_ti
 
     again = import_now(spark, f"kafka:{broker.address}", sqlite_url)
     assert sum(one.imported + one.batches for one in again) == 0
+
+
+async def test_a_topic_that_ends_before_what_was_planned_is_refused(
+    broker: KafkaBroker,
+) -> None:
+    brokers = KafkaBrokers(broker.address)
+    _, end = (await offsets_of(brokers, METADATA_TOPIC))[0]
+    lost = f"offset {end + 5}, and it ends at {end} by now"
+
+    with pytest.raises(InvalidArgument, match=lost):
+        async for _ in records_of(TopicRange(brokers, METADATA_TOPIC, 0, 0, end + 5)):
+            pass
+    async with reading(brokers) as reader:
+        with pytest.raises(InvalidArgument, match=lost):
+            async for _ in reader.read({0: end + 5}):
+                pass
 
 
 def test_segments_of_a_real_broker_make_the_same_logs_as_its_live_topic(

@@ -15,9 +15,10 @@ from tests.models.local_world import eventually
 from tests.models.spark_rows import in_order, options_of, row_of, rows, writing
 from tests.models.stored_partitions import TIP, StoredPartition, finished
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.source.columns import CORRUPT, DEFAULT_SCHEMA
+from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT, DEFAULT_SCHEMA
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.stream import Offset, TierledgerStreamReader
+from tierledger.storage.partition.forgetting import forget
 
 STARTS = 4
 QUERY_TIMEOUT_S = 100
@@ -223,3 +224,24 @@ def test_a_stream_says_once_that_a_log_lost_what_it_has_read(sqlite_url: str) ->
 
     assert [one[2] for one in positions(reader, before, after)] == [CORRUPT]
     assert reader.latestOffset(after, ReadAllAvailable()) == after
+
+
+def test_a_batch_that_is_repeated_after_its_log_was_forgotten_says_so(sqlite_url: str) -> None:
+    async def write() -> None:
+        async with writing(sqlite_url) as backend:
+            await (await StoredPartition.led(backend)).close()
+
+    async def forgotten() -> None:
+        async with writing(sqlite_url) as backend:
+            await forget(StoredPartition(backend).reader())
+
+    asyncio.run(write())
+    first = reader_of(sqlite_url)
+    end = first.latestOffset({}, ReadAllAvailable())
+    before = positions(first, {}, end)
+    assert before
+    asyncio.run(forgotten())
+
+    again = positions(reader_of(sqlite_url), {}, end)  # As after a restart.
+
+    assert again == [("orders", before[-1][1], BOUNDARY)]
