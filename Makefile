@@ -7,8 +7,10 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # Hundreds of processes are started, each of which would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-# Each worker starts servers of its own, so that more than four gain little.
-PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
+# One more than cores, since tests also wait. Each starts servers of its own, so that more than
+# four gain little.
+WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+PARALLEL := --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
 .PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-kafka chaos lock clean
 
