@@ -1,6 +1,6 @@
 """One leader or follower on a host of virtual time: loading, reading on, checkpoints, effects.
 
-It stands for `PartitionShell` of the service. No rule of the protocol stands here: the machine
+It takes the place of `PartitionShell`, and has no rule of the protocol: the machine
 decides what happens next.
 """
 
