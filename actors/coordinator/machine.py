@@ -448,9 +448,16 @@ class Coordinator:
     def _nothing_placed(
         self, error: Exception, unforeseen: Exception | None = None
     ) -> list[msg.Effect]:
-        # The next answered ping of any host starts another round, which tries again.
         details = {"error": repr(error)}
-        return self._settle([msg.Note("warning", "nothing was placed", details, unforeseen)])
+        note = msg.Note("warning", "nothing was placed", details, unforeseen)
+        return self._settle([note, *self._retry()])
+
+    def _retry(self) -> list[msg.Effect]:
+        """Have another round begin after a pause, unless one is to begin already."""
+        if self._retries:
+            return []
+        self._retries = True
+        return [msg.SetTimer(msg.Timer("retry"), BACKOFF_MIN_S)]
 
     def _settle(self, effects: list[msg.Effect]) -> list[msg.Effect]:
         """End the round: answer all callers."""
@@ -477,11 +484,9 @@ class Coordinator:
             if not one.is_hopeless:
                 one.refusal = error
         effects = self._settle([])
-        if not self._retries and self.hosts.decided_on():
-            self._retries = True
+        if self.hosts.decided_on() and (retry := self._retry()):
             details = {"error": str(error)}
-            effects.append(msg.Note("warning", "a host's word is not noted yet", details))
-            effects.append(msg.SetTimer(msg.Timer("retry"), BACKOFF_MIN_S))
+            effects += [msg.Note("warning", "a host's word is not noted yet", details), *retry]
         return effects
 
     # Appending.

@@ -388,6 +388,23 @@ def test_what_a_lost_host_served_is_placed_elsewhere_and_its_end_is_noted_until_
     assert served_by in one.machine.hosts.starting
 
 
+def test_a_placement_that_is_not_stored_is_tried_again_after_a_pause() -> None:
+    one = Driven().started()
+    one.register(1)
+    one.rest()
+    one.announce(1, 1, 2, 0)
+    one.answer(one.decide())  # The announcement; the next append is the placement.
+    append = one.take(Append)
+    failed = one.hear(msg.AppendFailed(append.number, StorageUnavailable("the store is away")))
+
+    retry = msg.SetTimer(msg.Timer("retry"), parts.BACKOFF_MIN_S)
+    assert retry in failed
+    assert one.machine.state.unplaced
+    one.hear(msg.TimerFired(retry.timer))
+    one.rest()
+    assert not one.machine.state.unplaced
+
+
 def test_three_silent_pings_in_a_row_are_an_end_but_not_if_this_process_was_late() -> None:
     one = Driven().started()
     host = one.machine.hosts.running["host-0"]
