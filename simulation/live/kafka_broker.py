@@ -29,6 +29,9 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 READY = "Kafka Server started"
 
+SHORT_SESSION = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
+"""Settings with which a broker that was killed may register again soon."""
+
 _LOGGING = """\
 <Configuration status="off">
   <Appenders>

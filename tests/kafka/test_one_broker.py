@@ -19,7 +19,7 @@ from tests.models.kafka_clients import (
 )
 from tests.models.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
-from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SUITE
+from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SHORT_SESSION, SUITE
 from tierledger.simulation.live.server import free_ports
 
 TOPIC = "orders"
@@ -40,7 +40,7 @@ def broker(
     request: pytest.FixtureRequest, tmp_path: Path, ledger: Path
 ) -> Iterator[TieredBroker]:
     door = f"127.0.0.1:{free_ports(2)}"
-    broker = TieredBroker(door, tmp_path / "tier", jars=request.param)
+    broker = TieredBroker(door, tmp_path / "tier", SHORT_SESSION, request.param)
     store = f"sqlite:{ledger}"
     serve, handover = kafka_page.commands(store, door, broker.address)[:2]
     assert serve[:3] == ["serve", "--store", store]

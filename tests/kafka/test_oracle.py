@@ -11,7 +11,7 @@ from tests.models.kafka_clients import WAIT_S, create_topic, delete_topic
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.live.kafka_broker import KafkaBroker
+from tierledger.simulation.live.kafka_broker import SHORT_SESSION, KafkaBroker
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 UNKNOWN = TopicIdPartition(Uuid.parse("AAECAwQFBgcICQoLDA0ODw"), 0, "payments")
@@ -19,7 +19,7 @@ UNKNOWN = TopicIdPartition(Uuid.parse("AAECAwQFBgcICQoLDA0ODw"), 0, "payments")
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as broker:
+    with KafkaBroker(SHORT_SESSION) as broker:
         yield broker
 
 

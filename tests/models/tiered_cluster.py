@@ -27,7 +27,7 @@ from tests.models.kafka_clients import (
 )
 from tests.models.reassignment_request import ReassignmentRequest
 from tests.models.tiered_broker import TIERED, TieredBroker
-from tierledger.simulation.live.kafka_broker import KafkaBroker
+from tierledger.simulation.live.kafka_broker import SHORT_SESSION, KafkaBroker
 
 BROKERS = (1, 2, 3)
 CONTROLLER = 100
@@ -41,8 +41,7 @@ PACE_S = 0.1
 DURABLE = {"acks": "all", "request_timeout_ms": REQUEST_MS}
 
 QUICK = {
-    "broker.session.timeout.ms": 3000,
-    "broker.heartbeat.interval.ms": 500,
+    **SHORT_SESSION,
     "replica.lag.time.max.ms": 3000,
     "offsets.topic.replication.factor": 3,
     "transaction.state.log.replication.factor": 3,
