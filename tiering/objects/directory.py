@@ -29,7 +29,7 @@ def walked(root: Path, below: str) -> Iterator[ListedName]:
     """All finished files in the folder `below`, by paths from `root`.
 
     Raises:
-        StorageUnavailable: A folder cannot be listed.
+        StorageUnavailable: A folder cannot be listed, or a file not be looked at.
     """
     for folder, _, files in os.walk(root / below, onerror=_unless_gone):
         for name in files:
@@ -38,7 +38,8 @@ def walked(root: Path, below: str) -> Iterator[ListedName]:
             path = Path(folder, name)
             try:
                 found = path.stat()
-            except FileNotFoundError:
+            except OSError as error:
+                _unless_gone(error)
                 continue  # Deleted meanwhile.
             text = os.fsencode(path.relative_to(root)).decode("utf-8", "backslashreplace")
             modified = datetime.fromtimestamp(found.st_mtime, UTC)

@@ -62,6 +62,16 @@ async def test_leftovers_that_cannot_be_removed_are_a_failure(tmp_path: Path) ->
         await store.remove_leftovers("a")
 
 
+async def test_a_file_that_cannot_be_looked_at_ends_a_list_of_all_with_its_name(
+    tmp_path: Path,
+) -> None:
+    store = open_store(parse(f"dir:{tmp_path}"))
+    (tmp_path / "a").symlink_to("a")
+
+    with pytest.raises(StorageUnavailable, match=f"cannot be listed: .*{tmp_path}/a"):
+        _ = [page async for page in store.pages("")]
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     path = tmp_path / "tier"
