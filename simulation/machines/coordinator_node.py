@@ -65,7 +65,7 @@ class Attendant(Protocol):
 
     @property
     def life(self) -> Life: ...
-    def hear(self, word: OwnerWord, /) -> None: ...
+    def hear(self, word: OwnerWord, as_of: int, /) -> None: ...
 
 
 class Moved(NamedTuple):
@@ -188,13 +188,15 @@ class CoordinatorNode:
         """Take the report of a broker's plugin, and answer with the owner's word."""
         if self.machine.is_started:
             self._attendance.attended(report, self.world.now_ms())
-            self._wires.send(self.life, caller.life, caller.hear, self.state.word)
+            now = self._clock.now
+            self._wires.send(self.life, caller.life, caller.hear, self.state.word, now)
 
     def take_following(self, caller: Attendant, report: dict[str, Any]) -> None:
         """Take the report of a follower of Kafka's topic, and answer with the owner's word."""
         if self.machine.is_started:
             self._attendance.followed(report, self.world.now_ms())
-            self._wires.send(self.life, caller.life, caller.hear, self.state.word)
+            now = self._clock.now
+            self._wires.send(self.life, caller.life, caller.hear, self.state.word, now)
 
     def take_stand(self, caller: Caller, token: int) -> None:
         """Answer with the owner's word, and the newest reports of plugins and follower."""

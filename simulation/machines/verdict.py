@@ -287,8 +287,12 @@ def _asked(world: World, events: Sequence[Coordinated], logs: _Logs) -> Iterator
 
 
 def _due(world: World, log: FinalLog) -> int:
-    """The last position that a follower must have read by now."""
-    since = (world.clock.now - POLL - RETRY) * 1000
+    """The last position that a follower must have read by now.
+
+    It polls, and then reads a slot and the log: four messages, and each may be slow.
+    """
+    slow = 4 * max(world.scenario.delays)
+    since = (world.clock.now - POLL - RETRY - slow) * 1000
     return sum(at is not None and at <= since for at in log.durable_at) - 1
 
 

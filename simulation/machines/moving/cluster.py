@@ -148,7 +148,7 @@ class KafkaFollower:
     def life(self) -> Life:
         return self.broker.life
 
-    def hear(self, word: OwnerWord) -> None:
+    def hear(self, word: OwnerWord, as_of: int) -> None:  # noqa: ARG002
         """Take up the task that the owner's word calls for; an older word changes nothing."""
         if word.number <= self._word.number:
             return

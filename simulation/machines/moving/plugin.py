@@ -106,6 +106,10 @@ class PluginNode(Client):
         self._segments, self._feeding = segments, feeding
         self._mode = mode
         self.word = OwnerWord()
+        self.as_of = 0
+        """When the coordinator sent the last answer that arrived here."""
+        self.is_asked_again = False
+        """Whether its word is the second one of a move, which may end without a further one."""
         self.under_way = 0
         """The number of writes by either manager that have begun and not ended."""
         self.consumed = 0
@@ -155,10 +159,12 @@ class PluginNode(Client):
         is_fit = self._fit_for == self.word.number
         return self.decision.writes is None and not self.under_way and is_fit
 
-    def hear(self, word: OwnerWord) -> None:
+    def hear(self, word: OwnerWord, as_of: int) -> None:
         """Act on the owner's word if it is newer than the last one; an older one is late."""
+        self.as_of = max(self.as_of, as_of)
         if word.number <= self.word.number:
             return
+        self.is_asked_again = word.owner == self.word.owner == Owner.MOVING
         former, self.word = self.decision, word
         text = f"word {word.number}: {word.owner}, decided by {word.decider}"
         self.world.recording.moment(self.life.name, "owner", text)

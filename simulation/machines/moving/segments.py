@@ -27,6 +27,8 @@ class Plugin(Protocol):
 
     life: Life
     word: OwnerWord
+    as_of: int
+    is_asked_again: bool
     under_way: int
 
     def known(self, number: int, manager: str | None, /) -> frozenset[bytes] | None: ...
@@ -41,7 +43,8 @@ class Segments:
         """Ids that comparisons leave out: only the rules of the move keep these from loss."""
         self._noted: set[tuple[str, str]] = set()
         """Checker and life of each violation that was noted; it is noted once."""
-        self._written: dict[str, set[bytes]] = {Owner.KAFKA: set(), Owner.TIERLEDGER: set()}
+        self._written: dict[str, dict[bytes, int]] = {Owner.KAFKA: {}, Owner.TIERLEDGER: {}}
+        """Ids by the manager that wrote them, and when they were written."""
         self._made: dict[bytes, RemoteLogSegmentMetadata] = {}
         self._known = [frozenset[bytes]()]
         """By a count of the topic's first records, the ids in these."""
@@ -87,7 +90,10 @@ class Segments:
         metadata = self.new(0, broker_id, 0)
         self.silent.add(_id(metadata))
         self.append(metadata)
-        self._written[Owner.KAFKA].add(_id(metadata))
+        self._wrote(Owner.KAFKA, metadata)
+
+    def _wrote(self, manager: str, metadata: RemoteLogSegmentMetadata) -> None:
+        self._written[manager][_id(metadata)] = self._world.clock.now
 
     def write_by_kafka(self, plugin: Plugin, metadata: RemoteLogSegmentMetadata) -> None:
         """Write a segment by Kafka's own manager.
@@ -101,7 +107,7 @@ class Segments:
 
         def land() -> None:
             self.append(metadata)
-            self._written[Owner.KAFKA].add(_id(metadata))
+            self._wrote(Owner.KAFKA, metadata)
             self._world.recording.mark("written by Kafka's own manager")
             self._world.recording.event("kafka", plugin.life.name, _id(metadata))
             after(random.randrange(*SENT), plugin.life, landed)
@@ -113,7 +119,7 @@ class Segments:
         after(random.randrange(random.choice(WAITS)), None, send)
 
     def written_by_ledger(self, metadata: RemoteLogSegmentMetadata) -> None:
-        self._written[Owner.TIERLEDGER].add(_id(metadata))
+        self._wrote(Owner.TIERLEDGER, metadata)
         self._world.recording.mark("written by tierledger")
 
     # Laws.
@@ -121,9 +127,17 @@ class Segments:
     def decides(
         self, plugin: Plugin, number: int, manager: str, known: frozenset[bytes]
     ) -> None:
-        """Note a violation if a broker decides by a manager that lacks the other's segments."""
+        """Note a violation if a broker decides by a manager that lacks the other's segments.
+
+        A broker may freeze between its report under a move's second word and the end of that
+        move. Once it goes on, it acts by that word until the next one arrives, and lacks what
+        others have written since, as a replica of Kafka's own manager does that lags. So those
+        segments do not count. It writes nothing, and takes no further role, under that word.
+        """
         other = Owner.KAFKA if manager == Owner.TIERLEDGER else Owner.TIERLEDGER
-        missing = self._written[other] - known
+        until = plugin.as_of if plugin.is_asked_again else self._world.clock.now
+        written = self._written[other].items()
+        missing = {one for one, at in written if at <= until} - known
         if missing:
             what = f"{len(missing)} segments that were written by {other}'s manager"
             message = self._wrong(plugin, f"decides by {manager}'s without {what}")
