@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
@@ -59,30 +60,31 @@ class CoordinatorShell:
         settings = self._settings
         connector = settings.connector()
         one_writer = connector.has_one_writer
-        store = await (
-            readable(connector) if one_writer else connector.backend(read_only=False)
-        )
-        service = CoordinatorService(
-            cluster_id=settings.cluster_id,
-            keys=connector.key_factory(settings.cluster_id),
-            serde=settings.serde(),
-            launcher=RayLauncher(settings, self._home, coordinator_of(settings, self._home)),
-            clock=WallClock(),
-            hosts=settings.hosts,
-            partitions_per_host=settings.partitions_per_host,
-            identity=RandomIds().request_id(),
-            backend=None if one_writer else store,
-            reader=store if one_writer else None,
-            oracle=oracle_of(settings),
-            give_up=lambda: os._exit(70),  # The next process that calls it makes another.
-        )
-        try:
+        async with AsyncExitStack() as undone:
+            store = await (
+                readable(connector) if one_writer else connector.backend(read_only=False)
+            )
+            undone.push_async_callback(store.close)  # The next attempt opens it again.
+            service = CoordinatorService(
+                cluster_id=settings.cluster_id,
+                keys=connector.key_factory(settings.cluster_id),
+                serde=settings.serde(),
+                launcher=RayLauncher(
+                    settings, self._home, coordinator_of(settings, self._home)
+                ),
+                clock=WallClock(),
+                hosts=settings.hosts,
+                partitions_per_host=settings.partitions_per_host,
+                identity=RandomIds().request_id(),
+                backend=None if one_writer else store,
+                reader=store if one_writer else None,
+                oracle=oracle_of(settings),
+                give_up=lambda: os._exit(70),  # The next process that calls it makes another.
+            )
+            undone.push_async_callback(service.close)
             await service.start()
-        except BaseException:
-            await service.close()
-            await store.close()  # The next attempt opens it again.
-            raise
-        return service
+            undone.pop_all()
+            return service
 
     def _started(self) -> CoordinatorService:
         assert self._service is not None, "handles start a coordinator before they use it"

@@ -132,8 +132,9 @@ class RayService:
             address = ray_cluster.start_cluster()
         else:
             address = ray_cluster.join_cluster(self._address)
-        is_taken_over = bool(ray_cluster.actor_names(self._namespace))
+        is_new = False
         try:
+            is_new = not ray_cluster.actor_names(self._namespace)
             self._refuse_unreachable()
             connection = RayConnection(self.settings)
             doors = await _listening(connection.coordinator)
@@ -146,7 +147,7 @@ class RayService:
             )
             await self._publish(self.record)
         except BaseException:
-            if not is_taken_over:
+            if is_new:  # Otherwise the hosts serve on, as before this start.
                 await self._end_actors()
             ray_cluster.leave_cluster()
             raise
