@@ -1,8 +1,8 @@
 """A service in this process, brokers that use it, and direct access to its store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from inspect import isawaitable
 from itertools import count
@@ -43,7 +43,7 @@ KEYS = DefaultMetadataKeyFactory(CLUSTER)
 TOPIC_ID = Uuid(bytes(range(16)))
 DEADLINE_S = 20.0
 HASTY_S = 0.8
-"""Deadline of calls that must fail; on a busy machine it is long enough for all other work."""
+"""Deadline of calls that are to fail; see `hasty`."""
 
 POLL_S = 0.002
 """Pause between two polls of a condition without an event; the test's timeout is the limit."""
@@ -138,12 +138,11 @@ class LocalWorld:
     async def broker(
         self,
         broker_id: int = 1,
-        deadline_s: float = DEADLINE_S,
         more: Mapping[str, object] | None = None,
     ) -> AsyncRemoteLogMetadataManager:
         """A configured manager of broker `broker_id`."""
         manager = AsyncRemoteLogMetadataManager(
-            await self.way(), CountedIds(), deadline_s=deadline_s
+            await self.way(), CountedIds(), deadline_s=DEADLINE_S
         )
         identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
         await manager.configure({**self.storage, **identity, **(more or {})})
@@ -154,11 +153,10 @@ class LocalWorld:
         self,
         *tips: TopicIdPartition,
         broker_id: int = 1,
-        deadline_s: float = DEADLINE_S,
         more: Mapping[str, object] | None = None,
     ) -> AsyncRemoteLogMetadataManager:
         """A manager that leads `tips` and is ready."""
-        manager = await self.broker(broker_id, deadline_s, more)
+        manager = await self.broker(broker_id, more)
         await manager.on_partition_leadership_changes(tips, [])
         for tip in tips:
             await eventually(partial(manager.is_ready, tip))
@@ -268,6 +266,18 @@ def moved(
     """The update that moves a segment on to `state`."""
     metadata = None if custom is None else CustomMetadata(custom)
     return RemoteLogSegmentMetadataUpdate(added.remote_log_segment_id, 7, state, 1, metadata)
+
+
+@contextmanager
+def hasty(
+    manager: AsyncRemoteLogMetadataManager, deadline_s: float = HASTY_S
+) -> Iterator[None]:
+    """Calls of `manager` that begin meanwhile end soon: for those alone that are to fail."""
+    patient, manager._deadline_s = manager._deadline_s, deadline_s
+    try:
+        yield
+    finally:
+        manager._deadline_s = patient
 
 
 async def copy(

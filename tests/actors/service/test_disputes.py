@@ -10,7 +10,6 @@ from tests.models import faulty_store
 from tests.models.actor_harness import kinds
 from tests.models.fake_oracle import FakeOracle
 from tests.models.local_world import (
-    HASTY_S,
     LocalWorld,
     copy,
     eventually,
@@ -50,11 +49,9 @@ async def leader_of(world: LocalWorld, oracle: FakeOracle) -> AsyncRemoteLogMeta
     return leader
 
 
-async def rival_of(
-    world: LocalWorld, *, deadline_s: float = 20
-) -> AsyncRemoteLogMetadataManager:
+async def rival_of(world: LocalWorld) -> AsyncRemoteLogMetadataManager:
     """Broker 2, which has announced that it leads in an epoch."""
-    rival = await world.broker(2, deadline_s)
+    rival = await world.broker(2)
     await rival.on_partition_leadership_changes([TIP], [], leader_epochs=EPOCH)
     return rival
 
@@ -126,7 +123,7 @@ async def test_a_leader_that_kafka_does_not_name_hears_so_and_what_it_follows_is
     followed = partition(1)
     oracle.verdict = LeaderVerdict(1, 7)
     leader = await world.leader(TIP)
-    rival = await world.broker(2, 20)
+    rival = await world.broker(2)
 
     with pytest.raises(NotLeader, match=r"another broker than 2 leads 1 of .*:orders-0"):
         await rival.on_partition_leadership_changes([TIP], [followed])
@@ -172,12 +169,12 @@ async def test_without_an_oracle_a_second_dispute_waits_for_the_back_off(
         first = await world.leader(TIP)
         second = await rival_of(world)
         await second.when_ready([TIP])
-        hasty = await world.broker(3, deadline_s=HASTY_S)
+        third = await world.broker(3)
         began = asyncio.get_running_loop().time()
-        await hasty.on_partition_leadership_changes([TIP], [])
+        await third.on_partition_leadership_changes([TIP], [])
         await copy(second, segment(0))
-        assert not await hasty.is_ready(TIP)
-        await eventually(lambda: hasty.is_ready(TIP))
+        assert not await third.is_ready(TIP)
+        await eventually(lambda: third.is_ready(TIP))
 
         assert asyncio.get_running_loop().time() - began > 0.5
         assert kinds(await world.events(TIP)).count("SessionDisputed") == 2

@@ -12,11 +12,11 @@ from tests.models.faulty_store import Faults
 from tests.models.flipped_bits import flipped
 from tests.models.local_world import (
     CLUSTER,
-    HASTY_S,
     KEYS,
     LocalWorld,
     copy,
     eventually,
+    hasty,
     listed,
     partition,
     segment,
@@ -101,16 +101,16 @@ async def test_a_flipped_byte_quarantines_one_partition_and_no_other(world: Loca
     assert await world.change_store(break_it)
     await world.start()
     manager = await world.leader(whole)
-    hasty = await world.broker(2, deadline_s=HASTY_S)
-    await hasty.on_partition_leadership_changes([broken], [])
+    other = await world.broker(2)
+    await other.on_partition_leadership_changes([broken], [])
 
-    answered = await hasty.ask(broken, LEADER, Query("highest_offset"))
+    answered = await other.ask(broken, LEADER, Query("highest_offset"))
     while answered.stale is False:
-        answered = await hasty.ask(broken, LEADER, Query("highest_offset"))
+        answered = await other.ask(broken, LEADER, Query("highest_offset"))
     assert (answered.value, answered.position) == (9, 2)
-    with pytest.raises(Quarantined):
-        await hasty.add_remote_log_segment_metadata(segment(2, broken))
-    assert not await hasty.is_ready(broken)
+    with hasty(other), pytest.raises(Quarantined):
+        await other.add_remote_log_segment_metadata(segment(2, broken))
+    assert not await other.is_ready(broken)
     assert (await world.alarms())["quarantined"] >= 1
     await copy(manager, segment(2, whole))
     assert await listed(manager, whole) == [0, 1, 2]
@@ -166,12 +166,13 @@ async def test_a_zombie_writes_neither_event_nor_checkpoint(tmp_path: Path) -> N
     name = str(tmp_path)
     old, new = (LocalWorld(faulty_store.settings(name, side)) for side in "ab")
     await old.start()
-    zombie = await old.leader(TIP, deadline_s=5)
+    zombie = await old.leader(TIP)
     await fill(zombie, CHECKPOINT_EVENTS - 10)
     faults = faulty_store.faults(name, "a")
     faults.freeze()
-    late = asyncio.ensure_future(fill(zombie, 20, start=CHECKPOINT_EVENTS))
-    await eventually(lambda: faults.held > 0)
+    with hasty(zombie, 5):
+        late = asyncio.ensure_future(fill(zombie, 20, start=CHECKPOINT_EVENTS))
+        await eventually(lambda: faults.held > 0)
     await old.service.coordinator.close()  # Else it would take the work back, rightly.
 
     await new.start()

@@ -16,6 +16,7 @@ from tests.models.local_world import (
     LocalWorld,
     copy,
     eventually,
+    hasty,
     lead,
     listed,
     moved,
@@ -102,11 +103,12 @@ async def test_a_leader_that_slept_while_its_partition_was_forgotten_acknowledge
     name = str(tmp_path)
     old, new = (LocalWorld(faulty_store.settings(name, side)) for side in "ab")
     await old.start()
-    zombie = await old.leader(TIP, deadline_s=5)
+    zombie = await old.leader(TIP)
     faults: Faults = faulty_store.faults(name, "a")
     faults.freeze()
-    write = asyncio.ensure_future(zombie.add_remote_log_segment_metadata(segment(0)))
-    await eventually(lambda: faults.held > 0)
+    with hasty(zombie, 5):
+        write = asyncio.ensure_future(zombie.add_remote_log_segment_metadata(segment(0)))
+        await eventually(lambda: faults.held > 0)
     await old.service.coordinator.close()  # Else it would take the work back, rightly.
 
     await new.start()

@@ -6,10 +6,10 @@ from tests.models.local_world import (
     DELETED,
     DELETING,
     FINISHED,
-    HASTY_S,
     LocalWorld,
     copy,
     eventually,
+    hasty,
     lead,
     listed,
     moved,
@@ -111,17 +111,17 @@ async def test_three_different_answers_to_a_question_without_a_segment(
     world: LocalWorld,
 ) -> None:
     manager = await world.leader(TIP)
-    hasty = await world.broker(3, deadline_s=HASTY_S)
+    other = await world.broker(3)
 
     with pytest.raises(RemoteResourceNotFound):
         await manager.remote_log_segment_metadata(partition(9), 0, 0)
     assert await manager.remote_log_segment_metadata(TIP, 0, 0) is None
     assert await manager.highest_offset_for_epoch(TIP, 4) is None
     assert await manager.remote_log_size(TIP, 4) == 0
-    hasty.observe(TIP, 1000)  # Nobody has got so far.
-    await hasty.on_partition_leadership_changes([], [TIP])
-    with pytest.raises(NotReady):
-        await hasty.remote_log_segment_metadata(TIP, 0, 0)
+    other.observe(TIP, 1000)  # Nobody has got so far.
+    await other.on_partition_leadership_changes([], [TIP])
+    with hasty(other), pytest.raises(NotReady):
+        await other.remote_log_segment_metadata(TIP, 0, 0)
 
 
 async def test_a_partition_is_ready_once_announced_and_not_before(world: LocalWorld) -> None:

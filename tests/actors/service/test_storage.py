@@ -10,11 +10,11 @@ from tests.models.command_line import run
 from tests.models.faulty_store import Faults
 from tests.models.flipped_bits import flipped
 from tests.models.local_world import (
-    HASTY_S,
     KEYS,
     LocalWorld,
     copy,
     eventually,
+    hasty,
     lead,
     listed,
     moved,
@@ -78,11 +78,11 @@ async def test_what_comes_during_a_commit_is_one_batch_of_the_next(
 async def test_a_store_that_refuses_writes_answers_by_type_and_loses_nothing(
     shared: LocalWorld, faults: Faults
 ) -> None:
-    manager = await shared.leader(TIP, deadline_s=HASTY_S)
+    manager = await shared.leader(TIP)
     await copy(manager, segment(0))
     faults.refuse_writes = StorageUnavailable("the disk is full")
 
-    with pytest.raises(StorageUnavailable):
+    with hasty(manager), pytest.raises(StorageUnavailable):
         await manager.add_remote_log_segment_metadata(segment(1))
     assert await listed(manager) == [0]
 
@@ -98,11 +98,11 @@ async def test_a_store_that_refuses_writes_answers_by_type_and_loses_nothing(
 async def test_a_store_that_is_away_for_reading_answers_nothing_old(
     shared: LocalWorld, faults: Faults
 ) -> None:
-    manager = await shared.leader(TIP, deadline_s=HASTY_S)
+    manager = await shared.leader(TIP)
     await copy(manager, segment(0))
     faults.refuse_reads = StorageUnavailable("away")
 
-    with pytest.raises(StorageUnavailable):
+    with hasty(manager), pytest.raises(StorageUnavailable):
         await manager.highest_offset_for_epoch(TIP, 0)
     faults.refuse_reads = None
     assert await manager.highest_offset_for_epoch(TIP, 0) == 9
@@ -123,11 +123,11 @@ async def test_a_lost_answer_is_looked_up_and_nothing_happens_twice(
 async def test_a_store_that_hangs_leaves_a_write_unknown_and_a_read_unready(
     shared: LocalWorld, faults: Faults
 ) -> None:
-    manager = await shared.leader(TIP, deadline_s=HASTY_S)
+    manager = await shared.leader(TIP)
     faults.freeze()
-    with pytest.raises(OutcomeUnknown):
+    with hasty(manager), pytest.raises(OutcomeUnknown):
         await manager.add_remote_log_segment_metadata(segment(0))
-    with pytest.raises(NotReady):
+    with hasty(manager), pytest.raises(NotReady):
         await manager.remote_log_size(TIP, 0)
     faults.thaw()
 
@@ -138,10 +138,11 @@ async def test_a_store_that_hangs_leaves_a_write_unknown_and_a_read_unready(
 async def test_a_write_that_may_have_happened_is_never_called_refused(
     shared: LocalWorld, faults: Faults
 ) -> None:
-    manager = await shared.leader(TIP, deadline_s=HASTY_S)
+    manager = await shared.leader(TIP)
     faults.freeze()
-    write = asyncio.ensure_future(manager.add_remote_log_segment_metadata(segment(0)))
-    await eventually(lambda: faults.held > 0)
+    with hasty(manager):
+        write = asyncio.ensure_future(manager.add_remote_log_segment_metadata(segment(0)))
+        await eventually(lambda: faults.held > 0)
     await shared.service.kill_host("host-0")
 
     with pytest.raises(OutcomeUnknown):
@@ -170,17 +171,17 @@ async def test_a_coordinator_outlives_a_store_that_is_away(
     shared: LocalWorld, faults: Faults
 ) -> None:
     manager = await shared.leader(TIP)
-    hasty = await shared.broker(2, deadline_s=HASTY_S)
+    other = await shared.broker(2)
     faults.refuse_writes = faults.refuse_reads = StorageUnavailable("away")
     await shared.service.kill_host("host-0")
     # Unknown, if it was on its way to the host that died.
-    with pytest.raises((StorageUnavailable, OutcomeUnknown)):
-        await hasty.on_partition_leadership_changes([partition(1)], [])
+    with hasty(other), pytest.raises((StorageUnavailable, OutcomeUnknown)):
+        await other.on_partition_leadership_changes([partition(1)], [])
     faults.refuse_writes = faults.refuse_reads = None
 
     await manager.when_ready([TIP])
     await copy(manager, segment(0))
-    await lead(hasty, partition(1))
+    await lead(other, partition(1))
 
 
 async def test_a_follower_serves_on_while_the_store_is_away_and_catches_up_then(

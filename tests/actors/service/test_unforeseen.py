@@ -10,7 +10,6 @@ from tests.models.actor_harness import SERDE
 from tests.models.faulty_store import Faults
 from tests.models.local_world import (
     CLUSTER,
-    HASTY_S,
     KEYS,
     POLL_S,
     LocalWorld,
@@ -95,13 +94,13 @@ async def test_poisoned_events_quarantine_their_partitions_with_the_state_before
     await shared.start()
     process = (await shared.service.host("host-0").counts())["process"]
     manager = await shared.leader(whole)
-    hasty = await shared.broker(2, deadline_s=HASTY_S)
-    await hasty.on_partition_leadership_changes(broken, [])
+    other = await shared.broker(2)
+    await other.on_partition_leadership_changes(broken, [])
     reasons = await quarantined(shared, len(broken))
 
     for tip, complaint in zip(broken, POISONS, strict=True):
         assert complaint in reasons[tip.partition]
-        answered = await hasty.ask(tip, LEADER, Query("highest_offset"))
+        answered = await other.ask(tip, LEADER, Query("highest_offset"))
         assert (answered.value, answered.position, answered.stale) == (9, 2, True)
     await copy(manager, segment(2, whole))
     assert await listed(manager, whole) == [0, 1, 2]
@@ -116,8 +115,8 @@ async def test_a_driver_that_fails_while_one_partition_loads_stops_no_other(
     faults.unforeseen = KEYS.log(broken)
     process = (await shared.service.host("host-0").counts())["process"]
 
-    hasty = await shared.broker(2, deadline_s=HASTY_S)
-    await hasty.on_partition_leadership_changes([broken], [])
+    other = await shared.broker(2)
+    await other.on_partition_leadership_changes([broken], [])
     reasons = await quarantined(shared, 1)
     manager = await shared.leader(whole, broker_id=3)
     await copy(manager, segment(1, whole))
