@@ -66,7 +66,7 @@ async def test_it_tiers_and_reads_as_without_the_plugin(
 ) -> None:
     await create_topic(broker.address, TOPIC, settings=settings_of(broker))
     sent = await produced(broker.address, TOPIC, 0, 120)
-    await until(lambda: broker.local_start(TOPIC) >= 100)
+    await until(lambda: broker.is_tiered(TOPIC))
     assert await consumed(broker.address, TOPIC) == sent
     assert broker.errors() == []
     # The import is behind the topic at times, and then differences are true; not at its end.

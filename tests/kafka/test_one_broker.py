@@ -61,7 +61,7 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
 ) -> None:
     await create_topic(broker.address, TOPIC, settings=settings_of(broker))
     sent = await produced(broker.address, TOPIC, 0, 120)
-    await until(lambda: broker.local_start(TOPIC) >= 100)
+    await until(lambda: broker.is_tiered(TOPIC))
     assert await consumed(broker.address, TOPIC) == sent
     known = await asyncio.to_thread(segments, ledger)
     finished = [one for one in known if one["state"] == "COPY_SEGMENT_FINISHED"]
@@ -74,7 +74,7 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
     broker.restart(signal.SIGKILL)
 
     sent += await produced(broker.address, TOPIC, 120, 200)
-    await until(lambda: broker.local_start(TOPIC) >= 180)
+    await until(lambda: broker.is_tiered(TOPIC))
     assert await consumed(broker.address, TOPIC) == sent
 
     await delete_topic(broker.address, TOPIC)

@@ -25,7 +25,10 @@ CLASS = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
 TOPIC = "orders"
 TOPIC_ID = Uuid(TOPIC.encode().ljust(16, b"."))
 RETRIED = ("ReplicaNotAvailableException", "IllegalStateException")
-"""Exceptions after which brokers retry a question."""
+"""Exceptions after which brokers retry a question or a write."""
+
+ONCE = {"found": "lookup", "moved": "move"}
+"""By the name of a question that is retried, the same question asked once."""
 
 
 LOG4J = """\
@@ -59,15 +62,16 @@ class Plugins:
     async def ask(self, question: str) -> str:
         """The answer of a broker's plugin, or the name of its exception.
 
-        Managers.java names the questions. In addition, `found` is a lookup that is retried
-        until it has an answer, and `copy` adds and finishes further segments after the last.
+        Managers.java names the questions. In addition, `found` and `moved` are a lookup and a
+        move that are retried as brokers do, and `copy` adds and finishes further segments after
+        the last.
         """
         broker, command, *words = question.split()
-        if command == "found":
-            question = " ".join((broker, "lookup", *words))
-            while (found := await self.ask(question)) in RETRIED:  # noqa: ASYNC110
+        if command in ONCE:
+            question = " ".join((broker, ONCE[command], *words))
+            while (answer := await self.ask(question)) in RETRIED:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
-            return found
+            return answer
         if command == "copy":
             highest = int(await self.ask(f"{broker} highest {words[0]}"))
             words = [

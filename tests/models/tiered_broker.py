@@ -86,8 +86,14 @@ class TieredBroker(KafkaBroker):
 
     def local_start(self, topic: str) -> int:
         """The first offset that this broker has of the topic's partition 0, or -1."""
-        logs = (self.logs / f"{topic}-0").glob("*.log")
-        return min((int(log.stem) for log in logs), default=-1)
+        return min(self._local(topic), default=-1)
+
+    def is_tiered(self, topic: str) -> bool:
+        """Whether the broker has only that segment of the partition to which it writes."""
+        return len(self._local(topic)) == 1
+
+    def _local(self, topic: str) -> list[int]:
+        return [int(log.stem) for log in (self.logs / f"{topic}-0").glob("*.log")]
 
     def errors(self) -> list[str]:
         """Errors in the broker's log since its last start, each with the lines below it.

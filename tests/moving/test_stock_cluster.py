@@ -157,7 +157,7 @@ async def tiered(broker: TieredBroker) -> list[bytes]:
     """What was produced to a topic, and has left the broker's disk but for the end."""
     await create_topic(broker.address, TOPIC, settings=TIERED)
     sent = await produced(broker.address, TOPIC, 0, 120)
-    await until(lambda: broker.local_start(TOPIC) >= 100)
+    await until(lambda: broker.is_tiered(TOPIC))
     return sent
 
 
@@ -179,7 +179,7 @@ async def test_a_cluster_moves_to_tierledger_and_back(
 
     # The import follows the topic.
     sent += await produced(broker.address, TOPIC, 120, 160)
-    await until(lambda: broker.local_start(TOPIC) >= 140)
+    await until(lambda: broker.is_tiered(TOPIC))
     await eventually(lambda: is_count(ledger, len(broker.tiered_logs())))
 
     # Nobody attends yet.
