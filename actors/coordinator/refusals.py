@@ -19,6 +19,10 @@ def leader_refused(
     """The event for a report of `host` that the claim in force was refused.
 
     None if another claim is in force by now, or if the leader is placed on another host.
+
+    The report may come long after the refusal. If the holder's broker has given its claim up
+    since, the event names no holder: the session is closed or about to be, and a claim that is
+    in force without one would keep its broker from leading again in the same leader epoch.
     """
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
@@ -28,12 +32,15 @@ def leader_refused(
         return []
     if refusal.is_served and led.claim == refusal.holder:
         return []  # Handled already: the host repeats the report until its next placement.
+    holder = refusal.holder
+    if holder is not None and holder.broker_id not in (led.claim.broker_id, *entry.displaced):
+        holder = None
     return [
         LeaderRefused(
             topic_id=key.topic_id,
             partition=key.partition,
             assignment=refusal.assignment,
-            holder=refusal.holder,
+            holder=holder,
             leader_epoch=refusal.leader_epoch,
             import_cluster=refusal.import_cluster,
             recorded_time_ms=refusal.recorded_time_ms,

@@ -531,7 +531,10 @@ class SlowCoordinator:
             return []
         if refusal.is_served and row.led.claim == refusal.holder:
             return []
-        return [ev.LeaderRefused(*key, *refusal)]
+        leading = [one.claim.broker_id for one in (row.led, *row.replaced)]
+        has_resigned = refusal.holder is None or refusal.holder.broker_id not in leading
+        holder = None if has_resigned else refusal.holder
+        return [ev.LeaderRefused(*key, *refusal._replace(holder=holder))]
 
     def standing(self, host: str) -> list[Placement]:
         """All placements that a host has to serve, in no particular order."""

@@ -83,7 +83,7 @@ class Moved(NamedTuple):
         entry = state.partitions.get(self.key)
         if entry is None or entry.leadership is None or self.host not in state.hosts:
             return []
-        number = self.node.state.assignment + 1
+        number = max(self.node.state.assignment, state.assignment) + 1  # Of this batch, too.
         self.node.world.moved.add(number)
         return [ev.LeadersPlaced(self.host, ((*self.key, number),))]
 

@@ -836,12 +836,22 @@ _HOSTS = (
 )
 """Slips in the host's own machine."""
 
+_REFUSALS = (
+    (
+        "a claim is put in force again that was given up before its refusal was reported",
+        refusals.leader_refused,
+        "holder.broker_id not in (led.claim.broker_id, *entry.displaced)",
+        "False",
+    ),
+)
+"""A mistake of the service's own, found after 70,000 seeds."""
+
 SLIPS = tuple(
     _slip(number, *given)
     for number, given in enumerate(
         (
             *(*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE),
-            *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS),
+            *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS, *_REFUSALS),
         ),
         1,
     )

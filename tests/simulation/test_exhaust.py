@@ -72,7 +72,7 @@ def test_a_planted_mistake_is_found_and_its_schedule_shows_it_again(
     line = line_of(found.variant, found.choices)
     told, violations = repeated(bounds, *schedule_of(line), mutant)
     assert violations == found.violations
-    assert len(told) > 20
+    assert len(told) >= 10
     assert repeated(bounds, *schedule_of(line))[1] == []
 
 

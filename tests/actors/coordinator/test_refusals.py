@@ -7,6 +7,7 @@ from tierledger.actors.calls import LEADER, PartitionKey, Refusal
 from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.events import (
     Announced,
+    Announcement,
     ClientRegistered,
     LeadersPlaced,
 )
@@ -135,6 +136,21 @@ def test_nobody_leads_if_the_log_holds_no_session_or_its_broker_follows(world: W
     assert other.leadership is None
     assert not world.state.unplaced
     assert (KEY, LEADER) not in other.state.unplaced
+
+
+def test_a_holder_that_has_stopped_since_leads_anew_once_it_announces_that() -> None:
+    world = World(registered=True)
+    world.evolve(Announced(1, 1, 2, (), (), (ITEM,), None))
+
+    assert world.hear(refusal(is_served=True)) == 1
+    assert not world.entry().is_hosted
+
+    again = HOLDER._replace(announcement=3)
+    given = Announcement(*again, ((*ITEM, 7, None),), (), (), None)
+    for body in rules.announce(world.state, given):
+        world.evolve(body)
+    assert world.leadership == Leadership(again, 7, None, None, 0)
+    assert list(world.state.unplaced) == [(KEY, LEADER)]
 
 
 def test_an_import_goes_on_at_the_logs_time(world: World) -> None:
