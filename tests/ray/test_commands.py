@@ -37,12 +37,11 @@ def assert_replayed(service: RayService, *arguments: object) -> None:
     ("traces", "churn"),
     [
         ([TRACES / "custom-metadata", TRACES / "custom-metadata-over-limit"], 3),
-        pytest.param([TRACES / "three-brokers-churn"], 10, marks=pytest.mark.long),
         pytest.param(LARGE, 5, marks=pytest.mark.long),
         pytest.param(HISTORIES, 5, marks=pytest.mark.long),
         pytest.param([TRACES / "three-brokers-churn"], 50, marks=pytest.mark.long),
     ],
-    ids=["small", "churn", "large", "histories", "much churn"],
+    ids=["small", "large", "histories", "churn"],
 )
 def test_traces_are_answered_as_kafka_did_whoever_is_asked(
     service: RayService, traces: list[Path], churn: int
