@@ -223,7 +223,7 @@ async def test_while_nothing_can_be_found_every_call_says_so_in_our_words_and_in
             assert is_documented(what), f"{name}: {what!r}"
             assert isinstance(what, RetryableError | OutcomeUnknown), name
     assert is_documented(again[0])  # type: ignore[arg-type]
-    assert await client.manager.is_ready(TIP)
+    await eventually(lambda: client.manager.is_ready(TIP))
     await client.manager.close()
 
 
