@@ -20,9 +20,9 @@ def leader_refused(
 
     None if another claim is in force by now, or if the leader is placed on another host.
 
-    The report may come long after the refusal. If the holder's broker has given its claim up
-    since, the event names no holder: the session is closed or about to be, and a claim that is
-    in force without one would keep its broker from leading again in the same leader epoch.
+    The report may come long after the refusal. If the holder's broker has stopped hosting the
+    partition since, the event names no holder: its session is closed or about to be, and a
+    claim in force without one would keep the broker from leading again in that leader epoch.
     """
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
@@ -33,7 +33,7 @@ def leader_refused(
     if refusal.is_served and led.claim == refusal.holder:
         return []  # Handled already: the host repeats the report until its next placement.
     holder = refusal.holder
-    if holder is not None and holder.broker_id not in (led.claim.broker_id, *entry.displaced):
+    if holder is not None and holder < entry.stopped.get(holder.broker_id, holder):
         holder = None
     return [
         LeaderRefused(

@@ -340,12 +340,14 @@ def _announced(state: CoordinatorState, event: Event, body: ev.Announced) -> lis
         if entry.leadership is not None:
             entry.displaced[entry.leadership.claim.broker_id] = entry.leadership
         entry.displaced.pop(body.broker_id, None)
+        entry.stopped.pop(body.broker_id, None)
         entry.leadership = Leadership(claim, leader_epoch, body.import_cluster, recorded, 0)
         state.review(key, entry)
     for item in _carried_out(state, event, body.followers):
         key = _key(item)
         entry = _entry(state, key, item[2])
         work += _resign(key, entry, body.broker_id)
+        entry.stopped.pop(body.broker_id, None)
         entry.followers[body.broker_id] = claim
         if entry.follower_host is not None:
             placed = _following(key, entry, claim)
@@ -357,6 +359,7 @@ def _announced(state: CoordinatorState, event: Event, body: ev.Announced) -> lis
         is_restored = bool(restored(state, body.broker_id, (item,)))
         work += _resign(key, entry, body.broker_id)
         entry.followers.pop(body.broker_id, None)
+        entry.stopped[body.broker_id] = claim
         if not is_restored:  # Else the next event, `LeaderRestored`, needs the actors.
             work += _release(state, key, entry)
         state.review(key, entry)

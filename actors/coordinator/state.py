@@ -54,6 +54,7 @@ class Entry:
         "followers",
         "leader_host",
         "leadership",
+        "stopped",
         "topic",
     )
 
@@ -69,6 +70,8 @@ class Entry:
         The newest comes last. The partition's log may still hold the session of one of them, as
         while the newer claim waits for the oracle, and one may be restored (`displaced`).
         """
+        self.stopped: dict[int, Claim] = {}
+        """By broker that hosts the partition no more: the announcement that said so."""
         self.follower_host: str | None = None
         self.follower_number = 0
         """Number of the follower's placement: its event's position in the coordinator's log."""
@@ -83,6 +86,7 @@ class Entry:
         copied.leader_host = self.leader_host
         copied.followers = dict(self.followers)
         copied.displaced = dict(self.displaced)
+        copied.stopped = dict(self.stopped)
         copied.follower_host = self.follower_host
         copied.follower_number = self.follower_number
         return copied

@@ -43,6 +43,8 @@ class Row:
     leader_host: str | None = None
     replaced: list[Claimed] = field(default_factory=list)
     """Claims that another broker's claim replaced, not given up since; the newest last."""
+    stops: dict[int, Claim] = field(default_factory=dict)
+    """The announcements by which brokers stopped hosting it that do not host it again."""
     followers: dict[int, Claim] = field(default_factory=dict)
     follower_host: str | None = None
     follower_number: int = 0
@@ -105,6 +107,7 @@ class SlowCoordinator:
                 None if entry.leadership is None else Claimed(*entry.leadership),
                 entry.leader_host,
                 [Claimed(*one) for one in entry.displaced.values()],
+                entry.stopped,
                 entry.followers,
                 entry.follower_host,
                 entry.follower_number,
@@ -170,6 +173,7 @@ class SlowCoordinator:
         self.announced[body.broker_id] = claim[1:]
         for topic_id, partition, topic, epoch, recorded_ms in body.leaders:
             row = self._row((topic_id, partition), topic)
+            row.stops.pop(claim.broker_id, None)
             row.followers.pop(claim.broker_id, None)
             row.drop(claim.broker_id)
             if row.led is not None and row.led.claim.broker_id != claim.broker_id:
@@ -178,6 +182,7 @@ class SlowCoordinator:
         for topic_id, partition, topic in body.followers:
             where = PartitionKey(topic_id, partition)
             row = self._row(where, topic)
+            row.stops.pop(claim.broker_id, None)
             works += self._given_up(where, claim.broker_id)
             row.followers[claim.broker_id] = claim
             if row.follower_host is not None:
@@ -187,6 +192,7 @@ class SlowCoordinator:
             row, heir = self._row(where, topic), self.heir(where, claim.broker_id)
             works += self._given_up(where, claim.broker_id)
             row.followers.pop(claim.broker_id, None)
+            row.stops[claim.broker_id] = claim
             if heir is None and row.led is None and not row.followers:
                 works += self._let_go(where)
         return works
@@ -531,10 +537,10 @@ class SlowCoordinator:
             return []
         if refusal.is_served and row.led.claim == refusal.holder:
             return []
-        leading = [one.claim.broker_id for one in (row.led, *row.replaced)]
-        has_resigned = refusal.holder is None or refusal.holder.broker_id not in leading
-        holder = None if has_resigned else refusal.holder
-        return [ev.LeaderRefused(*key, *refusal._replace(holder=holder))]
+        stops = [one for one in row.stops.values() if refusal.holder is not None]
+        if any(refusal.holder[0] == one[0] and refusal.holder < one for one in stops):
+            refusal = refusal._replace(holder=None)
+        return [ev.LeaderRefused(*key, *refusal)]
 
     def standing(self, host: str) -> list[Placement]:
         """All placements that a host has to serve, in no particular order."""

@@ -840,7 +840,7 @@ _REFUSALS = (
     (
         "a claim is put in force again that was given up before its refusal was reported",
         refusals.leader_refused,
-        "holder.broker_id not in (led.claim.broker_id, *entry.displaced)",
+        "holder < entry.stopped.get(holder.broker_id, holder)",
         "False",
     ),
 )

@@ -153,6 +153,16 @@ def test_a_holder_that_has_stopped_since_leads_anew_once_it_announces_that() -> 
     assert list(world.state.unplaced) == [(KEY, LEADER)]
 
 
+def test_a_claim_that_was_refused_is_in_force_if_the_log_holds_it_after_all(
+    world: World,
+) -> None:
+    world.hear(refusal(is_served=True))
+    opened = Session(2, *LOSER, 2, None, None, True)
+
+    assert world.hear(Refusal.of(ClaimRefused(2, opened, is_served=False, log_time_ms=0))) == 1
+    assert world.leadership == Leadership(LOSER, None, None, None, 0)
+
+
 def test_an_import_goes_on_at_the_logs_time(world: World) -> None:
     world.hear(refusal(is_served=False, cluster="recorded"))
 
