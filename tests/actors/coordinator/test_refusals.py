@@ -153,6 +153,18 @@ def test_a_holder_that_has_stopped_since_leads_anew_once_it_announces_that() -> 
     assert list(world.state.unplaced) == [(KEY, LEADER)]
 
 
+def test_a_holder_that_stopped_and_leads_again_goes_before_its_claim_in_the_log() -> None:
+    world = World(registered=True)
+    world.evolve(Announced(1, 1, 2, (), (), (ITEM,), None))
+    again = HOLDER._replace(announcement=3)
+    world.claim(again, 7)
+    world.claim(LOSER._replace(announcement=2), None)
+    world.place(3)
+
+    assert world.hear(refusal(is_served=False, assignment=3)) == 1
+    assert world.leadership == Leadership(again, 7, None, None, 0)
+
+
 def test_a_claim_that_was_refused_is_in_force_if_the_log_holds_it_after_all(
     world: World,
 ) -> None:
