@@ -87,12 +87,12 @@ def table(figures: Iterable[Figure]) -> Table:
     for title in ("what", "median", "goal", "", "of which"):
         shown.add_column(title, justify="right" if title == "median" else "left")
     for figure in figures:
-        said = verdict(figure)
+        result = verdict(figure)
         shown.add_row(
             figure.name,
             f"{number(figure.value)} {figure.unit}",
             goal_text(figure),
-            f"[red]{said}[/red]" if said == "missed" else f"[green]{said}[/green]",
+            f"[red]{result}[/red]" if result == "missed" else f"[green]{result}[/green]",
             figure.detail,
         )
     return shown

@@ -83,7 +83,7 @@ def reduced(
     small = shrunk(whole, fails, runs_max=runs_max)
     return Reduction(
         seed, mutant, last, [decision_text(one) for one in small.scenario.decisions],
-        len(whole.decisions), small.kept, small.words, small.runs,
+        len(whole.decisions), small.kept, small.settings, small.runs,
     )  # fmt: skip
 
 

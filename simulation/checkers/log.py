@@ -30,7 +30,7 @@ LED = (
 
 
 def lost_write(operations: Sequence[Operation], log: FinalLog) -> list[Violation]:
-    """An acknowledged write does not stand in the log where its answer said."""
+    """An acknowledged write is not in the log at the position that its answer gave."""
     found = []
     where = log.requests.get
     for op in operations:

@@ -31,7 +31,7 @@ from tierledger.simulation.history.calls import INFO, READ, WRITE, digest_of, ou
 from tierledger.simulation.machines.clockwork import MS, Life, S
 from tierledger.simulation.machines.coordinator_node import CoordinatorNode
 from tierledger.simulation.machines.host_node import Hosts
-from tierledger.simulation.machines.pending import Asked, Lane, Op
+from tierledger.simulation.machines.pending import Asked, Caller, Op
 
 ATTEMPT = 400 * MS
 """How long a client waits for an answer of the coordinator before it retries."""
@@ -108,7 +108,7 @@ class BrokerNode:
         self._asked: dict[int, Asked] = {}
         self._tokens = 0
         self._requests = 0
-        self._lanes: dict[tuple[int, int, str], Lane] = {}
+        self._callers: dict[tuple[int, int, str], Caller] = {}
         self._writes: defaultdict[int, OpenWrites] = defaultdict(OpenWrites)
         self._writes_max = world.requests_kept * 3 // 4
 
@@ -331,7 +331,7 @@ class BrokerNode:
         if host is not None:
             self._wires.send(self.life, host.life, host.take_ready, self, number, role, claim)
 
-    def said_ready(self, number: int, claim: cmd.Claim) -> None:
+    def reported_ready(self, number: int, claim: cmd.Claim) -> None:
         """Take a host's report that its replica of a partition is ready for `claim`."""
         self.ready[number] = (claim, self._clock.now)
 
@@ -350,12 +350,12 @@ class BrokerNode:
     def _is_full(self, partition: int) -> bool:
         return self._writes[partition].span() >= self._writes_max
 
-    def lane(self, partition: int, number: int, what: str) -> Lane:
-        lane = self._lanes.get((partition, number, what))
-        if lane is None:
-            lane = Lane(f"{self.life.name}/{partition}/{what}{number}")
-            self._lanes[partition, number, what] = lane
-        return lane
+    def caller(self, partition: int, number: int, what: str) -> Caller:
+        caller = self._callers.get((partition, number, what))
+        if caller is None:
+            caller = Caller(f"{self.life.name}/{partition}/{what}{number}")
+            self._callers[partition, number, what] = caller
+        return caller
 
     def claim_to_lead(self, partition: int) -> cmd.Claim | None:
         role, claim = self.claims.get(partition, (None, None))
@@ -368,7 +368,7 @@ class BrokerNode:
     def write(
         self,
         partition: int,
-        lane: Lane,
+        caller: Caller,
         make: Callable[[cmd.Claim, Origin], cmd.Command],
         what: str,
         wanted: KafkaValue,
@@ -383,12 +383,12 @@ class BrokerNode:
             return
         request = self.request_id()
         command = make(claim, Origin(self.broker_id, request))
-        self._change(partition, lane, claim, command, request, what, wanted, then)
+        self._change(partition, caller, claim, command, request, what, wanted, then)
 
     def import_records(
         self,
         partition: int,
-        lane: Lane,
+        caller: Caller,
         records: tuple[cmd.ImportedRecord, ...],
         then: Any,  # noqa: ANN401
     ) -> None:
@@ -396,7 +396,7 @@ class BrokerNode:
         claim = self.claim_to_lead(partition)
         if claim is not None:
             command = cmd.ImportRecords(claim, records)
-            self._change(partition, lane, claim, command, b"", "import", None, then)
+            self._change(partition, caller, claim, command, b"", "import", None, then)
 
     def _patience(self) -> int:
         """How long (us) a call that begins now is retried.
@@ -409,7 +409,7 @@ class BrokerNode:
     def _change(
         self,
         partition: int,
-        lane: Lane,
+        caller: Caller,
         claim: cmd.Claim,
         command: cmd.Command,
         request: bytes,
@@ -419,28 +419,28 @@ class BrokerNode:
     ) -> None:
         world = self.world
         number = world.recorder.begin(
-            lane.process, WRITE, world.keys_of[partition],
+            caller.process, WRITE, world.keys_of[partition],
             claim=claim, request=request, what=what, wanted=wanted,
         )  # fmt: skip
         deadline = self._clock.now + self._patience()
-        op = Op(partition, number, deadline, lane, is_change=True)
+        op = Op(partition, number, deadline, caller, is_change=True)
         op.command, op.then = command, then
         op.serial = self._writes[partition].begin()
-        lane.is_busy = True
+        caller.is_busy = True
         self._attempt(op)
 
-    def read(self, partition: int, lane: Lane, role: str, query: Query, then: Any) -> None:  # noqa: ANN401
+    def read(self, partition: int, caller: Caller, role: str, query: Query, then: Any) -> None:  # noqa: ANN401
         """Begin a read; when it ends, `then` is called with its error, or None."""
         world = self.world
         number = world.recorder.begin(
-            lane.process, READ, world.keys_of[partition],
+            caller.process, READ, world.keys_of[partition],
             role=role, what=query.kind, query=query,
         )  # fmt: skip
         deadline = self._clock.now + self._patience()
-        op = Op(partition, number, deadline, lane, is_change=False)
+        op = Op(partition, number, deadline, caller, is_change=False)
         op.role, op.query, op.then = role, query, then
         op.position_min = self.seen.get(partition, -1)
-        lane.is_busy = True
+        caller.is_busy = True
         self._attempt(op)
 
     def _attempt(self, op: Op) -> None:
@@ -516,7 +516,7 @@ class BrokerNode:
             digest = digest_of(value.value, op.query)
             recorder.ok(op.number, position, digest, stale=value.stale, answer=value.value)
             if value.stale:
-                self._mark("stale answer, said to be stale")
+                self._mark("stale answer, marked as stale")
         if position > self.seen.get(op.partition, -1):
             self.seen[op.partition] = position
         self._end(op, None)
@@ -535,13 +535,13 @@ class BrokerNode:
         error = after
         self.world.recorder.failed(op.number, error)
         if op.query is None and outcome_of(error) == INFO:
-            op.lane.lives += 1  # The write may yet be carried out, beside later ones.
+            op.caller.lives += 1  # The write may yet be carried out, beside later ones.
             self._mark("write ended in doubt")
         self._end(op, error)
 
     def _end(self, op: Op, error: RemoteStorageError | None) -> None:
         op.is_done = True
-        op.lane.is_busy = False
+        op.caller.is_busy = False
         if op.query is None:
             self._writes[op.partition].end(op.serial)
         op.then(error)

@@ -103,7 +103,7 @@ def needless_move(
             if number == body.assignment and refusal not in refusals:
                 message = (
                     f"placement {number} was taken for refused at {ms_text(time)}; it is on "
-                    f"{host}, which has not said so"
+                    f"{host}, which has not reported it"
                 )
                 yield Violation("needless_move", key, message)
         if isinstance(body, ev.LeadersPlaced):
@@ -310,7 +310,7 @@ def early_ready(
             )
         if wrong is not None:
             message = (
-                f"{one.node_life} said at {ms_text(one.time)}, at position {one.position}, "
+                f"{one.node_life} reported at {ms_text(one.time)}, at position {one.position}, "
                 f"that it is ready for {one.claim}{wrong}"
             )
             yield Violation("early_ready", one.key, message)
@@ -507,7 +507,7 @@ def unanswered(world: World) -> Iterator[Violation]:
                 _, op, _ = host.waiting[reply_to]
                 message = (
                     f"{host.life.name} has had call {op.number} since {ms_text(since * 1000)}, "
-                    "and said nothing"
+                    "and has not answered it"
                 )
                 key = world.keys_of[op.partition]
                 yield Violation("unanswered", key, message, (op.number,))

@@ -21,7 +21,7 @@ from tierledger.events.metadata import (
     RemotePartitionDeleteMetadata,
 )
 from tierledger.simulation.machines.broker_node import BrokerNode
-from tierledger.simulation.machines.pending import Lane
+from tierledger.simulation.machines.pending import Caller
 from tierledger.simulation.machines.surroundings import Surroundings
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -55,66 +55,66 @@ class Copier:
         """A segment that was finished before it was added."""
         self._added: dict[RemoteLogSegmentId, RemoteLogSegmentMetadata] = {}
 
-    def step(self, lane: Lane, operation: str, draw: int) -> None:
+    def step(self, caller: Caller, operation: str, draw: int) -> None:
         """One write of a broker's copying and retention; `draw`, 0 to 999, gives details."""
-        if not self._odd(lane, operation, draw):
-            self._go_on(lane, operation, draw)
+        if not self._odd(caller, operation, draw):
+            self._go_on(caller, operation, draw)
 
-    def _odd(self, lane: Lane, operation: str, draw: int) -> bool:  # noqa: C901, PLR0912
+    def _odd(self, caller: Caller, operation: str, draw: int) -> bool:  # noqa: C901, PLR0912
         """Make a rare or wrong write; false if no segment fits, or `operation` is plain."""
         last = next(reversed(self._added.values()), None)
         match operation:
             case "add again" if last is not None:
-                self._add(lane, last, operation)
+                self._add(caller, last, operation)
             case "add other content" if last is not None:
                 size = (last.segment_size_in_bytes or 0) + 1
-                self._add(lane, replace(last, segment_size_in_bytes=size), operation)
+                self._add(caller, replace(last, segment_size_in_bytes=size), operation)
             case "add what was deleted" if self._deleted:
-                self._add(lane, self._deleted[draw % len(self._deleted)], operation)
+                self._add(caller, self._deleted[draw % len(self._deleted)], operation)
             case "add what is being deleted" if self._deleting:
-                self._add(lane, self._added[self._deleting[0]], operation)
+                self._add(caller, self._added[self._deleting[0]], operation)
             case "overlap":
-                self._copy(lane, draw, overlaps=True)
+                self._copy(caller, draw, overlaps=True)
             case "finish the newest" if self._started:
-                self._move(lane, self._started[-1], FINISHED, "finish", CUSTOM)
+                self._move(caller, self._started[-1], FINISHED, "finish", CUSTOM)
             case "finish again" if self._copied:
-                self._move(lane, self._copied[-1], FINISHED, operation, CUSTOM)
+                self._move(caller, self._copied[-1], FINISHED, operation, CUSTOM)
             case "finish over limit" if self._started:
-                self._move(lane, self._started[0], FINISHED, "finish", CUSTOM_OVER_LIMIT)
+                self._move(caller, self._started[0], FINISHED, "finish", CUSTOM_OVER_LIMIT)
             case "finish at limit" if self._started:
                 self.world.recording.mark("custom metadata as long as allowed")
-                self._move(lane, self._started[0], FINISHED, "finish", CUSTOM_AT_LIMIT)
+                self._move(caller, self._started[0], FINISHED, "finish", CUSTOM_AT_LIMIT)
             case "finish unknown":
-                self._move(lane, self._unknown(), FINISHED, operation)
+                self._move(caller, self._unknown(), FINISHED, operation)
             case "finish too early" if self._early is None:
                 self._early = self._unknown()
-                self._move(lane, self._early, FINISHED, operation, CUSTOM)
+                self._move(caller, self._early, FINISHED, operation, CUSTOM)
             case "finish what is deleted" if self._deleting:
-                self._move(lane, self._deleting[-1], FINISHED, operation, CUSTOM)
+                self._move(caller, self._deleting[-1], FINISHED, operation, CUSTOM)
             case "delete unknown":
-                self._move(lane, self._unknown(), DELETED, operation)
+                self._move(caller, self._unknown(), DELETED, operation)
             case "delete again" if self._deleting:
-                self._move(lane, self._deleting[-1], DELETING, operation)
+                self._move(caller, self._deleting[-1], DELETING, operation)
             case "give a copy up" if self._started:
-                self._move(lane, self._started[-1], DELETING, "delete")
+                self._move(caller, self._started[-1], DELETING, "delete")
             case "bury too early" if self._copied:
-                self._move(lane, self._copied[-1], DELETED, operation)
+                self._move(caller, self._copied[-1], DELETED, operation)
             case _:
                 return False
         return True
 
-    def _go_on(self, lane: Lane, operation: str, draw: int) -> None:
+    def _go_on(self, caller: Caller, operation: str, draw: int) -> None:
         """Make the plain write that is due, or the one that `operation` brings forward."""
         if self._over:
-            self._move(lane, self._over[0], DELETING, "delete", CUSTOM_OVER_LIMIT)
+            self._move(caller, self._over[0], DELETING, "delete", CUSTOM_OVER_LIMIT)
         elif self._deleting and operation != "start":
-            self._move(lane, self._deleting[0], DELETED, "deleted")
+            self._move(caller, self._deleting[0], DELETED, "deleted")
         elif self._started and operation != "start":
-            self._move(lane, self._started[0], FINISHED, "finish", CUSTOM)
+            self._move(caller, self._started[0], FINISHED, "finish", CUSTOM)
         elif self._copied and (operation == "retire" or self._has_enough):
-            self._move(lane, self._copied[0], DELETING, "delete")
+            self._move(caller, self._copied[0], DELETING, "delete")
         else:
-            self._copy(lane, draw)
+            self._copy(caller, draw)
 
     @property
     def _has_enough(self) -> bool:
@@ -134,7 +134,7 @@ class Copier:
         named = b"".join(part.to_bytes(4, "big") for part in parts)
         return Uuid(blake2b(named, digest_size=16).digest())
 
-    def _copy(self, lane: Lane, draw: int, *, overlaps: bool = False) -> None:
+    def _copy(self, caller: Caller, draw: int, *, overlaps: bool = False) -> None:
         if overlaps:
             self.world.recording.mark("segments overlap")
         start = max(0, self._next_offset - (5 if overlaps else 0))
@@ -158,22 +158,22 @@ class Copier:
             txn_index_empty=draw % 2 == 0,
         )
         self._added[segment] = metadata
-        self._add(lane, metadata, "add")
+        self._add(caller, metadata, "add")
 
-    def _add(self, lane: Lane, metadata: RemoteLogSegmentMetadata, what: str) -> None:
+    def _add(self, caller: Caller, metadata: RemoteLogSegmentMetadata, what: str) -> None:
         def then(error: RemoteStorageError | None) -> None:
             segment = metadata.remote_log_segment_id
             if error is None and what == "add":
                 self._started.append(segment)
 
         self._write(
-            lane, lambda claim, origin: cmd.AddSegment(claim, origin, metadata), what,
+            caller, lambda claim, origin: cmd.AddSegment(claim, origin, metadata), what,
             metadata, then,
         )  # fmt: skip
 
     def _move(
         self,
-        lane: Lane,
+        caller: Caller,
         segment: RemoteLogSegmentId,
         state: RemoteLogSegmentState,
         what: str,
@@ -191,7 +191,7 @@ class Copier:
             self._moved(segment, what, error)
 
         self._write(
-            lane, lambda claim, origin: cmd.UpdateSegment(claim, origin, update), what,
+            caller, lambda claim, origin: cmd.UpdateSegment(claim, origin, update), what,
             update, then,
         )  # fmt: skip
 
@@ -215,7 +215,7 @@ class Copier:
             _without(self._deleting, segment)
             self._deleted.append(self._added[segment])
 
-    def delete_partition(self, lane: Lane) -> None:
+    def delete_partition(self, caller: Caller) -> None:
         """Write the next step of the partition's deletion: marked, started, finished."""
         steps = self.world.deletions
         state = RemotePartitionDeleteState(steps.get(self.partition, 0))
@@ -233,11 +233,11 @@ class Copier:
                     self.world.recording.mark("partition deleted")
 
         self._write(
-            lane, lambda claim, origin: cmd.PutPartitionDelete(claim, origin, metadata),
+            caller, lambda claim, origin: cmd.PutPartitionDelete(claim, origin, metadata),
             state.name, metadata, then,
         )  # fmt: skip
 
-    def _write(self, lane: Lane, make: Any, what: str, wanted: Any, then: Any) -> None:  # noqa: ANN401
+    def _write(self, caller: Caller, make: Any, what: str, wanted: Any, then: Any) -> None:  # noqa: ANN401
         begun = self.world.clock.now
 
         def heard(error: RemoteStorageError | None) -> None:
@@ -245,7 +245,7 @@ class Copier:
             if error is None or isinstance(error, PartitionDeleted):
                 self.world.written[self.broker.broker_id, self.partition] = begun
 
-        self.broker.write(self.partition, lane, make, what, wanted, heard)
+        self.broker.write(self.partition, caller, make, what, wanted, heard)
 
 
 class Copiers:
@@ -256,20 +256,20 @@ class Copiers:
         self._copiers: dict[tuple[str, int, int], Copier] = {}
 
     def copy_once(
-        self, broker: BrokerNode, partition: int, lane: int, operation: str, draw: int
+        self, broker: BrokerNode, partition: int, caller: int, operation: str, draw: int
     ) -> None:
         """Make a write as `broker`, if it believes that it leads; a step of its life."""
         world, epoch = self._world, broker.led.get(partition)
         if epoch is None or (world.scenario.moves and not world.is_healing):
             return  # In a cluster that moves, the plugins write.
-        lane_ = broker.lane(partition, lane, "copy")
-        if lane_.is_busy:
+        one = broker.caller(partition, caller, "copy")
+        if one.is_busy:
             return
-        key = (broker.life.name, partition, lane)
+        key = (broker.life.name, partition, caller)
         copier = self._copiers.get(key)
         if copier is None or copier.epoch != epoch:
             copier = self._copiers[key] = Copier(world, broker, partition, epoch)
-        copier.step(lane_, operation, draw)
+        copier.step(one, operation, draw)
 
 
 def _without(segments: list[RemoteLogSegmentId], segment: RemoteLogSegmentId) -> None:

@@ -47,7 +47,7 @@ class Caller(Protocol):
 
     def is_forgotten(self, op: Op, /) -> bool: ...
     def answered(self, op: Op, attempt: int, value: Any, /) -> None: ...  # noqa: ANN401
-    def said_ready(self, number: int, claim: cmd.Claim, /) -> None: ...
+    def reported_ready(self, number: int, claim: cmd.Claim, /) -> None: ...
     def host_gone(self, op: Op, attempt: int, /) -> None: ...
 
 
@@ -155,7 +155,7 @@ class HostNode:
             is_ready = machine.is_ready_for(claim)
         if is_ready:
             self.world.observer.was_ready(shell, claim)
-            self._wires.send(self.life, caller.life, caller.said_ready, number, claim)
+            self._wires.send(self.life, caller.life, caller.reported_ready, number, claim)
 
     def _expire(self, shell: Shell, reply_to: int) -> None:
         if reply_to in self.waiting:

@@ -138,10 +138,10 @@ class Importer:
         chunk = tuple(self.records[max(0, self._done - 1) : self._done + CHUNK])
         end = self._done + CHUNK
         for at in range(1 + (self._done // CHUNK) % 2):
-            lane = self.broker.lane(self.partition, at, "import")
-            if not lane.is_busy:
+            caller = self.broker.caller(self.partition, at, "import")
+            if not caller.is_busy:
                 self.broker.import_records(
-                    self.partition, lane, chunk, lambda error: self._heard(error, end)
+                    self.partition, caller, chunk, lambda error: self._heard(error, end)
                 )
         self.world.clock.after(STEP, self.broker.life, self._step)
 

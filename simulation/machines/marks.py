@@ -151,7 +151,7 @@ _declare(
     "misdirected write",
     "bit rot in a checkpoint",
     "partition quarantined",
-    "stale answer, said to be stale",
+    "stale answer, marked as stale",
     "checkpoint of a newer release",
 )
 

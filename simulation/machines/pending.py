@@ -15,17 +15,29 @@ class Op:
     """One call under way."""
 
     __slots__ = (
-        "arrived", "attempt", "command", "deadline", "is_done", "lane", "number", "partition",
-        "position_min", "query", "retries", "role", "serial", "then",
+        "arrived",
+        "attempt",
+        "caller",
+        "command",
+        "deadline",
+        "is_done",
+        "number",
+        "partition",
+        "position_min",
+        "query",
+        "retries",
+        "role",
+        "serial",
+        "then",
     )  # fmt: skip
 
     def __init__(
-        self, partition: int, number: int, deadline: int, lane: Lane, *, is_change: bool
+        self, partition: int, number: int, deadline: int, caller: Caller, *, is_change: bool
     ) -> None:
         self.partition = partition
         self.number = number
         self.deadline = deadline
-        self.lane = lane
+        self.caller = caller
         self.role = LEADER
         self.command: cmd.Command | None = None
         self.query: Query | None = None
@@ -45,7 +57,7 @@ class Op:
         return f"call {self.number}"
 
 
-class Lane:
+class Caller:
     """A process of the history, which makes one call after the other.
 
     After a call that ended in doubt it goes on under a new name, as another process: that call

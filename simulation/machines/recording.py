@@ -15,7 +15,7 @@ from tierledger.simulation.machines.marks import MARKS
 Slot = tuple[int, int]
 """The numbers of a partition and of a batch, in place of a real store's key."""
 
-_FIRST_NUMBER_IS_PARTITION = {"take_ready", "said_ready"}
+_FIRST_NUMBER_IS_PARTITION = {"take_ready", "reported_ready"}
 """Messages whose first number is the partition's."""
 
 STORE = "store"

@@ -1,7 +1,7 @@
-"""The arguments `--shape` and `--keep`: words that simplify a world, and numbers of decisions.
+"""The arguments `--shape` and `--keep`: settings that simplify a world, and decisions' numbers.
 
-A failing run is named by its seed, the decisions that it needs, and such words, which all fit
-on a command line.
+A failing run is named by its seed, the decisions that it needs, and such settings. They fit on
+a command line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COUNTED: Final[dict[str, tuple[str, int, int]]] = {
     "partitions": ("partitions", 1, 100),
     "duration": ("duration", MS, 3_600_000),
 }
-"""By the name of a word, the field of a scenario that it sets, its unit and its maximum."""
+"""By the name of a setting, the field of a scenario that it sets, its unit and its maximum."""
 
 DECISIONS_MAX: Final = 1_000_000
 """More decisions than any seed has."""
@@ -38,26 +38,26 @@ _NAMED: Final[dict[str, dict[str, Any]]] = {
     "replicas=none": {"has_replicas": False},
     "release=same": {"upgraded": (), "writes_newer": False},
 }
-"""By a whole word, the fields of a scenario that it sets."""
+"""By a whole setting, the fields of a scenario that it sets."""
 
 
-def shaped(scenario: Scenario, words: Iterable[str]) -> Scenario:
-    """`scenario` with the changes that `words` name.
+def shaped(scenario: Scenario, settings: Iterable[str]) -> Scenario:
+    """`scenario` with the changes that `settings` name.
 
     Raises:
-        InvalidArgument: There is no such word.
+        InvalidArgument: There is no such setting.
     """
-    for word in words:
-        name, _, value = word.partition("=")
-        if word in _NAMED:
-            scenario = scenario._replace(**_NAMED[word], is_part=True)
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if setting in _NAMED:
+            scenario = scenario._replace(**_NAMED[setting], is_part=True)
         elif name in _COUNTED and (count := _number(value, _COUNTED[name][2])):
             field, unit, _ = _COUNTED[name]
             changed: dict[str, Any] = {field: count * unit}
             scenario = scenario._replace(**changed, is_part=True)
         else:
             known = ", ".join([*(f"{one}=NUMBER" for one in _COUNTED), *_NAMED])
-            raise InvalidArgument(f"no shape {word!r:.80}; there are {known}")
+            raise InvalidArgument(f"no shape {setting!r:.80}; there are {known}")
     return scenario
 
 
@@ -68,25 +68,27 @@ def _number(text: str, most: int) -> int | None:
 
 
 def simpler(scenario: Scenario) -> list[str]:
-    """Words that would make `scenario` simpler, the greatest step first."""
-    words = [
+    """Settings that would make `scenario` simpler, the greatest step first."""
+    settings = [
         f"{name}={count}"
         for name in ("partitions", "brokers", "hosts")
         for count in range(1, getattr(scenario, name))
     ]
-    words += [
-        word for word in _NAMED if shaped(scenario, (word,)) != scenario._replace(is_part=True)
+    settings += [
+        setting
+        for setting in _NAMED
+        if shaped(scenario, (setting,)) != scenario._replace(is_part=True)
     ]
-    return words
+    return settings
 
 
 def scenario_of(
-    seed: int, keep: Iterable[int] | None = None, words: Iterable[str] = ()
+    seed: int, keep: Iterable[int] | None = None, settings: Iterable[str] = ()
 ) -> Scenario:
-    """The scenario of a seed, changed by `words`; with only the decisions `keep`, if given.
+    """The scenario of a seed, changed by `settings`; with only the decisions `keep`, if given.
 
     Raises:
-        InvalidArgument: The seed has no such decision, or there is no such word.
+        InvalidArgument: The seed has no such decision, or there is no such setting.
     """
     scenario = drawn(seed)
     if keep is not None:
@@ -95,7 +97,7 @@ def scenario_of(
         if kept and max(kept) >= count:
             raise InvalidArgument(f"seed {seed} has no decision {max(kept)}; it has {count}")
         scenario = scenario.kept(kept)
-    return shaped(scenario, words)
+    return shaped(scenario, settings)
 
 
 def numbers_text(numbers: Sequence[int]) -> str:

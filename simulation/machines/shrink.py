@@ -32,8 +32,8 @@ class Shrunk(NamedTuple):
     scenario: Scenario
     kept: tuple[int, ...]
     """The indexes of the decisions that are left, in the scenario that was given."""
-    words: tuple[str, ...]
-    """The words of `shape` that made the world simpler."""
+    settings: tuple[str, ...]
+    """The settings of `shape` that made the world simpler."""
     runs: int
 
 
@@ -52,8 +52,8 @@ def shrunk(
         again.shrink()
         runs += again.runs
         shrinking = min(shrinking, again, key=lambda one: len(one.kept))
-    small = shrinking.scenario(shrinking.kept, shrinking.words)
-    return Shrunk(small, tuple(shrinking.kept), tuple(shrinking.words), runs)
+    small = shrinking.scenario(shrinking.kept, shrinking.settings)
+    return Shrunk(small, tuple(shrinking.kept), tuple(shrinking.settings), runs)
 
 
 class _Shrinking:
@@ -69,14 +69,14 @@ class _Shrinking:
     ) -> None:
         self.whole = whole
         self.kept = list(range(len(whole.decisions)))
-        self.words: list[str] = []
+        self.settings: list[str] = []
         self.runs = 0
         self._fails = fails
         self._runs_max = runs_max
         self._from_the_front = from_the_front
 
-    def scenario(self, kept: Sequence[int], words: Sequence[str]) -> Scenario:
-        return shaped(self.whole.kept(frozenset(kept)), words)
+    def scenario(self, kept: Sequence[int], settings: Sequence[str]) -> Scenario:
+        return shaped(self.whole.kept(frozenset(kept)), settings)
 
     def shrink(self) -> None:
         self._leave_out_the_end()
@@ -90,15 +90,17 @@ class _Shrinking:
             is_smaller = self._leave_out_parts() or is_smaller
         self._end_early()
 
-    def _try(self, kept: Sequence[int], words: Sequence[str] | None = None) -> bool:
+    def _try(self, kept: Sequence[int], settings: Sequence[str] | None = None) -> bool:
         """Try a smaller run, and keep it if it still fails."""
-        words = self.words if words is None else words
-        if self.runs >= self._runs_max or (list(kept) == self.kept and words is self.words):
+        settings = self.settings if settings is None else settings
+        if self.runs >= self._runs_max or (
+            list(kept) == self.kept and settings is self.settings
+        ):
             return False
         self.runs += 1
-        if not self._fails(self.scenario(kept, words)):
+        if not self._fails(self.scenario(kept, settings)):
             return False
-        self.kept, self.words = list(kept), list(words)
+        self.kept, self.settings = list(kept), list(settings)
         return True
 
     def _leave_out_the_end(self) -> None:
@@ -115,8 +117,8 @@ class _Shrinking:
     def _end_early(self) -> None:
         last = max((self.whole.decisions[at].at for at in self.kept), default=0)
         ends_ms = (last + AFTERWARDS) // MS
-        others = [word for word in self.words if not word.startswith("duration=")]
-        if ends_ms * MS < self.scenario(self.kept, self.words).duration:
+        others = [setting for setting in self.settings if not setting.startswith("duration=")]
+        if ends_ms * MS < self.scenario(self.kept, self.settings).duration:
             self._try(self.kept, [*others, f"duration={ends_ms}"])
 
     def _leave_out_groups(self) -> None:
@@ -168,12 +170,12 @@ class _Shrinking:
         """Simplify the world, as far as the same decisions still fail in it."""
         is_smaller = False
         done: set[str] = set()
-        for word in simpler(self.scenario(self.kept, self.words)):
-            name = word.partition("=")[0]
-            if name not in done and self._try(self.kept, [*self._without(name), word]):
+        for setting in simpler(self.scenario(self.kept, self.settings)):
+            name = setting.partition("=")[0]
+            if name not in done and self._try(self.kept, [*self._without(name), setting]):
                 done.add(name)
                 is_smaller = True
         return is_smaller
 
     def _without(self, name: str) -> list[str]:
-        return [word for word in self.words if word.partition("=")[0] != name]
+        return [setting for setting in self.settings if setting.partition("=")[0] != name]

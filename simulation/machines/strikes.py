@@ -45,12 +45,12 @@ def _strike(name: str) -> Callable[[_Strike], _Strike]:
 
 
 @_strike("copy")
-def _copy(world: World, partition: int, lane: int, operation: str, draw: int) -> None:
+def _copy(world: World, partition: int, caller: int, operation: str, draw: int) -> None:
     """Every broker that believes it leads makes a write; there may be two such, or none."""
     for broker in world.brokers.values():
         if partition in broker.led:
             copy_once = world.copiers.copy_once
-            world.clock.step(broker.life, copy_once, broker, partition, lane, operation, draw)
+            world.clock.step(broker.life, copy_once, broker, partition, caller, operation, draw)
 
 
 @_strike("copy run")
@@ -71,10 +71,10 @@ def _bury(world: World, partition: int, waves: int) -> None:
         at = wave * BURY_STRIDE
         if world.clock.now + at > world.scenario.duration:
             return
-        for lane in range(BURIED):
-            works = lane % 2 or wave < len(BURIAL)
+        for caller in range(BURIED):
+            works = caller % 2 or wave < len(BURIAL)
             operation = BURIAL[wave % len(BURIAL)] if works else "add what was deleted"
-            world.clock.after(at, None, _copy, world, partition, 20 + lane, operation, wave)
+            world.clock.after(at, None, _copy, world, partition, 20 + caller, operation, wave)
 
 
 @_strike("zombie copy")
@@ -97,10 +97,10 @@ def _zombie_copy(world: World, pick: int, partition: int, operation: str, draw: 
 
 @_strike("read")
 def _read(
-    world: World, broker_id: int, partition: int, lane: int, role: int, kind: int, draw: int
+    world: World, broker_id: int, partition: int, caller: int, role: int, kind: int, draw: int
 ) -> None:
     broker = world.brokers[broker_id]
-    world.clock.step(broker.life, _read_once, world, broker, partition, lane, role, kind,
+    world.clock.step(broker.life, _read_once, world, broker, partition, caller, role, kind,
         draw,
     )  # fmt: skip
 
@@ -109,18 +109,18 @@ def _read_once(
     world: World,
     broker: BrokerNode,
     partition: int,
-    lane: int,
+    caller: int,
     role: int,
     kind: int,
     draw: int,
 ) -> None:
-    lane_ = broker.lane(partition, lane, "read")
-    if lane_.is_busy:
+    one = broker.caller(partition, caller, "read")
+    if one.is_busy:
         return
     epoch = max(0, world.controller.epoch[partition] - draw % 3)
     reach = 60 if draw % 2 else 400  # Covers the segments of most worlds, or of all.
     query = Query(KINDS[kind % len(KINDS)], epoch, epoch * 100 + draw % reach)
-    broker.read(partition, lane_, LEADER if role else FOLLOWER, query, _ignored)
+    broker.read(partition, one, LEADER if role else FOLLOWER, query, _ignored)
 
 
 def _ignored(_: object) -> None:
@@ -136,11 +136,11 @@ def _delete_partition(world: World, partition: int) -> None:
 def _delete_once(world: World, broker: BrokerNode, partition: int) -> None:
     """Take the step that is due, if this broker believes it leads; look again soon."""
     epoch = broker.led.get(partition)
-    lane = broker.lane(partition, 8, "delete")
+    caller = broker.caller(partition, 8, "delete")
     if world.deletions.get(partition, 0) > DELETED:
         return
-    if epoch is not None and not lane.is_busy:
-        Copier(world, broker, partition, epoch).delete_partition(lane)
+    if epoch is not None and not caller.is_busy:
+        Copier(world, broker, partition, epoch).delete_partition(caller)
     if world.clock.now < world.scenario.duration:
         world.clock.after(100 * MS, broker.life, _delete_once, world, broker, partition)
 

@@ -71,8 +71,8 @@ from tierledger.simulation.machines.world import World
 from tierledger.simulation.questions.coordination import miscoordinated
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.questions.feeds import misfed
+from tierledger.simulation.questions.memory import wrong_memory
 from tierledger.simulation.questions.tables import wrong_table
-from tierledger.simulation.questions.words import wrong_memory
 from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 

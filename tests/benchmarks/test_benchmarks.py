@@ -134,15 +134,15 @@ def test_a_figure_at_its_bound_reaches_its_goal() -> None:
 
     lines = rendered(figures).splitlines()
 
-    said = {
+    line_of = {
         name: line for line in lines for name in ("soon", "late", "many", "few") if name in line
     }
-    assert "<= 5 s" in said["soon"]
-    assert "reached" in said["soon"]
-    assert "missed" in said["late"]
-    assert ">= 5 events/s" in said["many"]
-    assert "reached" in said["many"]
-    assert "missed" in said["few"]
+    assert "<= 5 s" in line_of["soon"]
+    assert "reached" in line_of["soon"]
+    assert "missed" in line_of["late"]
+    assert ">= 5 events/s" in line_of["many"]
+    assert "reached" in line_of["many"]
+    assert "missed" in line_of["few"]
     assert "2 of 4 goals reached, in 3 s" in summary(figures, 3.2)
 
 

@@ -165,9 +165,9 @@ async def test_a_zombie_changes_nothing(target: Target, writer: Writer) -> None:
 
 
 async def wrote_late(target: Target, host: HostFacts, since: float) -> None:
-    """Return once the zombie's own connections have said something to the server.
+    """Return once the zombie's own connections have sent a statement to the server.
 
-    Ray may end it first, since its node counts as dead: then it has nothing more to say.
+    Ray may end it first, since its node counts as dead: then it sends none.
     """
     url = target.service.settings.storage["metadata.storage.url"]
     with suppress(FileNotFoundError):  # It ended while it was looked at.

@@ -61,10 +61,10 @@ FILE_DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 @pytest.mark.parametrize("what", FILE_DAMAGE)
 def test_a_damaged_file_is_refused_before_a_store_is_touched(what: str, tmp_path: Path) -> None:
-    damage, said = FILE_DAMAGE[what]
+    damage, message = FILE_DAMAGE[what]
     trace = damaged(tmp_path / "trace", damage)
 
-    refused(replay(trace, store=f"sqlite:{tmp_path / 'store.sqlite'}"), said)
+    refused(replay(trace, store=f"sqlite:{tmp_path / 'store.sqlite'}"), message)
 
     assert [path.name for path in tmp_path.iterdir()] == ["trace"]
 
@@ -114,7 +114,7 @@ BAD_RECORDS: dict[str, tuple[Callable[[], KafkaValue | bytes | None], str]] = {
 def test_a_bad_record_is_refused_by_place_and_the_others_go_on(
     what: str, mode: list[str], tmp_path: Path
 ) -> None:
-    make, said = BAD_RECORDS[what]
+    make, message = BAD_RECORDS[what]
     records = [*copied(0), make(), *copied(0, tip=OTHERS), *copied(2)]
     trace = write_trace(tmp_path / "trace", records)
     questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
@@ -127,7 +127,7 @@ def test_a_bad_record_is_refused_by_place_and_the_others_go_on(
     assert (summary["records"], summary["records refused"]) == (6, 1)
     (note,) = [line for line in result.stderr.splitlines() if "refused" in line]
     assert "metadata partition 0, offset 2: " in note
-    assert said in note
+    assert message in note
     assert result.exit_code == (1 if mode else 0)
     found = [json.loads(line)["answer"] for line in answers.read_text().splitlines()]
     ids = [segment(number).remote_log_segment_id.id for number in (0, 2, 0)]

@@ -12,7 +12,7 @@ TRACE = Path(__file__).parents[1] / "traces" / "one-broker"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "output"),
     [
         ("--help", "lookup"),
         ("ls", "orders"),
@@ -26,13 +26,13 @@ TRACE = Path(__file__).parents[1] / "traces" / "one-broker"
         (f"replay {TRACE} --store memory: --check", "records refused      0"),
     ],
 )
-def test_a_command_that_reads_needs_no_extra(store: Path, words: str, said: str) -> None:
-    named = [] if words.startswith(("--help", "replay")) else ["--store", f"sqlite:{store}"]
+def test_a_command_that_reads_needs_no_extra(store: Path, arguments: str, output: str) -> None:
+    named = [] if arguments.startswith(("--help", "replay")) else ["--store", f"sqlite:{store}"]
 
-    done = run_in_base(COMMAND, *words.split(), *named)
+    done = run_in_base(COMMAND, *arguments.split(), *named)
 
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    assert output in done.stdout
 
 
 def test_status_needs_no_extra_where_no_service_runs(store: Path) -> None:
@@ -60,7 +60,7 @@ def test_watching_the_status_needs_no_extra_where_no_service_runs(store: Path) -
 
 
 @pytest.mark.parametrize(
-    ("words", "extra"),
+    ("arguments", "extra"),
     [
         ("serve", "service"),
         (f"replay {TRACE}", "service"),
@@ -72,10 +72,12 @@ def test_watching_the_status_needs_no_extra_where_no_service_runs(store: Path) -
         (f"spark import {TRACE}", "spark"),
     ],
 )
-def test_a_command_that_needs_an_extra_names_it(store: Path, words: str, extra: str) -> None:
-    named = [] if words.startswith("simulate") else ["--store", f"sqlite:{store}"]
+def test_a_command_that_needs_an_extra_names_it(
+    store: Path, arguments: str, extra: str
+) -> None:
+    named = [] if arguments.startswith("simulate") else ["--store", f"sqlite:{store}"]
 
-    done = run_in_base(COMMAND, *words.split(), *named)
+    done = run_in_base(COMMAND, *arguments.split(), *named)
 
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr in {f"error: {missing(one)}\n" for one in EXTRAS if EXTRAS[one] == extra}

@@ -108,7 +108,7 @@ def test_a_part_is_from_an_offset_to_before_another(arguments: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--from-offset", 5, "--to-offset", 3], "expected --from-offset, which is 5, or more"),
         (["--from-timestamp", "soon"], "(N or ms:N) or a time like 2026-01-31T12:00:00Z"),
@@ -120,13 +120,13 @@ def test_a_part_is_from_an_offset_to_before_another(arguments: list[str]) -> Non
     ],
 )
 def test_what_makes_no_sense_is_refused_in_plain_words(
-    options: list[object], said: str, arguments: list[str]
+    options: list[object], message: str, arguments: list[str]
 ) -> None:
     result = cat(arguments, "codec-lz4", 0, *options)
 
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Input should" not in result.stderr
 
 

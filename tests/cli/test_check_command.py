@@ -75,12 +75,12 @@ def test_the_same_as_one_json_document(path: Path) -> None:
 
     result = invoke("check", path, "--json")
 
-    said = json.loads(result.stdout)
+    report = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert said["checkers"] == {"checkpoint_is_fold": 1}
-    assert said["violations"][0]["partition"] == 3
-    assert said["leadership_changes"] == 2
-    assert said["calls"] == len(record.history.operations)
+    assert report["checkers"] == {"checkpoint_is_fold": 1}
+    assert report["violations"][0]["partition"] == 3
+    assert report["leadership_changes"] == 2
+    assert report["calls"] == len(record.history.operations)
 
 
 def test_where_an_assumption_breaks_nobody_else_is_said_to_be_content(path: Path) -> None:
@@ -102,8 +102,8 @@ def test_a_file_that_is_none_or_not_whole_is_a_wrong_question(path: Path) -> Non
     refused(invoke("check", path), "line 1: expected a line of a record")
 
     path.write_bytes(b"".join(history_as_lines(small_record().history)))
-    said = "calls alone, without what the store held, cannot be judged"
-    refused(invoke("check", path), said)
+    report = "calls alone, without what the store held, cannot be judged"
+    refused(invoke("check", path), report)
 
     path.write_bytes(b"".join(record_as_lines(small_record())))
     whole = path.read_bytes()

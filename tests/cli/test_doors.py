@@ -78,7 +78,7 @@ async def test_segments_are_asked_for_through_doors_by_a_topics_name_or_id(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("lookup orders 0 0 1", "expected --from leader or --from follower"),
         ("segments orders 0", "expected --from leader or --from follower"),
@@ -90,12 +90,12 @@ async def test_segments_are_asked_for_through_doors_by_a_topics_name_or_id(
     ],
 )
 async def test_what_only_a_store_can_answer_is_not_asked_of_doors(
-    words: str, said: str
+    words: str, message: str
 ) -> None:
     result = await run(*words.split(), "--store", NOBODY)
 
     assert result.exit_code == ExitStatus.USAGE
-    assert said in str(result.stderr or result.exception)
+    assert message in str(result.stderr or result.exception)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def export(store: Path, out: object, *more: str) -> subprocess.CompletedProcess[bytes]:
     """`export` in a process of its own: it has descriptors of its own."""
-    words = ["export", str(out), "--store", f"sqlite:{store}", *more]
-    command = [sys.executable, "-m", "tierledger.cli.main", *words]
+    arguments = ["export", str(out), "--store", f"sqlite:{store}", *more]
+    command = [sys.executable, "-m", "tierledger.cli.main", *arguments]
     return subprocess.run(command, capture_output=True, check=False, timeout=60)
 
 
@@ -162,9 +162,9 @@ def test_every_command_writes_to_standard_output(what: str, tmp_path: Path) -> N
 
 
 def test_one_file_is_not_written_twice(tmp_path: Path) -> None:
-    words = ["replay", "--seed", "1", "--trace", "-", "--history", "/dev/stdout"]
+    arguments = ["replay", "--seed", "1", "--trace", "-", "--history", "/dev/stdout"]
 
-    refused(invoke("simulate", *words), "expected different files")
+    refused(invoke("simulate", *arguments), "expected different files")
 
 
 def test_two_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         (".", "it is a folder"),
         ("no/such", "no is no folder"),
@@ -223,12 +223,12 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_written_is_refused_before_the_work(
-    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("loop").symlink_to("loop")
 
-    with pytest.raises(InvalidArgument, match=f"(?i)cannot write .*({said})"):
+    with pytest.raises(InvalidArgument, match=f"(?i)cannot write .*({message})"):
         require_place(Path(name))
 
 
@@ -248,8 +248,8 @@ with complete_file(Path(sys.argv[1]), overwrite=True) as file:
 def test_a_writer_that_is_ended_leaves_nothing_behind(
     tmp_path: Path, number: signal.Signals, name: str
 ) -> None:
-    words = [sys.executable, "-c", WRITER, str(tmp_path / name)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
+    arguments = [sys.executable, "-c", WRITER, str(tmp_path / name)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"writing\n"
         assert len(list(tmp_path.iterdir())) == 1

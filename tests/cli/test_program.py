@@ -27,7 +27,7 @@ def test_every_command_helps_by_a_letter(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("typed", "offered"),
     [
         ("tierledger ve", {"verify"}),
         ("tierledger spark co", {"coverage"}),
@@ -35,11 +35,11 @@ def test_every_command_helps_by_a_letter(command: str) -> None:
         ("tierledger simulate live --ch", {"--change-every"}),
     ],
 )
-def test_a_shell_completes_commands_and_options(words: str, offered: set[str]) -> None:
+def test_a_shell_completes_commands_and_options(typed: str, offered: set[str]) -> None:
     asked = {
         "_TIERLEDGER_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split()) - 1),
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split()) - 1),
     }
 
     result = invoke(env=asked, prog_name="tierledger")
@@ -56,9 +56,9 @@ def test_completion_can_be_installed() -> None:
 
 @pytest.mark.parametrize("asked", [{}, {"_TIERLEDGER_COMPLETE": "complete_bash"}])
 def test_help_and_completion_load_nothing_that_opens_a_store(asked: dict[str, str]) -> None:
-    words = {"COMP_WORDS": "tierledger ve", "COMP_CWORD": "1"}
+    typed = {"COMP_WORDS": "tierledger ve", "COMP_CWORD": "1"}
 
-    done, loaded = in_process(*([] if asked else ["--help"]), **words, **asked)
+    done, loaded = in_process(*([] if asked else ["--help"]), **typed, **asked)
 
     assert done.returncode == 0
     assert "verify" in done.stdout

@@ -108,12 +108,15 @@ def test_describe_names_a_damaged_partition_and_shows_the_others(
     assert result.exit_code == 1
     assert "both-0" in result.stderr
     assert "cannot be read" in result.stderr
-    said = result.stdout.splitlines()
+    shown = result.stdout.splitlines()
     if json:
-        assert ['"damaged"' in line for line in said] == [True, False]
+        assert ['"damaged"' in line for line in shown] == [True, False]
     else:
-        assert [line.split()[-1] for line in said if line.startswith("partition")] == ["0", "1"]
-        assert [line.split()[1] for line in said if line.startswith("log")] == [
+        assert [line.split()[-1] for line in shown if line.startswith("partition")] == [
+            "0",
+            "1",
+        ]
+        assert [line.split()[1] for line in shown if line.startswith("log")] == [
             "DAMAGED",
             "position",
         ]
@@ -274,11 +277,11 @@ def test_the_store_is_named_by_the_environment_too(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [("sqlite:nowhere.sqlite", "nowhere.sqlite"), ("ftp:x", "expected a store as sqlite:FILE")],
 )
-def test_no_store_is_one_line_and_exit_2(url: str, said: str) -> None:
-    refused(invoke("ls", "--store", url), said)
+def test_no_store_is_one_line_and_exit_2(url: str, message: str) -> None:
+    refused(invoke("ls", "--store", url), message)
 
 
 def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(store: Path) -> None:

@@ -175,7 +175,7 @@ def test_each_source_writes_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--answer", "q.jsonl"], "--answer takes one trace, --out, and no --check"),
         (["--check", "--from", "moon"], "--from: expected one of leader, follower, storage"),
@@ -184,11 +184,13 @@ def test_each_source_writes_a_file_of_its_own(tmp_path: Path) -> None:
     ],
     ids=["answer", "from", "report", "out"],
 )
-def test_what_cannot_be_done_is_one_error_and_exit_2(arguments: list[str], said: str) -> None:
+def test_what_cannot_be_done_is_one_error_and_exit_2(
+    arguments: list[str], message: str
+) -> None:
     trace = TRACES / "tier"
     given = [one.format(answers=answers_path(trace)) for one in arguments]
 
-    refused(replay(trace, *given), said)
+    refused(replay(trace, *given), message)
 
 
 def test_a_report_shows_every_partition(tmp_path: Path) -> None:

@@ -46,14 +46,14 @@ def test_a_failing_seed_is_shrunk_and_its_command_repeats_it() -> None:
     with planted(mutant_named(MISTAKE)):
         failed = simulate("run", "--seed", "1", "--jobs", "1")
         (again,) = [line for line in failed.stdout.splitlines() if "again: " in line]
-        words = shlex.split(again.partition("again: ")[2])
-        repeated = invoke(*words[1:])
+        arguments = shlex.split(again.partition("again: ")[2])
+        repeated = invoke(*arguments[1:])
 
     assert failed.exit_code == 1
     assert "1 seeds, 1 failed" in failed.stdout
     assert "decisions are enough" in failed.stdout
-    assert words[:5] == ["tierledger", "simulate", "replay", "--seed", "1"]
-    assert "--keep" in words
+    assert arguments[:5] == ["tierledger", "simulate", "replay", "--seed", "1"]
+    assert "--keep" in arguments
     assert repeated.exit_code == 1
     assert "FAILED  " in repeated.stdout
 
@@ -98,10 +98,10 @@ def test_a_seed_that_fails_in_the_service_is_repeated_there(
 ) -> None:
     failed = Verdict(2, [Violation("lockout", None, "none leads")], "", 1, 1, 1, 1, 1.0, {}, {})
     monkeypatch.setattr(Workers, "outcomes", lambda *_, **__: [failed])
-    words = ("run", "--seed", "2", "--jobs", "1", "--world", "service")
+    arguments = ("run", "--seed", "2", "--jobs", "1", "--world", "service")
 
-    shown = simulate(*words).stdout
-    (found,) = document(simulate(*words, "--json"))["failed"]
+    shown = simulate(*arguments).stdout
+    (found,) = document(simulate(*arguments, "--json"))["failed"]
 
     again = "tierledger simulate replay --seed 2 --world service"
     assert f"  again: {again}\n" in shown
@@ -109,7 +109,7 @@ def test_a_seed_that_fails_in_the_service_is_repeated_there(
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ["run", "--world", "flat"],
         ["run", "--seeds", "1:1"],
@@ -118,8 +118,8 @@ def test_a_seed_that_fails_in_the_service_is_repeated_there(
     ],
     ids=" ".join,
 )
-def test_a_wrong_question_is_one_line_and_exit_2(words: list[str]) -> None:
-    refused(simulate(*words))
+def test_a_wrong_question_is_one_line_and_exit_2(arguments: list[str]) -> None:
+    refused(simulate(*arguments))
 
 
 def test_seeds_are_a_count_or_a_range() -> None:

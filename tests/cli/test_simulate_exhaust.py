@@ -10,8 +10,8 @@ from tests.models.simulate_command import simulate
 FEW = ("--crashes", "1", "--appends", "1", "--changes", "1", "--jobs", "1")
 
 
-def exhaust(*words: str) -> Result:
-    return simulate("exhaust", *words)
+def exhaust(*arguments: str) -> Result:
+    return simulate("exhaust", *arguments)
 
 
 def test_it_says_how_much_it_tried_and_that_nothing_broke() -> None:

@@ -9,7 +9,7 @@ from tierledger.simulation.live.plan import LivePlan
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--store", "memory:"], "a store that several processes see, got memory:"),
         (["--store", "mysql://me:secret@db/x"], "expected a store as sqlite:FILE"),
@@ -24,10 +24,10 @@ from tierledger.simulation.live.plan import LivePlan
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_wrong_question_is_one_line(options: list[str], said: str) -> None:
+def test_a_wrong_question_is_one_line(options: list[str], message: str) -> None:
     result = simulate("live", *options)
 
-    refused(result, said)
+    refused(result, message)
     assert "secret" not in result.stderr
 
 

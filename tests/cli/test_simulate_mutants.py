@@ -28,9 +28,9 @@ def test_each_mutant_has_a_line_that_begins_with_its_name() -> None:
 
 
 def test_a_mutant_that_nobody_notices_is_a_failure() -> None:
-    words = ["mutants", "--only", SLOW, "--budget-seeds", "1", "--jobs", "1"]
+    arguments = ["mutants", "--only", SLOW, "--budget-seeds", "1", "--jobs", "1"]
 
-    result, as_json = simulate(*words), simulate(*words, "--json")
+    result, as_json = simulate(*arguments), simulate(*arguments, "--json")
 
     assert (result.exit_code, as_json.exit_code) == (1, 1)
     assert "NOT CAUGHT" in result.stdout
@@ -40,9 +40,9 @@ def test_a_mutant_that_nobody_notices_is_a_failure() -> None:
 
 
 def test_a_mutant_of_the_door_is_looked_for_in_the_world_of_the_service() -> None:
-    words = ["--only", "D1,M08", "--budget-seeds", "1", "--jobs", "1"]
+    arguments = ["--only", "D1,M08", "--budget-seeds", "1", "--jobs", "1"]
 
-    result, as_json = simulate("mutants", *words), simulate("mutants", *words, "--json")
+    result, as_json = simulate("mutants", *arguments), simulate("mutants", *arguments, "--json")
 
     assert result.exit_code == 0, result.stdout
     for world in ("service", "machines"):
@@ -56,9 +56,9 @@ def test_a_slip_in_what_the_service_alone_has_is_looked_for_there() -> None:
 
 
 def test_the_first_that_catches_it_may_be_enough() -> None:
-    words = ["mutants", "--only", QUICK, "--budget-seeds", "50", "--jobs", "1", "--json"]
+    arguments = ["mutants", "--only", QUICK, "--budget-seeds", "50", "--jobs", "1", "--json"]
 
-    found = json.loads(simulate(*words, "--first").stdout.splitlines()[0])
+    found = json.loads(simulate(*arguments, "--first").stdout.splitlines()[0])
 
     assert found["caught"] == 1
     assert found["seeds"] == found["caught_at"] + 1 < 50
@@ -93,9 +93,9 @@ def test_slips_say_what_found_them_and_how_many_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(machine, "CHECKS", [])  # The tests' own would find it first.
-    words = ["slips", "--only", "S01,S02", "--seeds", "2", "--jobs", "1"]
+    arguments = ["slips", "--only", "S01,S02", "--seeds", "2", "--jobs", "1"]
 
-    result, as_json = simulate(*words), simulate(*words, "--json")
+    result, as_json = simulate(*arguments), simulate(*arguments, "--json")
 
     found, missed, words_of_all, rate = result.stdout.splitlines()[1:]
     assert found.startswith("S01 coordinatorstate.review  seed 0")

@@ -9,8 +9,8 @@ from tests.models.command_line import invoke, refused
 from tests.models.simulate_command import MISTAKE, document, simulate
 
 
-def replayed(*words: str) -> dict[str, Any]:
-    return document(simulate("replay", *words, "--json"))
+def replayed(*arguments: str) -> dict[str, Any]:
+    return document(simulate("replay", *arguments, "--json"))
 
 
 def test_a_seed_is_the_same_run_again() -> None:
@@ -91,7 +91,7 @@ def test_the_service_world_is_repeated_and_traced_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("arguments", "error"),
     [
         (["--keep", "1,x"], "expected numbers like 3,8,19-22 or none, got '1,x'"),
         (["--keep", "99999"], "seed 1 has no decision 99999"),
@@ -102,8 +102,8 @@ def test_the_service_world_is_repeated_and_traced_too(tmp_path: Path) -> None:
         (["--mutant", "D3"], "--mutant D3: it shows in the world of the service alone"),
     ],
 )
-def test_a_wrong_question_is_one_line_and_exit_2(words: list[str], error: str) -> None:
-    refused(simulate("replay", "--seed", "1", *words), error)
+def test_a_wrong_question_is_one_line_and_exit_2(arguments: list[str], error: str) -> None:
+    refused(simulate("replay", "--seed", "1", *arguments), error)
 
 
 def test_a_failing_seed_is_made_small_and_drawn(tmp_path: Path) -> None:

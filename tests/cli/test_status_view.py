@@ -148,9 +148,9 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
         "skipped": 0,
         "differences": [],
     }
-    said = {**one.coordinator, "attending": [well, bad], "shadows": [shadow]}
+    answer = {**one.coordinator, "attending": [well, bad], "shadows": [shadow]}
 
-    found = page(one._replace(coordinator=said))
+    found = page(one._replace(coordinator=answer))
 
     assert dict(found.pairs)["owner"] == "kafka, by word 3"
     not_well = "plugins of brokers 1, answers that differ from Kafka's 1"
@@ -214,13 +214,13 @@ def test_json_has_all_of_it_in_a_fixed_order() -> None:
 
 def test_without_a_service_the_store_says_what_it_knows(store: Path) -> None:
     shown = run(store, "status")
-    said = run(store, "status", "--json")
+    answer = run(store, "status", "--json")
 
-    assert (shown.exit_code, said.exit_code) == (1, 1)
+    assert (shown.exit_code, answer.exit_code) == (1, 1)
     assert "none runs on this store; start one with: tierledger serve" in shown.stdout
     assert "partitions stored  4; tierledger ls lists them" in shown.stdout
-    assert json.loads(said.stdout)["service"] is None
-    assert json.loads(said.stdout)["stored"] == {"partitions": 4, "is_complete": True}
+    assert json.loads(answer.stdout)["service"] is None
+    assert json.loads(answer.stdout)["stored"] == {"partitions": 4, "is_complete": True}
 
 
 @pytest.mark.parametrize("wrong", ["orders", "orders-", "orders-x", "-"])

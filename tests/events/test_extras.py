@@ -1,4 +1,4 @@
-"""What is in the base and what in an extra, and what is said where an extra is missing."""
+"""The packages of the base and of the extras, and the error if an extra is missing."""
 
 from pathlib import Path
 
@@ -42,9 +42,9 @@ def test_no_extra_comes_with_the_base() -> None:
 
 @pytest.mark.parametrize("name", ["ray", "ray.exceptions"])
 def test_a_missing_extra_is_told_with_what_brings_it(name: str) -> None:
-    said = rf"^this needs {name}, .*: pip install 'tierledger\[service\]'$"
+    message = rf"^this needs {name}, .*: pip install 'tierledger\[service\]'$"
 
-    with pytest.raises(InvalidArgument, match=said), naming_extras():
+    with pytest.raises(InvalidArgument, match=message), naming_extras():
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 

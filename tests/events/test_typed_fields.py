@@ -135,9 +135,9 @@ def test_a_wrong_value_of_any_field_is_refused_by_the_fields_name(
         with pytest.raises(InvalidArgument) as caught:
             replace(whole, **{name: value})
 
-        said = str(caught.value)
-        assert name in said or "for an id" in said, (said, type(value))
-        assert len(said) < 300
+        message = str(caught.value)
+        assert name in message or "for an id" in message, (message, type(value))
+        assert len(message) < 300
 
 
 @pytest.mark.parametrize(

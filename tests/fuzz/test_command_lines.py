@@ -122,7 +122,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 def drawn(source: random.Random, command: Any) -> list[str]:  # noqa: ANN401 - Typer's.
     """Arguments for `command`: what it has to have, mostly, and some of what it may have."""
-    words: list[str] = []
+    arguments: list[str] = []
     oddness = source.choice([0.02, 0.1, 0.5])
     for parameter in command.params:
         is_needed = parameter.required or parameter.name == "overwrite"
@@ -131,12 +131,12 @@ def drawn(source: random.Random, command: Any) -> list[str]:  # noqa: ANN401 - T
         is_odd = source.random() < oddness
         value = source.choice(WORDS if is_odd else GOOD.get(parameter.name, WORDS))
         if parameter.param_type_name == "argument":
-            words.append(value)
+            arguments.append(value)
         elif parameter.is_flag:
-            words.append(source.choice(parameter.opts))
+            arguments.append(source.choice(parameter.opts))
         else:
-            words += [source.choice(parameter.opts), value]
-    return words
+            arguments += [source.choice(parameter.opts), value]
+    return arguments
 
 
 GOOD: dict[str, list[str]] = {
@@ -172,21 +172,25 @@ GOOD: dict[str, list[str]] = {
 """Values that bring a command beyond its first look."""
 
 
-def check(place: Place, words: list[str], before: dict[str, object], result: Result) -> None:
-    said = f"{words!r:.2000}\n{result.output[-2000:]}"
+def check(
+    place: Place, arguments: list[str], before: dict[str, object], result: Result
+) -> None:
+    context = f"{arguments!r:.2000}\n{result.output[-2000:]}"
     assert result.exception is None or isinstance(result.exception, SystemExit), (
-        f"{result.exception!r:.500} of {said}"
+        f"{result.exception!r:.500} of {context}"
     )
-    assert result.exit_code in STATUSES, said
+    assert result.exit_code in STATUSES, context
     for not_ours in ("Traceback", "Input should", "[Errno", "ValueError", "Error("):
-        assert not_ours not in result.output, said
+        assert not_ours not in result.output, context
     if result.exit_code == 2:
-        assert result.stderr.strip(), said
-    assert "\x1b" not in result.stderr, said
+        assert result.stderr.strip(), context
+    assert "\x1b" not in result.stderr, context
     after = place.seen()
     changed = {name for name in before if after.get(name) != before[name]}
-    assert changed <= ({"there"} if "--overwrite" in words else set()), f"{changed} by {said}"
-    assert not [name for name in after if name.endswith(".unfinished")], said
+    assert changed <= ({"there"} if "--overwrite" in arguments else set()), (
+        f"{changed} by {context}"
+    )
+    assert not [name for name in after if name.endswith(".unfinished")], context
 
 
 def test_odd_command_lines_are_refused_or_answered(
@@ -196,17 +200,17 @@ def test_odd_command_lines_are_refused_or_answered(
     assert {kind.removesuffix(" --watch") for kind in STARTED} <= set(known)
     for source in draws:
         name = source.choice(list(known))
-        words = [*name.split(), *map(place.filled, drawn(source, known[name]))]
-        kind = f"{name} --watch" if "--watch" in words else name
+        arguments = [*name.split(), *map(place.filled, drawn(source, known[name]))]
+        kind = f"{name} --watch" if "--watch" in arguments else name
         if kind in STARTED:
             # Behind `--` there are no options any more, and what comes last holds.
-            words = [one for one in words if one != "--"] + STARTED[kind]
+            arguments = [one for one in arguments if one != "--"] + STARTED[kind]
         place.prepare()
         before = place.seen()
 
-        result = invoke(*words)
+        result = invoke(*arguments)
 
-        check(place, words, before, result)
+        check(place, arguments, before, result)
 
 
 def all_commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401

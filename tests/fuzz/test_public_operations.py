@@ -86,9 +86,9 @@ async def test_no_call_ends_a_host_or_hurts_another_partition(
             found = await witness.remote_log_segment_metadata(tip, 0, one.start_offset)
             assert found is not None
             assert found.remote_log_segment_id == one.remote_log_segment_id
-        said = await world.service.host("host-0").counts()
-        assert said["process"] == process, "a host has ended"
-        assert "quarantined" not in said["alarms"], await troubles(world)
+        call = await world.service.host("host-0").counts()
+        assert call["process"] == process, "a host has ended"
+        assert "quarantined" not in call["alarms"], await troubles(world)
     await world.stop()
 
 
@@ -122,25 +122,25 @@ def test_no_blocking_call_ends_its_manager_or_hurts_another_partition(
 def blocking_call(rng: random.Random, manager: RemoteLogMetadataManager) -> None:
     """Any operation with any values; only documented errors come of it."""
     operation = rng.choice(BLOCKING)
-    said: list[str] = [operation.__name__]
+    call: list[str] = [operation.__name__]
     try:
-        result = operation(manager, **arguments(rng, operation, said))
+        result = operation(manager, **arguments(rng, operation, call))
         if isinstance(result, BlockingPartitionHistory):
             asked = rng.choice(ASKED_OF_BLOCKING_HISTORY)
-            said.append(asked.__name__)
-            result = asked(result, **arguments(rng, asked, said))
+            call.append(asked.__name__)
+            result = asked(result, **arguments(rng, asked, call))
         if isinstance(result, Iterator):
             list(result)
     except Exception as error:
         if isinstance(error, RemoteStorageError) and type(error) in DOCUMENTED:
             return
-        error.add_note(f"of {said}")
+        error.add_note(f"of {call}")
         raise
 
 
 async def troubles(world: LocalWorld) -> list[str]:
-    said = await world.service.host("host-0").partitions()
-    return [one["reason"] for one in said if one["reason"] is not None]
+    call = await world.service.host("host-0").partitions()
+    return [one["reason"] for one in call if one["reason"] is not None]
 
 
 async def attack(world: LocalWorld, rng: random.Random) -> None:
@@ -180,13 +180,13 @@ async def one_call(rng: random.Random, manager: AsyncRemoteLogMetadataManager) -
     operation = rng.choice(OPERATIONS)
     if operation.__name__ == "close" and rng.random() < 0.8:
         return  # Or nearly all calls would meet a closed manager.
-    said: list[str] = [operation.__name__]
+    call: list[str] = [operation.__name__]
     try:
-        result = operation(manager, **arguments(rng, operation, said))
+        result = operation(manager, **arguments(rng, operation, call))
         if isinstance(result, PartitionHistory):
             asked = rng.choice(ASKED_OF_HISTORY)
-            said.append(asked.__name__)
-            result = asked(result, **arguments(rng, asked, said))
+            call.append(asked.__name__)
+            result = asked(result, **arguments(rng, asked, call))
         if inspect.isasyncgen(result):
             async for _ in result:
                 pass
@@ -195,12 +195,12 @@ async def one_call(rng: random.Random, manager: AsyncRemoteLogMetadataManager) -
     except Exception as error:
         if isinstance(error, RemoteStorageError) and type(error) in DOCUMENTED:
             return
-        error.add_note(f"of {said}")
+        error.add_note(f"of {call}")
         raise
 
 
 def arguments(
-    rng: random.Random, operation: Callable[..., Any], said: list[str]
+    rng: random.Random, operation: Callable[..., Any], call: list[str]
 ) -> dict[str, object]:
     """A value for each of the operation's parameters: right, half right or quite wrong."""
     given = {}
@@ -212,7 +212,7 @@ def arguments(
         if rng.random() < 0.5:
             value = spoilt(rng, value) if rng.random() < 0.5 else wrong(rng)
         given[parameter.name] = value
-        said.append(f"{parameter.name}: {type(value).__name__}")
+        call.append(f"{parameter.name}: {type(value).__name__}")
     return given
 
 

@@ -305,7 +305,7 @@ def damage(random: Random, values: Values, original: Written) -> str:
             return f"bring back an older {old}"
 
 
-# What may be said of it.
+# Which answers are right.
 
 
 def truths(original: Written, values: Values, tip: TopicIdPartition) -> list[Truth]:

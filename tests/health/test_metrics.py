@@ -195,7 +195,7 @@ def test_names_and_types_are_as_prometheus_wants_them() -> None:
 
 
 def test_the_documented_metrics_are_those_that_are_served() -> None:
-    said = table(document("docs/metrics.md"), "metric")
+    documented = table(document("docs/metrics.md"), "metric")
 
     served_ones = [
         [
@@ -206,7 +206,7 @@ def test_the_documented_metrics_are_those_that_are_served() -> None:
         ]
         for metric in METRICS
     ]
-    assert said == served_ones
+    assert documented == served_ones
 
 
 # Over HTTP.

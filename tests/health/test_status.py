@@ -1,4 +1,4 @@
-"""What a service's status makes of what coordinator and hosts said."""
+"""A service's status, made of the answers of its coordinator and hosts."""
 
 import asyncio
 from pathlib import Path

@@ -121,13 +121,13 @@ def test_the_lifecycles_are_those_of_the_tables() -> None:
 
 def test_the_stored_keys_are_those_that_are_made() -> None:
     text = blocks(document("docs/architecture.md"), "text")[-1]
-    said = [line.split() for line in text.splitlines()]
+    documented = [line.split() for line in text.splitlines()]
 
     assert keys.__doc__ is not None
     made = [line.split() for line in keys.__doc__.splitlines()]
 
-    assert all(line in made for line in said)
-    assert len(said) == sum(line.startswith("    ") for line in keys.__doc__.splitlines())
+    assert all(line in made for line in documented)
+    assert len(documented) == sum(line.startswith("    ") for line in keys.__doc__.splitlines())
 
 
 def test_every_decision_is_listed_under_its_number_and_title() -> None:
@@ -177,9 +177,9 @@ SHOWN = {
 @pytest.mark.parametrize("line", sorted(SHOWN))
 def test_the_commands_that_are_shown_exist(line: str) -> None:
     known = commands()
-    _, command, *words = line.split()
-    if words and f"{command} {words[0]}" in known:
-        command = f"{command} {words[0]}"
+    _, command, *arguments = line.split()
+    if arguments and f"{command} {arguments[0]}" in known:
+        command = f"{command} {arguments[0]}"
 
     assert command in known
     assert set(re.findall(r"--[\w-]+", line)) <= known[command] | EVERYWHERE
@@ -226,19 +226,19 @@ def test_the_settings_of_a_client_are_those_it_reads() -> None:
 
 def test_the_defaults_of_leaders_are_those_they_take() -> None:
     text = document("docs/settings.md").split("## Of leaders", 1)[1]
-    said = {row[0]: row[1] for row in table(text, "setting")}
+    documented = {row[0]: row[1] for row in table(text, "setting")}
 
-    assert set(said) == {host_settings.CUSTOM_METADATA_KEY, host_settings.TOMBSTONE_KEY}
-    assert limits_of(said) == limits_of({})
+    assert set(documented) == {host_settings.CUSTOM_METADATA_KEY, host_settings.TOMBSTONE_KEY}
+    assert limits_of(documented) == limits_of({})
 
 
 def test_rays_environment_is_what_is_set() -> None:
     source = document("actors/ray/cluster.py")
     is_set = re.findall(r'^os\.environ\.setdefault\("(\w+)", "(\w+)"\)', source, re.MULTILINE)
 
-    said = [tuple(row[:2]) for row in table(document("docs/settings.md"), "variable")]
+    documented = [tuple(row[:2]) for row in table(document("docs/settings.md"), "variable")]
 
-    assert sorted(said) == sorted(is_set)
+    assert sorted(documented) == sorted(is_set)
 
 
 @pytest.mark.parametrize("row", table(document("docs/settings.md"), "module"), ids=" ".join)
@@ -277,11 +277,11 @@ def test_the_readmes_example_does_what_it_says(
     hosts: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (example,) = blocks(document("README.md"), "python")
-    said = re.findall(r"^ *# (.+)$", example, re.MULTILINE)
+    documented = re.findall(r"^ *# (.+)$", example, re.MULTILINE)
     runs = example.replace("tierledger://127.0.0.1:4711", hosts)
     assert runs != example
 
     exec(compile(runs, "README.md", "exec"), {})  # noqa: S102 - Ours.
 
     # The service logs on the same output.
-    assert capsys.readouterr().out.splitlines()[-len(said) :] == said
+    assert capsys.readouterr().out.splitlines()[-len(documented) :] == documented

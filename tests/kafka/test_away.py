@@ -95,12 +95,12 @@ async def test_a_wrong_setting_is_named(plugins: Plugins) -> None:
         ("tierledger.ssl.key.location", "key.pem"),
     ]
     for key, value in wrong:
-        said = await plugins.open(1, "c", NOBODY, **{key: value})
-        assert said.startswith("failed ConfigException "), (key, value, said)
-        assert key in said
-        assert value in said
+        answer = await plugins.open(1, "c", NOBODY, **{key: value})
+        assert answer.startswith("failed ConfigException "), (key, value, answer)
+        assert key in answer
+        assert value in answer
         assert await plugins.ask("1 list 0") == "IllegalStateException"
     for mode in ("shadow", "handover"):
-        said = await plugins.open(1, "c", NOBODY, **{"tierledger.mode": mode})
-        assert "remote.log.metadata.manager.listener.name" in said
+        answer = await plugins.open(1, "c", NOBODY, **{"tierledger.mode": mode})
+        assert "remote.log.metadata.manager.listener.name" in answer
     assert await plugins.ask("1 threads") == "none"

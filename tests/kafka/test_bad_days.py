@@ -70,14 +70,14 @@ async def test_who_is_not_let_in_hears_why(
         url: str, given: Mapping[str, object], *, cluster: str = CLUSTER
     ) -> tuple[str, str]:
         """What a plugin says, and its host."""
-        with capture_logs() as said:
+        with capture_logs() as logged:
             await plugins.open(1, cluster, url, **given)
             await ask("1 lead 1")
             line = await log.has("No host of tierledger answers; the last: ")
             assert await ask("1 lookup 1 5") == "ReplicaNotAvailableException"
             assert await ask("1 add 1 0") == "ReplicaNotAvailableException"
             assert await ask("1 close") == "done"
-        return line, " ".join(one["error"] for one in said if one["event"] == REFUSED)
+        return line, " ".join(one["error"] for one in logged if one["event"] == REFUSED)
 
     async with guarded(tmp_path, secrets.door()) as world:
         url = await world.service.url()
@@ -203,8 +203,8 @@ async def test_an_empty_ledger_is_another_until_an_operator_takes_it(
         assert await ask("1 close") == "done"
     async with owning(tmp_path / "second.sqlite") as world:
         await opened(world)
-        said = await log.has("is not read any more")
-        assert str(known) in said
+        logged = await log.has("is not read any more")
+        assert str(known) in logged
         assert await ask("1 metric PartitionsOfAnotherLedger") == "1"
         assert await ask("1 is-ready 1") == "false"
         assert await ask("1 list 1") == "ReplicaNotAvailableException"

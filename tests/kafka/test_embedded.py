@@ -99,6 +99,6 @@ async def eventually(is_so: Callable[[], bool]) -> None:
 
 def shadow(ledger: Path) -> dict[str, Any]:
     """What the broker has compared."""
-    said = json.loads(run(ledger, "status", "--json").output)
-    (found,) = said["coordinator"]["shadows"] or [{"equal": 0}]
+    status = json.loads(run(ledger, "status", "--json").output)
+    (found,) = status["coordinator"]["shadows"] or [{"equal": 0}]
     return dict(found)

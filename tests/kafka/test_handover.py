@@ -69,9 +69,9 @@ async def test_a_service_of_another_cluster_is_not_handed_this_one(
     broker: KafkaBroker, tmp_path: Path
 ) -> None:
     async with LocalWorld(sqlite_in(tmp_path), door=True) as world:
-        words = ("handover", "--fresh", "--kafka", broker.address)
+        arguments = ("handover", "--fresh", "--kafka", broker.address)
         url = await world.service.url()
-        refused = await asyncio.to_thread(invoke, *words, "--store", url)
+        refused = await asyncio.to_thread(invoke, *arguments, "--store", url)
 
     assert refused.exit_code != ExitStatus.WELL
     assert CLUSTER in refused.stderr

@@ -137,11 +137,11 @@ class Cluster:
     async def stays_busy(self, number: int) -> None:
         """The plugin attends again and again by that word, and is never idle."""
         for _ in range(4):
-            said = await self.until("attending", lambda one: one["number"] == number)
-            assert not said["is_idle"]
+            report = await self.until("attending", lambda one: one["number"] == number)
+            assert not report["is_idle"]
             await self.until(
                 "attending",
-                lambda one: one["heard_ms_ago"] < said["heard_ms_ago"],  # noqa: B023
+                lambda one: one["heard_ms_ago"] < report["heard_ms_ago"],  # noqa: B023
             )
             await self.until("attending", lambda one: one["heard_ms_ago"] > 100)
 
@@ -264,27 +264,27 @@ async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
     await copied(ask, 2, 0)
     # Of what was not taken over at all yet nothing differs.
     assert await ask("1 lookup 2 5") == "0:COPY_SEGMENT_FINISHED"
-    said = await cluster.until("shadows", lambda one: one["skipped"] > 0)
-    assert said["different"] == 0
+    report = await cluster.until("shadows", lambda one: one["skipped"] > 0)
+    assert report["different"] == 0
     await cluster.import_all(2)
-    equal = said["equal"]
+    equal = report["equal"]
     for question in ("lookup 2 5", "list 2", "highest 2"):
         assert await ask(f"1 {question}") in {"0:COPY_SEGMENT_FINISHED", "0", "9"}
-        said = await cluster.until("shadows", lambda one: one["equal"] > equal)  # noqa: B023
-        equal = said["equal"]
-        assert said["different"] == 0
+        report = await cluster.until("shadows", lambda one: one["equal"] > equal)  # noqa: B023
+        equal = report["equal"]
+        assert report["different"] == 0
 
     await copied(ask, 2, 1)
     assert await ask("1 lookup 2 15") == "10:COPY_SEGMENT_FINISHED"
-    said = await cluster.until("shadows", lambda one: one["different"] > 0)
-    (difference,) = said["differences"]
+    report = await cluster.until("shadows", lambda one: one["different"] > 0)
+    (difference,) = report["differences"]
     assert (difference["kind"], difference["offset"]) == ("lookup", 15)
     assert len(difference["kafka"]) == 1
     assert not difference["replica"]
 
     await cluster.import_all(2)
     assert await ask("1 lookup 2 15") == "10:COPY_SEGMENT_FINISHED"
-    after = await cluster.until("shadows", lambda one: one["equal"] > said["equal"])
+    after = await cluster.until("shadows", lambda one: one["equal"] > report["equal"])
     assert after["different"] == 1
     assert await ask("1 close") == "done"
     assert await ask("1 threads") == "none"

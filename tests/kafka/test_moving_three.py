@@ -39,16 +39,16 @@ class Owners:
         self.words: dict[int, str] = {}
         """The owner, by the number of the word."""
 
-    def look(self, said: dict[str, Any]) -> None:
+    def look(self, status: dict[str, Any]) -> None:
         """Never do two brokers write by different managers."""
-        owner = self.words.setdefault(said["word"], said["owner"])
-        assert owner == said["owner"]
+        owner = self.words.setdefault(status["word"], status["owner"])
+        assert owner == status["owner"]
         writing = {
             # A word that was never seen as the newest stood for no time.
             Owner.KAFKA if one["mode"] == "shadow" else self.words.get(one["number"])
-            for one in said["attending"]
+            for one in status["attending"]
         } - {Owner.MOVING, Owner.NOBODY, None}
-        assert len(writing) <= 1, said
+        assert len(writing) <= 1, status
 
     @asynccontextmanager
     async def watched(self, ledger: Ledger) -> AsyncIterator[None]:
@@ -120,9 +120,9 @@ class Moved:
         return max(ends, default=-1) >= len(self.sent) - NOT_TIERED
 
     async def _is_well(self) -> bool:
-        said = await self.ledger.status()
-        followed = said["coordinator"]["kafka"]["trouble"]
-        return followed is None and not any(said["totals"]["troubles"].values())
+        status = await self.ledger.status()
+        followed = status["coordinator"]["kafka"]["trouble"]
+        return followed is None and not any(status["totals"]["troubles"].values())
 
     async def roll(self, mode: str | None, brokers: tuple[int, ...] = BROKERS) -> None:
         """Restart them one by one, with the plugin in that mode; none: without it."""
@@ -153,8 +153,8 @@ class Moved:
 
     async def _compared(self) -> tuple[int, int]:
         """How many answers were equal, and how many were not."""
-        said = (await self.ledger.status())["coordinator"]["shadows"]
-        return sum(one["equal"] for one in said), sum(one["different"] for one in said)
+        status = (await self.ledger.status())["coordinator"]["shadows"]
+        return sum(one["equal"] for one in status), sum(one["different"] for one in status)
 
     @contextmanager
     def frozen(self, number: int) -> Iterator[None]:
@@ -183,8 +183,8 @@ async def test_three_brokers_move_to_tierledger_and_back(tmp_path: Path) -> None
             await to_tierledger(one)
             await to_stock(one)
         assert one.errors + cluster.errors() == []
-    said = [owners.words[number] for number in sorted(owners.words)]
-    assert [owner for owner in said if owner not in {Owner.MOVING, Owner.NOBODY}] == [
+    status = [owners.words[number] for number in sorted(owners.words)]
+    assert [owner for owner in status if owner not in {Owner.MOVING, Owner.NOBODY}] == [
         Owner.KAFKA,
         Owner.KAFKA,  # It was given back.
         Owner.TIERLEDGER,

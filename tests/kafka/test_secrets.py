@@ -34,13 +34,13 @@ async def test_no_line_has_them(tmp_path: Path) -> None:
     with started(JARS, *java, log=log) as plugins:
         async with guarded(tmp_path, secrets.door()) as world:
             url = await world.service.url()
-            for file, said in (
+            for file, message in (
                 (key, "tierledger answers at"),
                 (broken, "a file of the plugin's settings"),
             ):
                 own_key = {"tierledger.ssl.key.location": file}
                 await plugins.open(1, CLUSTER, url, **given, **own_key)
-                while said not in log.read_text():  # noqa: ASYNC110 - It has no event.
+                while message not in log.read_text():  # noqa: ASYNC110 - It has no event.
                     await asyncio.sleep(0.01)
                 assert await plugins.ask("1 close") == "done"
     text = log.read_text()

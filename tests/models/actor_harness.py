@@ -68,7 +68,7 @@ class Harness:
         self.asked: deque[msg.ReadLog | msg.Append | msg.ReadSlot | msg.WriteCheckpoint] = (
             deque()
         )
-        self.said: list[msg.Reply | msg.ReplyError | msg.Answer] = []
+        self.replies: list[msg.Reply | msg.ReplyError | msg.Answer] = []
         self.answered_at: dict[int, int] = {}
         """By caller, the machine's position when it gave the answer."""
         self.alarms: list[msg.Alarm] = []
@@ -109,7 +109,7 @@ class Harness:
 
     def _say(self, effect: msg.Reply | msg.ReplyError | msg.Answer) -> None:
         if effect.reply_to is not None:
-            self.said.append(effect)
+            self.replies.append(effect)
             if isinstance(effect, msg.Answer):
                 self.answered_at[effect.reply_to] = self.machine.position
 
@@ -206,7 +206,7 @@ class Harness:
 
     def heard(self, caller: int) -> msg.Reply | msg.ReplyError | msg.Answer | None:
         """The reply to `caller`, which must not get two; none while it waits."""
-        found = [one for one in self.said if one.reply_to == caller]
+        found = [one for one in self.replies if one.reply_to == caller]
         assert len(found) <= 1, f"caller {caller} was told twice: {found}"
         return found[0] if found else None
 

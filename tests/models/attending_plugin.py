@@ -41,10 +41,10 @@ class AttendingPlugin:
             )
         while True:
             is_idle = self.word.owner == Owner.MOVING and not self.is_busy
-            said = Attend(
+            report = Attend(
                 self._broker_id, given.incarnation, self._mode, self.word.number, is_idle
             )
-            word = await self._coordinator.attend(said)
+            word = await self._coordinator.attend(report)
             if word.number > self.word.number:
                 self.word = word
                 self.words.append(word)

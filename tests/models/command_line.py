@@ -72,13 +72,13 @@ def run(store: Path, *arguments: object, **given: Any) -> Result:  # noqa: ANN40
     return invoke(*arguments, "--store", f"sqlite:{store}", **given)
 
 
-def refused(result: Result, *said: str, status: int = 2) -> None:
+def refused(result: Result, *messages: str, status: int = 2) -> None:
     """Assert that the command refused with `status`: no output, and one line of error."""
     assert result.exit_code == status, result.output
     assert result.stdout == ""
     (line,) = [one for one in result.stderr.splitlines() if not one.startswith("note: ")]
     assert line.startswith("error: ")
-    assert all(one in line for one in said), line
+    assert all(one in line for one in messages), line
 
 
 def in_process(

@@ -124,9 +124,9 @@ class DamagedTier:
         """The tier's objects by name: the parsed name and the size of each."""
         found = {}
         for name, one in (await self.store.list(Operation.LIST, "")).items():
-            said = self.names.parse(name)
-            assert said is not None, name
-            found[name] = said, one.size
+            parsed = self.names.parse(name)
+            assert parsed is not None, name
+            found[name] = parsed, one.size
         return found
 
     async def audited(self) -> dict[Uuid, str]:
@@ -134,7 +134,7 @@ class DamagedTier:
         found: dict[tuple[Uuid, str], list[tuple[str, int]]] = {}
         for one, size in (await self.listed()).values():
             found.setdefault((one.segment_id, one.place), []).append((one.role, size))
-        said = {}
+        findings = {}
         for metadata, _, _ in self.segments:
             segment_id, must = metadata.remote_log_segment_id.id, self.names.expected(metadata)
             known = KnownSegment(FINISHED, True, *must, None)
@@ -145,8 +145,8 @@ class DamagedTier:
             ]
             for verdict in verdicts(known, sets, Standing.KNOWN, 0):
                 if verdict.kind != AuditKind.WHOLE:
-                    said[segment_id] = f"{verdict.kind}: {verdict.detail}"
-        return said
+                    findings[segment_id] = f"{verdict.kind}: {verdict.detail}"
+        return findings
 
     async def damages(self, number: int) -> list[Damage]:
         """Each possible damage of each object of segment `number`."""

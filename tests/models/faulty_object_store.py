@@ -142,8 +142,8 @@ class FaultyS3:
 def _deletion(fault: Fault, asked: bytes) -> bytes:
     """A wrong answer to a request to delete many objects."""
     first, *others = re.findall("<Key>(.*?)</Key>", asked.decode())
-    said = _DELETED if fault is Fault.CLAIM else _DENIED
-    told = [said.format("another" if fault is Fault.DENY_ANOTHER else first)]
+    error_text = _DELETED if fault is Fault.CLAIM else _DENIED
+    told = [error_text.format("another" if fault is Fault.DENY_ANOTHER else first)]
     told += [_DELETED.format(one) for one in others]
     return f"<?xml version='1.0'?><DeleteResult>{''.join(told)}</DeleteResult>".encode()
 

@@ -66,26 +66,26 @@ class Plugins:
         move that are retried as brokers do, and `copy` adds and finishes further segments after
         the last.
         """
-        broker, command, *words = question.split()
+        broker, command, *rest = question.split()
         if command in ONCE:
-            question = " ".join((broker, ONCE[command], *words))
+            question = " ".join((broker, ONCE[command], *rest))
             while (answer := await self.ask(question)) in RETRIED:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             return answer
         if command == "copy":
-            highest = int(await self.ask(f"{broker} highest {words[0]}"))
-            words = [
-                words[0],
+            highest = int(await self.ask(f"{broker} highest {rest[0]}"))
+            rest = [
+                rest[0],
                 "1",
                 str(highest // 10 + 1),
-                words[1],
+                rest[1],
                 "1",
                 "COPY_SEGMENT_FINISHED",
             ]
             command = "write"
-        if words and command != "metric":
-            words = [TOPIC, *words]
-        answer = await self.say(" ".join((broker, command, *words)))
+        if rest and command != "metric":
+            rest = [TOPIC, *rest]
+        answer = await self.say(" ".join((broker, command, *rest)))
         if answer.startswith("failed "):
             return answer.split()[1]
         return {"ready": "ready", "write": "done"}.get(command, answer)

@@ -11,8 +11,8 @@ MISTAKE = "M08"
 """A mutant that nearly each seed catches."""
 
 
-def simulate(*words: str) -> Result:
-    return invoke("simulate", *words)
+def simulate(*arguments: str) -> Result:
+    return invoke("simulate", *arguments)
 
 
 def document(result: Result) -> dict[str, Any]:

@@ -96,12 +96,12 @@ class StandaloneCluster(ExitStack):
         lines = (f"{name} {value}\n" for name, value in DEFAULTS.items())
         (self._folder / "spark-defaults.conf").write_text("".join(lines))
 
-    def _start(self, name: str, program: str, *words: str) -> Path:
+    def _start(self, name: str, program: str, *arguments: str) -> Path:
         log = self._folder / f"{name}.log"
         java = ("java", "-Xmx256m", *QUICK_JAVA, "-cp", f"{SPARK_HOME}/jars/*")
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*java, program, *ON_LOOPBACK, *words],
+                [*java, program, *ON_LOOPBACK, *arguments],
                 env=self._environment(),
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -123,16 +123,16 @@ async def test_a_service_follows_it(secured: Secured, tmp_path: Path) -> None:
     asked = ["--kafka", brokers.addresses, "--kafka-config", str(brokers.config)]
     with ExitStack() as stack:
         stack.enter_context(served(store, "--cluster", CLUSTER_ID, *asked))
-        words = ("handover", "--to", "kafka", "--store", store, *asked)
-        done = await asyncio.to_thread(invoke, *words)
+        arguments = ("handover", "--to", "kafka", "--store", store, *asked)
+        done = await asyncio.to_thread(invoke, *arguments)
         assert done.exit_code == ExitStatus.WELL, done.stderr
-        said, status = dict[str, object](), ""
-        while not said.get("records"):
+        status_of_kafka, status = dict[str, object](), ""
+        while not status_of_kafka.get("records"):
             await asyncio.sleep(POLL_S)
             seen = await asyncio.to_thread(invoke, "status", "--store", store, "--json")
             status = seen.stdout
-            said = json.loads(status)["coordinator"]["kafka"] or {}
-        assert said["trouble"] is None
+            status_of_kafka = json.loads(status)["coordinator"]["kafka"] or {}
+        assert status_of_kafka["trouble"] is None
         assert PASSWORD not in status
     known = await asyncio.to_thread(invoke, "segments", "orders", 0, "--store", store)
     assert known.stdout

@@ -29,10 +29,16 @@ async def stored(url: str) -> list[StoredPartition]:
         return await import_trace(backend, tier_trace.TRACE)
 
 
-def run(cluster: StandaloneCluster, *words: object) -> str:
+def run(cluster: StandaloneCluster, *arguments: object) -> str:
     """What the driver prints, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.models.spark_cluster_job", cluster.url, *map(str, words)],
+        [
+            sys.executable,
+            "-m",
+            "tests.models.spark_cluster_job",
+            cluster.url,
+            *map(str, arguments),
+        ],
         cwd=ROOT,
         env=dict(cluster.environment),
         capture_output=True,
@@ -52,9 +58,9 @@ def test_a_cluster_makes_what_one_machine_makes(
     segments = len(tier_trace.segments())
     table = tmp_path / "table"
 
-    said = run(cluster, postgres_url, table)
+    output = run(cluster, postgres_url, table)
 
-    assert said.splitlines()[0] == f"{events} events"
+    assert output.splitlines()[0] == f"{events} events"
     assert pq.read_table(table).num_rows == segments
     done = [cluster.tasks_done(worker) for worker in (0, 1)]
     assert min(done) > 1, "both workers have to take part"

@@ -67,8 +67,8 @@ def asked(
     store: Path, folder: Path, name: str, engine_name: str, *more: object
 ) -> tuple[Result, Path]:
     out = folder / engine_name
-    words = ["spark", name, "--out", out, "--engine", engine_name, "--json", *more]
-    return run(store, *words), out
+    arguments = ["spark", name, "--out", out, "--engine", engine_name, "--json", *more]
+    return run(store, *arguments), out
 
 
 def told(result: Result) -> dict[str, Any]:
@@ -225,10 +225,10 @@ def test_the_stores_size_chooses_the_engine(
 def test_a_small_store_needs_no_extra_but_for_parquet(tmp_path: Path) -> None:
     write(tmp_path / "s", orders)
     program = "from tierledger.cli.main import main\nmain()"
-    words = ["spark", "segments", "--store", f"sqlite:{tmp_path / 's'}"]
+    arguments = ["spark", "segments", "--store", f"sqlite:{tmp_path / 's'}"]
 
-    text = run_in_base(program, *words, "--out", str(tmp_path / "text"), "--format", "csv")
-    parquet = run_in_base(program, *words, "--out", str(tmp_path / "parquet"))
+    text = run_in_base(program, *arguments, "--out", str(tmp_path / "text"), "--format", "csv")
+    parquet = run_in_base(program, *arguments, "--out", str(tmp_path / "parquet"))
 
     assert (text.returncode, text.stderr) == (0, "")
     assert parquet.returncode == 2
@@ -248,13 +248,13 @@ def test_a_small_store_is_answered_without_loading_what_spark_needs(tmp_path: Pa
     for name, more in JOBS.items():
         if name == "audit":  # It asks a tier, which takes obstore.
             continue
-        words = ["spark", name, *more, "--store", f"sqlite:{tmp_path / 's'}"]
-        done = run_in_base(program, *words)
+        arguments = ["spark", name, *more, "--store", f"sqlite:{tmp_path / 's'}"]
+        done = run_in_base(program, *arguments)
         assert done.stdout.splitlines()[-1] == "", name
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["coverage", "--engine", "java"], "--engine: expected one of auto, local, spark"),
         (
@@ -268,11 +268,11 @@ def test_a_small_store_is_answered_without_loading_what_spark_needs(tmp_path: Pa
     ],
 )
 def test_an_engine_that_cannot_be_is_refused(
-    tmp_path: Path, words: list[str], said: str
+    tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     write(tmp_path / "s", orders)
 
-    result = run(tmp_path / "s", "spark", *words)
+    result = run(tmp_path / "s", "spark", *arguments)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr

@@ -46,8 +46,8 @@ def test_the_walk_prints_what_it_says(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
 
-    said = [(one.code, run(one.code, names)) for one in snippets()]
+    outputs = [(one.code, run(one.code, names)) for one in snippets()]
 
-    assert said == [tuple(one) for one in snippets()]
-    assert len(said) >= 9
+    assert outputs == [tuple(one) for one in snippets()]
+    assert len(outputs) >= 9
     assert names["spark"] is spark

@@ -60,8 +60,8 @@ async def manager(service: RayService) -> AsyncIterator[AsyncRemoteLogMetadataMa
         await one.close()
 
 
-async def said(service: RayService) -> dict[str, dict[str, Any]]:
-    """What each host that lives says of itself."""
+async def counts_by_host(service: RayService) -> dict[str, dict[str, Any]]:
+    """The counts of each host that answers, by its name."""
     coordinator = coordinator_of(service.settings, ray_cluster.own_node())
     found = {}
     for name, address in (await coordinator.hosts()).items():
@@ -74,7 +74,7 @@ async def said(service: RayService) -> dict[str, dict[str, Any]]:
 async def all_serve(service: RayService, but: str = "") -> dict[str, dict[str, Any]]:
     """What the hosts say, once all run and none is the process `but`."""
     while True:
-        hosts = await said(service)
+        hosts = await counts_by_host(service)
         if len(hosts) == HOSTS and but not in {one["process"] for one in hosts.values()}:
             return hosts
         await asyncio.sleep(LOOK_S)

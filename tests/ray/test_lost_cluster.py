@@ -55,8 +55,8 @@ async def test_a_service_whose_whole_cluster_was_killed_starts_again_from_its_st
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
     trace = TRACES / "one-broker"
 
-    async def asked(*words: object) -> Result:
-        return await asyncio.to_thread(invoke, *words, "--store", store, "--json")
+    async def asked(*arguments: object) -> Result:
+        return await asyncio.to_thread(invoke, *arguments, "--store", store, "--json")
 
     with ExitStack() as stack:
         with served(store, "--hosts", 2) as process:
@@ -80,7 +80,7 @@ async def test_a_service_whose_whole_cluster_was_killed_starts_again_from_its_st
                 after = (await asked("segments", "ledger-tx", 0)).stdout
                 replayed = run("replay", trace, "--store", store, "--json")
                 assert client.stdout is not None
-                said = json.loads(client.stdout.readline())
+                report = json.loads(client.stdout.readline())
 
     assert gone.exit_code == 1
     assert again.exit_code == 0
@@ -88,5 +88,5 @@ async def test_a_service_whose_whole_cluster_was_killed_starts_again_from_its_st
     assert replayed.returncode == 0, replayed.stderr
     assert (await asked("verify")).exit_code == 0
     # The client that was there before found its way by itself, and never stood still.
-    assert set(said["told"]) <= {"NotReady", "NotLeader", "OutcomeUnknown"}
-    assert said["longest_s"] < STANDSTILL_S
+    assert set(report["told"]) <= {"NotReady", "NotLeader", "OutcomeUnknown"}
+    assert report["longest_s"] < STANDSTILL_S

@@ -22,10 +22,12 @@ LOOPBACK = ("127.", "[::1]:", "[::ffff:127.")
 
 def listened_on(pids: set[int]) -> dict[str, str]:
     """Where processes listen, and which one."""
-    said = subprocess.run(["ss", "-Hltnp"], check=True, capture_output=True, text=True).stdout
+    sockets = subprocess.run(
+        ["ss", "-Hltnp"], check=True, capture_output=True, text=True
+    ).stdout
     return {
         line.split()[3]: line
-        for line in said.splitlines()
+        for line in sockets.splitlines()
         if pids & {int(one) for one in re.findall(r"pid=(\d+)", line)}
     }
 

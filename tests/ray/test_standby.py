@@ -44,8 +44,16 @@ async def test_what_comes_while_serve_is_frozen_and_when_it_has_died_is_imported
         await create_topic(broker.address, METADATA_TOPIC)
         options = ["--address", cluster.address, "--cluster", CLUSTER_ID]
         with served(store, *options, "--kafka", broker.address) as serve:
-            words = ("handover", "--to", "kafka", "--kafka", broker.address, "--store", store)
-            done = await asyncio.to_thread(invoke, *words)
+            arguments = (
+                "handover",
+                "--to",
+                "kafka",
+                "--kafka",
+                broker.address,
+                "--store",
+                store,
+            )
+            done = await asyncio.to_thread(invoke, *arguments)
             assert done.exit_code == ExitStatus.WELL, done.stderr
             await eventually(lambda: following(store)["round"] > 0)
             first = (await asyncio.to_thread(following, store))["follower"]
@@ -78,8 +86,8 @@ async def test_what_comes_while_serve_is_frozen_and_when_it_has_died_is_imported
 def following(store: str) -> dict[str, Any]:
     """Who follows the topic, and how far it is."""
     status = json.loads(invoke("status", "--store", store, "--json").stdout)
-    said = status["coordinator"] and status["coordinator"]["kafka"]
-    return {"round": 0, "records": 0, "follower": None, **(said or {})}
+    follower = status["coordinator"] and status["coordinator"]["kafka"]
+    return {"round": 0, "records": 0, "follower": None, **(follower or {})}
 
 
 async def eventually(is_so: Callable[[], bool]) -> None:

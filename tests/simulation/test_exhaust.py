@@ -99,8 +99,8 @@ def test_what_is_cut_would_have_come_to_nothing_else(monkeypatch: pytest.MonkeyP
 
     def noted(world: World) -> Verdict:
         calls = world.recorder.history().operations
-        said = tuple((one.what, one.outcome, one.position, one.value) for one in calls)
-        outcomes.add((tuple(sorted(world.medium.log.items())), said))
+        results = tuple((one.what, one.outcome, one.position, one.value) for one in calls)
+        outcomes.add((tuple(sorted(world.medium.log.items())), results))
         return verdict_of(world)
 
     def searched(states: type[dict[bytes, int]]) -> tuple[int, set[object]]:

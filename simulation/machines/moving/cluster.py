@@ -166,7 +166,7 @@ class KafkaFollower:
         delay = self._random.randrange(*self._pace)
         if self._task == "import":
             self._world.clock.after(delay, self.life, self._import, len(self._segments.topic))
-        elif self._task == "mirror" and not self.broker.lane(0, 0, "list").is_busy:
+        elif self._task == "mirror" and not self.broker.caller(0, 0, "list").is_busy:
             self.broker.list_ids(0, lambda ids: self._mirror(ids, delay))
         else:
             self._world.clock.after(delay, self.life, self._go_on)
@@ -182,7 +182,7 @@ class KafkaFollower:
         chunk = tuple(self.records[self._imported :])
         if self._task != "import" or not chunk:
             self._round()
-        elif self.broker.claim_to_lead(0) is None or self.broker.lane(0, 0, "take").is_busy:
+        elif self.broker.claim_to_lead(0) is None or self.broker.caller(0, 0, "take").is_busy:
             self._world.clock.after(AGAIN, self.life, self._import, until)
         else:
             end = self._imported + len(chunk)
@@ -197,7 +197,7 @@ class KafkaFollower:
                         self.broker.notify({0: 0}, [], [], False)
                     self._world.clock.after(AGAIN, self.life, self._import, until)
 
-            self.broker.import_records(0, self.broker.lane(0, 0, "take"), chunk, heard)
+            self.broker.import_records(0, self.broker.caller(0, 0, "take"), chunk, heard)
 
     def _mirror(self, ids: frozenset[bytes] | None, delay: int) -> None:
         known = self._segments.ids_until(len(self._segments.topic))
@@ -340,7 +340,7 @@ class Command:
             differs = not is_all and shown != known
             self._hears(steps.Compared(("orders-0",) if differs else ()), turn)
 
-        if self.client.lane(0, 0, "list").is_busy:
+        if self.client.caller(0, 0, "list").is_busy:
             self._hears(steps.Failed("it still waits for a list"), turn)
         else:
             self.client.list_ids(0, heard)

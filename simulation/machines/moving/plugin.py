@@ -71,13 +71,13 @@ class Client(BrokerNode):
             rows = self._lists.pop(number, ())
             then(frozenset(map(id_of_row, rows)) if error is None else None)
 
-        lane = self.lane(number, 0, "list")
-        assert not lane.is_busy, "one list at a time"
-        self.read(number, lane, LEADER, Query("list"), heard)
+        caller = self.caller(number, 0, "list")
+        assert not caller.is_busy, "one list at a time"
+        self.read(number, caller, LEADER, Query("list"), heard)
 
     @override
     def _succeed(self, op: Op, value: Any) -> None:
-        if op.lane is self.lane(op.partition, 0, "list"):
+        if op.caller is self.caller(op.partition, 0, "list"):
             self._lists[op.partition] = value.value
         super()._succeed(op, value)
 
@@ -189,7 +189,7 @@ class PluginNode(Client):
             else:
                 self._clock.after(CATCH_UP, self.life, self._catch_up, number)
 
-        if self.lane(0, 0, "list").is_busy:
+        if self.caller(0, 0, "list").is_busy:
             self._clock.after(CATCH_UP, self.life, self._catch_up, number)
         else:
             self.list_ids(0, heard)
@@ -328,8 +328,8 @@ class PluginNode(Client):
             self._write_by_ledger(number, metadata)
 
     def _write_by_ledger(self, number: int, metadata: RemoteLogSegmentMetadata) -> None:
-        lane, claim = self.lane(number, 0, "plugin"), self.claim_to_lead(number)
-        if lane.is_busy or claim is None or self._is_full(number):
+        caller, claim = self.caller(number, 0, "plugin"), self.claim_to_lead(number)
+        if caller.is_busy or claim is None or self._is_full(number):
             return
 
         def make(claim: cmd.Claim, origin: Origin) -> cmd.Command:
@@ -345,7 +345,7 @@ class PluginNode(Client):
                 self._fenced(number, claim)
 
         self.under_way += 1
-        self.write(number, lane, make, "add", metadata, heard)
+        self.write(number, caller, make, "add", metadata, heard)
 
     def _apply(self, number: int, position: int, metadata: RemoteLogSegmentMetadata) -> None:
         """End a write once the replica here has applied it, or this broker leads no more.

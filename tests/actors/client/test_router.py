@@ -38,8 +38,8 @@ CALL = CommandCall(KEY, cmd.DropTombstones())
 class ScriptedService:
     """A connection, its coordinator and its host at once; the host says what it was told to."""
 
-    def __init__(self, *said: object) -> None:
-        self.said = list(said)
+    def __init__(self, *results: object) -> None:
+        self.results = list(results)
         self.coordinator = self
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
@@ -51,19 +51,19 @@ class ScriptedService:
 
     async def call(self, call: Call, attempt: Attempt) -> object:
         attempt.is_sent = True
-        if not self.said:
+        if not self.results:
             await asyncio.Event().wait()
-        said = self.said.pop(0)
-        if isinstance(said, OutcomeUnknown):
-            raise said
-        return said
+        results = self.results.pop(0)
+        if isinstance(results, OutcomeUnknown):
+            raise results
+        return results
 
     async def close(self) -> None: ...
 
 
 @asynccontextmanager
-async def router_to(*said: object, deadline_s: float) -> AsyncIterator[Router]:
-    service: Any = ScriptedService(*said)
+async def router_to(*results: object, deadline_s: float) -> AsyncIterator[Router]:
+    service: Any = ScriptedService(*results)
 
     async def connect() -> Any:  # noqa: ANN401 - A connection, as much of it as is asked.
         return service
@@ -73,17 +73,17 @@ async def router_to(*said: object, deadline_s: float) -> AsyncIterator[Router]:
         yield router
     finally:
         await router.close()
-        assert not service.said
+        assert not service.results
 
 
-async def changed(*said: object, deadline_s: float = 5.0) -> object:
-    async with router_to(*said, deadline_s=deadline_s) as router:
+async def changed(*results: object, deadline_s: float = 5.0) -> object:
+    async with router_to(*results, deadline_s=deadline_s) as router:
         return await router.change(KEY, CALL)
 
 
-async def asked(*said: object) -> object:
-    """What a question comes to, whose last attempt hangs when all is said."""
-    async with router_to(*said, deadline_s=SOON_S) as router:
+async def asked(*results: object) -> object:
+    """The result of a question whose attempts end so; a further attempt would hang."""
+    async with router_to(*results, deadline_s=SOON_S) as router:
         return await router.ask(KEY, LEADER, lambda _: CALL)
 
 

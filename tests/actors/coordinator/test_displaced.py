@@ -44,7 +44,7 @@ AGAIN = Claim(2, 1, 1)
 
 
 @pytest.mark.parametrize(
-    ("words", "leader"),
+    ("steps", "leader"),
     [
         ([(1, "leads"), (2, "leads"), (3, "leads"), (3, "follows")], AGAIN),
         ([(1, "leads"), (2, "leads"), (1, "follows"), (2, "follows")], None),
@@ -59,7 +59,7 @@ AGAIN = Claim(2, 1, 1)
     ],
     ids=[
         "of several the last that was replaced stands",
-        "who has said that it leads no more does not",
+        "who has announced that it leads no more does not",
         "who was replaced in a later epoch has only not heard of it",
         "a life that has ended leads no more",
         "who follows anyway changes nothing",
@@ -68,19 +68,19 @@ AGAIN = Claim(2, 1, 1)
     ],
 )
 def test_a_claim_that_is_given_up_leaves_whom_it_replaced(
-    one: Coordinated, words: list[tuple[Any, ...]], leader: Claim | None
+    one: Coordinated, steps: list[tuple[Any, ...]], leader: Claim | None
 ) -> None:
-    for broker_id, said, *epoch in words:
-        if said == "registers":
+    for broker_id, role, *epoch in steps:
+        if role == "registers":
             one.register(broker_id)
         else:
-            one.announce(broker_id, **{said: [0]}, epoch=epoch[0] if epoch else None)
+            one.announce(broker_id, **{role: [0]}, epoch=epoch[0] if epoch else None)
 
     assert one.leader_of() == leader
 
 
 def in_force(one: Coordinated, announced: Claim, *, leads: bool) -> Claim:
-    """Under which claim a broker is to write that has just said so."""
+    """The claim under which a broker is to write after its announcement."""
     roles: dict[str, Any] = {"leads" if leads else "follows": [0]}
     broker_id, incarnation, number = announced
     given = announcement(broker_id, number, **roles, incarnation=incarnation)

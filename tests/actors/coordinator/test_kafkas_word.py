@@ -31,7 +31,7 @@ FIRST, SECOND = LeaderVerdict(1, 7), LeaderVerdict(2, 8)
 
 
 @pytest.mark.parametrize(
-    ("words", "epoch"),
+    ("verdicts", "epoch"),
     [
         ([(1, FIRST, True)], 7),
         ([(1, FIRST, True), (2, FIRST, False), (2, SECOND, True)], 8),
@@ -56,12 +56,12 @@ FIRST, SECOND = LeaderVerdict(1, 7), LeaderVerdict(2, 8)
     ],
 )
 def test_kafkas_word_decides_whose_claim_is_taken(
-    words: list[tuple[int, LeaderVerdict, bool]], epoch: int | None
+    verdicts: list[tuple[int, LeaderVerdict, bool]], epoch: int | None
 ) -> None:
     one = Coordinated()
     numbers: Counter[int] = Counter()
     leader: Claim | None = None
-    for broker, verdict, is_taken in words:
+    for broker, verdict, is_taken in verdicts:
         numbers[broker] += 1
         claim = Claim(broker, 1, numbers[broker])
 

@@ -57,14 +57,14 @@ class Driven:
         )
         self.now = msg.Moment(100.0, 1_700_000_000_000)
         self.open: list[msg.Effect] = []
-        self.said: list[msg.Effect] = []
+        self.effects: list[msg.Effect] = []
         self.log: dict[int, bytes] = {}
 
     def hear(self, stimulus: msg.Stimulus, after_s: float = 0.0) -> list[msg.Effect]:
         self.now = msg.Moment(self.now.s + after_s, self.now.ms + int(after_s * 1000))
         effects = self.machine.handle(stimulus, self.now)
         self.open += effects
-        self.said += effects
+        self.effects += effects
         return effects
 
     def take(self, kind: type[OneT]) -> OneT:
@@ -143,7 +143,7 @@ class Driven:
 
     def replies(self) -> dict[int | None, object]:
         found: dict[int | None, object] = {}
-        for one in self.said:
+        for one in self.effects:
             if isinstance(one, msg.Reply):
                 found[one.reply_to] = one.value
             elif isinstance(one, ReplyError):
@@ -175,7 +175,7 @@ def test_an_answer_that_appends_nothing_waits_for_a_look_at_a_free_slot() -> Non
     one = Driven().started()
     one.register(1)
     one.rest()
-    one.said.clear()
+    one.effects.clear()
     one.register(1)
     one.take(msg.Resume)
     one.hear(msg.Resumed())
@@ -272,11 +272,11 @@ def test_long_work_is_done_in_pieces_and_others_run_in_between() -> None:
     one = Driven().started()
     for caller in range(1, 2 * rules.ITEMS_PER_STEP + 2):
         one.register(caller, caller=caller)
-    one.said.clear()
+    one.effects.clear()
     one.rest()
 
     # Two more to decide, and two more to apply.
-    assert sum(isinstance(effect, msg.Resume) for effect in one.said) >= 4
+    assert sum(isinstance(effect, msg.Resume) for effect in one.effects) >= 4
     assert len(one.replies()) == 2 * rules.ITEMS_PER_STEP + 1
 
 
@@ -286,7 +286,7 @@ def test_a_log_that_does_not_verify_is_given_up_at_the_start_with_its_place() ->
     one.take(ReadLog)
     one.hear(LoadFailed(CorruptLog("batch 0 is missing")))
 
-    (give_up,) = [effect for effect in one.said if isinstance(effect, msg.GiveUp)]
+    (give_up,) = [effect for effect in one.effects if isinstance(effect, msg.GiveUp)]
     assert "the coordinator's log, " in str(give_up.error)
     assert "position 0: batch 0 is missing" in str(give_up.error)
     assert one.machine.phase is Phase.STOPPED
@@ -318,12 +318,12 @@ def test_the_writer_is_found_before_anything_and_the_log_is_read_again_behind_it
     start = one.take(msg.StartProcess)
     assert (start.host, start.timeout_s) == ("host-0", parts.WRITER_LAUNCH_TIMEOUT_S)
     assert not one.machine.is_started
-    before = len(one.said)
+    before = len(one.effects)
     one.serve(start)
 
-    assert any(isinstance(effect, ReadLog) for effect in one.said[before:])
+    assert any(isinstance(effect, ReadLog) for effect in one.effects[before:])
     assert one.machine.state.hosts == {"host-0": "host-0/1/p"}
-    assert any(isinstance(effect, msg.Ready) for effect in one.said)
+    assert any(isinstance(effect, msg.Ready) for effect in one.effects)
 
 
 def test_a_host_of_an_earlier_life_makes_no_service_ready() -> None:
@@ -345,7 +345,7 @@ def test_a_writer_that_cannot_start_gives_the_start_up() -> None:
     error = StorageUnavailable("no store")
     one.hear(msg.StartFailed(start.host, start.address, error))
 
-    assert one.said[-1] == msg.GiveUp(error)
+    assert one.effects[-1] == msg.GiveUp(error)
 
 
 def lose(one: Driven, name: str) -> list[msg.Effect]:
@@ -522,8 +522,8 @@ MOVE = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER, give_up_after_ms=50
 
 
 def give_ups(one: Driven) -> list[msg.SetTimer]:
-    timers = [said for said in one.said if isinstance(said, msg.SetTimer)]
-    return [said for said in timers if said.timer.kind == "give up"]
+    timers = [effect for effect in one.effects if isinstance(effect, msg.SetTimer)]
+    return [timer for timer in timers if timer.timer.kind == "give up"]
 
 
 def test_a_move_that_takes_too_long_is_given_up() -> None:

@@ -87,9 +87,9 @@ def test_where_nobody_is_served_the_holder_is_placed_anew(world: World) -> None:
 
 @pytest.mark.parametrize("is_served", [True, False])
 def test_the_same_word_again_changes_nothing(world: World, is_served: bool) -> None:
-    said = refusal(is_served=is_served)
+    refused = refusal(is_served=is_served)
 
-    assert [world.hear(said), world.hear(said)] == [1, 0]
+    assert [world.hear(refused), world.hear(refused)] == [1, 0]
 
 
 def test_a_word_about_an_older_placement_changes_nothing(world: World) -> None:
@@ -121,8 +121,8 @@ def test_the_holders_own_claim_refused_under_an_old_number_is_placed_under_a_new
     claim = HOLDER._replace(announcement=2)
     session = Session(5, *claim, 9, 7, None, True)
 
-    said = Refusal.of(ClaimRefused(3, session, is_served=False, log_time_ms=0))
-    assert world.hear(said) == 1
+    refused = Refusal.of(ClaimRefused(3, session, is_served=False, log_time_ms=0))
+    assert world.hear(refused) == 1
     assert world.leadership == Leadership(claim, 7, None, None, 0)
 
 
@@ -189,7 +189,7 @@ def test_a_holder_that_resigns_while_another_waits_closes_its_own_session(
     assert [(one.host, [close.claim for close in one.closes]) for one in work] == [
         ("host-0", [HOLDER])
     ]
-    assert world.follow(HOLDER._replace(announcement=3)) == []  # It has said so.
+    assert world.follow(HOLDER._replace(announcement=3)) == []  # It has announced that.
     assert world.leadership is not None
     assert world.leadership.claim == LOSER
 

@@ -69,7 +69,7 @@ async def test_a_leader_that_is_reported_lost_is_placed_once(host: DeafHost) -> 
     service = await started(host)
     await registered(service, 1)
     await service.announce(leads(1, 1))
-    host.lost = [(KEY, 1)]  # And so it is said at every ping.
+    host.lost = [(KEY, 1)]  # So each ping reports it.
 
     await eventually(lambda: len(host.placed) > 1)
     looks = host.pinged
@@ -142,22 +142,22 @@ async def test_ten_thousand_announcements_at_once_take_a_few_steps(host: DeafHos
     for broker in brokers:
         await registered(service, broker)
     before = host.appends
-    words = [
+    announcements = [
         leads(broker, number, partition=number * len(brokers) + broker)
         for number in range(1, 2501)
         for broker in brokers
     ]
 
-    told = await asyncio.gather(*map(service.announce, words))
-    keys = [PartitionKey(bytes(16), one.leaders[0][1]) for one in words]
+    told = await asyncio.gather(*map(service.announce, announcements))
+    keys = [PartitionKey(bytes(16), one.leaders[0][1]) for one in announcements]
     routes = await service.route(keys)
-    await eventually(lambda: len(claims(host)) == len(words))
+    await eventually(lambda: len(claims(host)) == len(announcements))
     await service.close()
 
-    batches = -(-len(words) // REQUESTS_PER_BATCH)
-    assert host.appends - before <= batches + -(-len(words) // ITEMS_MAX) + 2
-    assert [one.leader for one in routes] == [one.claim for one in words]
-    assert told == [[one.claim] for one in words]
+    batches = -(-len(announcements) // REQUESTS_PER_BATCH)
+    assert host.appends - before <= batches + -(-len(announcements) // ITEMS_MAX) + 2
+    assert [one.leader for one in routes] == [one.claim for one in announcements]
+    assert told == [[one.claim] for one in announcements]
 
 
 async def test_two_coordinators_that_say_the_same_at_once_do_not_share_an_incarnation(

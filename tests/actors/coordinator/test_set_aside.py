@@ -67,11 +67,11 @@ async def test_an_announcement_with_a_bad_item_is_refused_by_name_and_changes_no
     service = await started(host)
     await registered(service, 1)
     appends = host.appends
-    words = [Announcement(1, 1, 1, (GOOD, item), (), ())]
+    announcements = [Announcement(1, 1, 1, (GOOD, item), (), ())]
     if len(item) == 5 and item[3:] == (None, None):
-        words.append(Announcement(1, 1, 1, (), (GOOD[:3], item[:3]), ()))
-        words.append(Announcement(1, 1, 1, (), (), (GOOD[:3], item[:3])))
-    for word in words:
+        announcements.append(Announcement(1, 1, 1, (), (GOOD[:3], item[:3]), ()))
+        announcements.append(Announcement(1, 1, 1, (), (), (GOOD[:3], item[:3])))
+    for word in announcements:
         with pytest.raises(InvalidArgument, match="partition"):
             await service.announce(word)
     assert host.appends == appends
@@ -152,13 +152,13 @@ async def test_what_a_host_fails_at_is_set_aside_alone_until_it_can(error: Excep
     await service.announce(Announcement(1, 1, 3, ((ID, 9, "orders", None, None),), (), ()))
     await eventually(lambda: any(one.key.partition == 9 for one in host.placed))
 
-    said = await service.status()
+    status = await service.status()
     assert 1 not in {one.key.partition for one in host.placed}
     assert {0, 2, 3, 9} <= {one.key.partition for one in host.placed}
     assert [one.key.partition for one in host.closed] == [0, 2, 3]
-    assert said["set_aside"] == 3  # To lead, to close the session, to follow.
-    assert all("one of them" in one["reason"] for one in said["set_aside_items"])
-    assert all(one["since_ms"] > 0 for one in said["set_aside_items"])
+    assert status["set_aside"] == 3  # To lead, to close the session, to follow.
+    assert all("one of them" in one["reason"] for one in status["set_aside_items"])
+    assert all(one["since_ms"] > 0 for one in status["set_aside_items"])
 
     host.is_choosy = False
     await service.announce(Announcement(1, 1, 4, (items[1],), (), ()))
@@ -234,11 +234,11 @@ async def test_a_coordinator_starts_on_a_log_with_events_that_it_cannot_apply(
 
     service = await started(host)
     await eventually(lambda: bool(claims(host)))
-    said = await service.status()
+    status = await service.status()
     await registered(service, 1)
     (route,) = await service.route([PartitionKey(ID, 0)])
 
-    assert said["set_aside"] == 3
+    assert status["set_aside"] == 3
     assert route.leader == Claim(1, 1, 1)
 
 

@@ -68,7 +68,7 @@ BEFORE_DOORS = (
     "cluster",
     "5.1",
 )
-"""As the release before doors were recorded wrote it; hosts that did not listen said None."""
+"""As the release before doors were recorded wrote it; hosts that did not listen have None."""
 
 
 def test_a_record_without_doors_is_one_of_a_service_that_clients_do_not_find() -> None:

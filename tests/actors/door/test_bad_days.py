@@ -153,11 +153,11 @@ async def test_a_flood_of_writes_is_bounded_and_says_what_was_refused(
 
     answers = await asyncio.gather(*(stream.ask(write(one, claim)) for one in range(3000)))
 
-    said = [answer.WhichOneof("result") for answer in answers]
+    results = [answer.WhichOneof("result") for answer in answers]
     refused = {answer.failure.kind for answer in answers if answer.HasField("failure")}
-    assert set(said) <= {"written", "failure"}
+    assert set(results) <= {"written", "failure"}
     assert refused <= {pb.OVERLOADED}
-    assert len(await listed(manager)) == said.count("written")
+    assert len(await listed(manager)) == results.count("written")
 
 
 async def test_calls_beyond_the_limit_are_read_once_there_is_room() -> None:

@@ -22,7 +22,7 @@ def used(url: str, claim: Claim, position: int) -> list[object]:
         with pytest.raises(NotReady, match=r"not there within 0\.05 s"):
             replica.reached(position + 1, timeout_s=0.05)
         found = replica.remote_log_segment_metadata(0, 15)
-        said: list[object] = [
+        answers: list[object] = [
             replica.is_ready,
             replica.position == position,
             replica.counts.snapshots,
@@ -39,7 +39,7 @@ def used(url: str, claim: Claim, position: int) -> list[object]:
     home.close()
     with pytest.raises(NotReady, match="closed"):
         home.of(TIP)
-    return said
+    return answers
 
 
 async def test_a_program_that_blocks_is_fed_and_answered(world: LocalWorld) -> None:
@@ -49,11 +49,11 @@ async def test_a_program_that_blocks_is_fed_and_answered(world: LocalWorld) -> N
     assert claim is not None
     url = f"tierledger://{await door_of(world)}"
 
-    said = await asyncio.to_thread(used, url, claim, position)
+    answers = await asyncio.to_thread(used, url, claim, position)
 
-    assert said[:8] == [True, True, 1, 10, [0, 10, 20], [0, 10, 20], 29, 30]
+    assert answers[:8] == [True, True, 1, 10, [0, 10, 20], [0, 10, 20], 29, 30]
     later = await manager.next_segment_with_txn_index(TIP, 0, 0)
-    assert said[8] is (later is None)
+    assert answers[8] is (later is None)
 
 
 def test_what_replicas_refuse_is_refused() -> None:

@@ -579,7 +579,7 @@ def subscription(number: int, role: pb.Role = pb.LEADER) -> pb.Subscribe:
 
 
 @pytest.mark.parametrize(
-    ("frame", "said"),
+    ("frame", "message"),
     [
         (pb.ClientFrame(calls=[pb.Call(id=1)]), "subscriptions only"),
         (pb.ClientFrame(greeting=pb.ClientGreeting()), "subscriptions only"),
@@ -591,13 +591,13 @@ def subscription(number: int, role: pb.Role = pb.LEADER) -> pb.Subscribe:
     ],
 )
 async def test_what_is_no_subscription_ends_the_stream(
-    world: LocalWorld, frame: pb.ClientFrame | bytes, said: str
+    world: LocalWorld, frame: pb.ClientFrame | bytes, message: str
 ) -> None:
     async with greeted(await door_of(world), FEED_METHOD) as client:
         await client.send(frame)
         farewell = await client.farewell()
         assert farewell.kind == pb.INVALID_ARGUMENT
-        assert said in farewell.message
+        assert message in farewell.message
 
 
 async def test_subscriptions_among_calls_end_the_stream(world: LocalWorld) -> None:

@@ -111,8 +111,8 @@ async def told(stream: Stream) -> dict[str, Any]:
     """What the host says of itself."""
     asked = pb.StatusQuestion(of=pb.StatusQuestion.HOST)
     answer = await stream.ask(pb.Call(status=asked))
-    said: dict[str, Any] = json.loads(answer.status.json)
-    return said
+    status: dict[str, Any] = json.loads(answer.status.json)
+    return status
 
 
 # Who is let in.
@@ -151,11 +151,11 @@ async def test_a_certificate_says_who_it_is_where_there_are_no_tokens(
         await copy(manager, segment(1))
 
         assert await listed(manager) == [1]
-        for more, said in [
+        for more, message in [
             (secrets.client(pair=pair), "broker:1 may not speak for broker 5"),
             (secrets.client(pair=nameless), "common name: expected reader.*kafka-1.example"),
         ]:
-            with pytest.raises(NotAuthorized, match=said):
+            with pytest.raises(NotAuthorized, match=message):
                 await world.broker(5, more=more)
 
 
@@ -223,7 +223,7 @@ def of_another_authority(secrets: Secrets) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         (without_token, "expected one bearer token in the stream's metadata"),
         (with_text("a-token-nobody-knows-0123456789"), "bearer token is not known here"),
@@ -235,27 +235,27 @@ def of_another_authority(secrets: Secrets) -> dict[str, str]:
     ],
 )
 async def test_a_client_that_is_not_let_in_hears_why(
-    tmp_path: Path, secrets: Secrets, config: Callable[[Secrets], dict[str, str]], said: str
+    tmp_path: Path, secrets: Secrets, config: Callable[[Secrets], dict[str, str]], message: str
 ) -> None:
     more = config(secrets)
     async with guarded(tmp_path, secrets.door()) as world:
-        with pytest.raises(NotAuthorized, match=said):
+        with pytest.raises(NotAuthorized, match=message):
             await world.broker(1, more=more)
 
 
 @pytest.mark.parametrize(
-    ("names", "days", "said"),
+    ("names", "days", "message"),
     [
         ("IP:127.0.0.9", 2, "certificate is not accepted: IP address mismatch"),
         ("IP:127.0.0.1", -1, "certificate is not accepted: certificate has expired"),
     ],
 )
 async def test_a_host_with_a_wrong_certificate_is_not_believed(
-    tmp_path: Path, secrets: Secrets, names: str, days: int, said: str
+    tmp_path: Path, secrets: Secrets, names: str, days: int, message: str
 ) -> None:
     secrets.authority.issue("host", "host", names, days)
     async with guarded(tmp_path, secrets.door()) as world:
-        with pytest.raises(NotAuthorized, match=said):
+        with pytest.raises(NotAuthorized, match=message):
             await world.broker(1, more=secrets.client("broker:1"))
 
 
@@ -506,7 +506,7 @@ async def test_no_token_and_no_key_is_in_logs_answers_errors_or_pickles(
     tmp_path: Path, secrets: Secrets, capfd: pytest.CaptureFixture[str]
 ) -> None:
     unknown = "a-token-nobody-knows-0123456789"
-    said: list[object] = []
+    seen: list[object] = []
     async with guarded(tmp_path, secrets.door(mutual=True), hosts=2) as world:
         pair = secrets.authority.issue("broker", "broker:1")
         manager = await world.leader(TIP, more=secrets.client("broker:1", pair))
@@ -516,14 +516,14 @@ async def test_no_token_and_no_key_is_in_logs_answers_errors_or_pickles(
         with pytest.raises(NotAuthorized) as caught:
             await opening(world, config)
         stream = await opening(world, secrets.client("reader", pair))
-        said += [caught.value, repr(caught.value.__cause__), stream, vars(stream)]
-        said += [await told(stream), await world.service.coordinator.status()]
-        said += [vars(one) for one in (manager, world.door, stream._channel)]
-        said.append(pickle.dumps(world.door.security if world.door else None))
+        seen += [caught.value, repr(caught.value.__cause__), stream, vars(stream)]
+        seen += [await told(stream), await world.service.coordinator.status()]
+        seen += [vars(one) for one in (manager, world.door, stream._channel)]
+        seen.append(pickle.dumps(world.door.security if world.door else None))
         secrets.tokens.write_text(f"{unknown} reader")
         with pytest.raises(NotAuthorized):
             await opening(world, config)
-    told_all = "".join(map(repr, said)) + "".join(capfd.readouterr())
+    told_all = "".join(map(repr, seen)) + "".join(capfd.readouterr())
     stored = (tmp_path / "store.sqlite").read_bytes()
 
     assert "a client was not let in" in told_all, "what is searched has the logs"
@@ -559,12 +559,12 @@ async def test_openssl_finds_tls_1_2_or_newer_and_a_certificate_that_holds(
     ca = secrets.authority.certificate
     async with guarded(tmp_path, secrets.door()) as world:
         door = await door_of(world)
-        said = {
+        sessions = {
             one: await asyncio.to_thread(s_client, door, "-CAfile", ca, *one.split())
             for one in ("-tls1_3", "-tls1_2", "-tls1_1 -cipher ALL@SECLEVEL=0")
         }
 
-    new, old, too_old = said.values()
+    new, old, too_old = sessions.values()
     assert "Verify return code: 0 (ok)" in new.stdout
     assert "ALPN protocol: h2" in new.stdout
     assert ASKED not in new.stdout + old.stdout
@@ -639,7 +639,7 @@ async def test_a_client_that_is_made_of_the_description_alone_is_answered(
     for frame in (as_other, nobody):
         assert len(frame) == 1
         assert frame[0].farewell.kind == 18
-        assert not frame[0].HasField("greeting"), "nothing is said to strangers"
+        assert not frame[0].HasField("greeting"), "strangers are told nothing"
 
 
 async def test_a_url_is_enough_for_a_manager(world: LocalWorld, secrets: Secrets) -> None:

@@ -52,8 +52,11 @@ def test_damaged_calls_are_refused_or_well_formed(data: bytes) -> None:
 
 @given(damaged(CALLS))
 def test_damaged_words_to_the_coordinator_are_refused_or_well_formed(data: bytes) -> None:
-    words: list[tuple[Any, Any]] = [(pb.Announce, announcement_of), (pb.Register, register_of)]
-    for kind, taken in words:
+    messages: list[tuple[Any, Any]] = [
+        (pb.Announce, announcement_of),
+        (pb.Register, register_of),
+    ]
+    for kind, taken in messages:
         try:
             taken(kind.FromString(data))
         except (DecodeError, InvalidArgument):

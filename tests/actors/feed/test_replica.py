@@ -345,7 +345,7 @@ def test_who_remembers_where_it_was_gets_all_rows_if_the_log_holds_that() -> Non
     assert partition.feed.take(number) == []
     partition.feed.proven(number, (position + 1, chain_hash), is_held=False)
     assert partition.feed.take(number) == [OtherHistory(position + 1)]
-    assert partition.feed.take(number) == [], "it is said once"
+    assert partition.feed.take(number) == [], "it is reported once"
 
 
 def test_too_many_subscribers_are_told_so() -> None:

@@ -74,10 +74,10 @@ async def answers(asked: list[asyncio.Future[Any]]) -> list[Any]:
 async def test_a_load_that_nobody_waits_for_any_more_is_not_begun(
     host: Host, store: GatedStore
 ) -> None:
-    said = asked(host, reads(*range(LOADS_AT_ONCE)))
+    asked_reads = asked(host, reads(*range(LOADS_AT_ONCE)))
     late = await answers(asked(host, reads(*range(50, 60), timeout_ms=30)))
     store.gate.set()
-    await answers(said)
+    await answers(asked_reads)
     await answers(asked(host, reads(70)))
 
     assert {type(one) for one in late} == {NotReady}
@@ -101,10 +101,10 @@ async def test_too_many_that_wait_are_refused_at_once(
     host: Host, store: GatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "READS_MAX", 5)
-    said = asked(host, reads(*range(8)))
+    asked_reads = asked(host, reads(*range(8)))
     store.gate.set()
 
-    found = await answers(said)
+    found = await answers(asked_reads)
 
     assert [type(one) for one in found[5:]] == [Overloaded] * 3
     assert [one.position for one in found[:5]] == [-1] * 5

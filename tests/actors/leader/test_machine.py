@@ -150,7 +150,7 @@ def test_replies_come_in_the_order_of_the_calls(harness: Harness) -> None:
     callers += [harness.write(finished(99)), harness.write(added(7))]
     harness.settle()
 
-    assert [one.reply_to for one in harness.said] == callers
+    assert [one.reply_to for one in harness.replies] == callers
 
 
 def test_a_read_during_a_flight_waits_for_an_append_that_began_after_it(

@@ -89,7 +89,7 @@ def test_a_refused_append_leaves_nothing_and_the_next_may_succeed(harness: Harne
 
 
 def test_a_claim_that_the_store_refused_is_tried_again(harness: Harness) -> None:
-    """Nobody would repeat it: the coordinator has said its word, brokers say theirs once."""
+    """Nobody would repeat it: brokers announce a claim once, and it is placed once."""
     harness.assign(2, OTHER)
     write = harness.write(added(1))
     harness.refuse_append()

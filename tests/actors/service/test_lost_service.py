@@ -206,15 +206,15 @@ async def test_while_nothing_can_be_found_every_call_says_so_in_our_words_and_in
         begun = time.perf_counter()
         try:
             return await call(), time.perf_counter() - begun
-        except errors.RemoteStorageError as said:
-            return said, time.perf_counter() - begun
+        except errors.RemoteStorageError as outcomes:
+            return outcomes, time.perf_counter() - begun
 
     named = calls_of(client.manager)
-    said = await asyncio.gather(*map(heard, named.values()))
+    outcomes = await asyncio.gather(*map(heard, named.values()))
     again = await heard(named["add"])
     client.unfindable = client.connection.broken = None
 
-    for name, (what, took) in zip(named, said, strict=True):
+    for name, (what, took) in zip(named, outcomes, strict=True):
         assert took < DEADLINE_S + SLACK_S, name
         if name == "is_ready":
             assert what is False
@@ -293,10 +293,12 @@ async def test_no_operation_outlasts_the_deadline_whatever_it_waits_for(
     client.connection.is_silent = True
     begun = time.perf_counter()
     calls = calls_of(client.manager)
-    said = await asyncio.gather(*(call() for call in calls.values()), return_exceptions=True)
+    outcomes = await asyncio.gather(
+        *(call() for call in calls.values()), return_exceptions=True
+    )
 
     assert time.perf_counter() - begun < DEADLINE_S + SLACK_S
-    by_name = dict(zip(calls, said, strict=True))
+    by_name = dict(zip(calls, outcomes, strict=True))
     assert by_name.pop("is_ready") is False
     assert all(isinstance(one, RetryableError | OutcomeUnknown) for one in by_name.values())
     # Of three announcements one was sent: the others waited for it.

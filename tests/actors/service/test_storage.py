@@ -51,8 +51,8 @@ async def writes_behind_a_commit(shared: LocalWorld, faults: Faults) -> list[asy
         tasks.append(asyncio.ensure_future(add))
 
     async def have_come() -> bool:
-        said = {one["partition"]: one for one in await host.partitions()}
-        return bool(said[TIP.partition]["waiting"] == 5)
+        partitions = {one["partition"]: one for one in await host.partitions()}
+        return bool(partitions[TIP.partition]["waiting"] == 5)
 
     await eventually(have_come)
     return tasks
@@ -220,8 +220,8 @@ async def test_a_damaged_log_of_the_coordinator_is_named_by_verify_and_at_the_st
     assert "ok       the coordinator's log: " in whole.stdout
     assert verified.exit_code == 1
     assert verified.stdout.count("ok ") == 1
-    for said in (verified.stdout, str(caught.value)):
-        assert f"batch {batch}: " in said
-        assert damaged in said
-        assert "restore the store from a backup" in said
+    for text in (verified.stdout, str(caught.value)):
+        assert f"batch {batch}: " in text
+        assert damaged in text
+        assert "restore the store from a backup" in text
     await world.stop()

@@ -74,7 +74,7 @@ def test_a_claim_that_cannot_be_compared_is_undecided_and_asks_at_once(
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "said", "opened_with"),
+    ("theirs", "ours", "expected", "opened_with"),
     [
         (None, 5, 5, 5),
         (None, 5, None, 5),
@@ -84,11 +84,11 @@ def test_a_claim_that_cannot_be_compared_is_undecided_and_asks_at_once(
     ],
 )
 def test_a_claim_that_the_oracle_confirms_opens_without_a_dispute(
-    theirs: int | None, ours: int | None, said: int | None, opened_with: int | None
+    theirs: int | None, ours: int | None, expected: int | None, opened_with: int | None
 ) -> None:
     partition = led(theirs)
 
-    (event,) = partition.accept(claim_of(ours, LeaderVerdict(2, said))).events
+    (event,) = partition.accept(claim_of(ours, LeaderVerdict(2, expected))).events
 
     assert isinstance(event.body, SessionOpened)
     assert (event.body.broker_id, event.body.leader_epoch) == (2, opened_with)
@@ -111,7 +111,7 @@ def test_a_claim_that_the_oracle_contradicts_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours", "said"),
+    ("theirs", "ours", "expected"),
     [
         (None, 5, NOBODY_KNOWS),
         (5, None, NOBODY_KNOWS),
@@ -123,11 +123,11 @@ def test_a_claim_that_the_oracle_contradicts_is_refused(
     ids=["unknown", "unknown too", "no leader", "before ours", "before theirs", "before it"],
 )
 def test_without_an_answer_or_with_an_outdated_one_the_later_claim_opens_with_a_dispute(
-    theirs: int | None, ours: int | None, said: LeaderVerdict
+    theirs: int | None, ours: int | None, expected: LeaderVerdict
 ) -> None:
     partition = led(theirs)
 
-    opened, dispute = partition.accept(claim_of(ours, said)).events
+    opened, dispute = partition.accept(claim_of(ours, expected)).events
 
     assert isinstance(opened.body, SessionOpened)
     assert opened.body.leader_epoch == ours

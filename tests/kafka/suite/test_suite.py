@@ -106,10 +106,10 @@ async def run(
 
 def told(case: ET.Element, tests: list[str]) -> Ran:
     """What JUnit reports of one test; it numbers classes as they stand in `tests`."""
-    said = "".join(one.text or "" for one in case.iter("system-out"))
-    number = re.search(r"class-template-invocation:#(\d+)", said)
-    shown = re.search(r"display-name: (?:executeTieredStorageTest\(String\)\.)?(.+)", said)
-    assert shown is not None, f"expected a display-name, got {said!r}"
+    output = "".join(one.text or "" for one in case.iter("system-out"))
+    number = re.search(r"class-template-invocation:#(\d+)", output)
+    shown = re.search(r"display-name: (?:executeTieredStorageTest\(String\)\.)?(.+)", output)
+    assert shown is not None, f"expected a display-name, got {output!r}"
     test = tests[int(number[1]) - 1 if number else 0]
     wrong = [f"{one.tag}: {one.text}" for one in case if not one.tag.startswith("system-")]
     return Ran(f"{test}.{shown[1]}", "\n".join(wrong))

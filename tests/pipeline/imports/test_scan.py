@@ -66,6 +66,6 @@ def test_the_scan_says_whose_a_record_is_as_the_codec_does(values: list[bytes]) 
         rows.add(Found(0, offset, 5, value))
 
     found = [row for row in rows.taken().to_pylist() if row["kind"] == RECORD]
-    said = [(row["topic_id"], row["partition"]) if row["topic_id"] else None for row in found]
-    assert said == [whose(value) for value in values + values]
+    owners = [(row["topic_id"], row["partition"]) if row["topic_id"] else None for row in found]
+    assert owners == [whose(value) for value in values + values]
     assert all((row["reason"] is None) == (row["topic_id"] is not None) for row in found)

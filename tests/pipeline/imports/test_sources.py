@@ -176,16 +176,16 @@ def test_the_command_imports_and_says_what_it_refused(
     lines[3]["value_hex"] = "00"
     bad.write_text("".join(json.dumps(line) + "\n" for line in lines))
     out = tmp_path / "out"
-    words = ["spark", "import", str(bad), "--store", sqlite_url, "--cluster", CLUSTER]
+    arguments = ["spark", "import", str(bad), "--store", sqlite_url, "--cluster", CLUSTER]
 
-    result = invoke(*words, "--json", "--out", out, "--format", "csv")
+    result = invoke(*arguments, "--json", "--out", out, "--format", "csv")
 
     assert result.exit_code == 3, result.output
-    said = json.loads(result.stdout)
-    assert said["imported"] == len(lines) - 1
-    assert said["records_refused"] == 1
-    ((place, _),) = said["refused_records"]
+    report = json.loads(result.stdout)
+    assert report["imported"] == len(lines) - 1
+    assert report["records_refused"] == 1
+    ((place, _),) = report["refused_records"]
     assert place == f"metadata partition {lines[3]['partition']}, offset {lines[3]['offset']}"
     assert place in result.stderr
     table = spark.read.option("header", "true").csv(str(out))
-    assert table.count() == said["partitions"] + 1
+    assert table.count() == report["partitions"] + 1

@@ -323,13 +323,13 @@ def test_an_inventory_tells_the_same_as_the_tier_itself(
     }
     pq.write_table(pa.table(columns), tmp_path / "inventory.parquet")
 
-    said = [
+    standings = [
         {row["path"]: row.asDict() for row in read_inventory(spark, str(place)).collect()}
         for place in (comma, tmp_path / "inventory.parquet")
     ]
 
     assert len(there) == len(HOSTILE) + 1
-    assert said == [there, there]
+    assert standings == [there, there]
     rows = {Seen(*(one[name] for name in Seen._fields)) for one in there.values()}
     for place in (comma, tmp_path / "inventory.parquet"):
         assert set(inventory.read_inventory(str(place), 100) or ()) == rows
@@ -393,10 +393,22 @@ async def test_the_command_says_by_its_status_whether_anything_was_found(
         path.unlink()
     world.put("<script>alert(1)</script>", b"?")
     page, out = tmp_path / "audit.html", tmp_path / "rows"
-    words = ["--tier", world.tier, "--json", "--page", page, "--out", out, "--format", "json"]
-    words += ["--engine", engine]
+    arguments = [
+        "--tier",
+        world.tier,
+        "--json",
+        "--page",
+        page,
+        "--out",
+        out,
+        "--format",
+        "json",
+    ]
+    arguments += ["--engine", engine]
 
-    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *words)
+    result = await asyncio.to_thread(
+        run, tmp_path / "store.sqlite", "spark", "audit", *arguments
+    )
 
     assert result.exit_code == 1, result.output
     told = json.loads(result.stdout)
@@ -419,18 +431,20 @@ async def test_a_tier_of_too_many_objects_for_one_process_is_refused(
     out, comma = tmp_path / "rows", tmp_path / "inventory.csv"
     comma.write_text("path,size,last_modified\na,1,0\nb,1,0\n")
     monkeypatch.setattr(here, "OBJECTS_MAX", 1)
-    words = ["--tier", world.tier, "--engine", "local", "--out", out, "--format", "csv"]
+    arguments = ["--tier", world.tier, "--engine", "local", "--out", out, "--format", "csv"]
     if inventory_too:
-        words += ["--listing", comma]
+        arguments += ["--listing", comma]
 
-    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *words)
+    result = await asyncio.to_thread(
+        run, tmp_path / "store.sqlite", "spark", "audit", *arguments
+    )
 
     refused(result, "--engine: expected spark, as the tier has more than 1 objects")
     assert not out.exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("arguments", "expected"),
     [
         (["--tier", "nowhere"], "expected a tier"),
         (["--tier", "dir:/does/not/exist"], "there is no such directory"),
@@ -444,8 +458,8 @@ async def test_a_tier_of_too_many_objects_for_one_process_is_refused(
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(
-    tmp_path: Path, words: list[str], expected: str
+    tmp_path: Path, arguments: list[str], expected: str
 ) -> None:
     write(tmp_path / "store", orders)
 
-    refused(run(tmp_path / "store", "spark", "audit", *words), expected)
+    refused(run(tmp_path / "store", "spark", "audit", *arguments), expected)

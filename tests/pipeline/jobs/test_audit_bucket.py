@@ -32,8 +32,10 @@ def world(
 
 async def audited(world: AuditedTier, tmp_path: Path) -> tuple[int, dict[str, int]]:
     """Exit status, and how many rows there are of each kind."""
-    words = ["--tier", world.tier, "--older-than", "1h", "--json"]
-    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *words)
+    arguments = ["--tier", world.tier, "--older-than", "1h", "--json"]
+    result = await asyncio.to_thread(
+        run, tmp_path / "store.sqlite", "spark", "audit", *arguments
+    )
     assert result.exit_code < 2, (result.stderr, result.exception)
     told = json.loads(result.stdout)
     return result.exit_code, {kind: told[kind] for kind in KINDS}

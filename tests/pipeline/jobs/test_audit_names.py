@@ -1,4 +1,4 @@
-"""Whose an object is by its name, and what is said of a segment: without Spark and stores."""
+"""The owner of an object by its name, and verdicts on segments: without Spark and stores."""
 
 from dataclasses import replace
 
@@ -182,6 +182,6 @@ NEVER = WHOLE._replace(newest_ms=5)
 def test_each_kind_alone(
     known: KnownSegment | None, found: list[FoundObjects], standing: str, expected: list[str]
 ) -> None:
-    said = list(verdicts(known, found, Standing(standing), orphans_before_ms=6))
+    found_verdicts = list(verdicts(known, found, Standing(standing), orphans_before_ms=6))
 
-    assert [one.kind for one in said] == [AuditKind(kind) for kind in expected]
+    assert [one.kind for one in found_verdicts] == [AuditKind(kind) for kind in expected]

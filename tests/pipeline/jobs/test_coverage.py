@@ -208,7 +208,7 @@ def imported_by(*events: Body) -> StoredPartition:
 
 FIRST = SegmentAdded(segment_id(1), 0, 100, (0, 0), 1000, 5, 1, 5, None, False, (0, 1))
 LOSING = (FIRST, updated(1, 1), added(2, 0, 200), updated(2, 1), updated(1, 1))
-"""Kafka loses the second: the first takes its key again, when its end is said twice."""
+"""Kafka loses the second: the first takes its key again, when its finish is recorded again."""
 
 
 def test_what_kafka_lost_makes_a_hole_where_it_lists_something_before() -> None:

@@ -100,10 +100,10 @@ async def test_a_plan_is_what_the_expiration_task_deletes(
     world = RetentionWorld(LINEAGE, 5000)
     await add_fifty(world, old=7)
 
-    said = planned(world, question(ms, size))
+    deletions = planned(world, question(ms, size))
 
-    assert [reason for *_, reason in said] == expected
-    assert said == await deleted(world, question(ms, size))
+    assert [reason for *_, reason in deletions] == expected
+    assert deletions == await deleted(world, question(ms, size))
 
 
 class Draft(NamedTuple):
@@ -164,9 +164,9 @@ def test_any_plan_is_what_the_expiration_task_deletes_run_by_run(
         world = await drawn(some, log_start, local_bytes)
         asked = question(hours * HOUR_MS if hours >= 0 else -1, size)
 
-        said = planned(world, asked)
+        deletions = planned(world, asked)
 
-        assert said == await deleted(world, asked)
+        assert deletions == await deleted(world, asked)
 
     asyncio.run(check())
 
@@ -182,9 +182,9 @@ def test_without_a_broker_the_plan_is_that_of_a_log_which_is_as_the_tier_tells(
         world.log.leader_epochs = {} if history is None else dict(history.leader_epochs)
         world.log.log_end_offset = 0 if history is None else history.log_end_offset
 
-        said = planned(world, asked, LocalFacts())
+        deletions = planned(world, asked, LocalFacts())
 
-        assert said == await deleted(world, asked)
+        assert deletions == await deleted(world, asked)
 
     asyncio.run(check())
 
@@ -302,17 +302,17 @@ def test_any_plan_is_what_kafkas_own_walk_deletes_segment_by_segment(
 
         expected = Naive(world, asked).runs()
 
-        said = planned(world, asked)
+        deletions = planned(world, asked)
         by_run = [
             [
                 (segment_id, reason)
-                for number, _, segment_id, reason in said
+                for number, _, segment_id, reason in deletions
                 if number == run + 1
             ]
             for run in range(len(expected))
         ]
         assert by_run == expected
-        assert len(said) == sum(map(len, expected))
+        assert len(deletions) == sum(map(len, expected))
 
     asyncio.run(check())
 

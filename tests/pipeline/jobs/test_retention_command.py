@@ -97,7 +97,7 @@ def test_nothing_is_said_to_go_of_a_partition_whose_log_is_damaged(
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("arguments", "expected"),
     [
         (["--what-if", "retention.ms"], "expected a whole number from -1 to"),
         (["--what-if", "retention.ms=-2"], "retention.ms: expected a whole number from -1"),
@@ -115,11 +115,11 @@ def test_nothing_is_said_to_go_of_a_partition_whose_log_is_damaged(
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(
-    tmp_path: Path, words: list[str], expected: str
+    tmp_path: Path, arguments: list[str], expected: str
 ) -> None:
     filled(tmp_path / "store")
 
-    refused(run(tmp_path / "store", "spark", "retention", *words), expected)
+    refused(run(tmp_path / "store", "spark", "retention", *arguments), expected)
 
 
 @pytest.mark.parametrize(

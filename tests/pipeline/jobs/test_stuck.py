@@ -170,7 +170,7 @@ def test_limits_are_one_for_all_or_one_for_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (["1h", "2h"], "one time for all states, got 1h and 2h"),
         (["COPY=1h"], "got 'COPY'"),
@@ -181,11 +181,11 @@ def test_limits_are_one_for_all_or_one_for_each() -> None:
         (["1.5h"], "like 90m"),
     ],
 )
-def test_a_limit_that_makes_no_sense_is_refused(given: list[str], said: str) -> None:
+def test_a_limit_that_makes_no_sense_is_refused(given: list[str], message: str) -> None:
     with pytest.raises(InvalidArgument, match="--older-than") as caught:
         limits(given)
 
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_durations_are_in_the_unit_they_say() -> None:

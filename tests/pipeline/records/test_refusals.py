@@ -44,7 +44,7 @@ def damaged(tree: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"colour": "red"}, "got 'colour'"),
         ({"store": "memory:"}, "got memory:"),
@@ -62,10 +62,12 @@ def damaged(tree: Path) -> str:
         ({"damaged": "ignore"}, "fail or skip for damaged"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused(options: dict[str, str], said: str) -> None:
+def test_an_option_that_makes_no_sense_is_refused(
+    options: dict[str, str], message: str
+) -> None:
     good = {"store": "sqlite:x", "tier": "dir:.", "topic": "orders"}
 
-    with pytest.raises(InvalidArgument, match=said):
+    with pytest.raises(InvalidArgument, match=message):
         RecordsSource(good | options).schema()
 
 
@@ -79,7 +81,7 @@ def test_options_of_the_tiers_client_are_told_to_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "said"),
+    ("options", "error", "message"),
     [
         ({"topic": "nobody"}, RemoteResourceNotFound, "no topic 'nobody'"),
         ({"topic": TOPIC, "partition": 7}, RemoteResourceNotFound, "no partition 7"),
@@ -89,11 +91,11 @@ def test_options_of_the_tiers_client_are_told_to_nobody() -> None:
     ],
 )
 def test_what_is_not_there_is_named(
-    store: str, options: dict[str, object], error: type[Exception], said: str
+    store: str, options: dict[str, object], error: type[Exception], message: str
 ) -> None:
     tier = str(options.pop("tier", BROKERS_TIER))
 
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         directly(store, tier, **options)
 
 

@@ -19,9 +19,9 @@ def table(head: str) -> list[list[str]]:
 
 
 def test_every_column_is_listed_with_its_type_and_whether_it_may_be_null() -> None:
-    said = [tuple(row[:3]) for row in table("column")]
+    documented = [tuple(row[:3]) for row in table("column")]
 
-    assert said == [
+    assert documented == [
         (field.name, field.dataType.simpleString(), "yes" if field.nullable else "no")
         for field in EVENT_SCHEMA
     ]

@@ -1,4 +1,4 @@
-"""The format `tierledger`: stores and options that do not do, and what is said of them."""
+"""The format `tierledger`: stores and options that it refuses, and its errors for them."""
 
 import asyncio
 from pathlib import Path
@@ -48,7 +48,7 @@ async def other_cluster(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"rows": "5"}, "got 'rows'"),
         ({"store": "memory:"}, "got memory:"),
@@ -62,11 +62,11 @@ async def other_cluster(url: str) -> None:
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(
-    sqlite_url: str, options: dict[str, str], said: str
+    sqlite_url: str, options: dict[str, str], message: str
 ) -> None:
     source = TierledgerSource({"store": sqlite_url} | options)
 
-    with pytest.raises(InvalidArgument, match=said):
+    with pytest.raises(InvalidArgument, match=message):
         source.schema()
 
 

@@ -131,10 +131,10 @@ def batches(folder: Path, step: str) -> int:
 
 
 @contextmanager
-def started(*words: object) -> Iterator[subprocess.Popen[bytes]]:
+def started(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """That job in a process group of its own, of which nothing is left afterwards."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.models.spark_stream_job", *map(str, words)],
+        [sys.executable, "-m", "tests.models.spark_stream_job", *map(str, arguments)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         start_new_session=True,

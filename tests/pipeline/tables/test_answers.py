@@ -51,12 +51,12 @@ def recorded(
 def test_segments_are_those_that_the_leaders_list(recorded: Recorded) -> None:
     for state, rows in recorded.pairs("segments"):
         listed = list(answers.list_all(Snapshot(state)))
-        said = {row["segment_id"]: row for row in rows}
+        by_id = {row["segment_id"]: row for row in rows}
 
-        assert len(rows) == len(said) == len(listed)
+        assert len(rows) == len(by_id) == len(listed)
         for row in listed:
             one = answers.metadata_of(state.topic_id_partition, row)
-            mine = said[str(one.remote_log_segment_id.id)]
+            mine = by_id[str(one.remote_log_segment_id.id)]
             finished_at = unpack_row(row)[FINISHED_AT]
             assert mine == {
                 "cluster": "test-cluster",
@@ -86,15 +86,15 @@ def test_epochs_answer_every_question_as_the_leaders_do(recorded: Recorded) -> N
             by_epoch[row["leader_epoch"]][row["answer"]].append(row)
 
         assert sorted(by_epoch) == sorted(state.epochs)
-        for epoch, said in by_epoch.items():
-            (whole,) = said["epoch"]
+        for epoch, by_answer in by_epoch.items():
+            (whole,) = by_answer["epoch"]
             assert whole["highest_offset"] == answers.highest_offset_for_epoch(state, epoch)
             assert whole["size_in_bytes"] == answers.remote_log_size(state, epoch)
             listed = answers.list_epoch(Snapshot(state, epoch), epoch)
-            assert [row["segment_id"] for row in said["list"]] == [
+            assert [row["segment_id"] for row in by_answer["list"]] == [
                 str(Uuid(id_of_row(row))) for row in listed if row is not None
             ]
-            _assert_looked_up(state, epoch, said["lookup"])
+            _assert_looked_up(state, epoch, by_answer["lookup"])
 
 
 def _assert_looked_up(state: PartitionState, epoch: int, ranges: list[TableRow]) -> None:

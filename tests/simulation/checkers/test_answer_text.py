@@ -17,7 +17,7 @@ A, B = row(0xAA), row(0xBB)
 
 
 @pytest.mark.parametrize(
-    ("said", "expected", "words"),
+    ("answer", "expected", "text"),
     [
         (row(0xAA, end=8, finished_at=2), A,
          "segment aaaaaaaa has end 8, the log says 9; finished at 2, the log says 3"),
@@ -33,8 +33,8 @@ A, B = row(0xAA), row(0xBB)
         (9, 19, "it is 9, the log says 19"),
     ],
 )  # fmt: skip
-def test_the_first_difference_has_a_name(said: object, expected: object, words: str) -> None:
-    assert difference(said, expected) == words
+def test_the_first_difference_has_a_name(answer: object, expected: object, text: str) -> None:
+    assert difference(answer, expected) == text
 
 
 def test_of_a_long_list_the_first_are_shown() -> None:

@@ -206,10 +206,10 @@ def test_a_stale_leader_may_not_even_say_that_all_is_done_already() -> None:
     add = Add(b"a" * 16, 0, 9, {0: 0})
     run.write("writer", add)
     run.lead(SECOND, 2)
-    repeat = run.write("writer", add, FIRST)  # Refused; a stale leader would have said done.
-    said = altered(run.operations, repeat, outcome="ok", position=1, error="")
+    repeat = run.write("writer", add, FIRST)  # Refused; a stale leader would have confirmed it.
+    changed = altered(run.operations, repeat, outcome="ok", position=1, error="")
 
-    (found,) = fencing(said, run.log())
+    (found,) = fencing(changed, run.log())
 
     assert found.operations == (repeat,)
     assert "successor's session stood at 2" in found.message

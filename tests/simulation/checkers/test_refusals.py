@@ -91,8 +91,10 @@ def test_any_moment_of_the_call_may_justify_it_but_none_after_it() -> None:
     log = run.log()
 
     def judged(error: str, completed: int) -> int:
-        said = altered(run.operations, number, outcome=FAIL, completed=completed, error=error)
-        return len(wrong_refusal(said, log, 128))
+        changed = altered(
+            run.operations, number, outcome=FAIL, completed=completed, error=error
+        )
+        return len(wrong_refusal(changed, log, 128))
 
     assert judged(UNKNOWN, run.now) == 0
     assert judged(ILLEGAL, run.now) == 0
@@ -105,10 +107,10 @@ def test_any_moment_of_the_call_may_justify_it_but_none_after_it() -> None:
 def test_a_read_is_refused_once_the_partition_is_deleted_and_not_before() -> None:
     run = deleted_partition()
     number = run.read("reader", Query("size"))
-    said = altered(run.operations, number, outcome=FAIL, position=None, error=GONE)
+    changed = altered(run.operations, number, outcome=FAIL, position=None, error=GONE)
 
-    assert wrong_refusal(said, run.log()) == []
-    early = altered(said, number, invoked=0, completed=1)
+    assert wrong_refusal(changed, run.log()) == []
+    early = altered(changed, number, invoked=0, completed=1)
     assert [one.operations for one in wrong_refusal(early, run.log())] == [(number,)]
 
 

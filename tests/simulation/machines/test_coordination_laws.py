@@ -45,7 +45,7 @@ def world(partitions: int = 1, room: int = 64) -> Any:  # noqa: ANN401 - What th
 
 
 @pytest.mark.parametrize(
-    ("epoch", "said", "is_wrong"),
+    ("epoch", "verdicts", "is_wrong"),
     [
         (7, [LeaderVerdict(1, 7)], False),
         (None, [LeaderVerdict(1, 7)], True),
@@ -57,10 +57,10 @@ def world(partitions: int = 1, room: int = 64) -> Any:  # noqa: ANN401 - What th
     ],
 )
 def test_an_announcement_is_held_against_kafkas_word(
-    epoch: int | None, said: list[LeaderVerdict | None], is_wrong: bool
+    epoch: int | None, verdicts: list[LeaderVerdict | None], is_wrong: bool
 ) -> None:
     taken = ev.Announced(1, 1, 5, ((TOPIC, 0, "orders", epoch, None),), (), (), None)
-    informed = {(Claim(1, 1, 5), PartitionKey(TOPIC, 0)): said}
+    informed = {(Claim(1, 1, 5), PartitionKey(TOPIC, 0)): verdicts}
 
     found = list(against_kafka(log((taken,)), informed))
 
@@ -149,7 +149,7 @@ REFUSED = ev.LeaderRefused(TOPIC, 0, 1, None, None, None, None, False)
 
 
 @pytest.mark.parametrize(
-    ("before", "restored", "said"),
+    ("before", "restored", "verdicts"),
     [
         ((), 2, None),
         ((), 1, "though the claim of broker 2 stands and came last"),
@@ -161,14 +161,14 @@ REFUSED = ev.LeaderRefused(TOPIC, 0, 1, None, None, None, None, False)
     ],
 )
 def test_of_the_claims_that_stand_the_last_one_is_to_be_in_force_again(
-    before: tuple[Any, ...], restored: int, said: str | None
+    before: tuple[Any, ...], restored: int, verdicts: str | None
 ) -> None:
     given_up = (announced(3, 9, leads=False), ev.LeaderRestored(TOPIC, 0, restored))
 
     found = list(passed_over(log(REGISTERED, THREE_CLAIMS, before, given_up)))
 
-    assert [one.checker for one in found] == ["passed_over"] * (said is not None)
-    assert all(said is not None and said in one.message for one in found)
+    assert [one.checker for one in found] == ["passed_over"] * (verdicts is not None)
+    assert all(verdicts is not None and verdicts in one.message for one in found)
 
 
 @pytest.mark.parametrize(("host", "is_wrong"), [("host-0", False), ("host-1", True)])
@@ -178,4 +178,4 @@ def test_a_claim_is_refused_by_the_host_that_it_runs_on(host: str, *, is_wrong: 
     found = list(needless_move(events, set(), {(host, 0, 1)}))
 
     assert [one.checker for one in found] == ["needless_move"] * is_wrong
-    assert all("it is on host-0, which has not said so" in one.message for one in found)
+    assert all("it is on host-0, which has not reported it" in one.message for one in found)

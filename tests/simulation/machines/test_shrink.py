@@ -51,8 +51,8 @@ def test_a_planted_mistake_needs_few_decisions(name: str) -> None:
 def test_the_command_that_is_printed_repeats_it(name: str) -> None:
     small = reduction_of(name)
 
-    program, *words = shlex.split(small.command)
-    result = CliRunner().invoke(app, words)
+    program, *arguments = shlex.split(small.command)
+    result = CliRunner().invoke(app, arguments)
 
     assert program == "tierledger"
     assert result.exit_code == 1
@@ -72,7 +72,7 @@ def test_only_what_is_needed_is_left(wanted: tuple[int, ...]) -> None:
 
     assert set(small.scenario.decisions) == needed
     assert simpler(small.scenario) == []
-    assert small.scenario == scenario_of(1, small.kept, small.words)
+    assert small.scenario == scenario_of(1, small.kept, small.settings)
 
 
 def test_two_that_need_each_other_go_together() -> None:
@@ -94,7 +94,7 @@ def test_what_is_needed_of_the_world_stays() -> None:
 
     assert len(small.kept) == 3
     assert small.scenario.hosts == whole.hosts
-    assert not any(word.startswith("hosts=") for word in small.words)
+    assert not any(word.startswith("hosts=") for word in small.settings)
 
 
 def test_every_step_still_fails_and_their_number_is_bounded() -> None:

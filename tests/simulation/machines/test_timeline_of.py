@@ -70,7 +70,7 @@ def test_a_decision_says_which_calls_it_led_to() -> None:
     first, read = timeline().decisions[0], timeline().decisions[3]
 
     assert first.startswith(
-        "800.000 ms  copy partition=0 lane=0 operation=go-on draw=5 -> call 0 (add by broker-"
+        "800.000 ms  copy partition=0 caller=0 operation=go-on draw=5 -> call 0 (add by broker-"
     )
     assert " kind=lookup draw=3 -> call " in read
 
@@ -198,10 +198,10 @@ def test_a_violation_that_says_when_it_began_is_marked_there() -> None:
 
 
 def test_requests_are_text_and_ids_are_short() -> None:
-    said = [one.detail for one in timeline().moments if one.what == "append"]
+    details = [one.detail for one in timeline().moments if one.what == "append"]
 
-    assert any("request=broker-1/1" in one for one in said)
-    assert any("partitions=[[9, 0, 1]]" in one for one in said)
+    assert any("request=broker-1/1" in one for one in details)
+    assert any("partitions=[[9, 0, 1]]" in one for one in details)
 
 
 def test_what_is_too_long_says_that_it_goes_on() -> None:
@@ -254,7 +254,7 @@ def test_requests_and_messages_say_which_partition_they_are_about() -> None:
         f"coordinator batch {at}" for at in range(100)
     }
     assert "partition 0 batch 1" in {one.detail for one in creates if one.key == "orders-0"}
-    for what in ("command", "answered", "ready", "said ready", "read slots done"):
+    for what in ("command", "answered", "ready", "reported ready", "read slots done"):
         assert "orders-0" in {one.key for one in arrows if one.what == what}
 
 
@@ -314,9 +314,11 @@ def test_answers_and_what_replicas_are_fed_name_their_segments() -> None:
     world = ran(drawn(REPLICAS_FIRST), keeps=True)
     run = timeline_of(world, title="a run", command="again", violations=[])
 
-    said = {what: [one.detail for one in run.arrows if one.what == what] for what in
+    details = {what: [one.detail for one in run.arrows if one.what == what] for what in
             ("answered", "feed given")}  # fmt: skip
 
     segments = r"\d+ segments: [0-9a-f]{8} from \d+ in state \d"
-    assert any(re.search(rf"{segments}.* at position \d", one) for one in said["answered"])
-    assert any(re.search(rf"Contents\(.*\) with {segments}", one) for one in said["feed given"])
+    assert any(re.search(rf"{segments}.* at position \d", one) for one in details["answered"])
+    assert any(
+        re.search(rf"Contents\(.*\) with {segments}", one) for one in details["feed given"]
+    )

@@ -28,8 +28,8 @@ from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.simulation.questions.coordination import miscoordinated
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.questions.feeds import misfed
+from tierledger.simulation.questions.memory import wrong_memory
 from tierledger.simulation.questions.tables import wrong_table
-from tierledger.simulation.questions.words import wrong_memory
 
 KEYS = [PartitionKey(bytes(16), number) for number in range(3)]
 HOSTS = [HostStarted(f"host-{at}", 1, f"process-{at}", f"host-{at}/1") for at in range(3)]

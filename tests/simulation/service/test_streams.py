@@ -133,7 +133,7 @@ def test_frames_keep_their_order_however_long_each_travels(loop: VirtualLoop) ->
 
     wharf.run(talk(), 600.0)
 
-    # A host would have said farewell to ids that do not grow.
+    # A host would have ended the stream at ids that do not grow.
     assert sorted(read) == list(range(1, 30))
     assert wharf.watch.violations == []
 
@@ -150,7 +150,7 @@ def test_nobody_listens_at_the_door_of_a_dead_host(loop: VirtualLoop) -> None:
 
 
 async def greeted(wharf: Wharf, calls: Sequence[pb.Call] = ()) -> tuple[Any, pb.HostFrame]:
-    """A stream on which a client has said its first frame, and what it hears."""
+    """A stream on which a client has sent its first frame, and the frames that it gets."""
     end: Any = wharf.streams.connected(DOORS[0]).client
     frame = pb.ClientFrame(greeting=greeting_of(CLUSTER), calls=calls)
     await end.write(frame.SerializeToString())

@@ -119,11 +119,11 @@ async def test_of_two_processes_exactly_one_creates_each_key(postgres_url: str) 
     for racer in racers:
         assert racer.stdout is not None
         assert racer.stdout.readline() == "open\n"
-    said = await asyncio.gather(
+    outputs = await asyncio.gather(
         *(asyncio.to_thread(racer.communicate, "go\n") for racer in racers)
     )
 
-    outcomes = [out.split() for out, _ in said]
+    outcomes = [out.split() for out, _ in outputs]
     async with opened(postgres_url, read_only=True) as reader:
         found = await everything(reader)
     assert len(found) == 200

@@ -153,10 +153,10 @@ async def test_a_partition_with_segments_is_kept() -> None:
     await kept(partition, "1 segments")
 
 
-async def kept(partition: StoredPartition, said: str) -> None:
+async def kept(partition: StoredPartition, message: str) -> None:
     before = dict(partition.values)
 
-    with pytest.raises(RejectedError, match=said):
+    with pytest.raises(RejectedError, match=message):
         await forget(partition.reader())
 
     assert dict(partition.values) == before

@@ -63,7 +63,7 @@ async def test_a_segment_without_transaction_index_gets_an_empty_one(tmp_path: P
         entry = await cache.get(FIRST.metadata)
 
     assert list(entry.txn_index.entries()) == []
-    # The broker said so, and it is not even asked for.
+    # Its metadata says so: the object is not asked for.
     assert storage.requests[0][1] == {IndexType.OFFSET, IndexType.TIMESTAMP}
 
 

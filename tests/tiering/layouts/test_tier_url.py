@@ -1,4 +1,4 @@
-"""What a tier's URL names, and what is said of one that names nothing."""
+"""The tier that a URL names, and the errors for URLs that name none."""
 
 from pathlib import Path
 
