@@ -1,1 +1,1 @@
-"""The coordinator: one pure state machine, the rules it goes by, and the shell around it."""
+"""The coordinator: one pure state machine, its rules (`decide`, `evolve`), and their shell."""

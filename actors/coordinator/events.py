@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, NamedTuple, TypeAlias
 
-from tierledger.actors.calls import LEADER
+from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import EventCodec
 from tierledger.events.typed_fields import (
@@ -26,6 +26,13 @@ Item: TypeAlias = tuple[Id, PartitionNumber, Topic]
 
 LeaderItem: TypeAlias = tuple[Id, PartitionNumber, Topic, LeaderEpoch | None, Count | None]
 """Topic id, partition, topic, leader epoch if known, recorded time if history is imported."""
+
+_new = tuple.__new__  # A named tuple's own constructor costs three times as much.
+
+
+def key_of(item: Item | LeaderItem) -> PartitionKey:
+    """The partition of an item of an announcement."""
+    return _new(PartitionKey, item[:2])
 
 
 class Announcement(NamedTuple):

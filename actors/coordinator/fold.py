@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator import evolve
 from tierledger.actors.coordinator.events import COORDINATOR_CODEC, CoordinatorBody
-from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import chain, genesis
@@ -74,7 +74,7 @@ class Fold:
 
     def apply(self, event: Event) -> list[HostWork]:
         """Apply one durable event to the state; the work for hosts that follows from it."""
-        return rules.evolve(self.state, event)
+        return evolve.evolve(self.state, event)
 
     def passed(self, chain_hash: bytes) -> None:
         """Note that all events of the next batch are applied; go on behind it."""

@@ -14,10 +14,10 @@ from itertools import count
 from typing import TypeAlias
 
 from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.coordinator import evolve, placement
 from tierledger.actors.coordinator import messages as msg
-from tierledger.actors.coordinator import placement, rules
 from tierledger.actors.coordinator.events import ITEMS_MAX
-from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState, Seat, SetAside
 from tierledger.events.errors import RemoteStorageError
 
@@ -512,8 +512,8 @@ class Hosts:
         placements: list[Placement] = []
         while host.unsent and len(placements) < PLACEMENTS_PER_CALL:
             work = host.unsent[0]
-            if not isinstance(work, rules.HostWork):
-                work = rules.standing_work(self._state, host.name, work)
+            if not isinstance(work, HostWork):
+                work = evolve.standing_work(self._state, host.name, work)
             if work.closes and placements:
                 break
             host.unsent.popleft()
@@ -529,9 +529,9 @@ class Hosts:
         host.is_sending = True
         items = host.sending[0]
         if isinstance(items[0], Placement):
-            work = rules.HostWork(host.name, items)
+            work = HostWork(host.name, items)
         else:
-            work = rules.HostWork(host.name, (), items)
+            work = HostWork(host.name, (), items)
         return msg.SendWork(host.address, host.watch, work)
 
     def _work_ended(

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 
 from tierledger.actors import messages as store
 from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator import decide, evolve, placement
 from tierledger.actors.coordinator import messages as msg
-from tierledger.actors.coordinator import placement, rules
 from tierledger.actors.coordinator.events import CoordinatorBody, Owner
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.hosts import BACKOFF_MIN_S, Hosts
 from tierledger.actors.coordinator.ownership import give_up
-from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import AppendOutcome, ReplyTo
 from tierledger.actors.story import Story
@@ -409,7 +409,7 @@ class Coordinator:
             bodies = one.request.decide(draft)
             events, stored = self.fold.events_of(bodies, draft, self._now.ms)
             for event in events:
-                rules.evolve_strictly(draft, event)
+                evolve.evolve_strictly(draft, event)
         except RemoteStorageError as error:
             one.refusal = error
             return effects
@@ -623,7 +623,7 @@ def _alarms(state: CoordinatorState, request: msg.Request) -> list[msg.Effect]:
     if not isinstance(request, msg.Announce):
         return []
     given = request.given
-    refused = rules.not_taken(state, given, request.denied)
+    refused = decide.not_taken(state, given, request.denied)
     tips = (PartitionKey(*item[:2]).named(item[2]) for item in refused)
     return [
         msg.Note(

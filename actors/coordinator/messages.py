@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tierledger.actors.calls import HostPing, PartitionKey
-from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator import decide
 from tierledger.actors.coordinator.events import Announcement, CoordinatorBody, Registered
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode, hand_over
 from tierledger.actors.coordinator.refusals import leader_refused
-from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import (
     Append,
@@ -64,7 +64,7 @@ class Request(Protocol):
 
 
 class Register(NamedTuple):
-    """A client registers for a broker; see `rules.register`."""
+    """A client registers for a broker; see `decide.register`."""
 
     broker_id: int
     request: bytes
@@ -77,10 +77,10 @@ class Register(NamedTuple):
         return 1
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        return rules.register(state, *self)
+        return decide.register(state, *self)
 
     def answer(self, state: CoordinatorState) -> Registered:
-        return rules.registered(state, self.broker_id, self.request)
+        return decide.registered(state, self.broker_id, self.request)
 
 
 class HandOver(NamedTuple):
@@ -111,13 +111,13 @@ class Announce(NamedTuple):
         return sum(map(len, self.given[3:6]))
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        bodies = rules.announce(state, self.given, self.denied)
-        rules.hear(state, self.given)
+        bodies = decide.announce(state, self.given, self.denied)
+        decide.hear(state, self.given)
         return bodies
 
     def answer(self, state: CoordinatorState) -> list[Claim]:
-        rules.hear(state, self.given)
-        return rules.in_force(state, self.given, self.denied)
+        decide.hear(state, self.given)
+        return decide.in_force(state, self.given, self.denied)
 
 
 def informed(given: Announcement, verdicts: Mapping[PartitionKey, LeaderVerdict]) -> Announce:
@@ -151,12 +151,12 @@ class Fact(NamedTuple):
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
         match self.kind:
             case "started":
-                return rules.host_started(state, self.host, *self.about)
+                return decide.host_started(state, self.host, *self.about)
             case "lost":
-                return rules.host_lost(state, self.host, *self.about)
+                return decide.host_lost(state, self.host, *self.about)
             case "leader lost":
                 key, assignment = self.about
-                return rules.leader_lost(state, key, assignment, self.host)
+                return decide.leader_lost(state, key, assignment, self.host)
             case _:
                 key, refusal = self.about
                 return leader_refused(state, key, refusal, self.host)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.ownership import Handover
-from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import Assignment
 from tierledger.events.commands import NO_CLAIM, Claim

@@ -16,11 +16,11 @@ from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.attendance import Attend, Attendance
 from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ
 from tierledger.actors.coordinator.machine import Coordinator, Phase
 from tierledger.actors.coordinator.ownership import Handover, OwnerWord, PluginMode
-from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import (
     Append,

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement, Refusal
-from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.follower import Follower
 from tierledger.actors.follower import Phase as FollowerPhase
 from tierledger.actors.host import messages as lives

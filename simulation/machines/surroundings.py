@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator.rules import HostWork
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.decide import Limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator import decide
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.events.partition import sessions
@@ -83,7 +83,7 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         "follows-as-before",
         "a broker that follows, and says so anew because of a word, is ready as it was before",
         "lost_record miscoordinated",
-        rules._follows,
+        decide._follows,
         "claim[1:] > state.announced_before_word.get(given.broker_id, (0, 0))",
         "True",
     ),

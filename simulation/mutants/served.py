@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tierledger.actors.coordinator import decide as coordinator_decide
+from tierledger.actors.coordinator import evolve as coordinator_evolve
 from tierledger.actors.coordinator import placement as places
-from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.follower import Follower
 from tierledger.actors.leader.checkpoints import Checkpoints
@@ -40,7 +41,7 @@ def highest_offset_goes_back() -> Patches:
 def replaced_claim_forgotten() -> Patches:
     """A claim that another's replaced is not kept in mind."""
     return rewritten(
-        rules._announced,
+        coordinator_evolve._announced,
         "entry.displaced[entry.leadership.claim.broker_id] = entry.leadership",
         "pass",
     )
@@ -126,7 +127,7 @@ def illegal_record_imported() -> Patches:
 @mistake("M59", "needless_loss", within=500)
 def former_process_ends_host() -> Patches:
     """A host is given up for the end of a process that it had before."""
-    return rewritten(rules.host_lost, "process not in {None, known}", "False")
+    return rewritten(coordinator_decide.host_lost, "process not in {None, known}", "False")
 
 
 @mistake("M60", "lifecycle")

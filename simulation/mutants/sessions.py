@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tierledger.actors.coordinator import displaced, messages, ownership, refusals, rules
+from tierledger.actors.coordinator import decide as coordinator_decide
+from tierledger.actors.coordinator import displaced, messages, ownership, refusals
+from tierledger.actors.coordinator import evolve as coordinator_evolve
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events import log_events as log
@@ -33,7 +35,7 @@ def old_assignment_reopens() -> Patches:
 def late_announcement_wins() -> Patches:
     """An older announcement counts if it arrives later."""
     refuse: Any = vars(decide_session)["_refuse_outdated"]
-    announce = rules.announce
+    announce = coordinator_decide.announce
 
     class Deaf:
         """A view that has heard of no newer announcement."""
@@ -66,7 +68,7 @@ def late_announcement_wins() -> Patches:
 
     return [
         (decide_session, "_refuse_outdated", deaf),
-        (rules, "announce", forgetful),
+        (coordinator_decide, "announce", forgetful),
     ]
 
 
@@ -83,7 +85,7 @@ def lower_leader_epoch_accepted() -> Patches:
     def nobody(_state: object, _given: object) -> list[object]:
         return []
 
-    return [(decide_session, "_against", lenient), (rules, "outranked", nobody)]
+    return [(decide_session, "_against", lenient), (coordinator_decide, "outranked", nobody)]
 
 
 @mistake("M25", "unsettled_dispute")
@@ -144,7 +146,7 @@ def refused_claim_stays() -> Patches:
     def never(*_: object) -> None:
         return None
 
-    return [(rules, "give_back", never)]
+    return [(coordinator_evolve, "give_back", never)]
 
 
 @mistake("M26", "lifecycle", within=200)
@@ -165,7 +167,7 @@ def closed_in_the_same_batch() -> Patches:
 def claim_compared_with_nobody() -> Patches:
     """The coordinator fails at a claim to a partition that nobody leads."""
     return rewritten(
-        rules.outranked,
+        coordinator_decide.outranked,
         "led is None or led.claim.broker_id == given.broker_id",
         "led.claim.broker_id == given.broker_id",
     )
@@ -210,7 +212,7 @@ def waiting_does_not_count() -> Patches:
 @mistake("M77", "miscoordinated")
 def late_registration_fences() -> Patches:
     """A broker's registration that comes late counts as its newest."""
-    return rewritten(rules.register, "after != newest or ", "")
+    return rewritten(coordinator_decide.register, "after != newest or ", "")
 
 
 @mistake("M79", "wrong_memory")
@@ -224,7 +226,9 @@ def late_word_of_the_oracle_counts() -> Patches:
 def kafkas_word_ignored() -> Patches:
     """A claim is taken though Kafka names another broker."""
     return rewritten(
-        rules.not_taken, "[*named, *outranked(state, given)]", "outranked(state, given)"
+        coordinator_decide.not_taken,
+        "[*named, *outranked(state, given)]",
+        "outranked(state, given)",
     )
 
 
@@ -280,10 +284,10 @@ def unknown_leader_is_another() -> Patches:
 @mistake("M88", "miscoordinated", within=200)
 def outranked_claim_taken() -> Patches:
     """A claim replaces one in force that has a higher leader epoch."""
-    return rewritten(rules.outranked, "ours <= theirs", "False")
+    return rewritten(coordinator_decide.outranked, "ours <= theirs", "False")
 
 
 @mistake("M82", "miscoordinated")
 def plugin_let_in_too_early() -> Patches:
     """A broker's plugin is let in while nobody owns the metadata."""
-    return rewritten(rules.register, "if mode is not None:", "if False:")
+    return rewritten(coordinator_decide.register, "if mode is not None:", "if False:")

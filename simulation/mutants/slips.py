@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from tierledger.actors.client.retries import Retries
-from tierledger.actors.coordinator import displaced, refusals, rules
+from tierledger.actors.coordinator import decide as coordinator_decide
+from tierledger.actors.coordinator import displaced, refusals
+from tierledger.actors.coordinator import evolve as coordinator_evolve
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.feed.replica import Replica
@@ -343,31 +345,31 @@ _ACTORS = (
     ),
     (
         "a leader lost with its host keeps its number",
-        rules._host_lost,
+        coordinator_evolve._host_lost,
         "entry.leadership._replace(assignment=0)",
         "entry.leadership",
     ),
     (
         "a late word releases what was placed after it",
-        rules._released,
+        coordinator_evolve._released,
         "until=number",
         "until=number + 5",
     ),
     (
         "a claim that was replaced is forgotten",
-        rules._announced,
+        coordinator_evolve._announced,
         "entry.displaced[entry.leadership.claim.broker_id] = entry.leadership",
         "pass",
     ),
     (
         "a broker that follows keeps its claim to lead",
-        rules._resign,
+        coordinator_evolve._resign,
         "entry.leadership, claim = None, led.claim",
         "claim = led.claim",
     ),
     (
         "a coordinator that starts forgets the followers",
-        rules.standing_work,
+        coordinator_evolve.standing_work,
         "if role == FOLLOWER:",
         "if False:",
     ),
@@ -385,13 +387,13 @@ _ACTORS = (
     ),
     (
         "a new life of a broker does not announce that it follows",
-        rules._follows,
+        coordinator_decide._follows,
         "claim is None or claim.incarnation != given.incarnation",
         "claim is None",
     ),
     (
         "a new life of a broker does not announce that it leads",
-        rules._leads,
+        coordinator_decide._leads,
         "(led.claim.broker_id, led.claim.incarnation) == (given.broker_id, given.incarnation)",
         "led.claim.broker_id == given.broker_id",
     ),
@@ -409,7 +411,7 @@ _ACTORS = (
     ),
     (
         "a host is given up for the end of its former process",
-        rules.host_lost,
+        coordinator_decide.host_lost,
         "process not in {None, known}",
         "False",
     ),
@@ -535,7 +537,7 @@ _LATER = (
     ),
     (
         "a broker that repeats its announcement is refused as out of date",
-        rules.announce,
+        coordinator_decide.announce,
         "if pair < last:",
         "if pair <= last:",
     ),
@@ -659,19 +661,19 @@ _FRESH = (
     ),
     (
         "a leader that was placed stays among those to place",
-        rules._leaders_placed,
+        coordinator_evolve._leaders_placed,
         "state.review(key, entry)",
         "pass",
     ),
     (
         "a partition that was released keeps its seats",
-        rules._release,
+        coordinator_evolve._release,
         "state.seat(key, entry, role, None)",
         "pass",
     ),
     (
         "an announcement that changed nothing is forgotten",
-        rules.announce,
+        coordinator_decide.announce,
         "for known in (state.announced, state.heard)",
         "for known in (state.announced,)",
     ),
@@ -765,7 +767,7 @@ _HELD_BACK = (
     ),
     (
         "a registration that comes late fences the one after it",
-        rules.register,
+        coordinator_decide.register,
         "after != newest or ",
         "",
     ),

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 from tierledger.actors.calls import PartitionKey, Refusal
+from tierledger.actors.coordinator import decide, evolve, placement
 from tierledger.actors.coordinator import events as ev
-from tierledger.actors.coordinator import placement, rules
 from tierledger.actors.coordinator.ownership import Handover, PluginMode, hand_over
 from tierledger.actors.coordinator.refusals import leader_refused
 from tierledger.actors.coordinator.state import CoordinatorState
@@ -78,7 +78,7 @@ class _Asking:
     def take(self, body: Any) -> str | None:  # noqa: ANN401 - An event's body.
         """Fold an event into both; returns how they then differ, none if they agree."""
         event = Event(self.slow.end, 0, 0, -1, None, body)
-        works = rules.evolve_strictly(self.state, event)
+        works = evolve.evolve_strictly(self.state, event)
         expected = self.slow.take(body)
         if works != expected:
             return f"{content((body,))} sends hosts {first_difference(works, expected)}"
@@ -116,7 +116,7 @@ class _Asking:
         mode = self._pick((None, *PluginMode))
         found: Any
         try:
-            found = rules.register(self._drafted(), broker_id, request, after, mode)
+            found = decide.register(self._drafted(), broker_id, request, after, mode)
         except RemoteStorageError as error:
             found = type(error).__name__
         expected = self.slow.register(broker_id, request, after, mode)
@@ -124,7 +124,7 @@ class _Asking:
         given = dict(self.slow.registrations.get(broker_id, ())).get(request)
         newest = self.slow.incarnations.get(broker_id, 0)
         answer = ev.Registered(newest if given is None else given, is_given=given is not None)
-        if why is None and rules.registered(self.state, broker_id, request) != answer:
+        if why is None and decide.registered(self.state, broker_id, request) != answer:
             return f"registration {broker_id, request, after} is not answered with {answer}"
         return why
 
@@ -185,14 +185,14 @@ class _Asking:
         heard = self.state.heard.get(broker_id, (0, 0))
         found: Any
         try:
-            found = rules.announce(self._drafted(), given, denied)
+            found = decide.announce(self._drafted(), given, denied)
         except RemoteStorageError as error:
             found = type(error).__name__
         expected = slow.announce(given, heard, denied)
         why = self._decided(content((given,)), found, expected)
         if why is None and isinstance(found, list):
-            rules.hear(self.state, given)
-            claims = rules.in_force(self.state, given, denied)
+            decide.hear(self.state, given)
+            claims = decide.in_force(self.state, given, denied)
             by_the_slow = slow.in_force(given, denied)
             if claims != by_the_slow:
                 apart = first_difference(claims, by_the_slow)
@@ -211,7 +211,7 @@ class _Asking:
         process = self._pick((known[0] if known else "", f"asked-{self._processes}"))
         number = self.slow.generations.get(host, 0) + self._pick((1, 1, 2, 0))
         address = self._pick((f"{host}/{number}", host))
-        found = rules.host_started(self.state, host, process, address)
+        found = decide.host_started(self.state, host, process, address)
         expected = self.slow.host_started(host, process, address)
         return self._decided(f"start of {host} as {process}, {address}", found, expected)
 
@@ -219,7 +219,7 @@ class _Asking:
         host = f"host-{self._pick(range(4))}"
         known = self.slow.hosts.get(host)
         process = self._pick((None, known[0] if known else "", "another"))
-        found = rules.host_lost(self.state, host, process)
+        found = decide.host_lost(self.state, host, process)
         expected = self.slow.host_lost(host, process)
         return self._decided(f"loss of {host} as {process}", found, expected)
 
@@ -234,7 +234,7 @@ class _Asking:
 
     def _leader_lost(self) -> str | None:
         key, number, host = self._placement()
-        found = rules.leader_lost(self.state, key, number, host)
+        found = decide.leader_lost(self.state, key, number, host)
         expected = self.slow.leader_lost(key, number, host)
         return self._decided(f"end of leader {number} on {host}", found, expected)
 
@@ -285,7 +285,7 @@ class _Asking:
         """Compare the placements of each host, and where each partition is found."""
         slow, state = self.slow, self.state
         for host in state.hosts:
-            work = rules.standing_work(state, host)
+            work = evolve.standing_work(state, host)
             found, expected = (
                 sorted(map(repr, some)) for some in (work.placements, slow.standing(host))
             )

@@ -1,10 +1,10 @@
 """A coordinator without a log: its events are encoded, decoded and applied at once."""
 
 from tierledger.actors.calls import CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator import events as ev
-from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.placement import place
-from tierledger.actors.coordinator.rules import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState, Entry
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import chain, genesis
@@ -38,7 +38,7 @@ class Coordinated:
         assert decoded == event
         self.state.chain_hash = chain(stored)
         self.events.append(decoded)
-        return rules.evolve(self.state, decoded)
+        return evolve.evolve(self.state, decoded)
 
     def apply(self, bodies: list[ev.CoordinatorBody]) -> list[HostWork]:
         """Apply events of `bodies` and of the placements that follow; returns the work."""
@@ -52,12 +52,12 @@ class Coordinated:
     def start(self, host: str, number: int = 1) -> list[HostWork]:
         """Start process `number` of a host; returns the work for hosts."""
         address = f"{host}/{number}"
-        return self.apply(rules.host_started(self.state, host, f"{address}/pid", address))
+        return self.apply(decide.host_started(self.state, host, f"{address}/pid", address))
 
     def register(self, broker: int) -> None:
         newest = self.state.incarnations.get(broker, 0)
         request = self.state.next_position.to_bytes(8, "big")
-        self.apply(rules.register(self.state, broker, request, newest))
+        self.apply(decide.register(self.state, broker, request, newest))
 
     def announce(
         self,
@@ -75,7 +75,7 @@ class Coordinated:
             broker, self.announcements[broker], leads, follows, stops, epoch,
             self.state.incarnations[broker],
         )  # fmt: skip
-        return self.apply(rules.announce(self.state, given))
+        return self.apply(decide.announce(self.state, given))
 
     def entry(self, number: int = 0) -> Entry:
         return self.state.partitions[key(number)]

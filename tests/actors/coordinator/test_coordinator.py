@@ -15,8 +15,8 @@ from tests.models.coordinated import (
     placements,
 )
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall
+from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator import events as ev
-from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.events import Owner, OwnerChanged
 from tierledger.actors.coordinator.ownership import (
     Handover,
@@ -74,11 +74,11 @@ def test_a_brokers_plugin_is_let_in_if_all_decide_by_one_manager(
     one = owned(*wishes)
     for mode, error in zip(PluginMode, LETS_IN[wishes], strict=True):
         if error is None:
-            assert rules.register(one.state, 1, b"a", 0, mode)
+            assert decide.register(one.state, 1, b"a", 0, mode)
         else:
             with pytest.raises(error):
-                rules.register(one.state, 1, b"a", 0, mode)
-    assert rules.register(one.state, 1, b"a", 0), "a program decides for nobody"
+                decide.register(one.state, 1, b"a", 0, mode)
+    assert decide.register(one.state, 1, b"a", 0), "a program decides for nobody"
     assert one.state.draft().word == one.state.word
 
 
@@ -86,12 +86,12 @@ def test_a_broker_that_is_in_may_repeat_itself_while_tierledger_gives_the_metada
     None
 ):
     one = owned(FRESH)
-    one.apply(rules.register(one.state, 1, b"a", 0, TIERLEDGER))
+    one.apply(decide.register(one.state, 1, b"a", 0, TIERLEDGER))
     say(one, BACK)
 
-    assert rules.register(one.state, 1, b"a", 0, TIERLEDGER) == []
+    assert decide.register(one.state, 1, b"a", 0, TIERLEDGER) == []
     with pytest.raises(NotReady, match="moving from tierledger to kafka"):
-        rules.register(one.state, 1, b"b", 1, TIERLEDGER)
+        decide.register(one.state, 1, b"b", 1, TIERLEDGER)
 
 
 def test_a_cluster_moves_there_and_back() -> None:
@@ -160,7 +160,7 @@ def test_only_imports_lead_while_kafkas_own_manager_owns_the_metadata() -> None:
         one.announce(1, leads=[0])
     one.register(2)
     imports = announcement(2, 3, leads=[0])._replace(import_cluster="kafka")
-    works = one.apply(rules.announce(one.state, imports))
+    works = one.apply(decide.announce(one.state, imports))
     assert one.leader_of() == Claim(2, 1, 3)
     (placed,) = [one for one in placements(works) if one.role == LEADER]
     assert placed.assignment is not None
@@ -198,7 +198,7 @@ def test_a_registration_that_comes_late_fences_nobody() -> None:
     one = Coordinated("a")
     one.register(1)
 
-    assert rules.register(one.state, 1, b"sent before", 0) == []
+    assert decide.register(one.state, 1, b"sent before", 0) == []
 
 
 def test_an_announcement_from_before_the_newest_registration_is_refused() -> None:
@@ -207,23 +207,23 @@ def test_an_announcement_from_before_the_newest_registration_is_refused() -> Non
     one.register(1)
 
     with pytest.raises(Fenced):
-        rules.announce(one.state, announcement(1, 9, leads=[1]))
+        decide.announce(one.state, announcement(1, 9, leads=[1]))
 
 
 def test_an_older_announcement_is_refused_and_the_same_one_again_does_nothing() -> None:
     one = Coordinated("a")
     one.register(1)
     first, second = announcement(1, 1, leads=[0]), announcement(1, 2, leads=[1])
-    one.apply(rules.announce(one.state, second))
+    one.apply(decide.announce(one.state, second))
 
     with pytest.raises(Fenced):
-        rules.announce(one.state, first)
-    assert rules.announce(one.state, second) == []
+        decide.announce(one.state, first)
+    assert decide.announce(one.state, second) == []
 
 
 def test_an_incarnation_that_nobody_was_given_is_refused() -> None:
     with pytest.raises(InvalidArgument):
-        rules.announce(Coordinated().state, announcement(1, 1, leads=[0]))
+        decide.announce(Coordinated().state, announcement(1, 1, leads=[0]))
 
 
 # Placement.
@@ -300,11 +300,11 @@ def test_a_late_copy_of_a_word_that_changed_nothing_changes_nothing_later() -> N
     one = Coordinated("a")
     one.announce(1, leads=[0])
     again = announcement(1, 2, leads=[0])
-    assert rules.announce(one.state, again) == []
-    rules.hear(one.state, again)
+    assert decide.announce(one.state, again) == []
+    decide.hear(one.state, again)
     one.announce(2, leads=[0])
 
-    assert rules.announce(one.state, again) == []
+    assert decide.announce(one.state, again) == []
     assert one.leader_of() == Claim(2, 1, 1)
 
 
@@ -314,7 +314,7 @@ def test_a_new_leader_epoch_or_incarnation_is_no_repeat() -> None:
     assert placements(one.announce(1, leads=[0], epoch=6))
 
     one.register(1)
-    works = one.apply(rules.announce(one.state, announcement(1, 1, [0], incarnation=2)))
+    works = one.apply(decide.announce(one.state, announcement(1, 1, [0], incarnation=2)))
     assert placements(works)
     assert one.leader_of() == Claim(1, 2, 1)
 
@@ -366,10 +366,10 @@ def test_a_leader_epoch_that_is_not_newer_does_not_take_the_place_of_the_leader(
     one.announce(1, leads=[0], epoch=5)
     given = announcement(2, 1, leads=[0, 1], epoch=epoch)
     one.register(2)
-    works = one.apply(rules.announce(one.state, given))
+    works = one.apply(decide.announce(one.state, given))
 
     assert [place.key for place in placements(works)] == [key(1)]
-    assert rules.outranked(one.state, given) == [given.leaders[0]]
+    assert decide.outranked(one.state, given) == [given.leaders[0]]
     assert one.leader_of() == Claim(1, 1, 1)
 
 
@@ -431,7 +431,7 @@ def test_a_lost_host_leaves_its_work_to_the_others_under_the_same_claims() -> No
     one = Coordinated("a", "b")
     one.announce(1, leads=[0, 1])
     one.announce(2, follows=[0, 1])
-    works = one.apply(rules.host_lost(one.state, "a"))
+    works = one.apply(decide.host_lost(one.state, "a"))
 
     assert {work.host for work in works} == {"b"}
     assert {one.entry(number).leader_host for number in (0, 1)} == {"b"}
@@ -445,7 +445,7 @@ def test_a_leader_moves_to_where_it_is_followed() -> None:
     one.announce(2, follows=[0])
     followed = one.entry().follower_host
     assert one.entry().leader_host is not None
-    one.apply(rules.host_lost(one.state, one.entry().leader_host or ""))
+    one.apply(decide.host_lost(one.state, one.entry().leader_host or ""))
 
     assert one.entry().leader_host == followed
 
@@ -468,14 +468,14 @@ def test_a_leader_that_ended_is_placed_again_and_an_old_word_of_it_is_ignored() 
     one.announce(1, leads=[0])
     led = one.entry().leadership
     assert led is not None
-    assert rules.leader_lost(one.state, key(), led.assignment, "b") == []
-    works = one.apply(rules.leader_lost(one.state, key(), led.assignment, "a"))
+    assert decide.leader_lost(one.state, key(), led.assignment, "b") == []
+    works = one.apply(decide.leader_lost(one.state, key(), led.assignment, "a"))
 
     (placed,) = placements(works)
     assert placed.assignment is not None
     assert placed.assignment.number == led.assignment + 1
-    assert rules.leader_lost(one.state, key(), led.assignment, "a") == []
-    assert rules.leader_lost(one.state, key(9), 1, "a") == []
+    assert decide.leader_lost(one.state, key(), led.assignment, "a") == []
+    assert decide.leader_lost(one.state, key(9), 1, "a") == []
 
 
 def test_a_late_word_releases_no_follower_that_was_placed_after_it() -> None:
@@ -495,10 +495,10 @@ def test_standing_work_is_all_that_a_host_serves() -> None:
     placed += placements(one.announce(2, follows=[0]))
     placed += placements(one.announce(3, follows=[0]))
 
-    standing = rules.standing_work(one.state, "a")
+    standing = evolve.standing_work(one.state, "a")
 
     assert sorted(standing.placements, key=repr) == sorted(placed, key=repr)
-    assert rules.standing_work(one.state, "b").placements == ()
+    assert evolve.standing_work(one.state, "b").placements == ()
 
 
 def test_an_unknown_partition_is_said_to_be_unknown() -> None:
@@ -517,7 +517,7 @@ def test_a_log_of_the_first_version_still_says_what_it_said() -> None:
     stored = [bytes.fromhex(one["stored"]) for one in golden["events"]]
     events, last = ev.COORDINATOR_CODEC.decode(stored, 0, state.chain_hash)
     for event in events:
-        rules.evolve(state, event)
+        evolve.evolve(state, event)
 
     assert last.hex() == golden["events"][-1]["hash"]
     assert state.hosts == golden["hosts"]
@@ -546,6 +546,6 @@ def test_a_log_in_which_the_owner_had_a_name_only_is_read() -> None:
     state = CoordinatorState(GENESIS)
 
     (read,), _ = ev.COORDINATOR_CODEC.decode([older.encode(event, GENESIS)], 0, GENESIS)
-    rules.evolve(state, read)
+    evolve.evolve(state, read)
 
     assert state.word == OwnerWord(1, "tierledger")

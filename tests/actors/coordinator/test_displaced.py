@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.models.coordinated import Coordinated, announcement, placements
-from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator import decide
 from tierledger.events.commands import NO_CLAIM, Claim
 
 
@@ -84,7 +84,7 @@ def in_force(one: Coordinated, announced: Claim, *, leads: bool) -> Claim:
     roles: dict[str, Any] = {"leads" if leads else "follows": [0]}
     broker_id, incarnation, number = announced
     given = announcement(broker_id, number, **roles, incarnation=incarnation)
-    (claim,) = rules.in_force(one.state, given)
+    (claim,) = decide.in_force(one.state, given)
     return claim
 
 

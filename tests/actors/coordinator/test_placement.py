@@ -6,7 +6,7 @@ import pytest
 
 from tests.models.coordinated import Coordinated, announcement, key, placements
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator.events import ITEMS_MAX, FollowersPlaced
 from tierledger.actors.coordinator.placement import (
     HOSTS_MAX,
@@ -88,7 +88,7 @@ def test_a_lost_leader_goes_where_a_follower_has_caught_up(is_behind: bool) -> N
     one.announce(1, leads=[0])
     one.announce(2, follows=[0])
     leader, follower = one.entry().leader_host, one.entry().follower_host
-    for body in rules.host_lost(one.state, leader or ""):
+    for body in decide.host_lost(one.state, leader or ""):
         one.evolve(body)
     (third,) = {"a", "b", "c"} - {leader, follower}
 
@@ -104,7 +104,7 @@ def test_a_lost_leader_may_crowd_its_followers_host_until_there_is_another() -> 
     one.announce(1, leads=[0])
     one.announce(2, follows=[0])
     lost, kept = one.entry().leader_host, one.entry().follower_host
-    one.apply(rules.host_lost(one.state, lost or ""))
+    one.apply(decide.host_lost(one.state, lost or ""))
 
     assert (one.entry().leader_host, one.entry().follower_host) == (kept, kept)
     assert wanted(one) == ([lost] if lost == "host-0" else ["host-1"])
@@ -135,9 +135,9 @@ def test_a_follower_moves_once_though_its_leader_is_placed_anew_beside_it() -> N
     one.announce(2, follows=[0])
     one.register(3)
     for host in ("b", "c"):
-        (started,) = rules.host_started(one.state, host, f"{host}/pid", f"{host}/1")
+        (started,) = decide.host_started(one.state, host, f"{host}/pid", f"{host}/1")
         one.evolve(started)
-    claimed, *_ = rules.announce(one.state, announcement(3, 1, leads=[0]))
+    claimed, *_ = decide.announce(one.state, announcement(3, 1, leads=[0]))
     one.evolve(claimed)
 
     followed = [body for body in place(one.state) if isinstance(body, FollowersPlaced)]
@@ -161,8 +161,8 @@ def test_each_process_has_an_address_that_no_other_had() -> None:
     for _ in range(3):
         address = next_address(one.state, "host-3")
         seen.add(address)
-        one.apply(rules.host_started(one.state, "host-3", f"{address}/pid", address))
-        one.apply(rules.host_lost(one.state, "host-3"))
+        one.apply(decide.host_started(one.state, "host-3", f"{address}/pid", address))
+        one.apply(decide.host_lost(one.state, "host-3"))
 
     assert seen == {"host-3/1", "host-3/2", "host-3/3"}
     assert next_address(one.state, "host-3", failures=2) == "host-3/6"
@@ -172,8 +172,8 @@ def test_a_word_about_an_earlier_process_changes_nothing() -> None:
     one = Coordinated("a")
     one.start("a", 2)
 
-    assert rules.host_lost(one.state, "a", "a/1/pid") == []
-    assert rules.host_lost(one.state, "a", "a/2/pid") != []
+    assert decide.host_lost(one.state, "a", "a/1/pid") == []
+    assert decide.host_lost(one.state, "a", "a/2/pid") != []
 
 
 def test_a_draft_decides_like_the_state_and_leaves_it_alone() -> None:
@@ -183,12 +183,12 @@ def test_a_draft_decides_like_the_state_and_leaves_it_alone() -> None:
     draft = one.state.draft()
 
     given = announcement(1, 2, leads=[1, 2], stops=[0])
-    decided = rules.announce(draft, given)
-    assert decided == rules.announce(one.state, given)
+    decided = decide.announce(draft, given)
+    assert decided == decide.announce(one.state, given)
     for body in decided:
-        rules.evolve(draft, one.event(body))
+        evolve.evolve(draft, one.event(body))
 
-    assert rules.announce(draft, announcement(1, 3, leads=[1, 2])) == []
+    assert decide.announce(draft, announcement(1, 3, leads=[1, 2])) == []
     assert {number: one.state.route(key(number)) for number in range(3)} == before
     assert one.state.load("a") == 2
 
@@ -232,7 +232,7 @@ def test_a_host_that_failed_on_an_empty_node_tries_another_next() -> None:
 def test_a_host_that_led_thousands_is_replaced_in_pieces() -> None:
     one = Coordinated("a", "b")
     one.announce(1, leads=list(range(3 * ITEMS_MAX)))
-    for body in rules.host_lost(one.state, "a"):
+    for body in decide.host_lost(one.state, "a"):
         one.evolve(body)
     waiting = [len(one.state.unplaced)]
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.models.coordinated import TOPIC_ID, Coordinated
 from tierledger.actors.calls import LEADER, PartitionKey, Refusal
-from tierledger.actors.coordinator import rules
+from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator.events import (
     Announced,
     Announcement,
@@ -41,7 +41,7 @@ class World(Coordinated):
     def place(self, assignment: int) -> None:
         self.evolve(LeadersPlaced("host-0", ((*KEY, assignment),)))
 
-    def follow(self, claim: Claim) -> list[rules.HostWork]:
+    def follow(self, claim: Claim) -> list[evolve.HostWork]:
         return self.evolve(Announced(*claim, (), (ITEM,), (), None))
 
     def hear(self, refusal: Refusal, host: str = "host-0") -> int:
@@ -102,13 +102,13 @@ def test_a_host_that_leads_nothing_of_it_changes_nothing(world: World) -> None:
     world.hear(refusal(is_served=True))
 
     assert world.hear(refusal(is_served=False), host="host-1") == 0
-    assert rules.leader_lost(world.state, KEY, 2, "host-1") == []
+    assert decide.leader_lost(world.state, KEY, 2, "host-1") == []
 
 
 def test_the_loss_of_the_leader_is_heard_after_a_refusal(world: World) -> None:
     world.hear(refusal(is_served=True))
 
-    (lost,) = rules.leader_lost(world.state, KEY, 2, "host-0")
+    (lost,) = decide.leader_lost(world.state, KEY, 2, "host-0")
     world.evolve(lost)
     assert world.leadership == Leadership(HOLDER, 7, None, None, 0)
 
@@ -147,7 +147,7 @@ def test_a_holder_that_has_stopped_since_leads_anew_once_it_announces_that() -> 
 
     again = HOLDER._replace(announcement=3)
     given = Announcement(*again, ((*ITEM, 7, None),), (), (), None)
-    for body in rules.announce(world.state, given):
+    for body in decide.announce(world.state, given):
         world.evolve(body)
     assert world.leadership == Leadership(again, 7, None, None, 0)
     assert list(world.state.unplaced) == [(KEY, LEADER)]

@@ -17,8 +17,8 @@ from tests.models.deaf_host import (
 )
 from tests.models.local_world import CLUSTER, KEYS, eventually
 from tierledger.actors.calls import CloseCall, PartitionKey, Placement
+from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator import events as ev
-from tierledger.actors.coordinator import rules
 from tierledger.actors.coordinator.door import checked_announcement
 from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement
 from tierledger.actors.ports import HostFailed
@@ -105,7 +105,7 @@ async def test_a_request_that_nobody_foresaw_is_answered_and_ends_nothing(
         return [ev.LeadersPlaced("host-0", ((ID,),))]  # type: ignore[arg-type]
 
     for bad in (odd, unwritable, inapplicable):
-        monkeypatch.setattr(rules, "register", bad)
+        monkeypatch.setattr(decide, "register", bad)
         with pytest.raises(RejectedError, match="cannot do this"):
             await service.register(2, b"request", 0)
     assert await service.announce(leads(1, 1)) == [Claim(1, 1, 1)]
@@ -193,7 +193,7 @@ def test_what_an_older_coordinator_let_into_its_log_is_set_aside_and_curable(
         ev.LeadersPlaced("a", ((ID, 0, 1), *placed)),
         ev.FollowersPlaced("a", tuple(one[:2] for one in placed)),
     ):
-        rules.evolve(one.state, one.event(body))
+        evolve.evolve(one.state, one.event(body))
 
     assert one.leader_of(0) == Claim(1, 1, 1)
     assert len(one.state.partitions) == 1
@@ -207,10 +207,10 @@ def test_a_good_word_on_the_same_partition_clears_what_was_set_aside() -> None:
     one = Coordinated("a")
     one.register(1)
     bad = ev.Announced(1, 1, 1, ((ID, 3, "orders", 5.0, None),), (), (), None)  # type: ignore[arg-type]
-    rules.evolve(one.state, one.event(bad))
+    evolve.evolve(one.state, one.event(bad))
     assert len(one.state.set_aside) == 1
 
-    one.apply(rules.announce(one.state, announcement(1, 2, leads=[3])))
+    one.apply(decide.announce(one.state, announcement(1, 2, leads=[3])))
 
     assert not one.state.set_aside
     assert one.leader_of(3) == Claim(1, 1, 2)

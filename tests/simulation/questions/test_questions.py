@@ -7,7 +7,9 @@ import pytest
 
 from tests.models.recorded_run import small_run
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator import displaced, placement, refusals, rules
+from tierledger.actors.coordinator import decide as coordinator_decide
+from tierledger.actors.coordinator import displaced, placement, refusals
+from tierledger.actors.coordinator import evolve as coordinator_evolve
 from tierledger.actors.coordinator.events import HostStarted
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
@@ -101,10 +103,10 @@ DECISIONS = (
 """In what leaders decide."""
 
 COORDINATION = (
-    (rules._announced, "work += _release(state, key, entry)", "pass"),
+    (coordinator_evolve._announced, "work += _release(state, key, entry)", "pass"),
     (placement._Placing.follow, "self.count += 1", "pass"),
-    (rules.hear, "max(last,", "min(last,"),
-    (rules._followers_placed, "entry.follower_number = position", "pass"),
+    (coordinator_decide.hear, "max(last,", "min(last,"),
+    (coordinator_evolve._followers_placed, "entry.follower_number = position", "pass"),
     (displaced._last_standing, "if is_alive and is_open", "if is_open"),
     (refusals.give_back, "entry.displaced.pop(body.holder[0], None)", "pass"),
     (placement._Room.least, "load >= self._bound", "load > self._bound"),
