@@ -123,17 +123,18 @@ class Conversation:
             await self._context.write(frame.SerializeToString())
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the reader or the writer; its end or its error ends the stream."""
+        """Run the reader or the writer; its end, however it comes, ends the stream."""
         try:
             await work
-            self.end(None)
         except RemoteStorageError as error:
             self.end(error)
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
-            self.end(None)  # The client is gone.
+            pass  # The client is gone.
         except Exception as error:  # noqa: BLE001 - The client must not wait for ever.
             _log.exception("a conversation failed")
             self.end(OutcomeUnknown(f"{type(error).__name__}: {error}"))
+        finally:
+            self.end(None)  # If a library cancels the task, too.
 
     # In.
 

@@ -34,6 +34,7 @@ from tierledger.actors.door.client import streams
 from tierledger.actors.door.client.connection import connect_at, greeting_of
 from tierledger.actors.door.client.streams import Stream, Streams
 from tierledger.actors.door.limits import DoorLimits
+from tierledger.actors.door.server.conversation import Conversation
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.wire.calls import put_write
@@ -359,6 +360,17 @@ async def test_a_host_that_closes_says_farewell() -> None:
 
         with pytest.raises(OutcomeUnknown, match="the host is closing"):
             await asked
+
+
+async def test_a_stream_ends_if_a_library_cancels_its_reader() -> None:
+    class Context:
+        async def read(self) -> bytes:
+            raise asyncio.CancelledError
+
+    some: Any = None  # Nothing is asked, so nobody needs them.
+    context: Any = Context()
+    async with asyncio.timeout(5):
+        await Conversation(some, DoorLimits(), context, some).run()
 
 
 # Half open, and frozen.
