@@ -252,10 +252,10 @@ class TieredCluster:
         """Errors in the brokers' logs, each with its broker's number.
 
         Kinds that are left out: a leader was fenced in the middle of a copy; Kafka copies from
-        a log which the topic's deletion has removed; and Kafka's own manager tries again to
-        create its topic until all brokers are registered.
+        a log of which the topic's deletion has removed files or leader epochs; and Kafka's own
+        manager tries again to create its topic until all brokers are registered.
         """
-        expected = (": FENCED: ", "offsetIndex can not be null", "broker(s) are registered")
+        expected = (": FENCED: ", " can not be null", "broker(s) are registered")
         return [
             f"broker {number}: {line}"
             for number, broker in self.brokers.items()
