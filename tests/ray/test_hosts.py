@@ -101,6 +101,7 @@ async def write_on(
 async def test_leaders_are_spread_over_processes(
     service: RayService, manager: AsyncRemoteLogMetadataManager
 ) -> None:
+    await all_serve(service)  # A host that is not there yet gets none.
     await led(manager, 1)
     hosts = await all_serve(service)
 
