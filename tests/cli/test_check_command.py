@@ -102,8 +102,8 @@ def test_a_file_that_is_none_or_not_whole_is_a_wrong_question(path: Path) -> Non
     refused(invoke("check", path), "line 1: expected a line of a record")
 
     path.write_bytes(b"".join(history_as_lines(small_record().history)))
-    report = "calls alone, without what the store held, cannot be judged"
-    refused(invoke("check", path), report)
+    message = "calls alone, without what the store held, cannot be judged"
+    refused(invoke("check", path), message)
 
     path.write_bytes(b"".join(record_as_lines(small_record())))
     whole = path.read_bytes()

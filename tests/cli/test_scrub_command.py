@@ -23,15 +23,8 @@ def tree(tmp_path: Path) -> Path:
 
 
 def scrub(store: Path, tree: Path, *more: object) -> Result:
-    arguments = [
-        "--store",
-        f"sqlite:{store}",
-        "--tier",
-        f"local-tiered:{tree}",
-        "--rate",
-        "1GiB",
-    ]
-    return invoke("scrub", *arguments, *more)
+    args = ["--store", f"sqlite:{store}", "--tier", f"local-tiered:{tree}", "--rate", "1GiB"]
+    return invoke("scrub", *args, *more)
 
 
 def test_a_tier_without_damage_is_read_to_its_end(tier_store: Path, tree: Path) -> None:
@@ -93,7 +86,7 @@ def test_one_topic_or_partition_alone(tier_store: Path, tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("args", "expected"),
     [
         (["--rate", "fast"], "--rate: expected a number with B, KiB, MiB, GiB"),
         (["--rate", "0B"], "--rate: expected a number"),
@@ -103,9 +96,9 @@ def test_one_topic_or_partition_alone(tier_store: Path, tree: Path) -> None:
     ],
 )
 def test_a_wrong_question_is_one_line(
-    tier_store: Path, tree: Path, arguments: list[str], expected: str
+    tier_store: Path, tree: Path, args: list[str], expected: str
 ) -> None:
-    refused(scrub(tier_store, tree, *arguments), expected)
+    refused(scrub(tier_store, tree, *args), expected)
 
 
 def test_progress_and_findings_need_different_files(

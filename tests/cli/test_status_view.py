@@ -148,9 +148,9 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
         "skipped": 0,
         "differences": [],
     }
-    answer = {**one.coordinator, "attending": [well, bad], "shadows": [shadow]}
+    coordinator = {**one.coordinator, "attending": [well, bad], "shadows": [shadow]}
 
-    found = page(one._replace(coordinator=answer))
+    found = page(one._replace(coordinator=coordinator))
 
     assert dict(found.pairs)["owner"] == "kafka, by word 3"
     not_well = "plugins of brokers 1, answers that differ from Kafka's 1"

@@ -172,10 +172,8 @@ GOOD: dict[str, list[str]] = {
 """Values that bring a command beyond its first look."""
 
 
-def check(
-    place: Place, arguments: list[str], before: dict[str, object], result: Result
-) -> None:
-    context = f"{arguments!r:.2000}\n{result.output[-2000:]}"
+def check(place: Place, args: list[str], before: dict[str, object], result: Result) -> None:
+    context = f"{args!r:.2000}\n{result.output[-2000:]}"
     assert result.exception is None or isinstance(result.exception, SystemExit), (
         f"{result.exception!r:.500} of {context}"
     )
@@ -187,9 +185,7 @@ def check(
     assert "\x1b" not in result.stderr, context
     after = place.seen()
     changed = {name for name in before if after.get(name) != before[name]}
-    assert changed <= ({"there"} if "--overwrite" in arguments else set()), (
-        f"{changed} by {context}"
-    )
+    assert changed <= ({"there"} if "--overwrite" in args else set()), f"{changed} by {context}"
     assert not [name for name in after if name.endswith(".unfinished")], context
 
 

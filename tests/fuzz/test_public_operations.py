@@ -86,9 +86,9 @@ async def test_no_call_ends_a_host_or_hurts_another_partition(
             found = await witness.remote_log_segment_metadata(tip, 0, one.start_offset)
             assert found is not None
             assert found.remote_log_segment_id == one.remote_log_segment_id
-        call = await world.service.host("host-0").counts()
-        assert call["process"] == process, "a host has ended"
-        assert "quarantined" not in call["alarms"], await troubles(world)
+        counts = await world.service.host("host-0").counts()
+        assert counts["process"] == process, "a host has ended"
+        assert "quarantined" not in counts["alarms"], await troubles(world)
     await world.stop()
 
 
@@ -139,8 +139,8 @@ def blocking_call(rng: random.Random, manager: RemoteLogMetadataManager) -> None
 
 
 async def troubles(world: LocalWorld) -> list[str]:
-    call = await world.service.host("host-0").partitions()
-    return [one["reason"] for one in call if one["reason"] is not None]
+    partitions = await world.service.host("host-0").partitions()
+    return [one["reason"] for one in partitions if one["reason"] is not None]
 
 
 async def attack(world: LocalWorld, rng: random.Random) -> None:

@@ -203,8 +203,8 @@ async def test_an_empty_ledger_is_another_until_an_operator_takes_it(
         assert await ask("1 close") == "done"
     async with owning(tmp_path / "second.sqlite") as world:
         await opened(world)
-        logged = await log.has("is not read any more")
-        assert str(known) in logged
+        line = await log.has("is not read any more")
+        assert str(known) in line
         assert await ask("1 metric PartitionsOfAnotherLedger") == "1"
         assert await ask("1 is-ready 1") == "false"
         assert await ask("1 list 1") == "ReplicaNotAvailableException"

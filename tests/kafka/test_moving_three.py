@@ -153,8 +153,8 @@ class Moved:
 
     async def _compared(self) -> tuple[int, int]:
         """How many answers were equal, and how many were not."""
-        status = (await self.ledger.status())["coordinator"]["shadows"]
-        return sum(one["equal"] for one in status), sum(one["different"] for one in status)
+        shadows = (await self.ledger.status())["coordinator"]["shadows"]
+        return sum(one["equal"] for one in shadows), sum(one["different"] for one in shadows)
 
     @contextmanager
     def frozen(self, number: int) -> Iterator[None]:
@@ -183,8 +183,8 @@ async def test_three_brokers_move_to_tierledger_and_back(tmp_path: Path) -> None
             await to_tierledger(one)
             await to_stock(one)
         assert one.errors + cluster.errors() == []
-    status = [owners.words[number] for number in sorted(owners.words)]
-    assert [owner for owner in status if owner not in {Owner.MOVING, Owner.NOBODY}] == [
+    order = [owners.words[number] for number in sorted(owners.words)]
+    assert [owner for owner in order if owner not in {Owner.MOVING, Owner.NOBODY}] == [
         Owner.KAFKA,
         Owner.KAFKA,  # It was given back.
         Owner.TIERLEDGER,

@@ -255,7 +255,12 @@ class TieredCluster:
         a log of which the topic's deletion has removed files or leader epochs; and Kafka's own
         manager tries again to create its topic until all brokers are registered.
         """
-        expected = (": FENCED: ", " can not be null", "broker(s) are registered")
+        expected = (
+            ": FENCED: ",
+            "offsetIndex can not be null",
+            "segmentLeaderEpochs can not be null",
+            "broker(s) are registered",
+        )
         return [
             f"broker {number}: {line}"
             for number, broker in self.brokers.items()

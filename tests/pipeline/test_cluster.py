@@ -29,16 +29,10 @@ async def stored(url: str) -> list[StoredPartition]:
         return await import_trace(backend, tier_trace.TRACE)
 
 
-def run(cluster: StandaloneCluster, *arguments: object) -> str:
+def run(cluster: StandaloneCluster, *args: object) -> str:
     """What the driver prints, in a process of its own."""
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.models.spark_cluster_job",
-            cluster.url,
-            *map(str, arguments),
-        ],
+        [sys.executable, "-m", "tests.models.spark_cluster_job", cluster.url, *map(str, args)],
         cwd=ROOT,
         env=dict(cluster.environment),
         capture_output=True,

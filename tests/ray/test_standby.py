@@ -44,16 +44,8 @@ async def test_what_comes_while_serve_is_frozen_and_when_it_has_died_is_imported
         await create_topic(broker.address, METADATA_TOPIC)
         options = ["--address", cluster.address, "--cluster", CLUSTER_ID]
         with served(store, *options, "--kafka", broker.address) as serve:
-            arguments = (
-                "handover",
-                "--to",
-                "kafka",
-                "--kafka",
-                broker.address,
-                "--store",
-                store,
-            )
-            done = await asyncio.to_thread(invoke, *arguments)
+            args = ("handover", "--to", "kafka", "--kafka", broker.address, "--store", store)
+            done = await asyncio.to_thread(invoke, *args)
             assert done.exit_code == ExitStatus.WELL, done.stderr
             await eventually(lambda: following(store)["round"] > 0)
             first = (await asyncio.to_thread(following, store))["follower"]

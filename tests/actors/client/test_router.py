@@ -53,10 +53,10 @@ class ScriptedService:
         attempt.is_sent = True
         if not self.results:
             await asyncio.Event().wait()
-        results = self.results.pop(0)
-        if isinstance(results, OutcomeUnknown):
-            raise results
-        return results
+        result = self.results.pop(0)
+        if isinstance(result, OutcomeUnknown):
+            raise result
+        return result
 
     async def close(self) -> None: ...
 

@@ -71,9 +71,9 @@ async def test_an_announcement_with_a_bad_item_is_refused_by_name_and_changes_no
     if len(item) == 5 and item[3:] == (None, None):
         announcements.append(Announcement(1, 1, 1, (), (GOOD[:3], item[:3]), ()))
         announcements.append(Announcement(1, 1, 1, (), (), (GOOD[:3], item[:3])))
-    for word in announcements:
+    for given in announcements:
         with pytest.raises(InvalidArgument, match="partition"):
-            await service.announce(word)
+            await service.announce(given)
     assert host.appends == appends
 
     assert await service.announce(leads(1, 1)) == [Claim(1, 1, 1)]

@@ -206,8 +206,8 @@ async def test_while_nothing_can_be_found_every_call_says_so_in_our_words_and_in
         begun = time.perf_counter()
         try:
             return await call(), time.perf_counter() - begun
-        except errors.RemoteStorageError as outcomes:
-            return outcomes, time.perf_counter() - begun
+        except errors.RemoteStorageError as raised:
+            return raised, time.perf_counter() - begun
 
     named = calls_of(client.manager)
     outcomes = await asyncio.gather(*map(heard, named.values()))

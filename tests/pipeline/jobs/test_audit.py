@@ -393,22 +393,10 @@ async def test_the_command_says_by_its_status_whether_anything_was_found(
         path.unlink()
     world.put("<script>alert(1)</script>", b"?")
     page, out = tmp_path / "audit.html", tmp_path / "rows"
-    arguments = [
-        "--tier",
-        world.tier,
-        "--json",
-        "--page",
-        page,
-        "--out",
-        out,
-        "--format",
-        "json",
-    ]
-    arguments += ["--engine", engine]
+    args = ["--tier", world.tier, "--json", "--page", page, "--out", out, "--format", "json"]
+    args += ["--engine", engine]
 
-    result = await asyncio.to_thread(
-        run, tmp_path / "store.sqlite", "spark", "audit", *arguments
-    )
+    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *args)
 
     assert result.exit_code == 1, result.output
     told = json.loads(result.stdout)
@@ -431,20 +419,18 @@ async def test_a_tier_of_too_many_objects_for_one_process_is_refused(
     out, comma = tmp_path / "rows", tmp_path / "inventory.csv"
     comma.write_text("path,size,last_modified\na,1,0\nb,1,0\n")
     monkeypatch.setattr(here, "OBJECTS_MAX", 1)
-    arguments = ["--tier", world.tier, "--engine", "local", "--out", out, "--format", "csv"]
+    args = ["--tier", world.tier, "--engine", "local", "--out", out, "--format", "csv"]
     if inventory_too:
-        arguments += ["--listing", comma]
+        args += ["--listing", comma]
 
-    result = await asyncio.to_thread(
-        run, tmp_path / "store.sqlite", "spark", "audit", *arguments
-    )
+    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *args)
 
     refused(result, "--engine: expected spark, as the tier has more than 1 objects")
     assert not out.exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("args", "expected"),
     [
         (["--tier", "nowhere"], "expected a tier"),
         (["--tier", "dir:/does/not/exist"], "there is no such directory"),
@@ -458,8 +444,8 @@ async def test_a_tier_of_too_many_objects_for_one_process_is_refused(
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(
-    tmp_path: Path, arguments: list[str], expected: str
+    tmp_path: Path, args: list[str], expected: str
 ) -> None:
     write(tmp_path / "store", orders)
 
-    refused(run(tmp_path / "store", "spark", "audit", *arguments), expected)
+    refused(run(tmp_path / "store", "spark", "audit", *args), expected)

@@ -149,7 +149,7 @@ REFUSED = ev.LeaderRefused(TOPIC, 0, 1, None, None, None, None, False)
 
 
 @pytest.mark.parametrize(
-    ("before", "restored", "verdicts"),
+    ("before", "restored", "message"),
     [
         ((), 2, None),
         ((), 1, "though the claim of broker 2 stands and came last"),
@@ -161,14 +161,14 @@ REFUSED = ev.LeaderRefused(TOPIC, 0, 1, None, None, None, None, False)
     ],
 )
 def test_of_the_claims_that_stand_the_last_one_is_to_be_in_force_again(
-    before: tuple[Any, ...], restored: int, verdicts: str | None
+    before: tuple[Any, ...], restored: int, message: str | None
 ) -> None:
     given_up = (announced(3, 9, leads=False), ev.LeaderRestored(TOPIC, 0, restored))
 
     found = list(passed_over(log(REGISTERED, THREE_CLAIMS, before, given_up)))
 
-    assert [one.checker for one in found] == ["passed_over"] * (verdicts is not None)
-    assert all(verdicts is not None and verdicts in one.message for one in found)
+    assert [one.checker for one in found] == ["passed_over"] * (message is not None)
+    assert all(message is not None and message in one.message for one in found)
 
 
 @pytest.mark.parametrize(("host", "is_wrong"), [("host-0", False), ("host-1", True)])

@@ -94,7 +94,7 @@ def test_what_is_needed_of_the_world_stays() -> None:
 
     assert len(small.kept) == 3
     assert small.scenario.hosts == whole.hosts
-    assert not any(word.startswith("hosts=") for word in small.settings)
+    assert not any(one.startswith("hosts=") for one in small.settings)
 
 
 def test_every_step_still_fails_and_their_number_is_bounded() -> None:
