@@ -25,7 +25,7 @@ NAMED_MAX = 10
 
 COORDINATOR_FIELDS = (
     "owner",
-    "word",
+    "owner_epoch",
     "source",
     "heading",
     "attending",

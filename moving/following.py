@@ -1,6 +1,6 @@
 """The follower of `serve --kafka`: imports Kafka's metadata topic, or mirrors into it.
 
-The owner of the metadata, an `OwnerWord` of the coordinator's, tells which. The coordinator
+The owner of the metadata, an `Ownership` of the coordinator's, tells which. The coordinator
 chooses one follower, which reports its progress; others stand by. The follower continues while
 the metadata moves, so that the `handover` command only has to wait for its progress.
 """
@@ -19,7 +19,7 @@ import structlog
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator.attendance import Followed
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import OwnerWord
+from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.coordinator import readable
@@ -31,7 +31,7 @@ from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 REPORT_S = 0.25
-"""Seconds between two reports to the coordinator, whose answer is the newest `OwnerWord`."""
+"""Seconds between two reports to the coordinator, whose answer is the newest `Ownership`."""
 
 ROUND_S = 0.2
 """Seconds between two rounds."""
@@ -89,7 +89,7 @@ class Following:
         """The topic's ends at the last round of the import; None without a round."""
 
     async def run(self) -> None:
-        """Import or mirror as the newest `OwnerWord` asks, until cancelled."""
+        """Import or mirror as the newest `Ownership` asks, until cancelled."""
         doing: asyncio.Task[None] | None = None
         try:
             while True:
@@ -114,7 +114,7 @@ class Following:
         self._reports += 1
         report = {
             "follower": self._name,
-            "said": self._reports,
+            "reports": self._reports,
             "task": self._task,
             "round": self._round,
             "trouble": self._trouble,
@@ -123,19 +123,19 @@ class Following:
         try:
             # Starting a coordinator anew may fail with Ray's own errors.
             with documenting("the coordinator"):
-                word, is_chosen = await self._coordinator.follow_kafka(report)
+                ownership, is_chosen = await self._coordinator.follow_kafka(report)
         except RemoteStorageError as error:
-            # The coordinator is being replaced; the last `OwnerWord` holds.
+            # The coordinator is being replaced; the last `Ownership` holds.
             _log.debug("the coordinator did not take a report", error=str(error))
             return
-        self._asked = self._asked_by(word) if is_chosen else NOTHING
+        self._asked = self._asked_by(ownership) if is_chosen else NOTHING
 
-    def _asked_by(self, word: OwnerWord) -> str:
-        if word.decider == Owner.KAFKA:
+    def _asked_by(self, ownership: Ownership) -> str:
+        if ownership.decider == Owner.KAFKA:
             return IMPORT
         mirror = self._options.mirror
-        wanted = word.number > 1 if mirror is None else mirror
-        return MIRROR if word.decider == Owner.TIERLEDGER and wanted else NOTHING
+        wanted = ownership.epoch > 1 if mirror is None else mirror
+        return MIRROR if ownership.decider == Owner.TIERLEDGER and wanted else NOTHING
 
     async def _again(self, task: str) -> None:
         """Run a task for ever, with a back-off after failures."""

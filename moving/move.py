@@ -139,7 +139,7 @@ class Move:
             self._coordinator.status(), live_brokers(self._brokers)
         )
         return steps.Looked(
-            status["word"],
+            status["owner_epoch"],
             status["owner"],
             frozenset(alive),
             tuple(status["attending"]),

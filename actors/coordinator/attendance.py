@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.events import BrokerId, Owner
-from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
+from tierledger.actors.coordinator.ownership import Ownership, PluginMode
 from tierledger.events.typed_fields import Count, Topic
 
 SILENT_MS = 3000
@@ -30,7 +30,7 @@ DIFFERENCES_KEPT = 100
 class Followed(NamedTuple):
     """The answer to a follower: a process that imports Kafka's topic, or mirrors into it."""
 
-    word: OwnerWord
+    ownership: Ownership
     is_chosen: bool
     """Whether it is the follower to do so; otherwise it stands by."""
 
@@ -80,10 +80,10 @@ class Attend(NamedTuple):
     incarnation: Count
     """0: the plugin is not registered."""
     mode: PluginMode
-    number: Count
-    """The number of the owner's word that the plugin follows; 0: it knows none."""
+    owner_epoch: Count
+    """The one that the plugin follows; 0: it knows none."""
     is_idle: bool
-    """No write of this broker is under way, and none begins under that owner's word."""
+    """No write of this broker is under way, and none begins in that owner epoch."""
     shadow: ShadowReport | None = None
 
 
@@ -141,7 +141,7 @@ class Attendance:
         return True
 
     def report(
-        self, word: OwnerWord, incarnations: Mapping[int, int], now_ms: int
+        self, ownership: Ownership, incarnations: Mapping[int, int], now_ms: int
     ) -> dict[str, Any]:
         """The newest reports, with age (ms) and trouble: follower, plugins, comparisons."""
         for broker_id, (_, heard_ms) in list(self._attending.items()):
@@ -164,11 +164,11 @@ class Attendance:
                     "broker_id": broker_id,
                     "incarnation": attend.incarnation,
                     "mode": str(attend.mode),
-                    "number": attend.number,
+                    "owner_epoch": attend.owner_epoch,
                     "is_idle": attend.is_idle,
                     "heard_ms_ago": now_ms - heard_ms,
                     "trouble": trouble(
-                        attend, word, incarnations.get(broker_id, 0), now_ms - heard_ms
+                        attend, ownership, incarnations.get(broker_id, 0), now_ms - heard_ms
                     ),
                 }
                 for broker_id, (attend, heard_ms) in sorted(self._attending.items())
@@ -187,13 +187,13 @@ class Attendance:
         }
 
 
-def trouble(attend: Attend, word: OwnerWord, newest: int, silent_ms: int) -> str | None:
+def trouble(attend: Attend, ownership: Ownership, newest: int, silent_ms: int) -> str | None:
     """What is wrong with a broker, for operators; None if all is well."""
-    owner = word.owner
+    owner = ownership.owner
     if silent_ms > SILENT_MS:
         has_left = owner == Owner.KAFKA and (
             attend.mode is PluginMode.SHADOW
-            or (attend.mode is PluginMode.HANDOVER and attend.number == word.number)
+            or (attend.mode is PluginMode.HANDOVER and attend.owner_epoch == ownership.epoch)
         )
         # Whether it runs without the plugin by now or not: Kafka's own manager decides there.
         return None if has_left else "silent"

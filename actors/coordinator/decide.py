@@ -42,7 +42,7 @@ def register(
     """
     is_repeat = request in state.registrations.get(broker_id, {})
     if mode is not None:
-        check_mode(state.word, mode, is_repeat=is_repeat)
+        check_mode(state.ownership, mode, is_repeat=is_repeat)
     newest = state.incarnations.get(broker_id, 0)
     if after != newest or is_repeat:
         return []
@@ -97,7 +97,7 @@ def announce(
     if not leaders and not followers and not stopped:
         return []
     if leaders and given.import_cluster is None:
-        check_leading(state.word)
+        check_leading(state.ownership)
     return [
         ev.Announced(
             broker_id=given.broker_id,
@@ -198,7 +198,7 @@ def _follows(state: CoordinatorState, given: Announcement, item: ev.Item) -> boo
     claim = None if entry is None else entry.followers.get(given.broker_id)
     if claim is None or claim.incarnation != given.incarnation:
         return False
-    return claim[1:] > state.announced_before_word.get(given.broker_id, (0, 0))
+    return claim[1:] > state.announced_before_change.get(given.broker_id, (0, 0))
 
 
 def _hosts(state: CoordinatorState, broker_id: int, item: ev.Item) -> bool:

@@ -55,17 +55,17 @@ def checked_announcement(given: Sequence[Any]) -> Announcement:
         InvalidArgument: It has too many items, or one that cannot be carried out; the message
             names that.
     """
-    word = _made(Announcement, given)
-    lists = [items for items in word[3:6] if isinstance(items, tuple)]
+    made = _made(Announcement, given)
+    lists = [items for items in made[3:6] if isinstance(items, tuple)]
     if (count := sum(map(len, lists))) > ITEMS_MAX:
         raise InvalidArgument(
             f"expected an announcement of at most {ITEMS_MAX} partitions, got {count}: "
             "announce in pieces"
         )
-    for items, leads in ((word.leaders, True), (word.followers, False), (word.stopped, False)):
+    for items, leads in ((made.leaders, True), (made.followers, False), (made.stopped, False)):
         for item in items if isinstance(items, tuple) else ():
             check_item(item, leads=leads)
-    known: Announcement = checked(Announcement, word, "announcement")
+    known: Announcement = checked(Announcement, made, "announcement")
     return known
 
 

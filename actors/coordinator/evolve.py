@@ -14,7 +14,7 @@ from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.displaced import restore, restored
 from tierledger.actors.coordinator.door import check_item, checked_broker, item_name
 from tierledger.actors.coordinator.events import CoordinatorBody, key_of
-from tierledger.actors.coordinator.ownership import word_after
+from tierledger.actors.coordinator.ownership import ownership_after
 from tierledger.actors.coordinator.refusals import give_back
 from tierledger.actors.coordinator.state import (
     REGISTRATIONS_KEPT,
@@ -80,8 +80,8 @@ def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
         case ev.HostLost():
             _host_lost(state, body.host)
         case ev.OwnerChanged():
-            state.word = word_after(state.word, body)
-            state.announced_before_word = dict(state.announced)
+            state.ownership = ownership_after(state.ownership, body)
+            state.announced_before_change = dict(state.announced)
         case ev.PartitionForgotten():
             _forgotten(state, PartitionKey(body.topic_id, body.partition))
     state.next_position = event.position + 1

@@ -194,7 +194,7 @@ class Coordinator:
         self._is_ready = False
         self._retries = False
         self._watched_move = 0
-        """The number of the owner's word of the move for which a timer was set last."""
+        """The owner epoch of the move for which a timer was set last."""
         self._now = msg.Moment(0.0, 0)
 
     @property
@@ -327,19 +327,19 @@ class Coordinator:
 
     def _watch_move(self) -> list[msg.Effect]:
         """Set the timer that ends a move, also for a move that another coordinator began."""
-        word = self.state.word
-        is_new = word.owner == Owner.MOVING and word.number != self._watched_move
+        ownership = self.state.ownership
+        is_new = ownership.owner == Owner.MOVING and ownership.epoch != self._watched_move
         if not is_new or not self.is_started:
             return []
-        self._watched_move = word.number
-        timer = msg.Timer("give up", watch=word.number)
-        return [msg.SetTimer(timer, word.give_up_after_ms / 1000)]
+        self._watched_move = ownership.epoch
+        timer = msg.Timer("give up", watch=ownership.epoch)
+        return [msg.SetTimer(timer, ownership.give_up_after_ms / 1000)]
 
     def _give_up_move(self, timer: msg.Timer) -> list[msg.Effect]:
-        word = self.state.word
-        if (word.owner, word.number) != (Owner.MOVING, timer.watch):
+        ownership = self.state.ownership
+        if (ownership.owner, ownership.epoch) != (Owner.MOVING, timer.watch):
             return []
-        self.waiting.append(Waiting(msg.HandOver(give_up(word)), None))
+        self.waiting.append(Waiting(msg.HandOver(give_up(ownership)), None))
         return [msg.SetTimer(timer, GIVE_UP_AGAIN_S)]  # The append may fail.
 
     # Deciding.
@@ -486,7 +486,10 @@ class Coordinator:
         effects = self._settle([])
         if self.hosts.decided_on() and (retry := self._retry()):
             details = {"error": str(error)}
-            effects += [msg.Note("warning", "a host's word is not noted yet", details), *retry]
+            effects += [
+                msg.Note("warning", "a host's report is not noted yet", details),
+                *retry,
+            ]
         return effects
 
     # Appending.

@@ -93,10 +93,10 @@ class HandOver(NamedTuple):
         return 1
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        return [*hand_over(state.word, self.wish)]
+        return [*hand_over(state.ownership, self.wish)]
 
     def answer(self, state: CoordinatorState) -> Owned:
-        return Owned(state.word.owner, state.word.number)
+        return Owned(state.ownership.owner, state.ownership.epoch)
 
 
 class Announce(NamedTuple):
@@ -171,7 +171,7 @@ class Timer(NamedTuple):
     kind: str
     host: str = ""
     watch: int = 0
-    """The host's watch; or the number of the owner's word of the move that is to be ended."""
+    """The host's watch; or the owner epoch of the move that is to be ended."""
 
 
 # Stimuli

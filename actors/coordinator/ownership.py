@@ -1,10 +1,10 @@
 """Who owns the cluster's remote log metadata, which brokers that admits, and how it changes.
 
-The newest `OwnerChanged` event in the coordinator's log decides; it is called the owner's word,
-and each change has the next number. All brokers have to decide by the owner's manager: they
-would not see segments that one of them had written by another manager, and delete them. So a
-cluster moves in three words: its owner's, `MOVING`, and the new owner's. Its brokers hold their
-writes while it moves. `MOVING` may be appended again under the next number, so that all brokers
+The newest `OwnerChanged` event in the coordinator's log decides. Each such event begins the
+next owner epoch. All brokers have to decide by the owner's manager: they would not see segments
+that one of them had written by another manager, and delete them. So a cluster moves in three
+owner epochs: the owner's, that of `MOVING`, and the new owner's. Its brokers hold their writes
+while it moves. `MOVING` may be appended again, in the next owner epoch, so that all brokers
 report once more.
 """
 
@@ -33,11 +33,11 @@ class PluginMode(StrEnum):
     TIERLEDGER = "tierledger"
 
 
-class OwnerWord(NamedTuple):
+class Ownership(NamedTuple):
     """Who owns the metadata; see `Owner`."""
 
-    number: int = 0
-    """Counts the changes of the owner; 0 before the first."""
+    epoch: int = 0
+    """The owner epoch: the number of changes of the owner so far."""
     owner: str = Owner.NOBODY
     source: str = ""
     """While the metadata moves: the owner before, and (`heading`) the owner after."""
@@ -51,7 +51,7 @@ class OwnerWord(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """By whose manager a broker reads and writes, by its mode and the owner's newest word."""
+    """By whose manager a broker reads and writes, by its mode and the newest ownership."""
 
     reads: str | None
     """None: the broker is not ready."""
@@ -59,12 +59,12 @@ class Decision(NamedTuple):
     """None: the broker holds its writes."""
 
 
-def decision(mode: PluginMode, word: OwnerWord) -> Decision:
+def decision(mode: PluginMode, ownership: Ownership) -> Decision:
     """The decision of a broker in `mode`: always the owner's manager, or none at all.
 
     Brokers that decide by different managers would not see each other's segments.
     """
-    match word.decider, mode:
+    match ownership.decider, mode:
         case (Owner.KAFKA, PluginMode.SHADOW | PluginMode.HANDOVER) | (
             Owner.NOBODY, PluginMode.SHADOW,
         ):  # fmt: skip
@@ -75,7 +75,7 @@ def decision(mode: PluginMode, word: OwnerWord) -> Decision:
             reads = Owner.TIERLEDGER
         case _:
             return Decision(None, None)
-    return Decision(reads, None if word.owner == Owner.MOVING else reads)
+    return Decision(reads, None if ownership.owner == Owner.MOVING else reads)
 
 
 class Handover(NamedTuple):
@@ -85,79 +85,87 @@ class Handover(NamedTuple):
     of: Owner
     heading: Owner | None = None
     """With `to` = MOVING: the new owner."""
-    number: Count = 0
-    """With `of` = MOVING: the number of the move's newest word. If both are MOVING, the move
-    goes on under the next number."""
+    owner_epoch: Count = 0
+    """With `of` = MOVING: the move's newest owner epoch. If both are MOVING, the move goes
+    on in the next one."""
     give_up_after_ms: GiveUpMs = GIVE_UP_AFTER_MS
 
 
 class Owned(NamedTuple):
-    """The owner after such a request, and the number of the owner's word."""
+    """The owner after such a request, and the owner epoch."""
 
     owner: str
-    number: int
+    owner_epoch: int
 
 
 _FIRST = {Owner.KAFKA, Owner.TIERLEDGER}
 """Who may own metadata that nobody owns, and between whom it moves."""
 
 
-def hand_over(word: OwnerWord, wish: Handover) -> list[OwnerChanged]:
+def hand_over(ownership: Ownership, wish: Handover) -> list[OwnerChanged]:
     """The event that fulfils `wish`; none if it is fulfilled already (a repeat).
 
     Raises:
-        RejectedError: The wish does not fit the owner's newest word.
+        RejectedError: The wish does not fit the newest ownership.
     """
     to, of = wish.to, wish.of
     if to == Owner.MOVING != of:
-        if (word.owner, word.source, word.heading) == (Owner.MOVING, of, wish.heading):
+        if (ownership.owner, ownership.source, ownership.heading) == (
+            Owner.MOVING,
+            of,
+            wish.heading,
+        ):
             return []
         if of not in _FIRST or wish.heading not in _FIRST - {of}:
             raise RejectedError(
                 f"expected a move from kafka to tierledger, or back; got one from {of} to "
                 f"{wish.heading or 'nobody'}"
             )
-        _check_owner(word, of)
+        _check_owner(ownership, of)
         return [OwnerChanged(to, of, wish.heading, wish.give_up_after_ms)]
     if of == Owner.MOVING:
-        if (word.owner, word.number) == (to, wish.number + 1):
+        if (ownership.owner, ownership.epoch) == (to, wish.owner_epoch + 1):
             return []
-        _check_owner(word, of)
-        if word.number != wish.number:
+        _check_owner(ownership, of)
+        if ownership.epoch != wish.owner_epoch:
             raise RejectedError(
-                f"the move under way is that of word {word.number}, got {wish.number}"
+                f"the move under way has owner epoch {ownership.epoch}, got {wish.owner_epoch}"
             )
-        if to == of and wish.heading == word.heading:
-            return [OwnerChanged(to, word.source, word.heading, wish.give_up_after_ms)]
-        if to not in {word.source, word.heading}:
-            raise RejectedError(f"it moves from {word.source} to {word.heading}, not to {to}")
+        if to == of and wish.heading == ownership.heading:
+            return [
+                OwnerChanged(to, ownership.source, ownership.heading, wish.give_up_after_ms)
+            ]
+        if to not in {ownership.source, ownership.heading}:
+            raise RejectedError(
+                f"it moves from {ownership.source} to {ownership.heading}, not to {to}"
+            )
         return [OwnerChanged(to)]
-    if word.owner == to:
+    if ownership.owner == to:
         return []
     if of != Owner.NOBODY or to not in _FIRST:
         raise RejectedError(f"the metadata does not go from {of} to {to} in one step")
-    _check_owner(word, of)
+    _check_owner(ownership, of)
     return [OwnerChanged(to)]
 
 
-def _check_owner(word: OwnerWord, of: str) -> None:
-    if word.owner != of:
+def _check_owner(ownership: Ownership, of: str) -> None:
+    if ownership.owner != of:
         raise RejectedError(
-            f"{word.owner} owns the remote log metadata of this cluster, expected {of}"
+            f"{ownership.owner} owns the remote log metadata of this cluster, expected {of}"
         )
 
 
-def give_up(word: OwnerWord) -> Handover:
+def give_up(ownership: Ownership) -> Handover:
     """The request that ends a move and gives the metadata back to the owner before it."""
-    return Handover(Owner(word.source), Owner.MOVING, number=word.number)
+    return Handover(Owner(ownership.source), Owner.MOVING, owner_epoch=ownership.epoch)
 
 
-def word_after(word: OwnerWord, change: OwnerChanged) -> OwnerWord:
-    """The owner's word after `change`."""
-    return OwnerWord(word.number + 1, *change)
+def ownership_after(ownership: Ownership, change: OwnerChanged) -> Ownership:
+    """The ownership after `change`."""
+    return Ownership(ownership.epoch + 1, *change)
 
 
-def check_mode(word: OwnerWord, mode: PluginMode, *, is_repeat: bool) -> None:
+def check_mode(ownership: Ownership, mode: PluginMode, *, is_repeat: bool) -> None:
     """Admit a broker's plugin only if all brokers then decide by one manager.
 
     `is_repeat`: the plugin was admitted already.
@@ -166,7 +174,7 @@ def check_mode(word: OwnerWord, mode: PluginMode, *, is_repeat: bool) -> None:
         NotReady: Not yet: tierledger does not own the metadata, or it is moving.
         RejectedError: It would decide by Kafka's own manager, and tierledger owns the metadata.
     """
-    owner = word.owner
+    owner = ownership.owner
     if mode is PluginMode.HANDOVER:
         return  # It always decides by the owner's manager.
     if mode is PluginMode.SHADOW:
@@ -177,10 +185,12 @@ def check_mode(word: OwnerWord, mode: PluginMode, *, is_repeat: bool) -> None:
                 "tierledger.mode=handover or tierledger"
             )
         if owner == Owner.MOVING:
-            raise NotReady(f"{_moving(word)}; start this broker with tierledger.mode=handover")
+            raise NotReady(
+                f"{_moving(ownership)}; start this broker with tierledger.mode=handover"
+            )
         return
-    if owner == Owner.MOVING and not (is_repeat and word.source == Owner.TIERLEDGER):
-        raise NotReady(f"{_moving(word)}; this broker is let in once tierledger owns it")
+    if owner == Owner.MOVING and not (is_repeat and ownership.source == Owner.TIERLEDGER):
+        raise NotReady(f"{_moving(ownership)}; this broker is let in once tierledger owns it")
     if owner not in {Owner.TIERLEDGER, Owner.MOVING}:
         raise NotReady(
             f"{owner} owns the remote log metadata of this cluster; "
@@ -188,7 +198,7 @@ def check_mode(word: OwnerWord, mode: PluginMode, *, is_repeat: bool) -> None:
         )
 
 
-def check_leading(word: OwnerWord) -> None:
+def check_leading(ownership: Ownership) -> None:
     """Admit a broker that would lead a partition anew.
 
     While Kafka's own manager owns the metadata, only imports lead: they copy its decisions.
@@ -196,16 +206,16 @@ def check_leading(word: OwnerWord) -> None:
     Raises:
         NotReady: Kafka's own manager owns the metadata, or it is moving.
     """
-    if word.owner == Owner.MOVING:
-        raise NotReady(f"{_moving(word)}: no broker may begin to lead")
-    if word.owner == Owner.KAFKA:
+    if ownership.owner == Owner.MOVING:
+        raise NotReady(f"{_moving(ownership)}: no broker may begin to lead")
+    if ownership.owner == Owner.KAFKA:
         raise NotReady(
             "kafka owns the remote log metadata of this cluster: only imports lead partitions"
         )
 
 
-def _moving(word: OwnerWord) -> str:
+def _moving(ownership: Ownership) -> str:
     return (
-        f"the remote log metadata of this cluster is moving from {word.source} to "
-        f"{word.heading}"
+        f"the remote log metadata of this cluster is moving from {ownership.source} to "
+        f"{ownership.heading}"
     )

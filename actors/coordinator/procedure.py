@@ -3,13 +3,13 @@
 Rule 1: a move begins only if every live broker attends in handover, and the follower (the
 `serve --kafka` that imports or mirrors) has no trouble. Until then trouble is waited for, since
 brokers may just have been restarted.
-Rule 2: it goes on only after every live broker has reported itself idle under the word that
+Rule 2: it goes on only after every live broker has reported itself idle in the owner epoch that
 began it; then the follower takes over what they had written, and both managers compare equal.
-Rule 3: then the coordinator appends a second word of the same move, and the same brokers, and
-no others, report themselves idle under it. On the way to Kafka's own manager a broker is idle
+Rule 3: then the coordinator begins a second owner epoch of the same move, and the same brokers,
+and no others, report themselves idle in it. On the way to Kafka's own manager a broker is idle
 only once that manager has read everything.
-Rule 4: if anything fails after the first word, the owner before it is restored by a word that
-names the move's newest.
+Rule 4: if anything fails once the move has begun, the owner before it is restored, by a request
+that names the move's newest owner epoch.
 
 No I/O and no clock: the command carries effects out, and so does the simulator.
 """
@@ -61,9 +61,9 @@ class Phase(Enum):
     SETTLING = "settling"
     """Compares both managers once more, while brokers hold their writes."""
     REPEATING = "repeating"
-    """The second word of the move is being appended."""
+    """The second owner epoch of the move is being begun."""
     WITNESSING = "witnessing"
-    """Waits until the same brokers are idle under the second word and none has written."""
+    """Waits until the same brokers are idle in the second owner epoch and none has written."""
     ENDING = "ending"
     RETURNING = "returning"
     """The owner before the move is being restored."""
@@ -80,7 +80,7 @@ class Begun(NamedTuple):
 class Looked(NamedTuple):
     """The state of service and brokers."""
 
-    word: int
+    owner_epoch: int
     owner: str
     brokers: frozenset[int]
     """The living brokers, by Kafka's metadata."""
@@ -96,7 +96,7 @@ class Compared(NamedTuple):
 
 
 class HandedOver(NamedTuple):
-    """The coordinator has appended the word."""
+    """The coordinator has begun the next owner epoch."""
 
     owned: Owned
 
@@ -127,7 +127,7 @@ class Compare(NamedTuple):
 
 
 class HandOver(NamedTuple):
-    """Ask the coordinator for this word; answer with `HandedOver`."""
+    """Ask the coordinator for this change; answer with `HandedOver`."""
 
     wish: Handover
 
@@ -177,8 +177,8 @@ class Procedure:
         """`accepts_losses`: differences are printed, and stop nothing."""
         assert to in TASKS, to
         self.phase = Phase.NEW
-        self.word: int | None = None
-        """The number of the move's newest word; None before the first."""
+        self.owner_epoch: int | None = None
+        """The move's newest owner epoch; None before it has begun."""
         self._to = to
         self._from = Owner.KAFKA if to == Owner.TIERLEDGER else Owner.TIERLEDGER
         self._accepts_losses = accepts_losses
@@ -233,8 +233,9 @@ class Procedure:
     def _looked(self, looked: Looked) -> list[Effect]:
         if self.phase in {Phase.CHECKING, Phase.COMPARING}:
             return self._looked_before(looked)
-        if looked.word != self.word:
-            return self._end(f"the move was ended by word {looked.word}: {looked.owner} owns")
+        if looked.owner_epoch != self.owner_epoch:
+            later = f"{looked.owner} owns the metadata, owner epoch {looked.owner_epoch}"
+            return self._end(f"the move was ended: {later}")
         if self.phase is Phase.HOLDING:
             self._busy = self._not_idle(looked)
             if self._busy:
@@ -251,7 +252,7 @@ class Procedure:
             if self._busy:
                 return [Look()]
             self.phase = Phase.ENDING
-            return [HandOver(Handover(self._to, Owner.MOVING, number=self.word))]
+            return [HandOver(Handover(self._to, Owner.MOVING, owner_epoch=self.owner_epoch))]
         if not self._has_gone_round(looked):
             return [Look()]
         assert looked.following is not None, "`_unfollowed` found no trouble"
@@ -297,9 +298,9 @@ class Procedure:
         report = looked.following
         assert report is not None, "`_unfollowed` found no trouble"
         if self._last_report is None:
-            self._last_report = report["said"]
+            self._last_report = report["reports"]
         # The follower's next report may have been under way at that moment.
-        elif self._round is None and report["said"] >= self._last_report + 2:
+        elif self._round is None and report["reports"] >= self._last_report + 2:
             self._round = report["round"]
         # The round that was under way at that report may have begun before it.
         return self._round is not None and report["round"] >= self._round + 2
@@ -331,35 +332,40 @@ class Procedure:
             )
             same = "with these differences" if lines else "both managers know the same"
             return [*lines, Note(same), HandOver(wish)]
-        assert self.word is not None, "it has begun"
+        assert self.owner_epoch is not None, "it has begun"
         self.phase = Phase.REPEATING
-        wish = Handover(Owner.MOVING, Owner.MOVING, self._to, self.word, self._give_up_after_ms)
+        wish = Handover(
+            Owner.MOVING, Owner.MOVING, self._to, self.owner_epoch, self._give_up_after_ms
+        )
         return [*lines, HandOver(wish)]
 
     def _handed_over(self, owned: Owned) -> list[Effect]:
         if self.phase is Phase.BEGINNING:
-            self.phase, self.word = Phase.HOLDING, owned.number
-            return [Note(f"moving, by word {owned.number}"), Look()]
+            self.phase, self.owner_epoch = Phase.HOLDING, owned.owner_epoch
+            return [Note(f"moving, owner epoch {owned.owner_epoch}"), Look()]
         if self.phase is Phase.REPEATING:
-            self.phase, self.word = Phase.WITNESSING, owned.number
-            return [Note(f"all brokers are asked again, by word {owned.number}"), Look()]
+            self.phase, self.owner_epoch = Phase.WITNESSING, owned.owner_epoch
+            return [
+                Note(f"all brokers are asked again, owner epoch {owned.owner_epoch}"),
+                Look(),
+            ]
         return self._end(None if self._trouble is None else f"{self._trouble}; {AS_BEFORE}")
 
     def _failed(self, why: str) -> list[Effect]:
         if self.phase is Phase.RETURNING:
-            # The restoring word is in doubt. If it was appended, it stands; otherwise the
-            # coordinator gives the move up when its time is over.
+            # Whether the owner is restored is in doubt. If it is not, the coordinator gives the
+            # move up when its time is over.
             return self._end(f"{self._trouble}; not given back, see `status`: {why}")
-        if self.word is not None:
+        if self.owner_epoch is not None:
             return self._give_back(why)
         # Whether the move has begun may be in doubt; if it has, the coordinator gives it up.
         begun = self.phase is Phase.BEGINNING
         return self._end(f"{why}; see `status`" if begun else f"{why}; {AS_BEFORE}")
 
     def _give_back(self, trouble: str) -> list[Effect]:
-        assert self.word is not None, "it has begun"
+        assert self.owner_epoch is not None, "it has begun"
         self._trouble, self.phase = trouble, Phase.RETURNING
-        return [HandOver(Handover(self._from, Owner.MOVING, number=self.word))]
+        return [HandOver(Handover(self._from, Owner.MOVING, owner_epoch=self.owner_epoch))]
 
     def _end(self, trouble: str | None) -> list[Effect]:
         self.phase = Phase.ENDED
@@ -422,7 +428,7 @@ class Procedure:
             broker
             for broker in self._brokers | looked.brokers | attending.keys()
             if broker not in attending
-            or attending[broker]["number"] != self.word
+            or attending[broker]["owner_epoch"] != self.owner_epoch
             or attending[broker]["mode"] != PluginMode.HANDOVER
             or not attending[broker]["is_idle"]
         }

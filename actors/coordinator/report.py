@@ -24,7 +24,7 @@ def coordinator_report(
     `starting`: hosts for which a process is being started. `set_aside`: items that cannot be
     carried out; all are counted, and the oldest are listed.
     """
-    word = state.word
+    ownership = state.ownership
     aside = sorted(set_aside, key=lambda one: one.since_ms)
     placed = {}
     for name in state.hosts:
@@ -32,10 +32,10 @@ def coordinator_report(
         placed[name] = {"leaders": leaders, "followers": state.load(name) - leaders}
     return {
         "position": state.next_position - 1,
-        "owner": str(word.owner),
-        "word": word.number,
-        "source": str(word.source),
-        "heading": str(word.heading),
+        "owner": str(ownership.owner),
+        "owner_epoch": ownership.epoch,
+        "source": str(ownership.source),
+        "heading": str(ownership.heading),
         "hosts": dict(state.hosts),
         "addresses": dict(state.addresses),
         "starting": [name for name in starting if name not in state.hosts],

@@ -28,7 +28,7 @@ from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
 from tierledger.actors.coordinator.machine import Coordinator
-from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Owned, Ownership, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.foreign_errors import failure_of
@@ -191,7 +191,7 @@ class CoordinatorService:
         return given
 
     async def hand_over(self, wish: Handover) -> Owned:
-        """The owner after `wish`, and the number of the owner's word; durable on return.
+        """The owner after `wish`, and the owner epoch; durable on return.
 
         Raises:
             InvalidArgument: A field of `wish` has no valid value.
@@ -200,7 +200,7 @@ class CoordinatorService:
         owned: Owned = await self._ask(msg.HandOver(checked(Handover, wish, "handover")))
         return owned
 
-    async def attend(self, attend: Attend) -> OwnerWord:
+    async def attend(self, attend: Attend) -> Ownership:
         """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata.
 
         Raises:
@@ -216,12 +216,12 @@ class CoordinatorService:
                 f"incarnation {attend.incarnation} is fenced"
             )
         self._attendance.attended(attend, self._now_ms())
-        return state.word
+        return state.ownership
 
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """Take a follower's report; the answer is the owner, and whether it is chosen."""
         is_chosen = self._attendance.followed(report, self._now_ms())
-        return Followed(self._machine.state.word, is_chosen)
+        return Followed(self._machine.state.ownership, is_chosen)
 
     def _now_ms(self) -> int:
         """Milliseconds of a clock that never goes back."""
@@ -304,7 +304,7 @@ class CoordinatorService:
         aside = [*state.set_aside.values(), *hosts.set_aside()]
         now_ms = self._clock.now_ms()
         report = coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
-        attending = self._attendance.report(state.word, state.incarnations, self._now_ms())
+        attending = self._attendance.report(state.ownership, state.incarnations, self._now_ms())
         return {**report, **attending}
 
     # The machine.

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.coordinator.events import Route
-from tierledger.actors.coordinator.ownership import OwnerWord
+from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.events.commands import Claim
 
 Seat = tuple[PartitionKey, str]
@@ -98,13 +98,13 @@ class CoordinatorState:
     def __init__(self, chain_hash: bytes) -> None:
         self.next_position = 0
         self.chain_hash = chain_hash
-        self.word = OwnerWord()
+        self.ownership = Ownership()
         """The owner of the cluster's remote log metadata."""
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, dict[bytes, int]] = {}
         """By broker: its last registrations, each request with the incarnation it was given."""
         self.announced: dict[int, tuple[int, int]] = {}
-        self.announced_before_word: dict[int, tuple[int, int]] = {}
+        self.announced_before_change: dict[int, tuple[int, int]] = {}
         """`announced` as it was at the last change of the owner."""
         self.heard: dict[int, tuple[int, int]] = {}
         """Not from the log: the newest announcement of each broker that was decided on here,
@@ -133,13 +133,13 @@ class CoordinatorState:
         """
         draft = CoordinatorState(self.chain_hash)
         draft.next_position = self.next_position
-        draft.word = self.word
+        draft.ownership = self.ownership
         draft.incarnations = dict(self.incarnations)
         draft.registrations = {
             broker: dict(known) for broker, known in self.registrations.items()
         }
         draft.announced = dict(self.announced)
-        draft.announced_before_word = self.announced_before_word
+        draft.announced_before_change = self.announced_before_change
         draft.heard = dict(self.heard)
         draft.partitions = _CopiedEntries(self.partitions)
         draft.hosts = dict(self.hosts)

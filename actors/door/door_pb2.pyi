@@ -219,7 +219,7 @@ class Call(_message.Message):
     def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "owner_word")
+    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "ownership")
     ID_FIELD_NUMBER: _ClassVar[int]
     BETTER_DOOR_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
@@ -232,7 +232,7 @@ class Answer(_message.Message):
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     OWNED_FIELD_NUMBER: _ClassVar[int]
-    OWNER_WORD_FIELD_NUMBER: _ClassVar[int]
+    OWNERSHIP_FIELD_NUMBER: _ClassVar[int]
     id: int
     better_door: str
     failure: Failure
@@ -245,8 +245,8 @@ class Answer(_message.Message):
     hosts: Hosts
     status: Status
     owned: Owned
-    owner_word: OwnerWord
-    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., owner_word: _Optional[_Union[OwnerWord, _Mapping]] = ...) -> None: ...
+    ownership: Ownership
+    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("kind", "message", "fate")
@@ -475,56 +475,56 @@ class Registered(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ..., is_given: _Optional[bool] = ...) -> None: ...
 
 class HandOver(_message.Message):
-    __slots__ = ("to", "of", "heading", "number", "give_up_after_ms")
+    __slots__ = ("to", "of", "heading", "owner_epoch", "give_up_after_ms")
     TO_FIELD_NUMBER: _ClassVar[int]
     OF_FIELD_NUMBER: _ClassVar[int]
     HEADING_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     GIVE_UP_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     to: str
     of: str
     heading: str
-    number: int
+    owner_epoch: int
     give_up_after_ms: int
-    def __init__(self, to: _Optional[str] = ..., of: _Optional[str] = ..., heading: _Optional[str] = ..., number: _Optional[int] = ..., give_up_after_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, to: _Optional[str] = ..., of: _Optional[str] = ..., heading: _Optional[str] = ..., owner_epoch: _Optional[int] = ..., give_up_after_ms: _Optional[int] = ...) -> None: ...
 
 class Owned(_message.Message):
-    __slots__ = ("owner", "number")
+    __slots__ = ("owner", "owner_epoch")
     OWNER_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     owner: str
-    number: int
-    def __init__(self, owner: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+    owner_epoch: int
+    def __init__(self, owner: _Optional[str] = ..., owner_epoch: _Optional[int] = ...) -> None: ...
 
 class Attend(_message.Message):
-    __slots__ = ("broker_id", "incarnation", "mode", "number", "is_idle", "shadow")
+    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     IS_IDLE_FIELD_NUMBER: _ClassVar[int]
     SHADOW_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation: int
     mode: PluginMode
-    number: int
+    owner_epoch: int
     is_idle: bool
     shadow: ShadowReport
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., number: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ...) -> None: ...
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ...) -> None: ...
 
-class OwnerWord(_message.Message):
-    __slots__ = ("number", "owner", "source", "heading", "reads")
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+class Ownership(_message.Message):
+    __slots__ = ("epoch", "owner", "source", "heading", "reads")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     HEADING_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
-    number: int
+    epoch: int
     owner: str
     source: str
     heading: str
     reads: str
-    def __init__(self, number: _Optional[int] = ..., owner: _Optional[str] = ..., source: _Optional[str] = ..., heading: _Optional[str] = ..., reads: _Optional[str] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., source: _Optional[str] = ..., heading: _Optional[str] = ..., reads: _Optional[str] = ...) -> None: ...
 
 class ShadowReport(_message.Message):
     __slots__ = ("equal", "skipped", "differences")

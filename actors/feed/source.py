@@ -288,8 +288,8 @@ class FeedSource:
             frame = self._snapshot(one, may_begin)
             self.overtaken += frame is not None
             return frame
-        if (word := self._word(one)) is not None:
-            return word
+        if (news := self._news_of_claim(one)) is not None:
+            return news
         entry = self._ring[at] if at < len(self._ring) else None
         if one.slices is not None and (entry is None or one.is_slice_next):
             one.is_slice_next = False
@@ -347,7 +347,7 @@ class FeedSource:
             self._position, self._chain_hash, _delete_state(state), self._checksum(state)
         )
 
-    def _word(self, one: _Subscriber) -> Ready | Fenced | None:
+    def _news_of_claim(self, one: _Subscriber) -> Ready | Fenced | None:
         """The news about the claim of `one`, at the position that it has been sent."""
         claim, state = one.claim, self._machine.state
         if claim is None or state is None:

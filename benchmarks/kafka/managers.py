@@ -66,17 +66,17 @@ class Managers:
         self._process.kill()
         self._process.communicate()
 
-    async def figures(self, name: str, question: str, *words: object) -> list[float]:
+    async def figures(self, name: str, question: str, *arguments: object) -> list[float]:
         """A manager's answer, as numbers."""
-        return [float(one) for one in (await self.ask(name, question, *words)).split()]
+        return [float(one) for one in (await self.ask(name, question, *arguments)).split()]
 
-    async def ask(self, name: str, question: str, *words: object) -> str:
+    async def ask(self, name: str, question: str, *arguments: object) -> str:
         """A manager's answer.
 
         Raises:
             RuntimeError: The command failed; quotes the end of the process's log.
         """
-        line = " ".join(map(str, (BROKERS[name], question, *words)))
+        line = " ".join(map(str, (BROKERS[name], question, *arguments)))
         answer = await asyncio.to_thread(self._ask, line)
         if answer.startswith("failed"):
             logged = self._log.read_text(errors="replace")[-LOGGED_MAX:]

@@ -96,9 +96,9 @@ async def _hand_over(
     # Naming this cluster makes the service of any other one refuse.
     settings = replace(await client_settings(options), cluster_id=cluster_id)
     wanted = None if to is None else Owner(to)
-    owner, number = await _owned(settings, brokers, wanted, accepts_losses)
+    owner, owner_epoch = await _owned(settings, brokers, wanted, accepts_losses)
     if json:
-        print_json({"cluster": cluster_id, "owner": owner, "number": number})
+        print_json({"cluster": cluster_id, "owner": owner, "owner_epoch": owner_epoch})
     else:
         print(f"{owner} owns the remote log metadata of the cluster {cluster_id}")
 
@@ -118,7 +118,7 @@ async def _owned(
         if to is None:
             return await coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
         if status["owner"] == to:
-            return Owned(to, status["word"])
+            return Owned(to, status["owner_epoch"])
         if to == Owner.KAFKA and status["owner"] == Owner.NOBODY:
             return await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
         move = Move(settings, connection, brokers, to, accepts_losses=accepts_losses)

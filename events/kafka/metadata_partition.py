@@ -34,7 +34,7 @@ def metadata_partition(topic_id: Uuid, partition: int, *, partition_count: int) 
     low = int.from_bytes(topic_id[8:], "big")
     # Java's hash of a list: the low half of the id comes before the high half.
     joined = 31 * (31 * (31 + _fold(low)) + _fold(high)) + partition
-    hashed = _murmur2_of_word((joined & _UINT32).to_bytes(4, "big"))
+    hashed = _murmur2_of_4_bytes((joined & _UINT32).to_bytes(4, "big"))
     return (hashed & 0x7FFF_FFFF) % partition_count
 
 
@@ -43,12 +43,12 @@ def _fold(value: int) -> int:
     return (value ^ (value >> 32)) & _UINT32
 
 
-def _murmur2_of_word(word: bytes) -> int:
+def _murmur2_of_4_bytes(data: bytes) -> int:
     """Kafka's murmur2 of exactly four bytes, so that there is one round and no tail."""
-    mixed = int.from_bytes(word, "little") * _MURMUR_FACTOR & _UINT32
+    mixed = int.from_bytes(data, "little") * _MURMUR_FACTOR & _UINT32
     mixed ^= mixed >> _MURMUR_SHIFT
     mixed = mixed * _MURMUR_FACTOR & _UINT32
-    hashed = (_MURMUR_SEED ^ len(word)) * _MURMUR_FACTOR & _UINT32
+    hashed = (_MURMUR_SEED ^ len(data)) * _MURMUR_FACTOR & _UINT32
     hashed ^= mixed
     hashed ^= hashed >> 13
     hashed = hashed * _MURMUR_FACTOR & _UINT32

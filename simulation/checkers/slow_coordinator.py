@@ -61,7 +61,7 @@ class SlowCoordinator:
 
     def __init__(self) -> None:
         self.end = 0
-        self.words: list[ev.OwnerChanged] = []
+        self.changes: list[ev.OwnerChanged] = []
         """Every change of the metadata's owner, oldest first."""
         self.rows: dict[PartitionKey, Row] = {}
         self.incarnations: dict[int, int] = {}
@@ -121,8 +121,8 @@ class SlowCoordinator:
         loads = {host: self.load(host) for host in hosts}
         pairs = [
             ("next position", state.next_position, self.end),
-            ("owner", state.word[1:], self.word),
-            ("number of the owner's word", state.word.number, len(self.words)),
+            ("owner", state.ownership[1:], self.owned),
+            ("owner epoch", state.ownership.epoch, len(self.changes)),
             ("partitions", rows, self.rows),
             ("hosts", hosts, self.hosts),
             ("generations", state.generations, self.generations),
@@ -319,7 +319,7 @@ class SlowCoordinator:
             )
 
     def _OwnerChanged(self, body: ev.OwnerChanged) -> None:  # noqa: N802
-        self.words.append(body)
+        self.changes.append(body)
         self.announced_then = {**self.announced}
 
     def _PartitionForgotten(self, body: ev.PartitionForgotten) -> None:  # noqa: N802
@@ -349,24 +349,24 @@ class SlowCoordinator:
         return standing[-1] if standing else None
 
     @property
-    def word(self) -> ev.OwnerChanged:
-        return self.words[-1] if self.words else ev.OwnerChanged("nobody")
+    def owned(self) -> ev.OwnerChanged:
+        return self.changes[-1] if self.changes else ev.OwnerChanged("nobody")
 
     def hand_over(self, wish: Handover) -> list[Any] | str:
         """Events that let `wish` come true, or its error; none if it is true already.
 
         Between Kafka's manager and tierledger the metadata must be moving, while brokers hold
         their writes. Without that step one broker would not see what another had written with
-        the other manager, and what a broker does not see is deleted. `number` names the move
-        that a wish ends, so that a late wish cannot end a later move.
+        the other manager, and what a broker does not see is deleted. The owner epoch names the
+        move that a wish ends, so that a late wish cannot end a later move.
         """
-        to, of, heading, number, within = wish
-        owner, source, towards, _ = self.word
+        to, of, heading, owner_epoch, within = wish
+        owner, source, towards, _ = self.owned
         step = (of, to)
         if of == "moving":
-            if owner == to and len(self.words) == number + 1:
+            if owner == to and len(self.changes) == owner_epoch + 1:
                 return []
-            may = owner == of and number == len(self.words)
+            may = owner == of and owner_epoch == len(self.changes)
             if may and to == "moving" and heading == towards:
                 return [ev.OwnerChanged(to, source, towards, within)]
             may = may and to in (source, towards)
@@ -391,7 +391,7 @@ class SlowCoordinator:
             ("tierledger", "kafka"): "NotReady",
             ("tierledger", "moving"): "NotReady",
         }
-        owner, source, _, _ = self.word
+        owner, source, _, _ = self.owned
         stays = is_in and owner == "moving" and source == "tierledger" and mode == "tierledger"
         return None if stays else table.get((mode, owner))
 
@@ -432,7 +432,7 @@ class SlowCoordinator:
         stopped = tuple(item for item in given.stopped if self._hosts(given.broker_id, item))
         if not (leaders or followers or stopped):
             return []
-        if leaders and given.import_cluster is None and self.word[0] in {"kafka", "moving"}:
+        if leaders and given.import_cluster is None and self.owned[0] in {"kafka", "moving"}:
             return "NotReady"
         given_up = [PartitionKey(topic_id, partition) for topic_id, partition, _ in followers]
         given_up += [PartitionKey(topic_id, partition) for topic_id, partition, _ in stopped]

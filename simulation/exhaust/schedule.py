@@ -14,7 +14,7 @@ KINDS = {"h": "hold", "r": "release", "c": "crash", "d": "crash", "g": "give up"
 
 
 def line_of(variant: Variant, choices: Choices) -> str:
-    """The schedule as one word, which `schedule_of` reads: `moved:h23,r65.0,c70.host-1`."""
+    """The schedule as text, which `schedule_of` reads: `moved:h23,r65.0,c70.host-1`."""
     parts = []
     for step, (kind, *given) in choices:
         letter = "d" if given[1:] == [True] else kind[0]
@@ -35,23 +35,23 @@ def schedule_of(line: str) -> tuple[Variant, Choices]:
             f"expected a schedule stayed:... or moved:..., found {line!r:.80}"
         )
     try:
-        return variant, tuple(_choice_of(word) for word in rest.split(",") if word)
+        return variant, tuple(_choice_of(item) for item in rest.split(",") if item)
     except (ValueError, KeyError) as error:
         raise InvalidArgument(
             f"expected choices like h23, r65.0 or c70.host-1, found {rest!r:.80}"
         ) from error
 
 
-def _choice_of(word: str) -> tuple[int, Choice]:
-    kind, (step, *given) = KINDS[word[0]], word[1:].split(".")
+def _choice_of(item: str) -> tuple[int, Choice]:
+    kind, (step, *given) = KINDS[item[0]], item[1:].split(".")
     if kind == "crash":
         (site,) = given
-        return int(step), (kind, site, word[0] == "d")
+        return int(step), (kind, site, item[0] == "d")
     if kind == "release":
         (at,) = given
         return int(step), (kind, int(at))
     if given:
-        raise ValueError(word)
+        raise ValueError(item)
     return int(step), (kind,)
 
 

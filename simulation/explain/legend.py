@@ -12,7 +12,7 @@ from tierledger.simulation.timeline import Timeline
 
 
 class Texts:
-    """Words by number, since a run repeats the same words many times."""
+    """Texts by number, since a run repeats the same texts many times."""
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
     what: str
     number: int
-    """The number of its words in `Texts`."""
+    """The number of its text in `Texts`."""
     times: int
     sign: Sign
 

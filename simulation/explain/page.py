@@ -69,7 +69,7 @@ def page(timeline: Timeline) -> str:
 
 
 def _data(run: Timeline, texts: Texts, axis: tuple[int, int]) -> dict[str, Any]:
-    """The picture's data; words are numbers in `texts`."""
+    """The picture's data; texts are numbers in `texts`."""
     lanes = {lane.name: at for at, lane in enumerate(run.lanes)}
     moments = [
         [one.time_us, lanes[one.lane], texts.at(one.what), texts.at(one.detail), one.epoch,

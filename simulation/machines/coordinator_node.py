@@ -20,7 +20,7 @@ from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ
 from tierledger.actors.coordinator.machine import Coordinator, Phase
-from tierledger.actors.coordinator.ownership import Handover, OwnerWord, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import (
     Append,
@@ -61,11 +61,11 @@ class Caller(Protocol):
 
 
 class Attendant(Protocol):
-    """A plugin or a follower of Kafka's topic: it reports, and acts on the owner's word."""
+    """A plugin or a follower of Kafka's topic: it reports, and acts on the ownership."""
 
     @property
     def life(self) -> Life: ...
-    def hear(self, word: OwnerWord, as_of: int, /) -> None: ...
+    def hear(self, ownership: Ownership, as_of: int, /) -> None: ...
 
 
 class Moved(NamedTuple):
@@ -185,25 +185,25 @@ class CoordinatorNode:
         self._ask(caller, token, msg.HandOver(wish))
 
     def take_attend(self, caller: Attendant, report: Attend) -> None:
-        """Take the report of a broker's plugin, and answer with the owner's word."""
+        """Take the report of a broker's plugin, and answer with the ownership."""
         if self.machine.is_started:
             self._attendance.attended(report, self.world.now_ms())
             now = self._clock.now
-            self._wires.send(self.life, caller.life, caller.hear, self.state.word, now)
+            self._wires.send(self.life, caller.life, caller.hear, self.state.ownership, now)
 
     def take_following(self, caller: Attendant, report: dict[str, Any]) -> None:
-        """Take the report of a follower of Kafka's topic, and answer with the owner's word."""
+        """Take the report of a follower of Kafka's topic, and answer with the ownership."""
         if self.machine.is_started:
             self._attendance.followed(report, self.world.now_ms())
             now = self._clock.now
-            self._wires.send(self.life, caller.life, caller.hear, self.state.word, now)
+            self._wires.send(self.life, caller.life, caller.hear, self.state.ownership, now)
 
     def take_stand(self, caller: Caller, token: int) -> None:
-        """Answer with the owner's word, and the newest reports of plugins and follower."""
+        """Answer with the ownership, and the newest reports of plugins and follower."""
         if self.machine.is_started:
             state, now_ms = self.state, self.world.now_ms()
-            report = self._attendance.report(state.word, state.incarnations, now_ms)
-            self._answer(caller, token, (state.word, report["attending"], report["kafka"]))
+            report = self._attendance.report(state.ownership, state.incarnations, now_ms)
+            self._answer(caller, token, (state.ownership, report["attending"], report["kafka"]))
 
     def take_route(self, caller: Caller, token: int, numbers: Sequence[int]) -> None:
         """Answer with the hosts of partitions' leaders and followers."""

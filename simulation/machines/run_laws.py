@@ -110,7 +110,7 @@ def unsettled_dispute(
         if is_unclear and not (is_on_record or is_named):
             message = (
                 f"position {at}: broker {body.broker_id} in {_epoch_text(body)} took over from "
-                f"broker {former.broker_id} in {_epoch_text(former)}, without a word of the "
+                f"broker {former.broker_id} in {_epoch_text(former)}, without an answer of the "
                 "oracle or of a dispute"
             )
             yield Violation("unsettled_dispute", log.key, message)

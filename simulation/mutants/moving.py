@@ -72,7 +72,7 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         "is_here = True",
     ),
     (
-        "newer-word-lost",
+        "newer-notification-lost",
         "what Kafka says while an announcement is under way is not announced",
         "lockout liveness",
         PluginNode._renew,
@@ -81,10 +81,10 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
     ),
     (
         "follows-as-before",
-        "a broker that follows, and says so anew because of a word, is ready as it was before",
+        "a broker that follows, and says so anew under a new owner, is ready as it was before",
         "lost_record miscoordinated",
         decide._follows,
-        "claim[1:] > state.announced_before_word.get(given.broker_id, (0, 0))",
+        "claim[1:] > state.announced_before_change.get(given.broker_id, (0, 0))",
         "True",
     ),
     (
@@ -104,11 +104,11 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         "set() & ",
     ),
     (
-        "any-word-will-do",
-        "brokers may be idle by any word",
+        "any-owner-epoch-will-do",
+        "brokers may be idle in any owner epoch",
         "lost_record",
         Procedure._not_idle,
-        'attending[broker]["number"] != self.word',
+        'attending[broker]["owner_epoch"] != self.owner_epoch',
         "False",
     ),
     (

@@ -189,7 +189,7 @@ def oldest_claim_stands_again() -> Patches:
 
 @mistake("M74", "needless_move")
 def anybody_refuses() -> Patches:
-    """A claim is taken from its host on another's word that it was refused."""
+    """A claim is taken from its host because another host reports that it was refused."""
     return rewritten(refusals.leader_refused, "if entry.leader_host != host:", "if False:")
 
 
@@ -216,14 +216,14 @@ def late_registration_fences() -> Patches:
 
 
 @mistake("M79", "wrong_memory")
-def late_word_of_the_oracle_counts() -> Patches:
-    """The oracle's word on a claim counts for the one that replaced it."""
+def late_answer_of_the_oracle_counts() -> Patches:
+    """The oracle's answer about a claim counts for the one that replaced it."""
     late = "waiting is None or waiting.number != answer.number"
     return rewritten(WaitingClaims.answered, late, "waiting is None")
 
 
 @mistake("M80", "against_kafka")
-def kafkas_word_ignored() -> Patches:
+def kafkas_answer_ignored() -> Patches:
     """A claim is taken though Kafka names another broker."""
     return rewritten(
         coordinator_decide.not_taken,
@@ -251,23 +251,23 @@ def shadow_let_in_too_late() -> Patches:
 
 
 @mistake("M84", "miscoordinated")
-def any_word_ends_a_move() -> Patches:
+def any_owner_epoch_ends_a_move() -> Patches:
     """A move is ended by a wish that names another move."""
-    numbered = "if word.number != wish.number:"
+    numbered = "if ownership.epoch != wish.owner_epoch:"
     return rewritten(ownership.hand_over, numbered, "if False:")
 
 
 @mistake("M85", "miscoordinated")
 def leader_beside_kafkas_manager() -> Patches:
     """A broker leads while Kafka's own manager owns the metadata."""
-    kafkas = "if word.owner == Owner.KAFKA:"
+    kafkas = "if ownership.owner == Owner.KAFKA:"
     return rewritten(ownership.check_leading, kafkas, "if False:")
 
 
 @mistake("M86", "miscoordinated")
 def move_ends_with_a_stranger() -> Patches:
     """A move from Kafka's own manager to tierledger may end with nobody."""
-    ends = "if to not in {word.source, word.heading}:"
+    ends = "if to not in {ownership.source, ownership.heading}:"
     return rewritten(ownership.hand_over, ends, "if False:")
 
 

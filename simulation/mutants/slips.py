@@ -177,7 +177,7 @@ _EVENTS = (
         "pass",
     ),
     (
-        "an oracle's word from before the dispute counts",
+        "an oracle's answer from before the dispute counts",
         decide_session._verdict,
         "verdict.leader_epoch < max(known, default=-1)",
         "verdict.leader_epoch < -1",
@@ -350,7 +350,7 @@ _ACTORS = (
         "entry.leadership",
     ),
     (
-        "a late word releases what was placed after it",
+        "a late release removes what was placed after it",
         coordinator_evolve._released,
         "until=number",
         "until=number + 5",
@@ -398,7 +398,7 @@ _ACTORS = (
         "led.claim.broker_id == given.broker_id",
     ),
     (
-        "any host's word on a refused claim counts",
+        "a report of any host that a claim was refused counts",
         refusals.leader_refused,
         "if entry.leader_host != host:",
         "if False:",
@@ -685,7 +685,7 @@ _FRESH = (
     ),
     (
         "a replica is sent `Ready` before it was sent what that needs",
-        FeedSource._word,
+        FeedSource._news_of_claim,
         "one.slices is not None or one.given[0] < one.ready_at",
         "one.slices is not None",
     ),

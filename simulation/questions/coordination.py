@@ -135,16 +135,16 @@ class _Asking:
 
     def _hand_over(self) -> str | None:
         pick, owners = self._pick, list(ev.Owner)
-        owner, source, heading, _ = self.slow.word
+        owner, source, heading, _ = self.slow.owned
         of = pick((*[ev.Owner(owner)] * 4, *owners))
         follows = [ev.Owner(one) for one in (source, heading) if one] or [ev.Owner.MOVING]
         to = pick((*follows * 2, *owners))
         towards = pick((None, *owners, *[ev.Owner.TIERLEDGER, ev.Owner.KAFKA] * 2))
-        number = max(0, len(self.slow.words) + pick((0, 0, 0, 0, -1, 1)))
-        wish = Handover(to, of, towards, number, pick((1000, 20_000)))
+        owner_epoch = max(0, len(self.slow.changes) + pick((0, 0, 0, 0, -1, 1)))
+        wish = Handover(to, of, towards, owner_epoch, pick((1000, 20_000)))
         found: Any
         try:
-            found = hand_over(self._drafted().word, wish)
+            found = hand_over(self._drafted().ownership, wish)
         except RemoteStorageError as error:
             found = type(error).__name__
         return self._decided(f"handover {wish}", found, self.slow.hand_over(wish))

@@ -31,7 +31,7 @@ def wrong_memory(seed: int, count: int) -> Iterator[Violation]:
         try:
             why = ask(Random(f"{seed}:{ask.__name__}"), count)
         except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
-            why = f"{ask.__name__}: a word leads to {error!r}"
+            why = f"{ask.__name__}: a message leads to {error!r}"
         if why is not None:
             yield Violation("wrong_memory", None, f"{ASKED}: {why}")
 
@@ -51,25 +51,24 @@ def _order_differs(random: Random, count: int) -> str | None:
             int(random.random() * 9),
         )
         role = LEADER if random.random() < 0.5 else FOLLOWER
-        word = Placement(key, "orders", role, msg.Assignment(number, CLAIM))
+        placement = Placement(key, "orders", role, msg.Assignment(number, CLAIM))
         if random.random() < 0.4:
-            word = Placement(key, "orders", role, None, number)
+            placement = Placement(key, "orders", role, None, number)
         of_seat = [one for one in heard if (one.key, one.role) == (key, role)]
         released = max((one.until for one in of_seat if one.assignment is None), default=-1)
         known = runs.get((key, role))
-        if word.assignment is None:
+        if placement.assignment is None:
             is_late = known is None or known > number
         else:
             newest = -1 if known is None else known
             is_repeat = number == known and role == LEADER
             ends = [last for one, last in ended if (one, LEADER) == (key, role)]
             is_late = number <= released or number < max([newest, *ends]) or is_repeat
-        if order.is_late(word, known) != is_late:
-            return (
-                f"{word!r:.300} is {'not ' * is_late}late where {known} runs, {released} went"
-            )
-        heard.append(word)
-        if not is_late and word.assignment is None:
+        if order.is_late(placement, known) != is_late:
+            late = f"{'not ' * is_late}late"
+            return f"{placement!r:.300} is {late} where {known} runs, {released} went"
+        heard.append(placement)
+        if not is_late and placement.assignment is None:
             del runs[key, role]
         elif not is_late:
             runs[key, role] = number
@@ -89,8 +88,8 @@ def _waiting_differs(random: Random, count: int) -> str | None:
         number, waiting = plain.get(broker_id, (0, None))
         before = len(plain)
         expected: Any
-        word = pick("hold", "hold", "answer", "answer", "withdraw", "release")
-        match word:
+        action = pick("hold", "hold", "answer", "answer", "withdraw", "release")
+        match action:
             case "hold":
                 command = cmd.OpenSession(claim, pick(1, 2, 3), None, "orders", pick(None, "a"))
                 command = command._replace(waited_ms=pick(0, 5), verdict=cmd.NOBODY_KNOWS)
@@ -134,7 +133,7 @@ def _waiting_differs(random: Random, count: int) -> str | None:
                     expected = [(one.reply_to, "NotLeader") for one in held]
         if found != expected or len(claims) != len(plain):
             return (
-                f"word {step}, to {word} {claim} where {before} claims wait, leads to "
+                f"message {step}, to {action} {claim} where {before} claims wait, leads to "
                 f"{first_difference([found, len(claims)], [expected, len(plain)])}"
             )
     return None

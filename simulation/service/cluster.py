@@ -20,7 +20,7 @@ from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import (
     Handover,
     Owned,
-    OwnerWord,
+    Ownership,
     PluginMode,
 )
 from tierledger.actors.coordinator.placement import WRITER
@@ -151,9 +151,9 @@ class CoordinatorWay:
         owned: Owned = await self._call(lambda one: one.hand_over(wish), "hand over")
         return owned
 
-    async def attend(self, report: Attend) -> OwnerWord:
-        word: OwnerWord = await self._call(lambda one: one.attend(report), "attend")
-        return word
+    async def attend(self, report: Attend) -> Ownership:
+        ownership: Ownership = await self._call(lambda one: one.attend(report), "attend")
+        return ownership
 
     async def register(
         self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None

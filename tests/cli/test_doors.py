@@ -78,7 +78,7 @@ async def test_segments_are_asked_for_through_doors_by_a_topics_name_or_id(
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         ("lookup orders 0 0 1", "expected --from leader or --from follower"),
         ("segments orders 0", "expected --from leader or --from follower"),
@@ -90,19 +90,20 @@ async def test_segments_are_asked_for_through_doors_by_a_topics_name_or_id(
     ],
 )
 async def test_what_only_a_store_can_answer_is_not_asked_of_doors(
-    words: str, message: str
+    arguments: str, message: str
 ) -> None:
-    result = await run(*words.split(), "--store", NOBODY)
+    result = await run(*arguments.split(), "--store", NOBODY)
 
     assert result.exit_code == ExitStatus.USAGE
     assert message in str(result.stderr or result.exception)
 
 
 @pytest.mark.parametrize(
-    "words", ["status", "lookup orders 0 0 1 --from leader", f"replay {TRACES / 'one-broker'}"]
+    "arguments",
+    ["status", "lookup orders 0 0 1 --from leader", f"replay {TRACES / 'one-broker'}"],
 )
-async def test_doors_behind_which_nobody_is_are_named(words: str) -> None:
-    result = await run(*words.split(), "--store", NOBODY)
+async def test_doors_behind_which_nobody_is_are_named(arguments: str) -> None:
+    result = await run(*arguments.split(), "--store", NOBODY)
 
     assert result.exit_code == ExitStatus.FAILED
     assert "127.0.0.1:1" in result.stderr
@@ -114,8 +115,8 @@ async def test_a_recording_is_replayed_through_doors_without_ray(
 ) -> None:
     async with published(tmp_path) as world:
         store = (await ways_to(world))[way]
-        words = ["replay", TRACES / "one-broker", "--check", "--from", "leader", "--json"]
-        arguments = [*words, "--from", "follower", "--store", store, "--cluster", CLUSTER]
+        asked = ["replay", TRACES / "one-broker", "--check", "--from", "leader", "--json"]
+        arguments = [*asked, "--from", "follower", "--store", store, "--cluster", CLUSTER]
         replayed = await asyncio.to_thread(run_in_base, COMMAND, *arguments)
         told = await asyncio.to_thread(
             run_in_base, COMMAND, "status", "--store", store, "--cluster", CLUSTER
@@ -134,9 +135,9 @@ async def test_files_in_the_environment_prove_who_asks(tmp_path: Path, way: int)
     async with published(tmp_path, security=secrets.door()) as world:
         await filled(world, **secrets.client("broker:1"))
         store = (await ways_to(world))[way]
-        words = ["segments", "orders", 0, "--from", "leader", "--json", "--store", store]
-        found = await run(*words, env=env)
-        stranger = await run(*words, env={"TIERLEDGER_CA": reader[CA_KEY]})
+        asked = ["segments", "orders", 0, "--from", "leader", "--json", "--store", store]
+        found = await run(*asked, env=env)
+        stranger = await run(*asked, env={"TIERLEDGER_CA": reader[CA_KEY]})
 
     assert found.exit_code == 0, found.stderr
     assert len(found.stdout.splitlines()) == 2

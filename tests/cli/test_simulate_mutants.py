@@ -97,11 +97,11 @@ def test_slips_say_what_found_them_and_how_many_a_minute(
 
     result, as_json = simulate(*arguments), simulate(*arguments, "--json")
 
-    found, missed, words_of_all, rate = result.stdout.splitlines()[1:]
+    found, missed, summary, rate = result.stdout.splitlines()[1:]
     assert found.startswith("S01 coordinatorstate.review  seed 0")
     assert "unfollowed" in found
     assert "NOT FOUND" in missed
-    assert words_of_all == "1 of 2 found within 2 seeds"
+    assert summary == "1 of 2 found within 2 seeds"
     assert rate.endswith(" per minute of one core")
     assert json.loads(as_json.stdout.splitlines()[0])["caught_at"] == 0
 

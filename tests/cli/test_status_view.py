@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.command_line import refused, run
-from tests.models.service_words import host, reading, served, session, silent
+from tests.models.service_reports import host, reading, served, session, silent
 from tierledger.cli.commands.status.view import Page, ServiceIdentity, page_of, print_page
 from tierledger.cli.output import time_text
 from tierledger.health.status import Reading, status_of
@@ -99,7 +99,7 @@ def test_hosts_are_shown_with_their_counts_and_silent_ones_with_what_they_should
     assert dict(found.pairs)["not well"] == "silent hosts 1 (with 2 leaders)"
 
 
-def test_all_well_is_said_in_a_word() -> None:
+def test_all_well_is_one_line() -> None:
     found = page(reading({"host-0": host(served(0))}))
 
     assert dict(found.pairs)["not well"] == "nothing"
@@ -134,12 +134,12 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
         "broker_id": 1,
         "incarnation": 2,
         "mode": "shadow",
-        "number": 3,
+        "owner_epoch": 3,
         "is_idle": False,
         "heard_ms_ago": 400,
         "trouble": None,
     }
-    bad = {**well, "broker_id": 2, "number": 0, "is_idle": True, "trouble": "silent"}
+    bad = {**well, "broker_id": 2, "owner_epoch": 0, "is_idle": True, "trouble": "silent"}
     shadow = {
         "broker_id": 1,
         "equal": 7,
@@ -152,14 +152,14 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
 
     found = page(one._replace(coordinator=coordinator))
 
-    assert dict(found.pairs)["owner"] == "kafka, by word 3"
+    assert dict(found.pairs)["owner"] == "kafka, owner epoch 3"
     not_well = "plugins of brokers 1, answers that differ from Kafka's 1"
     assert dict(found.pairs)["not well"] == not_well
     assert table(found, "plugin of") == [
         {
             "plugin of": 2,
             "mode": "shadow",
-            "goes by word": "none",
+            "owner epoch": "none",
             "writes": "none",
             "heard": "0.4 s ago",
             "trouble": "silent",
@@ -168,7 +168,7 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
         {
             "plugin of": 1,
             "mode": "shadow",
-            "goes by word": 3,
+            "owner epoch": 3,
             "writes": None,
             "heard": "0.4 s ago",
             "trouble": None,

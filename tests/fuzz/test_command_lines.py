@@ -1,4 +1,4 @@
-"""Odd command lines: every command refuses or answers, in its own words, and spoils no file."""
+"""Odd command lines: every command refuses or answers, with a message, and spoils no file."""
 
 import random
 import shutil
@@ -37,7 +37,7 @@ has to refuse before it begins."""
 NO_JAVA = "no-such-java"
 """Where Java is: what needs Spark refuses once all else is looked at."""
 
-WORDS = [
+ODD = [
     *("", " ", "0", "-1", "1", "3", "10", "-0", "+1", "1e3", "1.5", "nan", "inf", "-inf"),
     *("0x10", str(2**31 - 1), str(2**31), str(2**63 - 1), str(2**63), "9" * 5000),
     *("-" + "9" * 5000, "\u0663", "\uff11\uff12", "\u00b2", "orders", "gone"),
@@ -66,7 +66,7 @@ class Place(NamedTuple):
     folder: Path
     store: Path
 
-    def filled(self, word: str) -> str:
+    def filled(self, argument: str) -> str:
         names = {one: str(self.folder / one) for one in ("there", "link", "loop", "new")}
         tier = TRACES / "tier" / "tier"
         values = {
@@ -77,8 +77,8 @@ class Place(NamedTuple):
             "trace": TRACES / "tier",
         }
         for name, value in values.items():
-            word = word.replace(f"{{{name}}}", str(value))
-        return word
+            argument = argument.replace(f"{{{name}}}", str(value))
+        return argument
 
     def prepare(self) -> None:
         """Let the files be there, and nothing else."""
@@ -129,7 +129,7 @@ def drawn(source: random.Random, command: Any) -> list[str]:  # noqa: ANN401 - T
         if source.random() > (0.95 if is_needed else 0.2):
             continue
         is_odd = source.random() < oddness
-        value = source.choice(WORDS if is_odd else GOOD.get(parameter.name, WORDS))
+        value = source.choice(ODD if is_odd else GOOD.get(parameter.name, ODD))
         if parameter.param_type_name == "argument":
             arguments.append(value)
         elif parameter.is_flag:

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.house.test_documents import document, table
 from tests.models.local_world import POLL_S
-from tests.models.service_words import (
+from tests.models.service_reports import (
     TOPIC_ID,
     SpokenHost,
     SpokenService,

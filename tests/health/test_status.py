@@ -17,7 +17,7 @@ from tests.models.local_world import (
     segment,
     sqlite_in,
 )
-from tests.models.service_words import (
+from tests.models.service_reports import (
     TOPIC_ID,
     SpokenHost,
     SpokenService,

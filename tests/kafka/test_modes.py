@@ -1,4 +1,4 @@
-"""Plugins with Kafka's own manager inside: by the owner's word, in shadow, and on the move."""
+"""Plugins with Kafka's own manager inside: by the owner, in shadow, and on the move."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -15,10 +15,10 @@ from aiokafka import (  # type: ignore[import-untyped] # It has no types.
 
 from tests.models.kafka_clients import WAIT_S
 from tests.models.local_world import CLUSTER, LocalWorld, sqlite_in
+from tests.models.ownership_door import OwnershipDoor
 from tests.models.plugins import TOPIC, TOPIC_ID, Plugins, started
 from tests.models.published import publish, settings_of
 from tests.models.ray_brokers import Brokers
-from tests.models.word_door import WordDoor
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.door import door_pb2 as pb
@@ -69,9 +69,9 @@ async def opened(
     assert await plugins.open(1, CLUSTER, doors, **kafka) == "done"
 
 
-async def test_handover_goes_by_the_owners_word(broker: KafkaBroker, plugins: Plugins) -> None:
+async def test_handover_goes_by_the_owner(broker: KafkaBroker, plugins: Plugins) -> None:
     ask = plugins.ask
-    async with WordDoor(CLUSTER) as door:
+    async with OwnershipDoor(CLUSTER) as door:
         await opened(broker, plugins, door.address, "handover")
         await ask("1 lead 1")
         heard = await door.attended(0)
@@ -80,14 +80,14 @@ async def test_handover_goes_by_the_owners_word(broker: KafkaBroker, plugins: Pl
         assert await ask("1 lookup 1 5") == "ReplicaNotAvailableException"
         assert await ask("1 add 1 0") == "ReplicaNotAvailableException"
 
-        await door.say("kafka")
+        await door.change_owner("kafka")
         assert await ask("1 found 1 5") == "none"
         assert await ask("1 ready 1") == "ready"
         assert await ask("1 add 1 0") == "done"
         assert not (await door.attended(1)).is_idle
 
         # Reads go on; what is refused now is asked for again, but not what costs an upload.
-        await door.say("moving", "kafka", "tierledger")
+        await door.change_owner("moving", "kafka", "tierledger")
         await door.attended(2, is_idle=True)
         assert await ask("1 add 1 1") == "ReplicaNotAvailableException"
         assert await ask("1 lookup 1 5") == "none"
@@ -96,12 +96,12 @@ async def test_handover_goes_by_the_owners_word(broker: KafkaBroker, plugins: Pl
         await door.attended(2, is_idle=True)
         assert not finished.done()
 
-        await door.say("kafka")
+        await door.change_owner("kafka")
         assert await finished == "done"
         assert await ask("1 lookup 1 5") == "0:COPY_SEGMENT_FINISHED"
 
         # The ledger, which has nobody behind it here, is asked from now on.
-        await door.say("tierledger")
+        await door.change_owner("tierledger")
         assert await ask("1 is-ready 1") == "false"
         assert await ask("1 lookup 1 5") == "ReplicaNotAvailableException"
         assert door.registered[0].mode == pb.MODE_HANDOVER
@@ -121,23 +121,27 @@ class Cluster:
     async def doors(self) -> str:
         return ",".join((await self.coordinator.doors()).values())
 
-    async def say(self, to: Owner, of: Owner, **more: Any) -> int:  # noqa: ANN401 - See Handover.
-        """Hand over; the number of that word, once the plugin goes by it, idle if it moves."""
-        number = await self.say_at_once(to, of, **more)
+    async def hand_over(self, to: Owner, of: Owner, **more: Any) -> int:  # noqa: ANN401 - See Handover.
+        """The new owner epoch, once the plugin follows it, idle if it moves."""
+        owner_epoch = await self.hand_over_at_once(to, of, **more)
         await self.until(
             "attending",
-            lambda one: one["number"] == number and one["is_idle"] >= (to == Owner.MOVING),
+            lambda one: (
+                one["owner_epoch"] == owner_epoch and one["is_idle"] >= (to == Owner.MOVING)
+            ),
         )
-        return number
+        return owner_epoch
 
-    async def say_at_once(self, to: Owner, of: Owner, **more: Any) -> int:  # noqa: ANN401
+    async def hand_over_at_once(self, to: Owner, of: Owner, **more: Any) -> int:  # noqa: ANN401
         wish = Handover(to, of, **more)
-        return (await self.coordinator.hand_over(wish)).number
+        return (await self.coordinator.hand_over(wish)).owner_epoch
 
-    async def stays_busy(self, number: int) -> None:
-        """The plugin attends again and again by that word, and is never idle."""
+    async def stays_busy(self, owner_epoch: int) -> None:
+        """The plugin attends again and again in that owner epoch, and is never idle."""
         for _ in range(4):
-            report = await self.until("attending", lambda one: one["number"] == number)
+            report = await self.until(
+                "attending", lambda one: one["owner_epoch"] == owner_epoch
+            )
             assert not report["is_idle"]
             await self.until(
                 "attending",
@@ -213,17 +217,17 @@ async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
     ask = plugins.ask
     await opened(broker, plugins, await cluster.doors(), "handover")
     await ask("1 lead 0")
-    await cluster.say(Owner.KAFKA, Owner.NOBODY)
+    await cluster.hand_over(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 0 5") == "none"
     assert await ask("1 copy 0 2") == "done"
     assert await ask("1 add 0 2") == "done"
 
     move = {"heading": Owner.TIERLEDGER, "give_up_after_ms": 60_000}
-    number = await cluster.say(Owner.MOVING, Owner.KAFKA, **move)
+    owner_epoch = await cluster.hand_over(Owner.MOVING, Owner.KAFKA, **move)
     finished = asyncio.create_task(ask("1 move 0 2 COPY_SEGMENT_FINISHED"))
     await cluster.import_all(0)
     assert not finished.done()
-    await cluster.say(Owner.TIERLEDGER, Owner.MOVING, number=number)
+    await cluster.hand_over(Owner.TIERLEDGER, Owner.MOVING, owner_epoch=owner_epoch)
     assert await finished == "done"
     assert await ask("1 ready 0") == "ready"
     assert await ask("1 list 0") == "0,10,20"
@@ -233,20 +237,23 @@ async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
     # On the way back nothing is lost either, if it comes to nothing: Kafka's own manager does
     # not know of the last segment, so this broker is not idle.
     move = {"heading": Owner.KAFKA, "give_up_after_ms": 60_000}
-    number = await cluster.say_at_once(Owner.MOVING, Owner.TIERLEDGER, **move)
-    await cluster.stays_busy(number)
+    owner_epoch = await cluster.hand_over_at_once(Owner.MOVING, Owner.TIERLEDGER, **move)
+    await cluster.stays_busy(owner_epoch)
     assert await ask("1 add 0 5") == "ReplicaNotAvailableException"
     assert await ask("1 highest 0") == "39"
-    await cluster.say(Owner.TIERLEDGER, Owner.MOVING, number=number)
+    await cluster.hand_over(Owner.TIERLEDGER, Owner.MOVING, owner_epoch=owner_epoch)
     assert await ask("1 highest 0") == "39"
     assert await ask("1 copy 0 1") == "done"
 
-    # Once it does, the broker is, by each word that says so, and goes by Kafka's own manager.
+    # Once it does, the broker is idle in each of the move's owner epochs, and then goes by
+    # Kafka's own manager.
     known = await ask("1 list 0")
     async with cluster.mirrored():
-        number = await cluster.say(Owner.MOVING, Owner.TIERLEDGER, **move)
-        number = await cluster.say(Owner.MOVING, Owner.MOVING, number=number, **move)
-    await cluster.say(Owner.KAFKA, Owner.MOVING, number=number)
+        owner_epoch = await cluster.hand_over(Owner.MOVING, Owner.TIERLEDGER, **move)
+        owner_epoch = await cluster.hand_over(
+            Owner.MOVING, Owner.MOVING, owner_epoch=owner_epoch, **move
+        )
+    await cluster.hand_over(Owner.KAFKA, Owner.MOVING, owner_epoch=owner_epoch)
     assert await ask("1 list 0") == known
     assert await ask("1 highest 0") == "49"
     assert await ask("1 close") == "done"
@@ -259,7 +266,7 @@ async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
     ask = plugins.ask
     await opened(broker, plugins, await cluster.doors(), "shadow")
     await ask("1 lead 2")
-    await cluster.say(Owner.KAFKA, Owner.NOBODY)
+    await cluster.hand_over(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 2 5") == "none"
     await copied(ask, 2, 0)
     # Of what was not taken over at all yet nothing differs.
@@ -297,7 +304,7 @@ async def test_shadow_compares_what_the_replica_has_and_asks_nobody(
     no_room = {"tierledger.replica.max.bytes": 1}
     await opened(broker, plugins, await cluster.doors(), "shadow", **no_room)
     await ask("1 lead 3")
-    await cluster.say(Owner.KAFKA, Owner.NOBODY)
+    await cluster.hand_over(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 3 5") == "none"
     await copied(ask, 3, 0)
     await cluster.import_all(3)

@@ -41,9 +41,9 @@ class Cluster:
         """Restart the broker with the plugin in that mode; none: without the plugin."""
         await asyncio.to_thread(self.broker.become, mode)
 
-    async def attends(self, mode: str, number: int) -> None:
-        """The broker's plugin has heard that word."""
-        await self.ledger.attended({1: mode}, number)
+    async def attends(self, mode: str, owner_epoch: int) -> None:
+        """The broker's plugin follows that owner epoch."""
+        await self.ledger.attended({1: mode}, owner_epoch)
 
 
 async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:

@@ -36,16 +36,16 @@ class Owners:
     """Who owned the metadata whenever one looked, and by whose manager brokers wrote."""
 
     def __init__(self) -> None:
-        self.words: dict[int, str] = {}
-        """The owner, by the number of the word."""
+        self.owners: dict[int, str] = {}
+        """By owner epoch."""
 
     def look(self, status: dict[str, Any]) -> None:
         """Never do two brokers write by different managers."""
-        owner = self.words.setdefault(status["word"], status["owner"])
+        owner = self.owners.setdefault(status["owner_epoch"], status["owner"])
         assert owner == status["owner"]
         writing = {
-            # A word that was never seen as the newest stood for no time.
-            Owner.KAFKA if one["mode"] == "shadow" else self.words.get(one["number"])
+            # An owner epoch that was never seen as the newest lasted no time.
+            Owner.KAFKA if one["mode"] == "shadow" else self.owners.get(one["owner_epoch"])
             for one in status["attending"]
         } - {Owner.MOVING, Owner.NOBODY, None}
         assert len(writing) <= 1, status
@@ -137,9 +137,9 @@ class Moved:
         await self.cluster.in_sync(METADATA_TOPIC, BROKERS)
 
     async def attends(self, mode: str) -> None:
-        """Return once all brokers' plugins go by the newest word."""
-        number = (await self.ledger.status())["coordinator"]["word"]
-        await self.ledger.attended(dict.fromkeys(BROKERS, mode), number)
+        """Return once all brokers' plugins follow the newest owner epoch."""
+        owner_epoch = (await self.ledger.status())["coordinator"]["owner_epoch"]
+        await self.ledger.attended(dict.fromkeys(BROKERS, mode), owner_epoch)
 
     async def compares_well(self) -> None:
         """Of what is asked from now on, nothing differs."""
@@ -183,7 +183,7 @@ async def test_three_brokers_move_to_tierledger_and_back(tmp_path: Path) -> None
             await to_tierledger(one)
             await to_stock(one)
         assert one.errors + cluster.errors() == []
-    order = [owners.words[number] for number in sorted(owners.words)]
+    order = [owners.owners[epoch] for epoch in sorted(owners.owners)]
     assert [owner for owner in order if owner not in {Owner.MOVING, Owner.NOBODY}] == [
         Owner.KAFKA,
         Owner.KAFKA,  # It was given back.
@@ -204,11 +204,13 @@ async def to_handover(one: Moved) -> None:
     await one.compares_well()
 
     await one.roll("handover", BROKERS[:2])
-    before = (await one.ledger.status())["coordinator"]["word"]
+    before = (await one.ledger.status())["coordinator"]["owner_epoch"]
     refused = await one.ledger.hand_over("--to", "tierledger")
     assert refused.exit_code == ExitStatus.USAGE
     assert "broker 3 runs in shadow" in refused.stderr
-    assert (await one.ledger.status())["coordinator"]["word"] == before, "nothing was begun"
+    assert (await one.ledger.status())["coordinator"]["owner_epoch"] == before, (
+        "nothing was begun"
+    )
 
     await one.roll("handover", BROKERS[2:])
     await one.attends("handover")
@@ -223,7 +225,7 @@ async def a_frozen_broker_has_it_given_back(one: Moved) -> None:
         moving = one.ledger.handing_over("--to", "tierledger")
         try:
             assert moving.stderr is not None
-            while "moving, by word" not in (
+            while "moving, owner epoch" not in (
                 line := await asyncio.to_thread(moving.stderr.readline)
             ):
                 assert line, "it ended without a move"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner, Registered
-from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
+from tierledger.actors.coordinator.ownership import Ownership, PluginMode
 
 if TYPE_CHECKING:
     from tierledger.actors.connection import CoordinatorHandle
@@ -24,9 +24,9 @@ class AttendingPlugin:
     def __init__(
         self, coordinator: CoordinatorHandle, broker_id: int, mode: PluginMode
     ) -> None:
-        self.word = OwnerWord()
-        self.words: list[OwnerWord] = []
-        """The words on the owner that this plugin has followed, in order."""
+        self.ownership = Ownership()
+        self.followed: list[Ownership] = []
+        """Each ownership that this plugin has followed, in order."""
         self.is_busy = False
         self._coordinator = coordinator
         self._broker_id = broker_id
@@ -40,14 +40,14 @@ class AttendingPlugin:
                 self._broker_id, request, given.incarnation, self._mode
             )
         while True:
-            is_idle = self.word.owner == Owner.MOVING and not self.is_busy
+            is_idle = self.ownership.owner == Owner.MOVING and not self.is_busy
             report = Attend(
-                self._broker_id, given.incarnation, self._mode, self.word.number, is_idle
+                self._broker_id, given.incarnation, self._mode, self.ownership.epoch, is_idle
             )
-            word = await self._coordinator.attend(report)
-            if word.number > self.word.number:
-                self.word = word
-                self.words.append(word)
+            ownership = await self._coordinator.attend(report)
+            if ownership.epoch > self.ownership.epoch:
+                self.ownership = ownership
+                self.followed.append(ownership)
             await asyncio.sleep(ATTEND_S)
 
 

@@ -64,8 +64,8 @@ async def others(backend: MetadataStorageBackend) -> None:
     await gone.append([PartitionDeleteUpdated(state, 1, 5) for state in (0, 1, 2)])
 
 
-def invoke(*words: object, **given: Any) -> Result:  # noqa: ANN401 - As CliRunner has it.
-    return CliRunner().invoke(app, [str(one) for one in words], **given)
+def invoke(*arguments: object, **given: Any) -> Result:  # noqa: ANN401 - As CliRunner has it.
+    return CliRunner().invoke(app, [str(one) for one in arguments], **given)
 
 
 def run(store: Path, *arguments: object, **given: Any) -> Result:  # noqa: ANN401
@@ -82,11 +82,11 @@ def refused(result: Result, *messages: str, status: int = 2) -> None:
 
 
 def in_process(
-    *words: object, **variables: str
+    *arguments: object, **variables: str
 ) -> tuple[subprocess.CompletedProcess[str], set[str]]:
     """Run the command in a process of its own; also returns the modules that it has loaded."""
     done = subprocess.run(
-        [sys.executable, "-c", SAYS_WHAT_IT_LOADS, *map(str, words)],
+        [sys.executable, "-c", SAYS_WHAT_IT_LOADS, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,

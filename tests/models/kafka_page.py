@@ -16,7 +16,7 @@ def _blocks(language: str) -> list[str]:
 
 
 def commands(store: str, door: str, kafka: str) -> list[list[str]]:
-    """The words of each `tierledger` command, in the page's order."""
+    """The arguments of each `tierledger` command, in the page's order."""
     instead = {
         "sqlite:ledger.sqlite": store,
         "127.0.0.1:4711": door,
@@ -25,7 +25,7 @@ def commands(store: str, door: str, kafka: str) -> list[list[str]]:
     }
     lines = "".join(_blocks("console")).replace("\\\n", "").splitlines()
     return [
-        [instead.get(word, word) for word in line.split()[2:]]
+        [instead.get(one, one) for one in line.split()[2:]]
         for line in lines
         if line.startswith("$ tierledger ")
     ]

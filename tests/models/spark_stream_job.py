@@ -88,9 +88,9 @@ def deliver(spark: SparkSession, url: str, folder: Path, *, ends: bool) -> None:
     trigger.start().awaitTermination()
 
 
-def say(word: str) -> None:
+def say(line: str) -> None:
     """Report to the parent process how far this one is."""
-    sys.stdout.write(f"{word}\n")
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 

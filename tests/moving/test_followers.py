@@ -9,13 +9,13 @@ from typing_extensions import override
 
 from tests.models.local_world import CLUSTER
 from tierledger.actors.coordinator.attendance import Attendance, Followed
-from tierledger.actors.coordinator.ownership import OwnerWord
+from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.moving import following
 from tierledger.moving.following import Following, FollowOptions
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
-KAFKAS = OwnerWord(1, "kafka")
+KAFKAS = Ownership(1, "kafka")
 
 
 class Choosing:

@@ -1,7 +1,7 @@
 """A cluster that Kafka's own manager has tiered for is moved to tierledger, and back.
 
 The broker is a stock one, on Kafka's own manager throughout; its plugin is a program that
-attends. What brokers do with the owner's word is tried in tests/kafka/test_moving.py.
+attends. What brokers do with the owner is tried in tests/kafka/test_moving.py.
 """
 
 import asyncio
@@ -85,15 +85,15 @@ class Ledger:
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def handover(self, *options: str) -> list[str]:
-        """The command's words."""
+        """The command's arguments."""
         return ["handover", *options, "--kafka", self._kafka, "--store", self.store]
 
     async def moved(self, to: str) -> None:
         done = await self.hand_over("--to", to)
         assert done.exit_code == ExitStatus.WELL, done.stderr
 
-    async def attended(self, modes: Mapping[int, str], number: int) -> None:
-        """Return once these brokers' plugins, and no others, go by that word, and all is well.
+    async def attended(self, modes: Mapping[int, str], owner_epoch: int) -> None:
+        """Return once these plugins, and no others, follow that owner epoch, without trouble.
 
         `modes`: by broker.
         """
@@ -101,9 +101,12 @@ class Ledger:
         async def is_so() -> bool:
             seen = (await self.status())["coordinator"]["attending"]
             found = {
-                one["broker_id"]: (one["mode"], one["number"], one["trouble"]) for one in seen
+                one["broker_id"]: (one["mode"], one["owner_epoch"], one["trouble"])
+                for one in seen
             }
-            return found == {broker: (mode, number, None) for broker, mode in modes.items()}
+            return found == {
+                broker: (mode, owner_epoch, None) for broker, mode in modes.items()
+            }
 
         await eventually(is_so)
 
@@ -195,13 +198,13 @@ async def test_a_cluster_moves_to_tierledger_and_back(
             refused = await ledger.hand_over("--to", "tierledger")
             assert refused.exit_code == ExitStatus.USAGE
             assert "broker 1 runs in shadow" in refused.stderr
-            assert shadow.words == [shadow.word], "nothing was begun"
+            assert shadow.followed == [shadow.ownership], "nothing was begun"
 
         async with attending(coordinator, 1) as plugin:
             done = await ledger.hand_over("--to", "tierledger")
             assert done.exit_code == ExitStatus.WELL, done.stderr
             await eventually(lambda: hears(plugin, "tierledger"))
-            owners = [one.owner for one in plugin.words]
+            owners = [one.owner for one in plugin.followed]
             assert owners == ["kafka", "moving", "moving", "tierledger"]
 
         # A broker on tierledger removes the first segment of the log.
@@ -217,10 +220,10 @@ async def test_a_cluster_moves_to_tierledger_and_back(
             done = await ledger.hand_over("--to", "kafka")
             assert done.exit_code == ExitStatus.WELL, done.stderr
             await eventually(lambda: hears(plugin, "kafka"))
-            owners = [one.owner for one in plugin.words]
+            owners = [one.owner for one in plugin.followed]
             assert owners == ["tierledger", "moving", "moving", "kafka"]
             status = (await ledger.status())["coordinator"]
-            assert (status["owner"], status["word"]) == ("kafka", 7)
+            assert (status["owner"], status["owner_epoch"]) == ("kafka", 7)
 
     # Kafka's own manager reads what was mirrored: the removed segment is gone for it, too.
     await asyncio.to_thread(retain, broker, every_ms=300)
@@ -244,18 +247,18 @@ async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
         refused = await ledger.hand_over("--to", "tierledger")
         assert refused.exit_code == ExitStatus.USAGE
         assert f"{tip}, segment {planted}: by Kafka's metadata topic None" in refused.stderr
-        assert [word.owner for word in one.words] == ["kafka"], "nothing was begun"
+        assert [followed.owner for followed in one.followed] == ["kafka"], "nothing was begun"
 
         one.is_busy = True
         await interrupted_while_moving(ledger, one)
         await eventually(lambda: hears(one, "kafka"))
-        one.words.clear()
+        one.followed.clear()
 
         given_up = await ledger.hand_over("--to", "tierledger", "--accept-losses")
         assert given_up.exit_code == ExitStatus.USAGE
         assert "brokers 1 are not idle" in given_up.stderr
         await eventually(lambda: hears(one, "kafka"))
-        assert [word.owner for word in one.words] == ["moving", "kafka"]
+        assert [followed.owner for followed in one.followed] == ["moving", "kafka"]
 
         one.is_busy = False
         moved = await ledger.hand_over("--to", "tierledger", "--accept-losses")
@@ -325,7 +328,7 @@ async def is_count(ledger: Ledger, count: int) -> bool:
 
 
 async def hears(plugin: Any, owner: str) -> bool:  # noqa: ANN401
-    return bool(plugin.word.owner == owner)
+    return bool(plugin.ownership.owner == owner)
 
 
 async def remove_first(ledger: Ledger) -> int:

@@ -46,7 +46,7 @@ async def test_ctrl_c_while_spark_starts_leaves_no_process(
 
     def java_starts() -> bool:
         started[:] = descendants([process.pid])
-        return any("pyspark-shell" in words(one) for one in started)
+        return any("pyspark-shell" in command_line(one) for one in started)
 
     await eventually(java_starts)
     os.killpg(process.pid, signal.SIGINT)
@@ -63,7 +63,7 @@ def test_spark_says_nothing_beside_the_result(process: subprocess.Popen[str]) ->
     assert (stdout.endswith(" rows in out\n"), stderr) == (True, "")
 
 
-def words(process: Process) -> str:
+def command_line(process: Process) -> str:
     """How a process was started; nothing if it has ended."""
     try:
         return Path(f"/proc/{process.pid}/cmdline").read_text()

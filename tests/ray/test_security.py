@@ -81,7 +81,7 @@ async def test_a_served_door_lets_in_who_proves_it_and_gives_nothing_away(
         assert one not in status
 
 
-def test_a_door_to_other_machines_is_not_opened_without_a_word(tmp_path: Path) -> None:
+def test_a_door_to_other_machines_is_not_opened_by_default(tmp_path: Path) -> None:
     store = tmp_path / "store.sqlite"
     everywhere = ["--listen", "0.0.0.0:0", "--advertise", "127.0.0.1"]
 

@@ -148,7 +148,7 @@ async def test_an_offset_in_no_segment_leaves_the_log_alone(world: FollowerWorld
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "error", "words"),
+    ("kind", "data", "error", "message"),
     [
         (IndexType.LEADER_EPOCH, None, RemoteResourceNotFound, "expected LEADER_EPOCH in"),
         (IndexType.PRODUCER_SNAPSHOT, None, RemoteResourceNotFound, "PRODUCER_SNAPSHOT"),
@@ -161,14 +161,14 @@ async def test_a_state_that_is_missing_or_damaged_leaves_the_log_alone(
     kind: IndexType,
     data: bytes | None,
     error: type[RemoteStorageError],
-    words: str,
+    message: str,
 ) -> None:
     await world.copy()
     world.damage(kind, data)
     log = await world.log()
     before = log.segments()
 
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=message):
         await world.task(log).rebuild_aux_state(LEADER)
 
     assert log.segments() == before

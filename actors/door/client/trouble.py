@@ -36,7 +36,7 @@ async def _tls_trouble(address: DoorAddress, security: ClientSecurity) -> str | 
     context.set_alpn_protocols(["h2"])
     try:
         # A host that is ending closes the connection, too; the second try tells them apart.
-        answer = await _first_word(address, context) or await _first_word(address, context)
+        answer = await _first_byte(address, context) or await _first_byte(address, context)
     except ssl.SSLCertVerificationError as error:
         if security.ca is None and "issuer" in error.verify_message:
             return None  # This machine's list of authorities differs from gRPC's.
@@ -59,13 +59,13 @@ async def _plaintext_trouble(address: DoorAddress) -> str | None:
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     try:
-        await _first_word(address, context)
+        await _first_byte(address, context)
     except ssl.SSLError:
         return None
     return "the host speaks TLS; expected a URL of tierledgers://…"
 
 
-async def _first_word(address: DoorAddress, context: ssl.SSLContext) -> bytes:
+async def _first_byte(address: DoorAddress, context: ssl.SSLContext) -> bytes:
     """The first byte after the handshake; empty if the connection is closed instead."""
     reader, writer = await asyncio.open_connection(
         address.host, address.port, ssl=context, server_hostname=address.host

@@ -230,12 +230,14 @@ class Desk:
                 return pb.Answer(registered=coordination.registered_message(registered))
             case "hand_over":
                 wish = coordination.handover_of(message.hand_over)
-                owner, number = await self._coordinator.hand_over(wish)
-                return pb.Answer(owned=pb.Owned(owner=owner, number=number))
+                owner, owner_epoch = await self._coordinator.hand_over(wish)
+                return pb.Answer(owned=pb.Owned(owner=owner, owner_epoch=owner_epoch))
             case "attend":
                 attend = coordination.attend_of(message.attend)
-                word = await self._coordinator.attend(attend)
-                return pb.Answer(owner_word=coordination.word_message(word, attend.mode))
+                ownership = await self._coordinator.attend(attend)
+                return pb.Answer(
+                    ownership=coordination.ownership_message(ownership, attend.mode)
+                )
             case "announce":
                 announcement = coordination.announcement_of(message.announce)
                 claims = await self._coordinator.announce(announcement)

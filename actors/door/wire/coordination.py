@@ -17,7 +17,7 @@ from tierledger.actors.coordinator.events import Announcement, Item, Owner, Regi
 from tierledger.actors.coordinator.ownership import (
     GIVE_UP_AFTER_MS,
     Handover,
-    OwnerWord,
+    Ownership,
     PluginMode,
     decision,
 )
@@ -93,7 +93,7 @@ def handover_message(wish: Handover) -> pb.HandOver:
         to=wish.to,
         of=wish.of,
         heading=wish.heading or "",
-        number=wish.number,
+        owner_epoch=wish.owner_epoch,
         give_up_after_ms=wish.give_up_after_ms,
     )
 
@@ -110,7 +110,7 @@ def handover_of(message: pb.HandOver) -> Handover:
             _owner_of(message.to),
             _owner_of(message.of),
             _owner_of(message.heading) if message.heading else None,
-            message.number,
+            message.owner_epoch,
             message.give_up_after_ms or GIVE_UP_AFTER_MS,
         ),
         "hand_over",
@@ -123,7 +123,7 @@ def attend_message(attend: Attend) -> pb.Attend:
         broker_id=attend.broker_id,
         incarnation=attend.incarnation,
         mode=_MODE_NUMBERS[attend.mode],
-        number=attend.number,
+        owner_epoch=attend.owner_epoch,
         is_idle=attend.is_idle,
         shadow=None if attend.shadow is None else shadow_message(attend.shadow),
     )
@@ -141,7 +141,7 @@ def attend_of(message: pb.Attend) -> Attend:
             message.broker_id,
             message.incarnation,
             _mode_of(message.mode),
-            message.number,
+            message.owner_epoch,
             message.is_idle,
             shadow_of(message.shadow) if message.HasField("shadow") else None,
         ),
@@ -150,19 +150,19 @@ def attend_of(message: pb.Attend) -> Attend:
     return attend
 
 
-def word_message(word: OwnerWord, mode: PluginMode) -> pb.OwnerWord:
-    """The owner's word, and by whose manager a broker in `mode` reads then."""
-    return pb.OwnerWord(
-        number=word.number,
-        owner=word.owner,
-        source=word.source,
-        heading=word.heading,
-        reads=decision(mode, word).reads,
+def ownership_message(ownership: Ownership, mode: PluginMode) -> pb.Ownership:
+    """The ownership, and by whose manager a broker in `mode` reads then."""
+    return pb.Ownership(
+        epoch=ownership.epoch,
+        owner=ownership.owner,
+        source=ownership.source,
+        heading=ownership.heading,
+        reads=decision(mode, ownership).reads,
     )
 
 
-def word_of(message: pb.OwnerWord) -> OwnerWord:
-    return OwnerWord(message.number, message.owner, message.source, message.heading)
+def ownership_of(message: pb.Ownership) -> Ownership:
+    return Ownership(message.epoch, message.owner, message.source, message.heading)
 
 
 def shadow_message(report: ShadowReport) -> pb.ShadowReport:

@@ -40,7 +40,7 @@ KeepOption = Annotated[
 ShapeOption = Annotated[
     str | None,
     typer.Option(
-        metavar="WORDS", help="Make the world simpler, for example hosts=2,delays=even."
+        metavar="SETTINGS", help="Make the world simpler, for example hosts=2,delays=even."
     ),
 ]
 WorldOption = Annotated[
@@ -76,6 +76,6 @@ def seeds_of(text: str) -> range:
     return seeds
 
 
-def words_of(text: str | None) -> list[str]:
-    """The words of a comma-separated text; none if there is no text."""
+def comma_separated(text: str | None) -> list[str]:
+    """The items of a comma-separated text; none if there is no text."""
     return text.split(",") if text else []

@@ -14,7 +14,7 @@ from tierledger.cli.commands.simulate.options import (
     ShapeOption,
     WorldOption,
     checked_world,
-    words_of,
+    comma_separated,
 )
 from tierledger.cli.complete_file import complete_file, require_place
 from tierledger.cli.exit_status import ExitStatus
@@ -83,7 +83,7 @@ def _asked(seed: int, mutant: str | None, keep: str | None, shape: str | None) -
     from tierledger.simulation.machines.shape import numbers_of
 
     kept = None if keep is None else numbers_of(keep)
-    return Asked(seed, mutant, kept, words_of(shape))
+    return Asked(seed, mutant, kept, comma_separated(shape))
 
 
 def replay(

@@ -32,7 +32,7 @@ HOST_COLUMNS = (
     "heard",
 )
 BROKER_COLUMNS = ("broker", "incarnation", "last announcement")
-PLUGIN_COLUMNS = ("plugin of", "mode", "goes by word", "writes", "heard", "trouble", "compared")
+PLUGIN_COLUMNS = ("plugin of", "mode", "owner epoch", "writes", "heard", "trouble", "compared")
 PARTITION_COLUMNS = (
     "topic",
     "partition",
@@ -231,10 +231,10 @@ def _broker_row(broker: int, report: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _owner_text(status: dict[str, Any]) -> str:
-    """The owner of the cluster's metadata, and the number of the change that made it owner."""
+    """The owner of the cluster's metadata, and the owner epoch."""
     moves = f" from {status['source']} to {status['heading']}" if status["heading"] else ""
-    by = f", by word {status['word']}" if status["word"] else ""
-    return f"{status['owner']}{moves}{by}"
+    epoch = f", owner epoch {status['owner_epoch']}" if status["owner_epoch"] else ""
+    return f"{status['owner']}{moves}{epoch}"
 
 
 def _following_text(report: Mapping[str, Any] | None) -> str | None:
@@ -254,7 +254,7 @@ def _plugin_rows(status: dict[str, Any]) -> list[tuple[object, ...]]:
         (
             one["broker_id"],
             one["mode"],
-            one["number"] or "none",
+            one["owner_epoch"] or "none",
             "none" if one["is_idle"] else None,
             f"{one['heard_ms_ago'] / 1000:.1f} s ago",
             one["trouble"],

@@ -56,10 +56,10 @@ def _topic_bars(topics: Sequence[PlainRow]) -> list[Bar]:
     made = []
     for row in topics[:TOPICS_DRAWN]:
         name, count = row["topic"] or row["topic_id"], many(row["partitions"], "partition")
-        for word, look in (("before", WARN), ("after", GOOD)):
-            size, segments = row[f"bytes_{word}"], row[f"segments_{word}"]
+        for when, look in (("before", WARN), ("after", GOOD)):
+            size, segments = row[f"bytes_{when}"], row[f"segments_{when}"]
             text = f"{size_text(size)}, {many(segments, 'segment')}"
-            label, note = (name, count) if word == "before" else ("", "")
+            label, note = (name, count) if when == "before" else ("", "")
             made.append(Bar(label, note, size, text, look))
     return made
 

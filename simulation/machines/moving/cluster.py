@@ -7,7 +7,7 @@ from typing import Any
 
 from tierledger.actors.coordinator import procedure as steps
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import Handover, Owned, OwnerWord, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Owned, Ownership, PluginMode
 from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import RemoteStorageError
@@ -71,16 +71,15 @@ class Moving:
     def broker(self, life: Life, broker_id: int) -> PluginNode:
         """A new broker with the plugin: in handover, or in the owner's mode.
 
-        The owner is that of the newest word that coordinators have read, so that the mode is
-        seldom wrong.
+        The owner is the newest that coordinators have read, so that the mode is seldom wrong.
         """
         mode = PluginMode.HANDOVER
         if self._are_mixed and self._random.random() < 0.4:
-            words = [node.state.word for node in self.world.coordinators]
-            word = max(words, key=lambda one: one.number)
+            known = [node.state.ownership for node in self.world.coordinators]
+            ownership = max(known, key=lambda one: one.epoch)
             first = Owner.TIERLEDGER if self.is_fresh else Owner.KAFKA
             modes = {Owner.TIERLEDGER: PluginMode.TIERLEDGER, Owner.KAFKA: PluginMode.SHADOW}
-            mode = modes.get(Owner(word.owner) if word.number else first, mode)
+            mode = modes.get(Owner(ownership.owner) if ownership.epoch else first, mode)
         broker = PluginNode(self.world, life, broker_id, mode, self.segments, self._feeding)
         self.world.clock.after(MS, life, broker.begin)
         return broker
@@ -112,7 +111,7 @@ class KafkaFollower:
         self._counts = self._random.random() < 0.3
         """Whether its reports name the number of records that it has written."""
         self._task = "nothing"
-        self._word = OwnerWord()
+        self._ownership = Ownership()
         self._reports = self._rounds = self._taken = 0
         self._read = 0
         """Records of the topic that it has looked at."""
@@ -136,7 +135,7 @@ class KafkaFollower:
         report = {
             "follower": self.life.name,
             "task": self._task,
-            "said": self._reports,
+            "reports": self._reports,
             "round": self._rounds,
             "records": self._taken if self._counts else 0,
             "trouble": None,
@@ -148,13 +147,13 @@ class KafkaFollower:
     def life(self) -> Life:
         return self.broker.life
 
-    def hear(self, word: OwnerWord, as_of: int) -> None:  # noqa: ARG002
-        """Take up the task that the owner's word calls for; an older word changes nothing."""
-        if word.number <= self._word.number:
+    def hear(self, ownership: Ownership, as_of: int) -> None:  # noqa: ARG002
+        """Take up the task that the owner calls for; an older answer changes nothing."""
+        if ownership.epoch <= self._ownership.epoch:
             return
-        self._word = word
+        self._ownership = ownership
         task = {Owner.KAFKA: "import", Owner.TIERLEDGER: "mirror"}.get(
-            Owner(word.decider), "nothing"
+            Owner(ownership.decider), "nothing"
         )
         if task != self._task:
             self._task = task
@@ -245,7 +244,7 @@ class Command:
         return self.client.life
 
     def found(self) -> None:
-        """Ask for the cluster's first owner, until the coordinator has appended the word."""
+        """Ask for the cluster's first owner, until the coordinator has recorded it."""
         owner = Owner.TIERLEDGER if self._moving.is_fresh else Owner.KAFKA
 
         def heard(result: Any) -> None:  # noqa: ANN401
@@ -366,10 +365,14 @@ class Command:
             alive = [
                 one.broker_id for one in self._world.brokers.values() if not one.life.is_dead
             ]
-            word, attending, following = stands
+            ownership, attending, following = stands
             then(
                 steps.Looked(
-                    word.number, word.owner, frozenset(alive), tuple(attending), following
+                    ownership.epoch,
+                    ownership.owner,
+                    frozenset(alive),
+                    tuple(attending),
+                    following,
                 )
             )
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import Decision, OwnerWord, PluginMode, decision
+from tierledger.actors.coordinator.ownership import Decision, Ownership, PluginMode, decision
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import DataError, Fenced, NotReady, RemoteStorageError
@@ -105,11 +105,11 @@ class PluginNode(Client):
         super().__init__(world, life, broker_id)
         self._segments, self._feeding = segments, feeding
         self._mode = mode
-        self.word = OwnerWord()
+        self.ownership = Ownership()
         self.as_of = 0
         """When the coordinator sent the last answer that arrived here."""
         self.is_asked_again = False
-        """Whether its word is the second one of a move, which may end without a further one."""
+        """Whether it is in a move's second owner epoch, which may end without a question."""
         self.under_way = 0
         """The number of writes by either manager that have begun and not ended."""
         self.consumed = 0
@@ -118,7 +118,7 @@ class PluginNode(Client):
         self._unannounced: dict[int, None] = {}
         """Partitions whose newest role is still to be announced."""
         self._fit_for = 0
-        """The owner's newest word under which the next manager knows all that it has to."""
+        """The newest owner epoch for which the next manager knows all that it has to."""
         self._random = Random(f"plugin/{world.scenario.seed}/{life.name}")
         self._reads = self._random.choice(READS)
 
@@ -135,17 +135,21 @@ class PluginNode(Client):
 
     @property
     def decision(self) -> Decision:
-        return decision(self.mode, self.word)
+        return decision(self.mode, self.ownership)
 
     def replica(self, number: int) -> ReplicaNode:
         return self._feeding.node(self, number)
 
-    # The owner's word.
+    # The ownership.
 
     def _attend(self) -> None:
         node = self.world.coordinator_node()
         report = Attend(
-            self.broker_id, self._incarnation or 0, self.mode, self.word.number, self.is_idle()
+            self.broker_id,
+            self._incarnation or 0,
+            self.mode,
+            self.ownership.epoch,
+            self.is_idle(),
         )
         self._wires.send(self.life, node.life, node.take_attend, self, report)
         self._clock.after(ATTEND, self.life, self._attend)
@@ -156,41 +160,43 @@ class PluginNode(Client):
         A move goes on once all brokers report that. A broker that reports it too early may
         lose a segment: the next manager would not know it.
         """
-        is_fit = self._fit_for == self.word.number
+        is_fit = self._fit_for == self.ownership.epoch
         return self.decision.writes is None and not self.under_way and is_fit
 
-    def hear(self, word: OwnerWord, as_of: int) -> None:
-        """Act on the owner's word if it is newer than the last one; an older one is late."""
+    def hear(self, ownership: Ownership, as_of: int) -> None:
+        """Act on the ownership if it is newer than the last one; an older one is late."""
         self.as_of = max(self.as_of, as_of)
-        if word.number <= self.word.number:
+        if ownership.epoch <= self.ownership.epoch:
             return
-        self.is_asked_again = word.owner == self.word.owner == Owner.MOVING
-        former, self.word = self.decision, word
-        text = f"word {word.number}: {word.owner}, decided by {word.decider}"
+        self.is_asked_again = ownership.owner == self.ownership.owner == Owner.MOVING
+        former, self.ownership = self.decision, ownership
+        text = (
+            f"owner epoch {ownership.epoch}: {ownership.owner}, decided by {ownership.decider}"
+        )
         self.world.recording.moment(self.life.name, "owner", text)
         if former.reads != self.decision.reads:
             self._renew(self._roles)
-        if word.owner == Owner.MOVING and word.source == Owner.TIERLEDGER:
-            self._catch_up(word.number)
+        if ownership.owner == Owner.MOVING and ownership.source == Owner.TIERLEDGER:
+            self._catch_up(ownership.epoch)
         else:
-            self._fit_for = word.number
+            self._fit_for = ownership.epoch
 
-    def _catch_up(self, number: int) -> None:
+    def _catch_up(self, owner_epoch: int) -> None:
         """Check until Kafka's own manager knows the very segments that the leader lists.
 
         Brokers will decide by that manager, and a segment that it does not know is lost then.
         """
-        if self.word.number != number:
+        if self.ownership.epoch != owner_epoch:
             return
 
         def heard(ids: frozenset[bytes] | None) -> None:
             if ids == self._segments.ids_until(self.consumed):
-                self._fit_for = number
+                self._fit_for = owner_epoch
             else:
-                self._clock.after(CATCH_UP, self.life, self._catch_up, number)
+                self._clock.after(CATCH_UP, self.life, self._catch_up, owner_epoch)
 
         if self.caller(0, 0, "list").is_busy:
-            self._clock.after(CATCH_UP, self.life, self._catch_up, number)
+            self._clock.after(CATCH_UP, self.life, self._catch_up, owner_epoch)
         else:
             self.list_ids(0, heard)
 

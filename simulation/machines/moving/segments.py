@@ -10,7 +10,7 @@ from random import Random
 from typing import Protocol
 
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import OwnerWord
+from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata
@@ -26,7 +26,7 @@ class Plugin(Protocol):
     """The plugin of a broker, which writes, and decides by the segments that it knows."""
 
     life: Life
-    word: OwnerWord
+    ownership: Ownership
     as_of: int
     is_asked_again: bool
     under_way: int
@@ -129,10 +129,11 @@ class Segments:
     ) -> None:
         """Note a violation if a broker decides by a manager that lacks the other's segments.
 
-        A broker may freeze between its report under a move's second word and the end of that
-        move. Once it goes on, it acts by that word until the next one arrives, and lacks what
-        others have written since, as a replica of Kafka's own manager does that lags. So those
-        segments do not count. It writes nothing, and takes no further role, under that word.
+        A broker may freeze between its report in a move's second owner epoch and the end of the
+        move. Once it goes on, it acts by that owner epoch until it hears of the next, and lacks
+        what others have written since, as a replica of Kafka's own manager does that lags. So
+        those segments do not count. In that owner epoch it writes nothing, and takes no further
+        role.
         """
         other = Owner.KAFKA if manager == Owner.TIERLEDGER else Owner.TIERLEDGER
         until = plugin.as_of if plugin.is_asked_again else self._world.clock.now
@@ -155,7 +156,7 @@ class Segments:
 
     def _wrong(self, plugin: Plugin, what: str) -> str:
         now = ms_text(self._world.clock.now * 1000)
-        return f"{plugin.life.name}, by word {plugin.word.number}, {what}, at {now}"
+        return f"{plugin.life.name}, in owner epoch {plugin.ownership.epoch}, {what}, at {now}"
 
     def _found(self, plugin: Plugin, violation: Violation) -> None:
         pair = violation.checker, plugin.life.name

@@ -1,4 +1,4 @@
-"""The router tries again, and never takes a later word for the fate of an earlier attempt."""
+"""The router tries again, and never takes a later answer for the fate of an earlier attempt."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -13,16 +13,16 @@ from tierledger.actors.coordinator.attendance import (
     ShadowReport,
     trouble,
 )
-from tierledger.actors.coordinator.ownership import OwnerWord, PluginMode
+from tierledger.actors.coordinator.ownership import Ownership, PluginMode
 
 SHADOW, HANDOVER, TIERLEDGER = PluginMode
-KAFKAS = OwnerWord(1, "kafka")
-MOVING = OwnerWord(2, "moving", "kafka", "tierledger")
-OURS = OwnerWord(3, "tierledger")
+KAFKAS = Ownership(1, "kafka")
+MOVING = Ownership(2, "moving", "kafka", "tierledger")
+OURS = Ownership(3, "tierledger")
 
 
 @pytest.mark.parametrize(
-    ("mode", "word", "expected"),
+    ("mode", "ownership", "expected"),
     [
         (SHADOW, KAFKAS, None),
         (SHADOW, OURS, "in shadow, while the owner is tierledger"),
@@ -35,9 +35,9 @@ OURS = OwnerWord(3, "tierledger")
     ],
 )
 def test_a_mode_that_does_not_go_with_the_owner_is_told(
-    mode: PluginMode, word: OwnerWord, expected: str | None
+    mode: PluginMode, ownership: Ownership, expected: str | None
 ) -> None:
-    assert trouble(Attend(1, 2, mode, 1, False), word, newest=2, silent_ms=0) == expected
+    assert trouble(Attend(1, 2, mode, 1, False), ownership, newest=2, silent_ms=0) == expected
 
 
 @pytest.mark.parametrize(("incarnation", "newest"), [(0, 0), (0, 2), (1, 2)])
@@ -64,7 +64,7 @@ def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> No
 
 
 @pytest.mark.parametrize(
-    ("mode", "number", "word", "expected"),
+    ("mode", "owner_epoch", "ownership", "expected"),
     [
         (SHADOW, 1, KAFKAS, None),
         (HANDOVER, 1, KAFKAS, None),
@@ -76,11 +76,11 @@ def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> No
     ],
 )
 def test_who_is_silent_is_told_unless_kafkas_own_manager_decides_there_anyhow(
-    mode: PluginMode, number: int, word: OwnerWord, expected: str | None
+    mode: PluginMode, owner_epoch: int, ownership: Ownership, expected: str | None
 ) -> None:
-    attend = Attend(1, 2, mode, number, False)
+    attend = Attend(1, 2, mode, owner_epoch, False)
 
-    assert trouble(attend, word, newest=2, silent_ms=SILENT_MS + 1) == expected
+    assert trouble(attend, ownership, newest=2, silent_ms=SILENT_MS + 1) == expected
 
 
 def in_shadow(report: ShadowReport) -> Attend:

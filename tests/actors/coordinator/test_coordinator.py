@@ -20,7 +20,7 @@ from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.events import Owner, OwnerChanged
 from tierledger.actors.coordinator.ownership import (
     Handover,
-    OwnerWord,
+    Ownership,
     PluginMode,
     hand_over,
 )
@@ -61,10 +61,10 @@ def owned(*wishes: Handover) -> Coordinated:
 
 
 def say(one: Coordinated, wish: Handover) -> None:
-    number = one.state.word.number
-    one.apply([*hand_over(one.state.word, wish)])
-    assert one.state.word.number == number + 1
-    assert hand_over(one.state.word, wish) == [], "a repeat"
+    epoch = one.state.ownership.epoch
+    one.apply([*hand_over(one.state.ownership, wish)])
+    assert one.state.ownership.epoch == epoch + 1
+    assert hand_over(one.state.ownership, wish) == [], "a repeat"
 
 
 @pytest.mark.parametrize("wishes", LETS_IN, ids=lambda some: "-".join(one.to for one in some))
@@ -79,7 +79,7 @@ def test_a_brokers_plugin_is_let_in_if_all_decide_by_one_manager(
             with pytest.raises(error):
                 decide.register(one.state, 1, b"a", 0, mode)
     assert decide.register(one.state, 1, b"a", 0), "a program decides for nobody"
-    assert one.state.draft().word == one.state.word
+    assert one.state.draft().ownership == one.state.ownership
 
 
 def test_a_broker_that_is_in_may_repeat_itself_while_tierledger_gives_the_metadata_back() -> (
@@ -98,22 +98,22 @@ def test_a_cluster_moves_there_and_back() -> None:
     one = owned(
         KAFKAS,
         FORTH,
-        Handover(Owner.KAFKA, Owner.MOVING, number=2),
+        Handover(Owner.KAFKA, Owner.MOVING, owner_epoch=2),
         FORTH,
-        Handover(Owner.TIERLEDGER, Owner.MOVING, number=4),
+        Handover(Owner.TIERLEDGER, Owner.MOVING, owner_epoch=4),
         BACK,
-        Handover(Owner.MOVING, Owner.MOVING, Owner.KAFKA, number=6),
-        Handover(Owner.KAFKA, Owner.MOVING, number=7),
+        Handover(Owner.MOVING, Owner.MOVING, Owner.KAFKA, owner_epoch=6),
+        Handover(Owner.KAFKA, Owner.MOVING, owner_epoch=7),
     )
 
-    assert one.state.word == OwnerWord(8, "kafka")
+    assert one.state.ownership == Ownership(8, "kafka")
 
 
-def test_a_move_that_is_said_again_goes_on_with_all_of_its_time() -> None:
+def test_a_move_that_is_repeated_goes_on_with_all_of_its_time() -> None:
     again = Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, 2, give_up_after_ms=5000)
 
-    moves = owned(KAFKAS, FORTH, again).state.word
-    assert moves == OwnerWord(3, "moving", "kafka", "tierledger", 5000)
+    moves = owned(KAFKAS, FORTH, again).state.ownership
+    assert moves == Ownership(3, "moving", "kafka", "tierledger", 5000)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,15 @@ def test_a_move_that_is_said_again_goes_on_with_all_of_its_time() -> None:
         ((KAFKAS,), Handover(Owner.MOVING, Owner.KAFKA)),
         ((KAFKAS,), Handover(Owner.NOBODY, Owner.KAFKA)),
         ((FRESH,), KAFKAS),
-        ((KAFKAS, FORTH), Handover(Owner.TIERLEDGER, Owner.MOVING, number=1)),
-        ((KAFKAS, FORTH), Handover(Owner.NOBODY, Owner.MOVING, number=2)),
+        ((KAFKAS, FORTH), Handover(Owner.TIERLEDGER, Owner.MOVING, owner_epoch=1)),
+        ((KAFKAS, FORTH), Handover(Owner.NOBODY, Owner.MOVING, owner_epoch=2)),
         ((KAFKAS, FORTH), BACK),
-        ((KAFKAS, FORTH), Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, number=3)),
-        ((KAFKAS, FORTH), Handover(Owner.MOVING, Owner.MOVING, Owner.KAFKA, number=2)),
-        ((FRESH,), Handover(Owner.TIERLEDGER, Owner.MOVING, number=2)),
+        (
+            (KAFKAS, FORTH),
+            Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, owner_epoch=3),
+        ),
+        ((KAFKAS, FORTH), Handover(Owner.MOVING, Owner.MOVING, Owner.KAFKA, owner_epoch=2)),
+        ((FRESH,), Handover(Owner.TIERLEDGER, Owner.MOVING, owner_epoch=2)),
     ],
 )
 def test_a_wish_that_does_not_follow_on_the_newest_word_changes_nothing(
@@ -142,7 +145,7 @@ def test_a_wish_that_does_not_follow_on_the_newest_word_changes_nothing(
     one = owned(*wishes)
 
     with pytest.raises(RejectedError):
-        hand_over(one.state.word, wish)
+        hand_over(one.state.ownership, wish)
 
 
 def test_the_metadata_is_not_taken_from_an_owner_whom_nobody_knows() -> None:
@@ -150,7 +153,7 @@ def test_the_metadata_is_not_taken_from_an_owner_whom_nobody_knows() -> None:
     one.evolve(OwnerChanged("another"))
 
     with pytest.raises(RejectedError, match=r"another owns .* expected nobody"):
-        hand_over(one.state.word, FRESH)
+        hand_over(one.state.ownership, FRESH)
 
 
 def test_only_imports_lead_while_kafkas_own_manager_owns_the_metadata() -> None:
@@ -333,7 +336,7 @@ def test_a_leader_that_follows_from_now_on_closes_its_own_session_only() -> None
     assert one.leader_of() == Claim(2, 1, 1)
 
 
-def test_who_follows_as_before_announces_itself_anew_after_the_owners_word() -> None:
+def test_who_follows_as_before_announces_itself_anew_under_a_new_owner() -> None:
     """Its replica is ready with what stood then: what was imported until then is there."""
     one = owned(KAFKAS)
     one.announce(1, follows=[0])
@@ -341,7 +344,7 @@ def test_who_follows_as_before_announces_itself_anew_after_the_owners_word() -> 
     assert one.entry().followers == {1: Claim(1, 1, 1)}
 
     say(one, FORTH)
-    say(one, Handover(Owner.TIERLEDGER, Owner.MOVING, number=2))
+    say(one, Handover(Owner.TIERLEDGER, Owner.MOVING, owner_epoch=2))
     works = one.announce(1, follows=[0])
 
     assert one.entry().followers == {1: Claim(1, 1, 3)}
@@ -548,4 +551,4 @@ def test_a_log_in_which_the_owner_had_a_name_only_is_read() -> None:
     (read,), _ = ev.COORDINATOR_CODEC.decode([older.encode(event, GENESIS)], 0, GENESIS)
     evolve.evolve(state, read)
 
-    assert state.word == OwnerWord(1, "tierledger")
+    assert state.ownership == Ownership(1, "tierledger")

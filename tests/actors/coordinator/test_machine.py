@@ -18,7 +18,7 @@ from tierledger.actors.coordinator.events import (
 )
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.machine import HEARS, Coordinator, Phase
-from tierledger.actors.coordinator.ownership import Handover, OwnerWord
+from tierledger.actors.coordinator.ownership import Handover, Ownership
 from tierledger.actors.messages import (
     Append,
     AppendAnswered,
@@ -533,7 +533,7 @@ def test_a_move_that_takes_too_long_is_given_up() -> None:
     one.hear(msg.TimerFired(timer.timer), after_s=5.0)
     one.rest()
 
-    assert one.machine.state.word == OwnerWord(3, "kafka")
+    assert one.machine.state.ownership == Ownership(3, "kafka")
 
 
 def test_a_move_that_cannot_be_given_up_now_is_given_up_later() -> None:
@@ -542,14 +542,14 @@ def test_a_move_that_cannot_be_given_up_now_is_given_up_later() -> None:
     append = one.decide()
     one.hear(msg.AppendFailed(append.number, StorageUnavailable("away")))
     one.rest()
-    assert one.machine.state.word.owner == "moving"
+    assert one.machine.state.ownership.owner == "moving"
 
     again = give_ups(one)[-1]
     assert again is not timer
     one.hear(msg.TimerFired(again.timer), after_s=again.delay_s)
     one.rest()
 
-    assert one.machine.state.word == OwnerWord(3, "kafka")
+    assert one.machine.state.ownership == Ownership(3, "kafka")
 
 
 def test_a_move_that_has_ended_is_not_given_up() -> None:
@@ -558,7 +558,7 @@ def test_a_move_that_has_ended_is_not_given_up() -> None:
     one.rest()
 
     assert one.hear(msg.TimerFired(timer.timer), after_s=5.0) == []
-    assert one.machine.state.word == OwnerWord(3, "tierledger")
+    assert one.machine.state.ownership == Ownership(3, "tierledger")
 
 
 def test_a_coordinator_that_starts_gives_up_what_its_predecessor_began() -> None:
@@ -570,4 +570,4 @@ def test_a_coordinator_that_starts_gives_up_what_its_predecessor_began() -> None
     successor.hear(msg.TimerFired(give_ups(successor)[-1].timer), after_s=5.0)
     successor.rest()
 
-    assert successor.machine.state.word == OwnerWord(3, "kafka")
+    assert successor.machine.state.ownership == Ownership(3, "kafka")

@@ -5,26 +5,26 @@ from itertools import product
 import pytest
 
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import Decision, OwnerWord, PluginMode, decision
+from tierledger.actors.coordinator.ownership import Decision, Ownership, PluginMode, decision
 
 KAFKA, LEDGER = Owner.KAFKA, Owner.TIERLEDGER
 NOT_READY = Decision(None, None)
 HOLDS_KAFKA, HOLDS_LEDGER = Decision(KAFKA, None), Decision(LEDGER, None)
 BY_KAFKA, BY_LEDGER = Decision(KAFKA, KAFKA), Decision(LEDGER, LEDGER)
 
-WORDS = {
-    OwnerWord(): (BY_KAFKA, NOT_READY, BY_LEDGER),
-    OwnerWord(1, KAFKA): (BY_KAFKA, BY_KAFKA, NOT_READY),
-    OwnerWord(2, Owner.MOVING, KAFKA, LEDGER): (HOLDS_KAFKA, HOLDS_KAFKA, NOT_READY),
-    OwnerWord(3, LEDGER): (NOT_READY, BY_LEDGER, BY_LEDGER),
-    OwnerWord(4, Owner.MOVING, LEDGER, KAFKA): (NOT_READY, HOLDS_LEDGER, HOLDS_LEDGER),
-    OwnerWord(5, "another"): (NOT_READY, NOT_READY, NOT_READY),
+DECISIONS = {
+    Ownership(): (BY_KAFKA, NOT_READY, BY_LEDGER),
+    Ownership(1, KAFKA): (BY_KAFKA, BY_KAFKA, NOT_READY),
+    Ownership(2, Owner.MOVING, KAFKA, LEDGER): (HOLDS_KAFKA, HOLDS_KAFKA, NOT_READY),
+    Ownership(3, LEDGER): (NOT_READY, BY_LEDGER, BY_LEDGER),
+    Ownership(4, Owner.MOVING, LEDGER, KAFKA): (NOT_READY, HOLDS_LEDGER, HOLDS_LEDGER),
+    Ownership(5, "another"): (NOT_READY, NOT_READY, NOT_READY),
 }
-"""By the newest word: in shadow, handover and tierledger."""
+"""By the ownership: in shadow, handover and tierledger."""
 
 
-@pytest.mark.parametrize(("word", "mode"), list(product(WORDS, PluginMode)))
+@pytest.mark.parametrize(("ownership", "mode"), list(product(DECISIONS, PluginMode)))
 def test_a_broker_decides_by_the_owners_manager_alone(
-    word: OwnerWord, mode: PluginMode
+    ownership: Ownership, mode: PluginMode
 ) -> None:
-    assert decision(mode, word) == WORDS[word][list(PluginMode).index(mode)]
+    assert decision(mode, ownership) == DECISIONS[ownership][list(PluginMode).index(mode)]

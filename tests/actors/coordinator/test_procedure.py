@@ -28,7 +28,7 @@ from tierledger.actors.coordinator.procedure import (
     TimeIsUp,
 )
 
-WORD, AGAIN = 2, 3
+FIRST, AGAIN = 2, 3
 TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
 
 
@@ -37,19 +37,19 @@ def plugin(broker_id: int = 1, **changed: object) -> dict[str, Any]:
         "broker_id": broker_id,
         "incarnation": 1,
         "mode": "handover",
-        "number": 1,
+        "owner_epoch": 1,
         "is_idle": False,
         "heard_ms_ago": 100,
     }
     return {**report, **changed}
 
 
-def idle(broker_id: int = 1, number: int = WORD) -> dict[str, Any]:
-    return plugin(broker_id, number=number, is_idle=True)
+def idle(broker_id: int = 1, owner_epoch: int = FIRST) -> dict[str, Any]:
+    return plugin(broker_id, owner_epoch=owner_epoch, is_idle=True)
 
 
-def follower(said: int = 1, round_: int = 5, **changed: object) -> dict[str, Any]:
-    found = {"follower": "a serve", "task": "import", "said": said, "round": round_}
+def follower(reports: int = 1, round_: int = 5, **changed: object) -> dict[str, Any]:
+    found = {"follower": "a serve", "task": "import", "reports": reports, "round": round_}
     return {**found, "heard_ms_ago": 100, "records": 40, "trouble": None, **changed}
 
 
@@ -59,11 +59,11 @@ def looked(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN40
 
 
 def moving(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN401
-    return looked(*attending, word=WORD, owner="moving")._replace(**changed)
+    return looked(*attending, owner_epoch=FIRST, owner="moving")._replace(**changed)
 
 
 def witnessed(*attending: dict[str, Any], **changed: Any) -> Looked:  # noqa: ANN401
-    return moving(*attending, word=AGAIN, following=follower(12, 9))._replace(**changed)
+    return moving(*attending, owner_epoch=AGAIN, following=follower(12, 9))._replace(**changed)
 
 
 class Driven:
@@ -81,7 +81,7 @@ class Driven:
         return found[0]
 
 
-MOVING = HandedOver(Owned("moving", WORD))
+MOVING = HandedOver(Owned("moving", FIRST))
 HELD = (Begun(), looked(plugin()), Compared(()), MOVING, moving(idle()))
 TAKEN = (
     *HELD,
@@ -89,11 +89,11 @@ TAKEN = (
     moving(idle(), following=follower(9, 6)),
     moving(idle(), following=follower(10, 8)),
 )
-ASKS_AGAIN = HandOver(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, WORD))
+ASKS_AGAIN = HandOver(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, FIRST))
 AGAIN_COMPARED = Compare(is_all=False, is_again=True)
 REPEATED = (*TAKEN, Compared(()), HandedOver(Owned("moving", AGAIN)))
-GIVEN_BACK = HandOver(Handover(Owner.KAFKA, Owner.MOVING, number=WORD))
-GIVEN_BACK_LATE = HandOver(Handover(Owner.KAFKA, Owner.MOVING, number=AGAIN))
+GIVEN_BACK = HandOver(Handover(Owner.KAFKA, Owner.MOVING, owner_epoch=FIRST))
+GIVEN_BACK_LATE = HandOver(Handover(Owner.KAFKA, Owner.MOVING, owner_epoch=AGAIN))
 
 
 def test_a_cluster_moves() -> None:
@@ -146,16 +146,16 @@ def test_what_does_not_fit_is_refused_before_anything_begins(unfit: Looked, why:
 @pytest.mark.parametrize(
     "busy",
     [
-        moving(plugin(number=WORD)),
+        moving(plugin(owner_epoch=FIRST)),
         moving(plugin(is_idle=True)),
-        moving(plugin(number=WORD, is_idle=True, heard_ms_ago=3001)),
-        moving(plugin(number=WORD, is_idle=True, mode="tierledger")),
+        moving(plugin(owner_epoch=FIRST, is_idle=True, heard_ms_ago=3001)),
+        moving(plugin(owner_epoch=FIRST, is_idle=True, mode="tierledger")),
         moving(idle(), plugin(2)),
         moving(idle(), brokers=frozenset({1, 2})),
         moving(brokers=frozenset()),
     ],
 )
-def test_every_broker_that_lives_lived_or_attends_has_to_be_idle_by_that_word(
+def test_every_broker_that_lives_lived_or_attends_has_to_be_idle_in_that_owner_epoch(
     busy: Looked,
 ) -> None:
     one = Driven()
@@ -307,8 +307,8 @@ def test_who_comes_while_records_are_taken_over_has_it_given_back() -> None:
     "busy",
     [
         witnessed(idle()),
-        witnessed(plugin(number=AGAIN)),
-        witnessed(plugin(number=AGAIN, is_idle=True, mode="shadow")),
+        witnessed(plugin(owner_epoch=AGAIN)),
+        witnessed(plugin(owner_epoch=AGAIN, is_idle=True, mode="shadow")),
         witnessed(brokers=frozenset()),
     ],
 )
@@ -337,9 +337,9 @@ def test_a_follower_that_is_not_well_meanwhile_gives_it_back() -> None:
 
 
 def test_a_move_that_another_word_has_ended_is_over() -> None:
-    ended = Driven().hear(*HELD, looked(idle(), word=AGAIN))
+    ended = Driven().hear(*HELD, looked(idle(), owner_epoch=AGAIN))
 
-    assert ended == End("the move was ended by word 3: kafka owns")
+    assert ended == End("the move was ended: kafka owns the metadata, owner epoch 3")
 
 
 def test_what_becomes_of_the_last_word_is_asked_for_by_giving_back() -> None:

@@ -20,7 +20,7 @@ from tierledger.actors.calls import (
 )
 from tierledger.actors.coordinator.attendance import Attend, Difference, ShadowReport
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, OwnerWord, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.answers import put_result, result_of
@@ -152,7 +152,7 @@ ROUTE = Route(True, "host-1/3", "host-0/1", CLAIM, "orders", (cmd.Claim(8, 1, 1)
 REGISTER = coordination.RegisterCall(7, b"client-1", 1, PluginMode.HANDOVER)
 MOVING = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER, 0, 5000)
 MOVED = Handover(Owner.TIERLEDGER, Owner.MOVING, None, 3)
-WORD = OwnerWord(3, "moving", "kafka", "tierledger")
+OWNERSHIP = Ownership(3, "moving", "kafka", "tierledger")
 SHADOW = ShadowReport(
     1000,
     2,
@@ -244,15 +244,15 @@ OBJECTS: dict[str, Domain] = {
         lambda: coordination.attend_message(ATTEND._replace(shadow=SHADOW)),
         coordination.attend_of,
     ),
-    "owner-word": Domain(
-        WORD,
-        lambda: coordination.word_message(WORD, PluginMode.TIERLEDGER),
-        coordination.word_of,
+    "ownership": Domain(
+        OWNERSHIP,
+        lambda: coordination.ownership_message(OWNERSHIP, PluginMode.TIERLEDGER),
+        coordination.ownership_of,
     ),
-    "owner-word-for-handover": Domain(
-        WORD,
-        lambda: coordination.word_message(WORD, PluginMode.HANDOVER),
-        coordination.word_of,
+    "ownership-for-handover": Domain(
+        OWNERSHIP,
+        lambda: coordination.ownership_message(OWNERSHIP, PluginMode.HANDOVER),
+        coordination.ownership_of,
     ),
     "shadow-report": Domain(
         SHADOW, lambda: coordination.shadow_message(SHADOW), coordination.shadow_of
@@ -384,10 +384,10 @@ def messages() -> dict[str, Message]:
         "status": pb.Status(json='{"position": 4}'),
         "hand-over": pb.HandOver(to="tierledger", of="nobody"),
         "owned": pb.Owned(owner="tierledger"),
-        "owned-by-a-word": pb.Owned(owner="tierledger", number=3),
+        "owned-in-an-epoch": pb.Owned(owner="tierledger", owner_epoch=3),
         "difference": _embedded("shadow-report", "differences"),
         "call-attend": pb.Call(id=9, attend=pb.Attend(broker_id=7)),
-        "answer-owner-word": pb.Answer(id=9, owner_word=pb.OwnerWord(number=3)),
+        "answer-ownership": pb.Answer(id=9, ownership=pb.Ownership(epoch=3)),
         "call-hand-over": pb.Call(id=9, hand_over=pb.HandOver(to="tierledger")),
         "answer-owned": pb.Answer(id=9, owned=pb.Owned(owner="tierledger")),
         "call-register": pb.Call(id=9, register=pb.Register(broker_id=7)),

@@ -19,8 +19,8 @@ async def test_the_owner_and_the_mode_say_who_reads(world: LocalWorld) -> None:
             attending(3, pb.MODE_TIERLEDGER, 0),
         )
 
-    words = [one.owner_word for one in answers]
-    assert [(one.owner, one.reads) for one in words] == [
+    owners = [one.ownership for one in answers]
+    assert [(one.owner, one.reads) for one in owners] == [
         ("nobody", "kafka"),
         ("nobody", ""),
         ("nobody", "tierledger"),

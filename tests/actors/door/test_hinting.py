@@ -145,7 +145,7 @@ async def test_a_leader_that_says_nothing_costs_one_slow_poll(
 
     await copied(world, manager, 1, within_s=1.0 + PROMPT_S)
     await asyncio.sleep(2 * host.POLL_INTERVAL_S)
-    # Found in the log without a word of its leader: nobody waits for one any more.
+    # Found in the log without a hint of its leader: nobody waits for one any more.
     assert at(world, FOLLOWER).hints.unheard() == {KEY}
     monkeypatch.setattr(host, "ALL_POLLED_EVERY", NEVER)
     await copied(world, manager, 2)

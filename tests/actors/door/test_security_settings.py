@@ -46,7 +46,7 @@ def checked(security: DoorSecurity, listen: DoorAddress = NOWHERE, now_ms: int =
 # Off loopback.
 
 
-def test_off_loopback_neither_plaintext_nor_anybody_without_a_word(secrets: Secrets) -> None:
+def test_off_loopback_neither_plaintext_nor_anybody_by_default(secrets: Secrets) -> None:
     both = "encryption .* and proof of who calls .* or --allow-plaintext --allow-anonymous"
     with pytest.raises(InvalidArgument, match=both):
         checked(DoorSecurity(), EVERYWHERE)

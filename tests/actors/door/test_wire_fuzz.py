@@ -64,7 +64,7 @@ def test_damaged_words_to_the_coordinator_are_refused_or_well_formed(data: bytes
 
 
 @given(damaged(FED))
-def test_damaged_words_of_a_feed_are_frames_or_refused(data: bytes) -> None:
+def test_damaged_messages_of_a_feed_are_frames_or_refused(data: bytes) -> None:
     with suppress(DecodeError, InvalidArgument):
         frame_of(pb.Fed.FromString(data))
 

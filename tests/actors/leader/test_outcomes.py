@@ -338,7 +338,7 @@ def test_a_leader_that_stops_asks_for_no_other_checkpoint_than_the_one_refused(
     assert not harness.asked
 
 
-def test_no_refusal_of_a_checkpoint_is_the_last_word(harness: Harness) -> None:
+def test_no_refusal_of_a_checkpoint_is_final(harness: Harness) -> None:
     fill(harness, CHECKPOINT_EVENTS)
     assert [type(one) for one in harness.asked] == [msg.WriteCheckpoint]
     harness.asked.clear()

@@ -1,4 +1,4 @@
-"""A whole service on bad days: words that arrive in any order, old clients, two hosts."""
+"""A whole service on bad days: messages that arrive in any order, old clients, two hosts."""
 
 from pathlib import Path
 
@@ -106,7 +106,7 @@ async def test_a_broker_that_shuts_down_closes_what_it_led_and_nothing_else(
 
 
 async def test_of_two_hosts_with_one_partition_the_log_fences_the_first(tmp_path: Path) -> None:
-    """A word of a coordinator that knows of another placement than all others do."""
+    """A placement of a coordinator that knows of another placement than all others do."""
     world = LocalWorld(faulty_store.settings(str(tmp_path)), hosts=2)
     await world.start()
     manager = await world.leader(TIP)

@@ -73,7 +73,7 @@ class _References(HTMLParser):
         self.text.append(data)
 
 
-def words_of(page: Path) -> str:
+def text_of(page: Path) -> str:
     """All text of a page, which refers to nothing outside itself."""
     html = page.read_text(encoding="utf-8")
     parser = _References()
@@ -100,8 +100,8 @@ def test_a_sound_store_gives_nothing(tmp_path: Path) -> None:
     stuck = run(tmp_path / "s", "spark", "stuck", "--now", NOW, "--page", tmp_path / "2.html")
 
     assert (coverage.exit_code, stuck.exit_code) == (0, 0), coverage.output + stuck.output
-    assert "None: every log is covered, and once." in words_of(page)
-    assert "None: nothing lasts longer" in words_of(tmp_path / "2.html")
+    assert "None: every log is covered, and once." in text_of(page)
+    assert "None: nothing lasts longer" in text_of(tmp_path / "2.html")
 
 
 def test_coverage_gives_a_table_a_page_and_a_status(
@@ -131,12 +131,12 @@ def test_coverage_gives_a_table_a_page_and_a_status(
         "overlap": 1,
         "unfinished": 1,
     }
-    words = words_of(page)
-    assert "hole: offsets 10 to 19 (10), leader epoch 0" in words
-    assert "orphaned epoch: offsets 40 to 49 (10), leader epoch 1; 1 segment" in words
-    assert "overlap: offsets 25 to 29" in words
-    assert "COPY_SEGMENT_STARTED" in words
-    assert '<script>alert("1")</script>&amp;\\u202e\\u001b[2J-7' in words
+    text = text_of(page)
+    assert "hole: offsets 10 to 19 (10), leader epoch 0" in text
+    assert "orphaned epoch: offsets 40 to 49 (10), leader epoch 1; 1 segment" in text
+    assert "overlap: offsets 25 to 29" in text
+    assert "COPY_SEGMENT_STARTED" in text
+    assert '<script>alert("1")</script>&amp;\\u202e\\u001b[2J-7' in text
 
 
 def test_stuck_gives_a_table_a_page_and_a_status(spark: SparkSession, tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ def test_stuck_gives_a_table_a_page_and_a_status(spark: SparkSession, tmp_path: 
     (row,) = spark.read.parquet(str(out)).collect()
     assert (row.start_offset, row.since_ms) == (50, TIME_MS)
     assert row.age_ms == 2_000_000_000_000 - TIME_MS
-    words = words_of(page)
-    assert row.segment_id in words
-    assert ADVICE["COPY_SEGMENT_STARTED"] in words
+    text = text_of(page)
+    assert row.segment_id in text
+    assert ADVICE["COPY_SEGMENT_STARTED"] in text
 
 
 def test_what_is_stuck_is_so_as_of_the_time_that_is_stated(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_damaged_logs_are_named_and_left_out(job: str, tmp_path: Path) -> None:
     assert found["findings"] == (2 if job == "coverage" else 1)
     assert [one["topic"] for one in found["damaged"]] == ["damaged"]  # type: ignore[attr-defined]
     assert "damaged-3 is left out from position 1 on:" in result.stderr
-    assert "damaged-3" in words_of(page)
+    assert "damaged-3" in text_of(page)
 
 
 @pytest.mark.parametrize("job", ["coverage", "stuck"])

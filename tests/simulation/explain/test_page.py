@@ -1,4 +1,4 @@
-"""The page of a run: it shows everything, loads nothing, and believes no word of it."""
+"""The page of a run: it shows everything, loads nothing, and takes no text for markup."""
 
 import re
 import subprocess
@@ -105,7 +105,7 @@ def test_the_axis_holds_what_arrives_last() -> None:
     assert first_and_last_us(EMPTY) == (0, 1)
 
 
-def test_words_of_a_run_are_text_wherever_they_stand() -> None:
+def test_names_and_details_of_a_run_are_shown_as_text() -> None:
     run = Timeline(
         HOSTILE,
         HOSTILE,

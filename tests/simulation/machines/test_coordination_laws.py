@@ -56,7 +56,7 @@ def world(partitions: int = 1, room: int = 64) -> Any:  # noqa: ANN401 - What th
         (8, [LeaderVerdict(2, 7), LeaderVerdict(1, 8)], False),
     ],
 )
-def test_an_announcement_is_held_against_kafkas_word(
+def test_an_announcement_is_held_against_kafkas_answer(
     epoch: int | None, verdicts: list[LeaderVerdict | None], is_wrong: bool
 ) -> None:
     taken = ev.Announced(1, 1, 5, ((TOPIC, 0, "orders", epoch, None),), (), (), None)

@@ -1,4 +1,4 @@
-"""Words on a command line for a simpler world, and for which of its decisions are kept."""
+"""Settings that make a world simpler, and the choice of its decisions that are kept."""
 
 import pytest
 from hypothesis import given
@@ -39,8 +39,8 @@ def test_what_is_no_list_of_numbers_is_refused(text: str) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_every_simpler_shape_is_another_and_none_is_left_at_the_end(seed: int) -> None:
     scenario = drawn(seed)
-    for word in simpler(scenario):
-        assert shaped(scenario, [word]) != scenario
+    for setting in simpler(scenario):
+        assert shaped(scenario, [setting]) != scenario
 
     simplest = shaped(scenario, reversed(simpler(scenario)))
 
@@ -57,7 +57,9 @@ def test_words_and_numbers_make_a_seed_what_they_say() -> None:
     assert len(set(scenario.delays)) == 1
 
 
-@pytest.mark.parametrize("word", ["hosts", "hosts=0", "hosts=-1", "hosts=x", "roof=flat", ""])
-def test_an_unknown_word_is_refused_beside_those_there_are(word: str) -> None:
+@pytest.mark.parametrize(
+    "setting", ["hosts", "hosts=0", "hosts=-1", "hosts=x", "roof=flat", ""]
+)
+def test_an_unknown_setting_is_refused_beside_those_there_are(setting: str) -> None:
     with pytest.raises(InvalidArgument, match=r"there are brokers=NUMBER, .*delays=even"):
-        shaped(drawn(1), [word])
+        shaped(drawn(1), [setting])

@@ -35,8 +35,10 @@ FOUND = [Violation("unlike_model", PartitionKey.of(WHERE), "position 0: as an ex
 
 def calm(decisions: tuple[Decision, ...]) -> Scenario:
     """A small world of one partition and one host in which only those happen."""
-    words = "brokers=2 partitions=1 hosts=1 delays=even skews=none epochs=known knobs=default"
-    return shaped(drawn(1), words.split())._replace(decisions=decisions)
+    settings = (
+        "brokers=2 partitions=1 hosts=1 delays=even skews=none epochs=known knobs=default"
+    )
+    return shaped(drawn(1), settings.split())._replace(decisions=decisions)
 
 
 @cache

@@ -143,7 +143,7 @@ REFUSED = [
 ]
 READY = [
     (
-        FeedSource._word,
+        FeedSource._news_of_claim,
         "one.slices is not None or one.given[0] < one.ready_at",
         "one.slices is not None",
     ),

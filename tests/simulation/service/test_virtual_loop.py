@@ -129,7 +129,7 @@ def test_a_failed_task_is_a_failure_of_the_world(loop: VirtualLoop) -> None:
     assert [str(error) for error in loop.failures] == ["a mistake"]
 
 
-def test_what_is_left_suspended_is_closed_with_a_loop_and_without_a_word(
+def test_what_is_left_suspended_is_closed_with_a_loop_and_silently(
     loop: VirtualLoop,
 ) -> None:
     cleaned: list[str] = []

@@ -37,7 +37,7 @@ LEFT = {"copy": STARTS, "size": STARTS[1:], "time": STARTS[2:], "remove": []}
 """Start offsets of the segments that are there when a stage is done."""
 
 TAKEOVERS = range(3, 3 * 14, 9)
-"""Steps of copying, each elsewhere between a segment's announcement and its last word."""
+"""Steps of copying, each elsewhere between a segment's announcement and its last record."""
 
 EVERY = {"copy": 3}
 """Of a segment's 14 steps of copying each comes once, by turns in one of the three segments."""

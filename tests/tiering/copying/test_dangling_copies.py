@@ -1,4 +1,4 @@
-"""What copies left behind that ended between their first and their last word."""
+"""What copies left behind that ended between their first and their last record."""
 
 from pathlib import Path
 
@@ -98,7 +98,7 @@ async def test_an_entry_that_somebody_else_removed_is_forgotten(world: CopyWorld
     world.log.local = lay_out(world.folder / "disk-1", (0, 150, 250, 300), end=310)
     world.log.last_stable_offset = world.log.log_end_offset = 310
     world.faults.fail_next("copy log", When.BEFORE, AWAY)
-    world.faults.fail_next(UPDATE, When.BEFORE, AWAY)  # The clean-up's first word.
+    world.faults.fail_next(UPDATE, When.BEFORE, AWAY)  # The clean-up's first record.
     with pytest.raises(StorageUnavailable):
         await task.run_once()
     assert [one.state for one in world.segments()].count(STARTED) == 1

@@ -113,7 +113,7 @@ async def test_a_copy_that_begins_at_any_step_of_a_removal_leaves_nothing(
 ) -> None:
     world = scene.world
     run = await scene.start()
-    if is_killed:  # As soon as there is data that the last word on it does not cover.
+    if is_killed:  # As soon as there is data that its last record does not cover.
         world.faults.fail_next("copy log", When.AFTER, Killed())
 
     with suppress(Killed):

@@ -112,19 +112,19 @@ def test_a_log_that_ends_early_is_not_the_end(missing: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("magic", "error", "word"),
+    ("magic", "error", "message"),
     [
         (0, RejectedError, "format 0"),
         (1, RejectedError, "format 1"),
         (3, CorruptRemoteData, "3"),
     ],
 )
-def test_other_formats_are_refused(magic: int, error: type[Exception], word: str) -> None:
+def test_other_formats_are_refused(magic: int, error: type[Exception], message: str) -> None:
     log = bytearray(encoded(0, 0, RECORDS))
     log[16] = magic
     log[17] ^= 1  # Where another format has no such checksum.
 
-    with pytest.raises(error, match=word):
+    with pytest.raises(error, match=message):
         split(bytes(log))
 
 

@@ -85,14 +85,14 @@ async def test_each_operation_alone_fetches_the_manifest_and_one_more(tmp_path: 
 async def test_transformed_data_is_refused(other: dict[str, object], tmp_path: Path) -> None:
     laid_out(tmp_path, prefix="", **other)
     storage = opened(tmp_path)
-    word = "compressed" if "compression" in other else "encrypted"
+    form = "compressed" if "compression" in other else "encrypted"
 
     for ask in (
         storage.fetch_all_indexes(SEGMENT.metadata),
         storage.fetch_index(SEGMENT.metadata, IndexType.OFFSET),
         whole_log(storage, SEGMENT.metadata),
     ):
-        with pytest.raises(RejectedError, match=f"was {word} by the plugin"):
+        with pytest.raises(RejectedError, match=f"was {form} by the plugin"):
             await ask
 
 

@@ -41,7 +41,7 @@ def test_a_cluster_that_has_healed_belongs_to_tierledger() -> None:
     for seed in SEEDS:
         coordinator = world_of(seed).coordinator
         assert coordinator is not None
-        assert coordinator.state.word.owner == Owner.TIERLEDGER
+        assert coordinator.state.ownership.owner == Owner.TIERLEDGER
 
 
 def test_other_seeds_have_no_moves() -> None:
@@ -57,5 +57,5 @@ def test_a_seeds_picture_tells_the_story_of_its_moves() -> None:
     told = text(timeline_of(world, title="", command="", violations=()))
 
     assert "all brokers hold their writes" in told
-    assert "word 1: kafka, decided by kafka" in told
+    assert "owner epoch 1: kafka, decided by kafka" in told
     assert "it ends: done" in told

@@ -14,7 +14,7 @@ import org.tierledger.door.v1.StatusQuestion;
 final class Conversation extends DoorStream {
     private static final int FRAME_CALLS = 1_000;
     private static final int FRAME_BYTES = 512 * 1024;
-    private static final long WORD_PAUSE_MS = 1_000;
+    private static final long QUIET_MS = 1_000;
     private static final long SILENT_MS = 3_000;
 
     private long lastId;
@@ -53,7 +53,7 @@ final class Conversation extends DoorStream {
 
     /** End the stream if its host owes answers, is silent, and does not answer a ping. */
     private void watch(long before) {
-        loop.after(WORD_PAUSE_MS, () -> {
+        loop.after(QUIET_MS, () -> {
             if (!isOpen()) {
                 return;
             }

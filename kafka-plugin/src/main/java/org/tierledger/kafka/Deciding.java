@@ -15,14 +15,14 @@ import org.tierledger.door.v1.Attend;
 import org.tierledger.door.v1.Call;
 import org.tierledger.door.v1.Difference;
 import org.tierledger.door.v1.Fate;
-import org.tierledger.door.v1.OwnerWord;
+import org.tierledger.door.v1.Ownership;
 import org.tierledger.door.v1.PluginMode;
 import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.Role;
 
 /**
  * Passes each call of the broker to the manager that owns the cluster's metadata at the moment:
- * Kafka's own or tierledger. Role changes go to both. Each {@link OwnerWord} of the coordinator
+ * Kafka's own or tierledger. Role changes go to both. Each {@link Ownership} of the coordinator
  * tells who owns the metadata; while it moves from one manager to the other, no write begins.
  */
 final class Deciding implements Manager {
@@ -45,14 +45,14 @@ final class Deciding implements Manager {
     /** Writes that a manager has begun and not ended, or that are about to choose a manager. */
     private final AtomicInteger underWay = new AtomicInteger();
     /** The newest that this broker obeys; before the first, one that its mode implies. */
-    private volatile OwnerWord word;
-    /** Completed when a newer {@link OwnerWord} has replaced {@link #word}. */
-    private volatile CompletableFuture<Void> otherWord = new CompletableFuture<>();
+    private volatile Ownership ownership;
+    /** Completed when a newer {@link Ownership} has replaced {@link #ownership}. */
+    private volatile CompletableFuture<Void> changed = new CompletableFuture<>();
     // On the loop alone:
     private boolean isClosed;
-    /** The newest OwnerWord's number under which the next manager is ready to take over. */
+    /** The newest owner epoch for which the next manager is ready to take over. */
     private long fitFor;
-    /** Why the last request for an OwnerWord failed; each reason is logged once. */
+    /** Why the last report failed; each reason is logged once. */
     private String missed;
 
     Deciding(Settings settings, Map<String, ?> configs) {
@@ -63,7 +63,7 @@ final class Deciding implements Manager {
         kafka = settings.mode == PluginMode.MODE_TIERLEDGER ? null : new Embedded(configs);
         shadow = settings.mode == PluginMode.MODE_SHADOW
             ? new Shadow(settings, loop, kafka, ledger) : null;
-        go(OwnerWord.newBuilder().setReads(
+        go(Ownership.newBuilder().setReads(
             kafka == null ? TIERLEDGER : shadow == null ? "" : KAFKA).build());
     }
 
@@ -79,7 +79,7 @@ final class Deciding implements Manager {
     void close() {
         loop.run(() -> {
             isClosed = true;
-            otherWord.completeExceptionally(
+            changed.completeExceptionally(
                 new RemoteStorageException("the plugin was closed"));
         });
         if (shadow != null) {
@@ -93,37 +93,37 @@ final class Deciding implements Manager {
     }
 
     /**
-     * Obey {@code next}. Roles change before {@link #word}: a call that sees the new owner must
-     * not find a replica that is still ready under a claim from before the change.
+     * Obey {@code next}. Roles change before {@link #ownership}: a call that sees the new owner
+     * must not find a replica that is still ready under a claim from before the change.
      */
-    private void go(OwnerWord next) {
+    private void go(Ownership next) {
         roles.lead(next.getReads().equals(TIERLEDGER));
         roles.metrics.decision = text(next);
-        word = next;
+        ownership = next;
     }
 
-    private static String text(OwnerWord word) {
-        return "reads by " + name(word.getReads()) + ", writes by " + name(writes(word))
-            + ", as of word " + word.getNumber();
+    private static String text(Ownership ownership) {
+        return "reads by " + name(ownership.getReads()) + ", writes by " + name(writes(ownership))
+            + ", owner epoch " + ownership.getEpoch();
     }
 
     private static String name(String manager) {
         return manager.isEmpty() ? "nobody" : manager;
     }
 
-    private static boolean isMoving(OwnerWord word) {
-        return word.getOwner().equals("moving");
+    private static boolean isMoving(Ownership ownership) {
+        return ownership.getOwner().equals("moving");
     }
 
     /** The name of the manager that takes writes; empty while the metadata moves. */
-    private static String writes(OwnerWord word) {
-        return isMoving(word) ? "" : word.getReads();
+    private static String writes(Ownership ownership) {
+        return isMoving(ownership) ? "" : ownership.getReads();
     }
 
     /**
      * Report this broker's mode and state to the coordinator, and learn from the answer who
      * owns the cluster's metadata; repeated until the plugin is closed. While no host answers,
-     * the broker obeys the last OwnerWord. On the loop.
+     * the broker obeys the last ownership. On the loop.
      */
     private void attend() {
         Conversation home = roles.doors.at(null);
@@ -131,17 +131,17 @@ final class Deciding implements Manager {
             loop.after(HOMELESS_MS, this::attend);
             return;
         }
-        // Read before the count, as write() counts before it reads `word`: a write that this
-        // count misses reads this OwnerWord or a newer one. So if this one is of a move, the
+        // Read before the count, as write() counts before it reads `ownership`: a write that this
+        // count misses reads this ownership or a newer one. So if this one is of a move, the
         // manager that gives the metadata away does not begin that write.
-        OwnerWord stand = word;
+        Ownership stand = ownership;
         boolean isIdle =
-            writes(stand).isEmpty() && underWay.get() == 0 && fitFor == stand.getNumber();
+            writes(stand).isEmpty() && underWay.get() == 0 && fitFor == stand.getEpoch();
         Attend.Builder attend = Attend.newBuilder()
             .setBrokerId(settings.brokerId)
             .setIncarnation(roles.incarnation)
             .setMode(settings.mode)
-            .setNumber(stand.getNumber())
+            .setOwnerEpoch(stand.getEpoch())
             .setIsIdle(isIdle);
         if (shadow != null) {
             attend.setShadow(shadow.report());
@@ -149,7 +149,7 @@ final class Deciding implements Manager {
         home.ask(
             Call.newBuilder().setDeadlineMs(ATTEND_DEADLINE_MS).setAttend(attend)
         ).whenComplete((answer, error) -> {
-            boolean isNews = error == null && hear(answer.getOwnerWord());
+            boolean isNews = error == null && hear(answer.getOwnership());
             if (error != null) {
                 missed((CallFailed) error);
             } else if (shadow != null) {
@@ -164,26 +164,26 @@ final class Deciding implements Manager {
             roles.failed(error);
         } else if (!error.getMessage().equals(missed)) {
             missed = error.getMessage();
-            log.warn("No word on who owns the cluster's metadata: {}", missed);
+            log.warn("Who owns the cluster's metadata is not known: {}", missed);
         }
     }
 
     /**
-     * Poll, while the OwnerWord of that number is the newest, until Kafka's own manager has
-     * read all segments that the ledger has. Taking over earlier it would treat segments that
-     * it has not read yet as gone, and brokers would delete them. On the loop.
+     * Poll, while that owner epoch is the newest, until Kafka's own manager has read all
+     * segments that the ledger has. Taking over earlier it would treat segments that it has not
+     * read yet as gone, and brokers would delete them. On the loop.
      */
-    private void catchUp(long number) {
+    private void catchUp(long ownerEpoch) {
         loop.transports().execute(() -> {
             boolean isBehind = !roles.hosted().allMatch(one -> isCaughtUp(one.tip));
             loop.after(isBehind ? CATCH_UP_MS : 0, () -> {
-                if (isClosed || word.getNumber() != number) {
+                if (isClosed || ownership.getEpoch() != ownerEpoch) {
                     return;
                 }
                 if (isBehind) {
-                    catchUp(number);
+                    catchUp(ownerEpoch);
                 } else {
-                    fitFor = number;
+                    fitFor = ownerEpoch;
                 }
             });
         });
@@ -202,20 +202,20 @@ final class Deciding implements Manager {
         }
     }
 
-    /** Obey {@code next} if it is newer than the last OwnerWord; whether it is. On the loop. */
-    private boolean hear(OwnerWord next) {
-        if (isClosed || next.getNumber() <= word.getNumber()) {
+    /** Obey {@code next} if it is newer than the last; whether it is. On the loop. */
+    private boolean hear(Ownership next) {
+        if (isClosed || next.getEpoch() <= ownership.getEpoch()) {
             return false;
         }
         go(next);
         log.info("The owner of the remote log metadata is {}: {}", next.getOwner(), text(next));
-        CompletableFuture<Void> waited = otherWord;
-        otherWord = new CompletableFuture<>();
+        CompletableFuture<Void> waited = changed;
+        changed = new CompletableFuture<>();
         waited.complete(null);
         if (kafka != null && isMoving(next) && next.getReads().equals(TIERLEDGER)) {
-            catchUp(next.getNumber());
+            catchUp(next.getEpoch());
         } else {
-            fitFor = next.getNumber();
+            fitFor = next.getEpoch();
         }
         return true;
     }
@@ -238,13 +238,13 @@ final class Deciding implements Manager {
 
     @Override
     public boolean isReady(TopicIdPartition tip) {
-        Manager manager = manager(word.getReads());
+        Manager manager = manager(ownership.getReads());
         return manager != null && manager.isReady(tip);
     }
 
     @Override
     public Object answer(Question question) throws RemoteStorageException {
-        OwnerWord now = word;
+        Ownership now = ownership;
         Manager manager = manager(now.getReads());
         if (manager == null) {
             throw notReady(question.tip, now);
@@ -258,14 +258,14 @@ final class Deciding implements Manager {
 
     @Override
     public CompletableFuture<Void> write(RemoteLogMetadata change) throws RemoteStorageException {
-        // The order matters. `otherWord` is read before `word`; otherwise a held write could
-        // miss an OwnerWord that comes in between. The write is counted before `word` is read,
+        // The order matters. `changed` is read before `ownership`; otherwise a held write could
+        // miss a change that comes in between. The write is counted before `ownership` is read,
         // because attend() reads them the other way round: it reports idle if it reads the
-        // OwnerWord of a move and then a count of 0. A write that is counted later reads the
+        // ownership of a move and then a count of 0. A write that is counted later reads the
         // same or a newer one; so the manager that gives the metadata away does not begin it.
-        CompletableFuture<Void> other = otherWord;
+        CompletableFuture<Void> other = changed;
         underWay.incrementAndGet();
-        OwnerWord now = word;
+        Ownership now = ownership;
         CompletableFuture<Void> begun = null;
         try {
             Manager manager = manager(writes(now));
@@ -286,13 +286,13 @@ final class Deciding implements Manager {
         throw notReady(change.topicIdPartition(), now);
     }
 
-    /** Write once a newer OwnerWord has come, off the loop: Kafka's manager may block. */
+    /** Write once a newer ownership has come, off the loop: Kafka's manager may block. */
     private CompletableFuture<Void> hold(
-        RemoteLogMetadata change, CompletableFuture<Void> otherWord) {
+        RemoteLogMetadata change, CompletableFuture<Void> changed) {
         Future<?> timeout = loop.after(
-            settings.finishTimeoutMs, () -> otherWord.completeExceptionally(
-                notReady(change.topicIdPartition(), word)));
-        return otherWord.thenComposeAsync(nothing -> {
+            settings.finishTimeoutMs, () -> changed.completeExceptionally(
+                notReady(change.topicIdPartition(), ownership)));
+        return changed.thenComposeAsync(nothing -> {
             timeout.cancel(false);
             try {
                 return write(change);
@@ -306,7 +306,7 @@ final class Deciding implements Manager {
         return name.equals(KAFKA) ? kafka : name.equals(TIERLEDGER) ? ledger : null;
     }
 
-    private ReplicaNotAvailableException notReady(TopicIdPartition tip, OwnerWord now) {
+    private ReplicaNotAvailableException notReady(TopicIdPartition tip, Ownership now) {
         return ledger.notReady(tip, "its manager does not decide: " + text(now));
     }
 }

@@ -52,7 +52,7 @@ final class Metrics {
         show("WriteP50Ms", "time within which half of these were done", () -> ms(writes, 50));
         show("WriteP99Ms", "the same for 99 in 100", () -> ms(writes, 99));
         show("WriteMaxMs", "of the slowest", () -> ms(writes, 100));
-        show("Decision", "by which manager this broker reads and writes, as of which owner's word",
+        show("Decision", "by which manager this broker reads and writes, in which owner epoch",
             () -> decision);
         show("ServiceAway", "whether no host could be reached when that was tried last",
             () -> roles.doors.isAway());

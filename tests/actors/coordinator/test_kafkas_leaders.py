@@ -51,11 +51,11 @@ FIRST, SECOND = LeaderVerdict(1, 7), LeaderVerdict(2, 8)
         "whom Kafka names leads in the epoch that Kafka knows",
         "a claim of a broker that Kafka does not name changes nothing",
         "nor where nobody leads",
-        "a word from before the election does not bring the former leader back",
-        "without Kafka's word the later claim leads",
+        "an answer from before the election does not bring the former leader back",
+        "without Kafka's answer the later claim leads",
     ],
 )
-def test_kafkas_word_decides_whose_claim_is_taken(
+def test_kafkas_answer_decides_whose_claim_is_taken(
     verdicts: list[tuple[int, LeaderVerdict, bool]], epoch: int | None
 ) -> None:
     one = Coordinated()

@@ -85,7 +85,7 @@ def coordinator(*hosts: str, **more: object) -> dict[str, Any]:
         "set_aside": 0,
         "set_aside_items": [],
         "owner": "kafka",
-        "word": 3,
+        "owner_epoch": 3,
         "source": "",
         "heading": "",
         "attending": [],

@@ -10,21 +10,21 @@ import grpc
 import grpc.aio
 
 from tests.models.kafka_clients import WAIT_S
-from tierledger.actors.coordinator.ownership import OwnerWord
+from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.limits import METHOD, SERVICE, DoorLimits
-from tierledger.actors.door.wire.coordination import attend_of, word_message
+from tierledger.actors.door.wire.coordination import attend_of, ownership_message
 
 
-class WordDoor:
+class OwnershipDoor:
     """An async context manager that listens at `address`."""
 
     def __init__(self, cluster_id: str) -> None:
         self._cluster_id = cluster_id
         self._server = grpc.aio.server()
-        self._said = asyncio.Condition()
+        self._heard_one = asyncio.Condition()
         self.address = ""
-        self.word = OwnerWord()
+        self.ownership = Ownership()
         self.heard: list[pb.Attend] = []
         self.registered: list[pb.Register] = []
 
@@ -41,20 +41,20 @@ class WordDoor:
     async def __aexit__(self, *_: object) -> None:
         await self._server.stop(None)
 
-    async def say(self, owner: str, source: str = "", heading: str = "") -> int:
-        """Make `owner` the next word; returns its number once a plugin follows it."""
-        number = self.word.number + 1
-        self.word = OwnerWord(number, owner, source, heading)
-        await self.attended(number)
-        return number
+    async def change_owner(self, owner: str, source: str = "", heading: str = "") -> int:
+        """Make `owner` the owner; returns the owner epoch once a plugin follows it."""
+        epoch = self.ownership.epoch + 1
+        self.ownership = Ownership(epoch, owner, source, heading)
+        await self.attended(epoch)
+        return epoch
 
-    async def attended(self, number: int, *, is_idle: bool | None = None) -> pb.Attend:
-        """The next report of a plugin that follows word `number`, and is idle as required."""
-        async with self._said, asyncio.timeout(WAIT_S):
+    async def attended(self, owner_epoch: int, *, is_idle: bool | None = None) -> pb.Attend:
+        """The next report of a plugin in that owner epoch that is idle as required."""
+        async with self._heard_one, asyncio.timeout(WAIT_S):
             while True:
-                await self._said.wait()
+                await self._heard_one.wait()
                 last = self.heard[-1]
-                if last.number == number and is_idle in (None, last.is_idle):
+                if last.owner_epoch == owner_epoch and is_idle in (None, last.is_idle):
                     return last
 
     async def _converse(
@@ -76,11 +76,11 @@ class WordDoor:
 
     async def _answer(self, call: pb.Call) -> pb.Answer:
         if call.HasField("attend"):
-            async with self._said:
+            async with self._heard_one:
                 self.heard.append(call.attend)
-                self._said.notify_all()
-            word = word_message(self.word, attend_of(call.attend).mode)
-            return pb.Answer(id=call.id, owner_word=word)
+                self._heard_one.notify_all()
+            ownership = ownership_message(self.ownership, attend_of(call.attend).mode)
+            return pb.Answer(id=call.id, ownership=ownership)
         if call.HasField("register"):
             self.registered.append(call.register)
         failure = pb.Failure(kind=pb.NOT_READY, message="no service is here", fate=pb.RETRYABLE)
