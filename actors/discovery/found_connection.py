@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from tierledger.actors.discovery.service_record import HostDoor, ServiceRecord, read_record
 from tierledger.actors.door.client.connection import DoorConnection, broker_in, greeting_of
-from tierledger.actors.door.client.streams import NO_SECURITY, Stream, Streams, word_of
+from tierledger.actors.door.client.streams import NO_SECURITY, Stream, Streams, ping_of
 from tierledger.actors.door.security.settings import CA_KEY, CERTIFICATE_KEY, ClientSecurity
 from tierledger.actors.door.wire.failures import error_of
 from tierledger.actors.host_settings import ServiceSettings
@@ -228,7 +228,7 @@ async def _prove(stream: Stream, recorded: HostDoor) -> None:
     """
     try:
         async with asyncio.timeout(PROOF_S):
-            answer = await stream.ask(word_of(recorded.address))
+            answer = await stream.ask(ping_of(recorded.address))
     except (TimeoutError, OutcomeUnknown) as error:
         reason = str(error) or f"does not say within {PROOF_S:g} s which process it is"
         raise NotReady(f"{recorded.door}: {reason}") from error

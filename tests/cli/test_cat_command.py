@@ -119,7 +119,7 @@ def test_a_part_is_from_an_offset_to_before_another(arguments: list[str]) -> Non
         (["--to-offset", "9" * 5000], "(5000 characters)"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_plain_words(
+def test_what_makes_no_sense_is_refused_in_one_sentence(
     options: list[object], message: str, arguments: list[str]
 ) -> None:
     result = cat(arguments, "codec-lz4", 0, *options)

@@ -22,7 +22,7 @@ def test_a_seed_is_the_same_run_again() -> None:
     assert hashed == f"3 {first['trace_hash']}\n"
 
 
-def test_a_run_is_told_in_words() -> None:
+def test_a_run_is_told_as_text() -> None:
     result = simulate("replay", "--seed", "3")
 
     assert result.exit_code == 0

@@ -60,7 +60,7 @@ def first(request: pytest.FixtureRequest) -> int:
     return 10 * list(KAFKAS).index(request.node.callspec.params["plugins"])
 
 
-async def owned_by_word_of(secrets: Secrets, identity: str, url: str) -> None:
+async def owner_set_by(secrets: Secrets, identity: str, url: str) -> None:
     config = {URL_SETTING: url, **secrets.client(identity)}
     connection = await connect(ServiceSettings(CLUSTER, config))
     try:
@@ -90,9 +90,9 @@ async def test_a_broker_proves_who_it_is(tmp_path: Path, plugins: Plugins) -> No
     with served(f"sqlite:{tmp_path / 'store.sqlite'}", *options) as process:
         assert process.stdout is not None, "it is a pipe"
         url = process.stdout.readline().split()[-1]
-        await owned_by_word_of(secrets, "admin", url)
+        await owner_set_by(secrets, "admin", url)
         with pytest.raises(NotAuthorized, match="may not say who owns the metadata"):
-            await owned_by_word_of(secrets, "broker:1", url)
+            await owner_set_by(secrets, "broker:1", url)
         token = token_file(tmp_path, "broker:1")
         given = {"tierledger.ssl.ca.location": ca, "tierledger.token.location": token}
         for broker in (1, 2):

@@ -116,7 +116,7 @@ async def test_a_coordinator_that_died_is_made_anew_and_knows_all(
     assert await listed(other, tip) == [0, 1]
 
 
-async def test_errors_arrive_with_their_type_and_words(
+async def test_errors_arrive_with_their_type_and_message(
     brokers: Brokers, tip: TopicIdPartition
 ) -> None:
     manager = await brokers.manager(1)

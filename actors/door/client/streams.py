@@ -222,7 +222,7 @@ class Stream:
             with contextlib.suppress(RemoteStorageError):
                 try:
                     async with asyncio.timeout_at(deadline):
-                        await self.ask(word_of(self.greeting.host))
+                        await self.ask(ping_of(self.greeting.host))
                 except TimeoutError:
                     is_late = loop.time() - deadline > LATE_S
                     if self._frames_read == before and not is_late:
@@ -303,7 +303,7 @@ class Stream:
         await self._channel.close()
 
 
-def word_of(host: str) -> pb.Call:
+def ping_of(host: str) -> pb.Call:
     """A ping: the query for a host's own counts, which no other host answers."""
     asked = pb.StatusQuestion(of=pb.StatusQuestion.HOST)
     return pb.Call(deadline_ms=int(SILENT_S * 1000), host=host, status=asked)

@@ -92,7 +92,7 @@ async def test_what_did_not_happen_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("error", [Fenced("replaced"), CorruptLog("unreadable")])
-async def test_a_final_word_ends_it(error: RemoteStorageError) -> None:
+async def test_a_final_answer_ends_it(error: RemoteStorageError) -> None:
     with pytest.raises(type(error)):
         await changed(NotLeader("moved"), error)
 
@@ -106,7 +106,7 @@ async def test_a_final_word_ends_it(error: RemoteStorageError) -> None:
         InvalidArgument("the door is another cluster's by now"),
     ],
 )
-async def test_a_final_word_on_this_attempt_leaves_an_earlier_one_open(
+async def test_a_final_answer_to_this_attempt_leaves_an_earlier_one_open(
     error: RemoteStorageError,
 ) -> None:
     with pytest.raises(OutcomeUnknown, match="lost"):

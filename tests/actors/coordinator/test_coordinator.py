@@ -139,7 +139,7 @@ def test_a_move_that_is_repeated_goes_on_with_all_of_its_time() -> None:
         ((FRESH,), Handover(Owner.TIERLEDGER, Owner.MOVING, owner_epoch=2)),
     ],
 )
-def test_a_wish_that_does_not_follow_on_the_newest_word_changes_nothing(
+def test_a_request_that_does_not_follow_on_the_newest_owner_epoch_changes_nothing(
     wishes: tuple[Handover, ...], wish: Handover
 ) -> None:
     one = owned(*wishes)
@@ -299,7 +299,7 @@ def test_a_repeated_announcement_costs_nothing(epoch: int | None) -> None:
     assert one.leader_of() == Claim(1, 1, 1)
 
 
-def test_a_late_copy_of_a_word_that_changed_nothing_changes_nothing_later() -> None:
+def test_a_late_copy_of_an_announcement_that_changed_nothing_changes_nothing_later() -> None:
     one = Coordinated("a")
     one.announce(1, leads=[0])
     again = announcement(1, 2, leads=[0])
@@ -466,7 +466,7 @@ def test_a_host_that_was_restarted_gets_its_work_anew() -> None:
     assert one.start("a", 2) == []
 
 
-def test_a_leader_that_ended_is_placed_again_and_an_old_word_of_it_is_ignored() -> None:
+def test_a_leader_that_ended_is_placed_again_and_an_old_report_of_it_is_ignored() -> None:
     one = Coordinated("a")
     one.announce(1, leads=[0])
     led = one.entry().leadership
@@ -481,7 +481,7 @@ def test_a_leader_that_ended_is_placed_again_and_an_old_word_of_it_is_ignored() 
     assert decide.leader_lost(one.state, key(9), 1, "a") == []
 
 
-def test_a_late_word_releases_no_follower_that_was_placed_after_it() -> None:
+def test_a_late_release_ends_no_follower_that_was_placed_after_it() -> None:
     one = Coordinated("a")
     (followed,) = placements(one.announce(1, follows=[0]))
     (released,) = placements(one.announce(1, stops=[0]))

@@ -24,7 +24,7 @@ def claim_of(one: Coordinated, broker_id: int) -> Claim:
 
 
 @pytest.mark.parametrize("given", [{"follows": [0]}, {"stops": [0]}])
-def test_a_late_word_that_is_taken_back_leaves_the_true_leader(
+def test_a_late_announcement_that_is_taken_back_leaves_the_true_leader(
     one: Coordinated, given: dict[str, Any]
 ) -> None:
     one.announce(1, leads=[0])
@@ -115,7 +115,9 @@ def test_a_repeat_counts_for_the_claim_that_stands_again_though_another_came_sin
     assert one.leader_of() == true
 
 
-def test_a_word_of_a_new_life_is_no_repeat_of_the_former_ones(one: Coordinated) -> None:
+def test_an_announcement_of_a_new_incarnation_is_no_repeat_of_earlier_ones(
+    one: Coordinated,
+) -> None:
     one.announce(1, leads=[0])
     one.register(1)
     one.announce(1, leads=[0])

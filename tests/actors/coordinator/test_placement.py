@@ -168,7 +168,7 @@ def test_each_process_has_an_address_that_no_other_had() -> None:
     assert next_address(one.state, "host-3", failures=2) == "host-3/6"
 
 
-def test_a_word_about_an_earlier_process_changes_nothing() -> None:
+def test_a_report_about_an_earlier_process_changes_nothing() -> None:
     one = Coordinated("a")
     one.start("a", 2)
 

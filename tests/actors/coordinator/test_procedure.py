@@ -312,7 +312,7 @@ def test_who_comes_while_records_are_taken_over_has_it_given_back() -> None:
         witnessed(brokers=frozenset()),
     ],
 )
-def test_all_have_to_be_idle_by_the_second_word_too(busy: Looked) -> None:
+def test_all_have_to_be_idle_in_the_second_owner_epoch_too(busy: Looked) -> None:
     one = Driven()
 
     assert one.hear(*REPEATED, busy) == Look()
@@ -336,13 +336,13 @@ def test_a_follower_that_is_not_well_meanwhile_gives_it_back() -> None:
     assert Driven().hear(*HELD, moving(idle(), following=None)) == GIVEN_BACK
 
 
-def test_a_move_that_another_word_has_ended_is_over() -> None:
+def test_a_move_that_a_later_owner_epoch_has_ended_is_over() -> None:
     ended = Driven().hear(*HELD, looked(idle(), owner_epoch=AGAIN))
 
     assert ended == End("the move was ended: kafka owns the metadata, owner epoch 3")
 
 
-def test_what_becomes_of_the_last_word_is_asked_for_by_giving_back() -> None:
+def test_whether_the_last_request_was_carried_out_is_settled_by_giving_back() -> None:
     one = Driven()
     one.hear(*REPEATED, witnessed(idle(1, AGAIN)))
 

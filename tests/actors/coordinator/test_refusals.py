@@ -86,13 +86,13 @@ def test_where_nobody_is_served_the_holder_is_placed_anew(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_served", [True, False])
-def test_the_same_word_again_changes_nothing(world: World, is_served: bool) -> None:
+def test_the_same_report_again_changes_nothing(world: World, is_served: bool) -> None:
     refused = refusal(is_served=is_served)
 
     assert [world.hear(refused), world.hear(refused)] == [1, 0]
 
 
-def test_a_word_about_an_older_placement_changes_nothing(world: World) -> None:
+def test_a_report_about_an_older_placement_changes_nothing(world: World) -> None:
     assert world.hear(refusal(is_served=True, assignment=1)) == 0
     assert world.leadership is not None
     assert world.leadership.claim == LOSER

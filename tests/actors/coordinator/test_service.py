@@ -32,7 +32,7 @@ async def test_a_successor_begins_to_start_before_the_end_of_its_predecessor_is_
     assert launcher.asked == ["prepare host-0/2", "end host-0/1", "launch host-0/2"]
 
 
-async def test_a_process_whose_first_word_is_lost_does_not_stay(host: DeafHost) -> None:
+async def test_a_process_whose_first_message_is_lost_does_not_stay(host: DeafHost) -> None:
     launcher = Launched(host)
     await started(host, launcher=launcher)
     launcher.asked.clear()
@@ -200,7 +200,7 @@ class BehindTheTimes(MemoryBackend):
         return found[:-1] if self.is_behind else found
 
 
-async def test_nothing_new_is_not_said_on_the_word_of_a_list_that_is_behind() -> None:
+async def test_a_list_that_is_behind_does_not_show_that_nothing_is_new() -> None:
     store = BehindTheTimes()
     host = DeafHost(store, "host-0/1")
     former = await started(host)

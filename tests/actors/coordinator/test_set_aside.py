@@ -203,7 +203,7 @@ def test_what_an_older_coordinator_let_into_its_log_is_set_aside_and_curable(
     assert not any(one.broker_id == 1 for one in one.state.set_aside.values())
 
 
-def test_a_good_word_on_the_same_partition_clears_what_was_set_aside() -> None:
+def test_a_valid_announcement_of_the_same_partition_clears_what_was_set_aside() -> None:
     one = Coordinated("a")
     one.register(1)
     bad = ev.Announced(1, 1, 1, ((ID, 3, "orders", 5.0, None),), (), (), None)  # type: ignore[arg-type]

@@ -277,7 +277,7 @@ def test_every_kind_of_call_has_a_rule() -> None:
     assert set(RULES) == KINDS, "who may ask for this? Say so in door/security/identity.py"
 
 
-def test_every_word_of_a_feed_has_a_rule() -> None:
+def test_every_message_of_a_feed_has_a_rule() -> None:
     fields = {one.name for one in pb.ClientFrame.DESCRIPTOR.fields}
 
     assert set(FEED_RULES) == fields - {"greeting", "calls", "cancelled"}

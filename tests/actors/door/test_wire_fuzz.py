@@ -51,7 +51,7 @@ def test_damaged_calls_are_refused_or_well_formed(data: bytes) -> None:
 
 
 @given(damaged(CALLS))
-def test_damaged_words_to_the_coordinator_are_refused_or_well_formed(data: bytes) -> None:
+def test_damaged_messages_to_the_coordinator_are_refused_or_well_formed(data: bytes) -> None:
     messages: list[tuple[Any, Any]] = [
         (pb.Announce, announcement_of),
         (pb.Register, register_of),

@@ -196,7 +196,7 @@ async def test_whatever_is_raised_below_a_client_finds_its_way_back_by_itself(
 
 
 @pytest.mark.parametrize("error", FOREIGN, ids=lambda one: type(one).__name__)
-async def test_while_nothing_can_be_found_every_call_says_so_in_our_words_and_in_time(
+async def test_while_nothing_can_be_found_every_call_fails_with_our_error_and_in_time(
     shared: LocalWorld, error: BaseException
 ) -> None:
     client = await started(shared, DEADLINE_S)

@@ -189,7 +189,7 @@ def test_every_kind_can_be_switched_off() -> None:
         ("", UNKNOWN),
     ],
 )
-def test_a_mark_belongs_to_the_words_a_moment_begins_with(what: str, mark: object) -> None:
+def test_a_mark_belongs_to_the_text_a_moment_begins_with(what: str, mark: object) -> None:
     assert mark_of(what) == mark
 
 

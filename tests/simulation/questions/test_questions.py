@@ -67,7 +67,7 @@ def of_tables() -> list[Violation]:
         return [one for seed in range(SEEDS) for one in wrong_table(seed, 60)]
 
 
-def of_words() -> list[Violation]:
+def of_memory() -> list[Violation]:
     return [one for seed in range(SEEDS) for one in wrong_memory(seed, 60)]
 
 
@@ -80,7 +80,7 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
     assert of_decisions() == []
     assert of_coordination() == []
     assert of_tables() == []
-    assert of_words() == []
+    assert of_memory() == []
     assert of_feeds() == []
 
 
@@ -158,7 +158,7 @@ READY = [
         *((of_decisions, "misdecided", one) for one in DECISIONS),
         *((of_coordination, "miscoordinated", one) for one in COORDINATION),
         *((of_tables, "wrong_table", one) for one in TABLES),
-        *((of_words, "wrong_memory", one) for one in MEMORY),
+        *((of_memory, "wrong_memory", one) for one in MEMORY),
         *((of_feeds, "fed_refused", one) for one in REFUSED),
         *((of_feeds, "early_ready", one) for one in READY),
     ],

@@ -95,7 +95,7 @@ async def test_a_clock_that_is_wrong_from_the_start_is_believed() -> None:
     assert world.metrics.value(CLOCK_JUMPS, TIP) == 0
 
 
-async def test_without_further_word_the_loops_time_is_what_nobody_sets() -> None:
+async def test_by_default_the_loops_time_is_what_nobody_sets() -> None:
     world = RetentionWorld()
     deletions = CountedDeletions(world.store, world.storage, world.clock, 1, world.metrics)
 
