@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from tests.chaos.storms import Target
 from tests.models.local_world import CountedIds, moved, segment
@@ -15,6 +16,8 @@ from tierledger.simulation.history.recorded_client import KnownIds, RecordedClie
 
 PARTITIONS = 12
 """Enough for each host to lead some of them."""
+
+SIDE_BY_SIDE = 50
 
 
 class Writer:
@@ -63,3 +66,10 @@ class Writer:
 
         errors = await asyncio.gather(*map(one, numbers))
         assert [error for error in errors if error is not None] == []
+
+    async def copy_until(
+        self, end: asyncio.Event, tip: TopicIdPartition, numbers: Iterator[int]
+    ) -> None:
+        """Copies, a few side by side, again and again until `end`."""
+        while not end.is_set():
+            await self.copy(tip, islice(numbers, SIDE_BY_SIDE))

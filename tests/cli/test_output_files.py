@@ -239,7 +239,8 @@ from tierledger.cli.complete_file import complete_file
 with complete_file(Path(sys.argv[1]), overwrite=True) as file:
     file.write(b"half")
     print("writing", flush=True)
-    time.sleep(60)
+    while True:
+        time.sleep(0.01)  # A signal just before a sleep is seen only after it.
 """
 
 
