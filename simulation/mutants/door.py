@@ -71,7 +71,7 @@ def deadline_ends_nothing() -> Patches:
     return rewritten(Conversation._expire, given_up, f"return; {given_up}")
 
 
-@mistake("D6", "liveness", within=100, in_service=True)
+@mistake("D6", "silent_host", within=40, in_service=True)
 def frozen_host_asked_on() -> Patches:
     """A client goes on asking a host that says nothing."""
     return rewritten(Stream._watch, "while self.ended is None:", "while False:")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tierledger.actors.door import door_pb2 as pb
+from tierledger.actors.door.client.streams import SILENT_S, WORD_PAUSE_S
 from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.service.network import WORLD_CONTEXT
@@ -21,6 +22,12 @@ LOOK_S = 0.25
 """Seconds between two looks at what waits. A host that runs and has room for calls must read
 at least one waiting frame from one look to the next."""
 
+SILENCE_MAX_S = 2 * WORD_PAUSE_S + SILENT_S + LATE_S
+"""Seconds for which a client may wait on a stream without a frame from its host."""
+
+CLIENTS = ("broker", "host")
+"""How names of processes begin that follow the protocol; a stranger does not."""
+
 
 class _Conversation:
     """What a host has read and written on one stream."""
@@ -33,6 +40,22 @@ class _Conversation:
         """Frames waited at the last look, though the host could read; none was read since."""
 
 
+class _Waiting:
+    """What a client waits for on one stream."""
+
+    def __init__(self) -> None:
+        self.calls: set[int] = set()
+        self.since: float | None = None
+        """Since when (virtual s) it has waited for its calls and read nothing."""
+
+    def note(self, now: float) -> None:
+        """The calls have changed."""
+        if not self.calls:
+            self.since = None
+        elif self.since is None:
+            self.since = now
+
+
 class WireWatch:
     """Sees every frame when it is written and when it is read."""
 
@@ -40,6 +63,7 @@ class WireWatch:
         self.violations: list[Violation] = []
         self._loop = loop
         self._conversations: dict[int, _Conversation] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._passed_to: dict[str, set[bytes]] = {}
         """Per host's process, by name: the calls that other hosts have forwarded to it."""
         self._sent_to: dict[str, set[bytes]] = {}
@@ -53,9 +77,14 @@ class WireWatch:
     def read(self, end: End, frame: bytes) -> None:
         """Check a frame that `end` reads."""
         connection = end.connection
-        if end is connection.client:
-            return
         now = self._loop.time()
+        if end is connection.client:
+            if waiting := self._waiting.get(connection.number):
+                answers = pb.HostFrame.FromString(frame).answers
+                waiting.calls.difference_update(one.id for one in answers)
+                waiting.since = None
+                waiting.note(now)
+            return
         seen = self._conversations.setdefault(connection.number, _Conversation())
         seen.has_unread = False
         parsed = pb.ClientFrame.FromString(frame)
@@ -73,8 +102,14 @@ class WireWatch:
         connection = end.connection
         if end is connection.server:
             self._answered(connection, pb.HostFrame.FromString(frame))
-        elif connection.is_between_hosts:
-            self._passed_on(end.name, pb.ClientFrame.FromString(frame))
+        elif end.name.startswith(CLIENTS):
+            parsed = pb.ClientFrame.FromString(frame)
+            waiting = self._waiting.setdefault(connection.number, _Waiting())
+            waiting.calls.update(call.id for call in parsed.calls)
+            waiting.calls.difference_update(parsed.cancelled)
+            waiting.note(self._loop.time())
+            if connection.is_between_hosts:
+                self._passed_on(end.name, parsed)
 
     def _answered(self, connection: Connection, frame: pb.HostFrame) -> None:
         seen = self._conversations[connection.number]
@@ -100,6 +135,8 @@ class WireWatch:
         """Report calls and frames that have waited for too long."""
         now = self._loop.time()
         for connection in connections:
+            if waiting := self._waiting.get(connection.number):
+                self._look_at_client(connection.client, waiting)
             seen = self._conversations.get(connection.number)
             end = connection.server
             if seen is None or end.error is not None or end.owner is None:
@@ -117,6 +154,18 @@ class WireWatch:
                 if due < now:
                     del seen.due[number]
                     self._found("overdue", f"{end.name} says nothing of call {number} in time")
+
+    def _look_at_client(self, client: End, waiting: _Waiting) -> None:
+        now, owner = self._loop.time(), client.owner
+        calls_max = client.connection.streams.plan.limits.calls_max
+        if owner is None or owner.is_paused or owner.is_dead or client.error is not None:
+            waiting.since = None
+        elif len(waiting.calls) >= calls_max:
+            waiting.since = now  # A ping would be one call too many.
+        elif waiting.since is not None and now - waiting.since > SILENCE_MAX_S:
+            waiting.since = None
+            host = client.other.name
+            self._found("silent_host", f"{client.name} still waits for {host}, which is silent")
 
     def start(self, connections: dict[int, Connection]) -> None:
         """Look at `connections` every `LOOK_S` from now on."""

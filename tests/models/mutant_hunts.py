@@ -16,7 +16,7 @@ JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 """Processes that run seeds: one if pytest itself runs on several workers."""
 
 SHOWN_BY = {
-    "D6": 2,
+    "D6": 10,
     "D7": 4,
     "D9": 3,
     "M03": 47,
