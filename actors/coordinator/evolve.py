@@ -272,6 +272,7 @@ def _host_lost(state: CoordinatorState, host: str) -> None:
             entry.leadership = entry.leadership._replace(assignment=0)
         state.review(key, entry)
     state.seats.pop(host, None)
+    state.loads.pop(host, None)
 
 
 def _forgotten(state: CoordinatorState, key: PartitionKey) -> None:

@@ -52,6 +52,8 @@ def _check_hosts(hosts: Hosts, story: Story) -> None:
 def _check_state(state: CoordinatorState, story: Story) -> None:
     assert state.hosts.keys() == state.addresses.keys(), f"a host without address; {story}"
     seats = {(host, key, role) for host, taken in state.seats.items() for key, role in taken}
+    loads = {host: len(taken) for host, taken in state.seats.items() if taken}
+    assert {host: load for host, load in state.loads.items() if load} == loads, story
     wanted = set()
     for key, entry in state.partitions.items():
         for host, role in ((entry.leader_host, LEADER), (entry.follower_host, FOLLOWER)):

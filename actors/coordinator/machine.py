@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from tierledger.actors import messages as store
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import decide, evolve, placement
 from tierledger.actors.coordinator import messages as msg
-from tierledger.actors.coordinator.events import CoordinatorBody, Owner
+from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.hosts import BACKOFF_MIN_S, Hosts
@@ -385,6 +386,7 @@ class Coordinator:
             if not one.is_hopeless:
                 effects += self._decide_on(one)
         if self._decided:
+            self._place_decided()
             return effects + self._append(self._decided_events, self._decided)
         if any(one.reply_to is not None for one in self.taken):
             return effects + self._look()
@@ -429,21 +431,36 @@ class Coordinator:
         self._decided_events += events
         return effects
 
+    def _place_decided(self) -> None:
+        """Add the placements that follow from the decisions to the same append.
+
+        Those after the loss of a host are left to `_place`: a draft does not know them.
+        """
+        draft = self._draft
+        assert draft is not None, "a round has one"
+        if self.state.unplaced or not self.state.hosts.items() <= draft.hosts.items():
+            return
+        with suppress(Exception):  # `_place` will meet it, and report it.
+            events, stored = self._placements(draft)
+            self._decided += stored
+            self._decided_events += events
+
     # Placing, and the end of a round.
+
+    def _placements(self, state: CoordinatorState) -> tuple[list[Event], list[bytes]]:
+        bodies = placement.place(state, self._partitions_per_host, self.hosts.behind())
+        return self.fold.events_of(bodies, state, self._now.ms)
 
     def _place(self) -> list[msg.Effect]:
         """Place what runs nowhere; once there is nothing to place, end the round."""
         self._is_placing = True
         try:
-            bodies = placement.place(self.state, self._partitions_per_host, self.hosts.behind())
-            if bodies:
-                return self._append(*self._encoded(bodies))
+            events, stored = self._placements(self.state)
+            if events:
+                return self._append(events, stored)
             return self._settle(self.hosts.supply())
         except Exception as error:  # noqa: BLE001 - Requests must be answered all the same.
             return self._nothing_placed(error, error)
-
-    def _encoded(self, bodies: list[CoordinatorBody]) -> tuple[list[Event], list[bytes]]:
-        return self.fold.events_of(bodies, self.state, self._now.ms)
 
     def _nothing_placed(
         self, error: Exception, unforeseen: Exception | None = None

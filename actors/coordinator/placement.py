@@ -38,7 +38,7 @@ class _Room:
 
     def __init__(self, state: CoordinatorState, partitions_per_host: int) -> None:
         self._bound = partitions_per_host
-        self._loads = {host: state.load(host) for host in state.hosts}
+        self._loads = {host: state.loads[host] for host in state.hosts}
         self._heap = [(load, host) for host, load in self._loads.items()]
         heapify(self._heap)
 
@@ -160,7 +160,7 @@ def hosts_wanted(
     taken = {*state.hosts, *starting}
     free = (name for name in map(_name, range(HOSTS_MAX)) if name not in taken)
     wanted = [name for name in map(_name, range(min(hosts, HOSTS_MAX))) if name not in taken]
-    loads = [state.load(host) for host in state.hosts]
+    loads = [state.loads[host] for host in state.hosts]
     crowded = sum([load - partitions_per_host for load in loads if load > partitions_per_host])
     coming = len(wanted) + len(starting)
     lacking = len(state.unplaced) + crowded - coming * partitions_per_host

@@ -29,7 +29,7 @@ def coordinator_report(
     placed = {}
     for name in state.hosts:
         leaders = sum(role == LEADER for _, role in state.seats.get(name, ()))
-        placed[name] = {"leaders": leaders, "followers": state.load(name) - leaders}
+        placed[name] = {"leaders": leaders, "followers": state.loads[name] - leaders}
     return {
         "position": state.next_position - 1,
         "owner": str(ownership.owner),

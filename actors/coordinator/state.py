@@ -6,6 +6,7 @@ of what runs where, and of what has no place yet, are kept beside the entries.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from typing_extensions import override
@@ -121,6 +122,8 @@ class CoordinatorState:
         self.assignment = 0
         self.seats: dict[str, dict[Seat, None]] = {}
         """By host: the seats that are placed there."""
+        self.loads: Counter[str] = Counter()
+        """By host: how many leaders and followers run there."""
         self.unplaced: dict[Seat, None] = {}
         """Seats that are announced and placed nowhere."""
         self.together: dict[PartitionKey, None] = {}
@@ -129,7 +132,8 @@ class CoordinatorState:
     def draft(self) -> CoordinatorState:
         """A copy on which the next decisions are made; this state stays as it is.
 
-        The copy knows brokers and partitions, but has no indexes of what runs where.
+        The copy's indexes know only what those decisions change. So it cannot tell which seats
+        are lost with a host.
         """
         draft = CoordinatorState(self.chain_hash)
         draft.next_position = self.next_position
@@ -145,19 +149,19 @@ class CoordinatorState:
         draft.hosts = dict(self.hosts)
         draft.addresses = dict(self.addresses)
         draft.generations = dict(self.generations)
+        draft.assignment = self.assignment
+        draft.loads = self.loads.copy()
         return draft
-
-    def load(self, host: str) -> int:
-        """How many leaders and followers run on `host`."""
-        return len(self.seats.get(host, ()))
 
     def seat(self, key: PartitionKey, entry: Entry, role: str, host: str | None) -> None:
         """Note that the partition's `role` is placed on `host` now; None: nowhere."""
         former = entry.leader_host if role == LEADER else entry.follower_host
         if former is not None:
             self.seats.get(former, {}).pop((key, role), None)
+            self.loads[former] -= 1
         if host is not None:
             self.seats.setdefault(host, {})[key, role] = None
+            self.loads[host] += 1
         if role == LEADER:
             entry.leader_host = host
         else:
@@ -203,7 +207,11 @@ class _CopiedEntries(dict[PartitionKey, Entry]):
 
     @override
     def get(self, key: PartitionKey, default: None = None) -> Entry | None:  # type: ignore[override]
-        found = super().get(key, default)
-        if found is None and (entry := self._base.get(key)) is not None:
-            found = self[key] = entry.copy()
-        return found
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __missing__(self, key: PartitionKey) -> Entry:
+        copied = self[key] = self._base[key].copy()
+        return copied

@@ -132,7 +132,7 @@ class SlowCoordinator:
             ("last placement", state.assignment, self.number),
             ("unplaced", set(state.unplaced), self.unplaced()),
             ("partitions beside their followers", set(state.together), self.together()),
-            ("loads of hosts", {host: state.load(host) for host in hosts}, loads),
+            ("loads of hosts", {host: state.loads[host] for host in hosts}, loads),
         ]
         for name, found, expected in pairs:
             if found != expected:

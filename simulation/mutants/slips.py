@@ -14,6 +14,7 @@ from tierledger.actors.coordinator import decide as coordinator_decide
 from tierledger.actors.coordinator import displaced, refusals
 from tierledger.actors.coordinator import evolve as coordinator_evolve
 from tierledger.actors.coordinator import placement as places
+from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
@@ -848,12 +849,22 @@ _REFUSALS = (
 )
 """A mistake of the service's own, found after 70,000 seeds."""
 
+_PLACED_TOGETHER = (
+    (
+        "what was announced beside the loss of a host is placed where it was, on that host",
+        Coordinator._place_decided,
+        "if self.state.unplaced or not self.state.hosts.items() <= draft.hosts.items():",
+        "if self.state.unplaced:",
+    ),
+)
+"""A slip in placing in the append that holds the announcement."""
+
 SLIPS = tuple(
     _slip(number, *given)
     for number, given in enumerate(
         (
             *(*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE),
-            *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS, *_REFUSALS),
+            *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS, *_REFUSALS, *_PLACED_TOGETHER),
         ),
         1,
     )

@@ -388,12 +388,24 @@ def test_what_a_lost_host_served_is_placed_elsewhere_and_its_end_is_noted_until_
     assert served_by in one.machine.hosts.starting
 
 
-def test_a_placement_that_is_not_stored_is_tried_again_after_a_pause() -> None:
+def test_an_announcement_and_its_placement_are_one_append() -> None:
     one = Driven().started()
     one.register(1)
     one.rest()
     one.announce(1, 1, 2, 0)
-    one.answer(one.decide())  # The announcement; the next append is the placement.
+    one.answer(one.decide())
+
+    assert not one.has(Append)
+    assert one.machine.state.partitions[KEY].leader_host == "host-0"
+
+
+def test_a_placement_that_is_not_stored_is_tried_again_after_a_pause() -> None:
+    one = Driven(hosts=2).started()
+    one.lead()
+    served_by = one.machine.state.partitions[KEY].leader_host
+    assert served_by is not None
+    one.hear(msg.HostEnded(served_by, one.machine.hosts.running[served_by].watch))
+    one.answer(one.decide())  # The host's loss; the next append is the placement.
     append = one.take(Append)
     failed = one.hear(msg.AppendFailed(append.number, StorageUnavailable("the store is away")))
 

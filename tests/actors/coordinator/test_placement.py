@@ -24,7 +24,7 @@ def load(one: Coordinated) -> dict[str, int]:
         for host in (entry.leader_host, entry.follower_host):
             if host is not None:
                 found[host] += 1
-    assert found == {host: one.state.load(host) for host in found}
+    assert found == {host: one.state.loads[host] for host in found}
     return found
 
 
@@ -190,7 +190,7 @@ def test_a_draft_decides_like_the_state_and_leaves_it_alone() -> None:
 
     assert decide.announce(draft, announcement(1, 3, leads=[1, 2])) == []
     assert {number: one.state.route(key(number)) for number in range(3)} == before
-    assert one.state.load("a") == 2
+    assert one.state.loads["a"] == 2
 
 
 # Nodes.
