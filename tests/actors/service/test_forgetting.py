@@ -112,6 +112,7 @@ async def test_a_leader_that_slept_while_its_partition_was_forgotten_acknowledge
     await old.service.coordinator.close()  # Else it would take the work back, rightly.
 
     await new.start()
+    await new.follower(TIP, broker_id=1)  # Else its claim would stand again.
     manager = await new.leader(TIP, broker_id=2)
     await emptied(manager)
     await resign(manager, tmp_path)

@@ -7,7 +7,6 @@ leaves in its folder: JUnit's report, the brokers' log, and a store for each tes
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import re
 import subprocess
 from asyncio.subprocess import STDOUT
@@ -120,7 +119,6 @@ def told(case: ET.Element, tests: list[str]) -> Ran:
 async def test_each_of_kafkas_tests_passes(
     wrapper: Path, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    faulthandler.cancel_dump_traceback_later()  # It takes longer than what is taken for a hang.
     done = await asyncio.gather(
         run(wrapper, tmp_path / "Tiering", names_of_tests()),
         run(wrapper, tmp_path / "Transactions", ["TransactionsWithTieredStoreTest"]),
