@@ -43,6 +43,9 @@ LOG_CHARACTERS = 8_000
 WORKER_END_S = 60.0
 """How long after Ctrl-C a worker may take to stop the servers that it started."""
 
+TIMEOUT_AGAIN_S = 30.0
+"""Pause before a test that has not ended by its timeout is failed again."""
+
 # No deadline per example: on a busy machine it fails what is right; the test's timeout stands.
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile(
@@ -84,6 +87,18 @@ def pytest_configure(config: pytest.Config) -> None:
     elif config.getoption("dist") != "no":
         config.pluginmanager.register(Workers())
         config.option.loadscopereorder = False  # They come in an order of ours.
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer() -> Generator[None, object, object]:
+    """Fail a test that hangs until it ends.
+
+    pytest-timeout raises once, and an event loop that is in a callback only logs the error.
+    """
+    is_set = yield
+    if left_s := signal.getitimer(signal.ITIMER_REAL)[0]:
+        signal.setitimer(signal.ITIMER_REAL, left_s, TIMEOUT_AGAIN_S)
+    return is_set
 
 
 def is_worker(config: pytest.Config) -> bool:
