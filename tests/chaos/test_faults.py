@@ -111,6 +111,12 @@ async def led_elsewhere(target: Target, writer: Writer) -> tuple[HostFacts, Topi
     raise AssertionError(f"after {MOVES} moves {coordinator} is still near to all of {hosts}")
 
 
+async def leader_of(target: Target, tip: TopicIdPartition) -> str | None:
+    connection = await target.service.connection()
+    (route,) = await connection.coordinator.route([PartitionKey.of(tip)])
+    return route.leader_host
+
+
 async def frozen(target: Target, host: HostFacts) -> None:
     """Freeze the host; on PostgreSQL while a statement of it is under way."""
     if target.postgres is None:
@@ -137,6 +143,7 @@ async def test_a_zombie_changes_nothing(target: Target, writer: Writer) -> None:
     try:
         # All of them come to a good end, at the successor.
         await on_the_way
+        assert await leader_of(target, tip) != host.address
         thawed = time.time()
         target.service.thaw(host)
         await writer.copy(tip, islice(numbers, AFTER))

@@ -70,6 +70,8 @@ class Writer:
     async def copy_until(
         self, end: asyncio.Event, tip: TopicIdPartition, numbers: Iterator[int]
     ) -> None:
-        """Copies, a few side by side, again and again until `end`."""
-        while not end.is_set():
+        """Copies, a few side by side, again and again; the last begin after `end`."""
+        is_last = False
+        while not is_last:
+            is_last = end.is_set()
             await self.copy(tip, islice(numbers, SIDE_BY_SIDE))
