@@ -434,7 +434,8 @@ class Coordinator:
     def _place_decided(self) -> None:
         """Add the placements that follow from the decisions to the same append.
 
-        Those after the loss of a host are left to `_place`: a draft does not know them.
+        Left to `_place`: what is lost with a host, which a draft does not know, and what has
+        waited for room, which could be all partitions.
         """
         draft = self._draft
         assert draft is not None, "a round has one"
