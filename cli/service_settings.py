@@ -9,7 +9,7 @@ from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.cli.output import shortened
 from tierledger.cli.settings import cluster_setting, door_config, store_config
-from tierledger.events.errors import InvalidArgument, StoreRefused
+from tierledger.events.errors import InvalidArgument, NoSuchStore
 from tierledger.events.partition.decide import Limits
 from tierledger.storage.catalog import chosen_cluster, clusters
 from tierledger.storage.connector import URL_SETTING, load_connector
@@ -71,10 +71,8 @@ async def _only_cluster(config: dict[str, str]) -> str:
         return DEFAULT_CLUSTER
     try:
         backend = await load_connector(config).backend(read_only=True)
-    except StoreRefused as error:
-        if "no such store" in str(error):
-            return DEFAULT_CLUSTER
-        raise
+    except NoSuchStore:
+        return DEFAULT_CLUSTER
     try:
         known = await clusters(backend)
     finally:

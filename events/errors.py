@@ -22,6 +22,7 @@
         ├── MetadataParseError              also a ValueError
         ├── CorruptRemoteData
         ├── StoreRefused
+        │   └── NoSuchStore
         └── FormatTooNew
 
 Callers of either client get these and no others: `actors/client/service_link.py` converts the
@@ -122,6 +123,10 @@ class CorruptRemoteData(DataError):
 
 class StoreRefused(DataError):
     """The store cannot be opened: another program's, missing, read-only, or has a writer."""
+
+
+class NoSuchStore(StoreRefused):
+    """There is no store at that place yet; a writer would create it."""
 
 
 class FormatTooNew(DataError):

@@ -55,7 +55,12 @@ class MetadataStorageConnector(ABC):
 
     @abstractmethod
     async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
-        """The store, opened; the caller closes it. Raises as the store's opening does."""
+        """The store, opened; the caller closes it.
+
+        Raises:
+            NoSuchStore: There is no store yet, and it would only be read.
+            StoreRefused: It cannot be opened; the store's own class says when.
+        """
 
     @abstractmethod
     def key_factory(self, cluster_id: str) -> MetadataKeyFactory:

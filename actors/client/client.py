@@ -116,7 +116,7 @@ class AsyncRemoteLogMetadataManager:
 
         Raises:
             InvalidArgument: A setting is missing or wrong, or an extra is not installed.
-            StoreRefused: There is no such store.
+            NoSuchStore: There is no such store.
             NotReady: No service runs on the store, or none was found within the deadline.
             OutcomeUnknown: The service was found and did not answer; call it again.
         """

@@ -19,7 +19,7 @@ async def connect(settings: ServiceSettings) -> ServiceConnection:
         InvalidArgument: The URL is wrong, or the settings do not fit the service's doors.
         NotReady: No service runs there.
         NotAuthorized: A host refuses this client, or the client does not trust the host.
-        StoreRefused: There is no such store.
+        NoSuchStore: There is no such store.
     """
     url = setting(settings.storage, URL_SETTING) or ""
     if url.startswith((SCHEME, TLS_SCHEME)):

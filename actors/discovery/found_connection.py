@@ -40,7 +40,7 @@ async def connect(settings: ServiceSettings) -> FoundConnection:
         NotReady: None runs, or one of a release that does not record where its hosts listen.
         NotAuthorized: A host refuses this client, or the client does not trust the host.
         InvalidArgument: The settings do not fit the service's doors.
-        StoreRefused: There is no such store.
+        NoSuchStore: There is no such store.
     """
     connection = FoundConnection(settings)
     try:

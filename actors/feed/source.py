@@ -43,8 +43,8 @@ from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import EPOCHS, SegmentRows, id_of_row, unpack_row
 
 RING_BYTES = 1024 * 1024
-"""Bytes of changes that are kept for subscribers that are behind, up to the one batch that
-exceeds it: about 4,000 changes of one segment."""
+"""Bytes of changes that are kept for subscribers that are behind: about 4,000 changes of one
+segment. A batch that is larger alone is kept until the next one."""
 
 ENTRY_BYTES = 200
 """Bytes that a change takes in the ring beside its rows."""

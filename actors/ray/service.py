@@ -33,6 +33,7 @@ from tierledger.actors.ray.launcher import end_process
 from tierledger.actors.wall_clock import WallClock
 from tierledger.events.errors import (
     InvalidArgument,
+    NoSuchStore,
     NotReady,
     OutcomeUnknown,
     RemoteStorageError,
@@ -78,7 +79,7 @@ async def connect(settings: ServiceSettings) -> RayConnection:
 
     Raises:
         NotReady: No service runs.
-        StoreRefused: There is no such store.
+        NoSuchStore: There is no such store.
     """
     if await ray_cluster.has_lost_cluster():
         # Leave the dead cluster at once: after a minute Ray ends processes that stay in it.
@@ -162,10 +163,8 @@ class RayService:
             )
         try:
             record = await read_record(self.settings)
-        except StoreRefused as error:
-            if "no such store" in str(error):
-                return
-            raise
+        except NoSuchStore:
+            return
         if record is None or not record.is_live:
             return
         # Something listens at the address; it may be another cluster than the recorded one.

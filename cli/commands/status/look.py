@@ -45,7 +45,7 @@ async def take_look(options: StatusOptions) -> Look:
     """The present status of the service, or that none runs.
 
     Raises:
-        StoreRefused: There is no such store.
+        NoSuchStore: There is no such store.
         NotReady: None of the given doors answers, or the running service has not recorded where
             its doors are.
         NotAuthorized: The service does not admit this command, or is not trusted.

@@ -83,8 +83,9 @@ class PostgresBackend(MetadataStorageBackend):
         """The store at `url`; a writer creates its tables if they are missing.
 
         Raises:
+            NoSuchStore: The server has no store, and it was opened for reading.
             StoreRefused: The server refuses the login, has other tables under the store's
-                names, has `fsync` off, or (for a reader) has no store.
+                names, or has `fsync` off.
             FormatTooNew: A newer program created the store.
             StorageUnavailable: The server is away, full, or takes no writes.
             InvalidArgument: libpq cannot parse the URL.

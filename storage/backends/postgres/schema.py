@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.events.errors import FormatTooNew, StoreRefused
+from tierledger.events.errors import FormatTooNew, NoSuchStore, StoreRefused
 
 if TYPE_CHECKING:
     from tierledger.storage.backends.postgres.pool import Pool
@@ -124,20 +124,19 @@ async def check(pool: Pool) -> None:
     """Check that the database has a store; a writer creates one if there is none.
 
     Raises:
-        StoreRefused: The tables are another program's, or (for a reader) there are none.
+        NoSuchStore: There are no tables, and the store was opened for reading.
+        StoreRefused: The tables are another program's.
         FormatTooNew: A newer program created them.
         StorageUnavailable: The server is away, or takes no writes.
     """
+    where = pool.address.where
     if not await _is_complete(pool):
         if pool.address.read_only:
-            raise StoreRefused(
-                f"no such store: {pool.address.where} has no tables of tierledger"
-            )
+            raise NoSuchStore(f"no such store: {where} has no tables of tierledger")
         # Not marked as a change: after an unknown outcome a retry ends with the same tables.
         await pool.run(CREATE)
         await _is_complete(pool)
     versions = [version for (version,) in (await pool.run(VERSION)).rows]
-    where = pool.address.where
     if versions and max(versions) > FORMAT_VERSION:
         raise FormatTooNew(
             f"{where} has format {max(versions)}, and this program knows {FORMAT_VERSION}"

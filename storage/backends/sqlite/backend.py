@@ -172,8 +172,9 @@ class SqliteBackend(MetadataStorageBackend):
         """The store at `path`; a writer creates it, and its folder, if missing.
 
         Raises:
-            StoreRefused: Another process writes it, it is another program's file, it cannot be
-                written, or (for a reader) there is none.
+            NoSuchStore: There is none, and it was opened for reading.
+            StoreRefused: Another process writes it, it is another program's file, or it cannot
+                be written.
             FormatTooNew: A newer program created it.
             StorageUnavailable: The medium failed.
         """

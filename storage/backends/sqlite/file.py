@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from tierledger.events.errors import FormatTooNew, StorageUnavailable, StoreRefused
+from tierledger.events.errors import FormatTooNew, NoSuchStore, StorageUnavailable, StoreRefused
 from tierledger.storage.durable_files import flush
 
 APPLICATION_ID = int.from_bytes(b"tldg", "big")
@@ -84,7 +84,8 @@ class StoreReader:
         """Open the store at `path`.
 
         Raises:
-            StoreRefused: There is none, it is another program's, or it cannot be read here.
+            NoSuchStore: There is none.
+            StoreRefused: It is another program's, or it cannot be read here.
             FormatTooNew: A newer program created it.
             StorageUnavailable: The medium failed.
         """
@@ -107,7 +108,7 @@ class StoreReader:
 
     def _open(self) -> sqlite3.Connection:
         if not self._path.exists():
-            raise StoreRefused(f"no such store: {self._path}")
+            raise NoSuchStore(f"no such store: {self._path}")
         _check_kind(self._path)
         self._immutable = False
         try:

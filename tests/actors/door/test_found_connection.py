@@ -26,10 +26,10 @@ from tierledger.actors.door.wire.calls import put_call
 from tierledger.actors.messages import Query
 from tierledger.events.errors import (
     InvalidArgument,
+    NoSuchStore,
     NotAuthorized,
     NotReady,
     OutcomeUnknown,
-    StoreRefused,
 )
 
 TIP = partition()
@@ -134,7 +134,7 @@ async def test_a_service_that_ended_or_never_was_is_named(tmp_path: Path) -> Non
     with pytest.raises(NotReady, match="no service runs"):
         await manager_for(world, 2)
     world.storage["metadata.storage.url"] += "-that-is-not-there"
-    with pytest.raises(StoreRefused, match="no such store"):
+    with pytest.raises(NoSuchStore, match="no such store"):
         await manager_for(world, 2)
 
 

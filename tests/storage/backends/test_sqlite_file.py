@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tierledger.events.errors import FormatTooNew, RemoteStorageError, StoreRefused
+from tierledger.events.errors import FormatTooNew, NoSuchStore, RemoteStorageError, StoreRefused
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.backends.sqlite.file import APPLICATION_ID, FORMAT_VERSION
 
@@ -127,7 +127,7 @@ async def test_a_reader_makes_nothing(tmp_path: Path) -> None:
 
     error = await refusal_of(path, read_only=True)
 
-    assert isinstance(error, StoreRefused)
+    assert isinstance(error, NoSuchStore)
     assert "no such store" in str(error)
     assert names_in(tmp_path) == []
 
