@@ -146,7 +146,7 @@ class Bounds(AlarmClock[_Bound]):
 
 
 class Attempt:
-    """One attempt of a call; notes whether it may have reached the other side."""
+    """One attempt of a call; notes whether it may have reached its receiver."""
 
     __slots__ = ("_deadline", "is_sent")
 

@@ -77,7 +77,7 @@ Directory: TypeAlias = tuple[tuple[Count, Any, Count, Count], ...]
 
 
 @types.coroutine
-def others() -> Generator[None, None, None]:
+def yield_to_loop() -> Generator[None, None, None]:
     """Yield once to the event loop, asyncio's or another."""
     yield
 
@@ -245,7 +245,7 @@ class CheckpointStore:
         """
         steps = self.steps(draft, expected)
         while (plan := _last_of(steps)) is None:
-            await others()
+            await yield_to_loop()
         # The step of a finished deletion does not remove rows; `sweep` does that afterwards.
         return await self._in_place_of_all(plan) if draft.is_whole else plan
 
@@ -330,7 +330,7 @@ class CheckpointStore:
         for put in puts:
             wanted[put.key] = put
             if len(wanted) % ROWS_PER_READ == 0:
-                await others()
+                await yield_to_loop()
         removals: list[Operation] = []
         after: str | None = None
         while True:
@@ -345,7 +345,7 @@ class CheckpointStore:
             if len(found) < ROWS_PER_READ:
                 break
             after = found[-1][0]
-            await others()
+            await yield_to_loop()
         return plan._replace(operations=[guard, *removals, *wanted.values()])
 
     async def read_partition(self) -> tuple[bytes, PartitionValue] | None:
@@ -375,7 +375,7 @@ class CheckpointStore:
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             # The checksums are right, but the contents are not those of a checkpoint.
             raise CorruptCheckpoint(
-                f"the checkpoint of {self.topic_id_partition}: not one ({error!r})"
+                f"the checkpoint of {self.topic_id_partition} has damaged contents: {error!r}"
             ) from error
 
     async def _load(
@@ -464,7 +464,7 @@ class CheckpointStore:
         for count, (position, entry) in enumerate(tombstones.by_position.items(), 1):
             tombstones.index(position, entry)
             if count % ROWS_PER_READ == 0:
-                await others()
+                await yield_to_loop()
 
     async def _load_rows(self, state: PartitionState) -> None:
         prefix = self.keys.segments(self.topic_id_partition)
