@@ -19,7 +19,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.cluster import on_node, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
-from tierledger.actors.ray.handles import RayCoordinator, namespace_of
+from tierledger.actors.ray.handles import RayCoordinator, named_actor, namespace_of
 from tierledger.actors.ray.launcher import RayLauncher
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
@@ -150,13 +150,14 @@ def create_coordinator(settings: ServiceSettings, home: str) -> Any:
     It runs on the node `home` if the store has one writer there; else Ray chooses a node.
     """
     one_writer = settings.connector().has_one_writer
-    return _CoordinatorActor.options(
+    return named_actor(
+        _CoordinatorActor,
+        settings,
+        home,
         name=COORDINATOR,
         namespace=namespace_of(settings),
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=on_node(home) if one_writer else "DEFAULT",
-    ).remote(settings, home)
+        on=on_node(home) if one_writer else "DEFAULT",
+    )
 
 
 def coordinator_of(settings: ServiceSettings, home: str) -> RayCoordinator:

@@ -48,6 +48,29 @@ def namespace_of(settings: ServiceSettings) -> str:
     return f"tierledger-{digest.hexdigest()}"
 
 
+def named_actor(kind: Any, *arguments: Any, name: str, namespace: str, on: Any) -> Any:
+    """The handle of a named, detached actor of `kind`, which is made if there is none.
+
+    `on` is the scheduling strategy that determines its node.
+
+    Raises:
+        NotReady: Another process made it, and it ended before it was found here; try again.
+    """
+    options = kind.options(
+        name=name,
+        namespace=namespace,
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=on,
+    )
+    try:
+        return options.remote(*arguments)
+    except ValueError as error:
+        # Ray looks for the name, makes the actor if it finds none, and looks again if the name
+        # was taken meanwhile. The last search fails if that actor has ended.
+        raise NotReady(f"{name} ended while it was looked for") from error
+
+
 async def call(
     actor: Any, method: str, *arguments: Any, timeout_s: float = CALL_TIMEOUT_S
 ) -> Any:

@@ -17,7 +17,7 @@ from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.cluster import own_ip, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
-from tierledger.actors.ray.handles import RayCoordinator, WritingHost, namespace_of
+from tierledger.actors.ray.handles import RayCoordinator, WritingHost, named_actor, namespace_of
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import WallClock
 
@@ -135,10 +135,13 @@ def create_host(
 
     `strategy` determines the node.
     """
-    return _HostActor.options(
+    return named_actor(
+        _HostActor,
+        address,
+        settings,
+        home,
+        coordinator,
         name=address,
         namespace=namespace_of(settings),
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=strategy,
-    ).remote(address, settings, home, coordinator)
+        on=strategy,
+    )

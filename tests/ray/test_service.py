@@ -28,6 +28,7 @@ from tierledger.events.errors import (
     Fenced,
     InvalidStateTransition,
     NotLeader,
+    NotReady,
     RemoteResourceNotFound,
     StoreRefused,
 )
@@ -114,6 +115,20 @@ async def test_a_coordinator_that_died_is_made_anew_and_knows_all(
     with pytest.raises(Fenced):
         await manager.add_remote_log_segment_metadata(segment(2, tip))
     assert await listed(other, tip) == [0, 1]
+
+
+async def test_a_coordinator_that_ends_while_it_is_looked_for_is_not_ready(
+    service: RayService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_found(*_: object, **__: object) -> None:
+        raise ValueError("it has ended")
+
+    coordinator = coordinator_of(service.settings, ray_cluster.own_node())
+    # Ray finds none, cannot make one since there is one, and finds none again.
+    monkeypatch.setattr(ray_cluster.ray, "get_actor", not_found)
+
+    with pytest.raises(NotReady, match="coordinator ended while it was looked for"):
+        await coordinator.hosts()
 
 
 async def test_errors_arrive_with_their_type_and_message(
