@@ -143,7 +143,7 @@ def test_a_store_that_goes_away_fails_the_query(spark: SparkSession, tmp_path: P
     for file in tmp_path.iterdir():
         file.rename(tmp_path.parent / f"{file.name}.gone")
 
-    with pytest.raises(PySparkException, match="StoreRefused"):
+    with pytest.raises(PySparkException, match="NoSuchStore"):
         frame.count()
 
 
