@@ -14,7 +14,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 import tierledger.actors.door  # noqa: F401 - Before any test imports gRPC.
-from tests.models.s3_server import S3Server
+from tests.models.tiering.s3_server import S3Server
 from tierledger.actors import partition_invariants as of_partitions
 from tierledger.actors.coordinator import invariants as of_coordinators
 from tierledger.actors.coordinator import machine as coordinator
@@ -110,7 +110,7 @@ def folder_of(path: str | Path) -> str:
     return Path(path).relative_to(HERE).parts[0]
 
 
-class Lanes(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types.
+class ByServer(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types.
     """A file of tests is one worker's; so are all tests on Ray, and all on Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -128,7 +128,7 @@ class Workers:
     def pytest_xdist_make_scheduler(
         self, config: pytest.Config, log: Producer
     ) -> LoadFileScheduling:
-        return Lanes(config, log)
+        return ByServer(config, log)
 
     @pytest.hookimpl
     def pytest_testnodeready(self, node: WorkerController) -> None:

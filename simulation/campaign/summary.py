@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from tierledger.simulation.checkers.verdict import Verdict
-from tierledger.simulation.machines.counts import DELETIONS, SUMMED
-from tierledger.simulation.machines.marks import MARKS
+from tierledger.simulation.machines.environment.marks import MARKS
+from tierledger.simulation.machines.laws.counts import DELETIONS, SUMMED
 
 TWO_BELIEVERS = "two believed they lead"
 

@@ -19,8 +19,8 @@ from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument, OutcomeUnknown
 from tierledger.simulation.checkers.content import content
-from tierledger.simulation.machines.clockwork import Clockwork, Life
-from tierledger.simulation.machines.medium import Medium
+from tierledger.simulation.machines.environment.clockwork import Clockwork, Life
+from tierledger.simulation.machines.environment.medium import Medium
 
 if TYPE_CHECKING:
     from tierledger.simulation.exhaust.script import Bounds

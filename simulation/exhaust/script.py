@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.machines.clockwork import MS
-from tierledger.simulation.machines.scenario import Decision, Scenario
+from tierledger.simulation.machines.environment.clockwork import MS
+from tierledger.simulation.machines.scenario.scenario import Decision, Scenario
 
 BEGINS = 1000 * MS
 """When messages may first be late; by then a first leader serves."""

@@ -8,9 +8,9 @@ from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.checkers.verdict import MINIMUMS
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import LoggedBatch
-from tierledger.simulation.machines.knobs import KEPT_DEFAULT
-from tierledger.simulation.machines.run_laws import checkpoints_written
-from tierledger.simulation.machines.surroundings import CLUSTER_ID, CUSTOM_BYTES_MAX
+from tierledger.simulation.machines.laws.run_laws import checkpoints_written
+from tierledger.simulation.machines.nodes.surroundings import CLUSTER_ID, CUSTOM_BYTES_MAX
+from tierledger.simulation.machines.scenario.knobs import KEPT_DEFAULT
 from tierledger.simulation.machines.verdict import healed
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import (

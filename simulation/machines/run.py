@@ -10,10 +10,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from tierledger.simulation.checkers.decisions import drafts_noted
-from tierledger.simulation.machines.clockwork import MS, Life, S
-from tierledger.simulation.machines.coordination_laws import unready
-from tierledger.simulation.machines.knobs import turned_to
-from tierledger.simulation.machines.scenario import Decision
+from tierledger.simulation.machines.environment.clockwork import MS, Life, S
+from tierledger.simulation.machines.laws.coordination_laws import unready
+from tierledger.simulation.machines.scenario.knobs import turned_to
+from tierledger.simulation.machines.scenario.scenario import Decision
 from tierledger.simulation.machines.strikes import STRIKES
 from tierledger.simulation.machines.world import World
 

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
-from tierledger.simulation.machines.broker_node import BrokerNode
-from tierledger.simulation.machines.clockwork import MS
-from tierledger.simulation.machines.coordinator_node import may_be_wrong
-from tierledger.simulation.machines.copier import Copier
-from tierledger.simulation.machines.host_node import HostNode
-from tierledger.simulation.machines.medium import LOSE, REFUSE, SLOW, SLOW_ANSWER
+from tierledger.simulation.machines.environment.clockwork import MS
+from tierledger.simulation.machines.environment.medium import LOSE, REFUSE, SLOW, SLOW_ANSWER
+from tierledger.simulation.machines.nodes.broker import BrokerNode
+from tierledger.simulation.machines.nodes.coordinator import may_be_wrong
+from tierledger.simulation.machines.nodes.copier import Copier
+from tierledger.simulation.machines.nodes.host import HostNode
 from tierledger.simulation.machines.world import World
 
 KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn", "list")

@@ -16,9 +16,9 @@ from tierledger.events.event_codec import PARTITION_CODEC, EventCodec
 from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.history.calls import INFO, OK, Operation
-from tierledger.simulation.machines.medium import COORDINATOR as COORDINATOR_LOG
-from tierledger.simulation.machines.medium import FATES
-from tierledger.simulation.machines.scenario import Decision
+from tierledger.simulation.machines.environment.medium import COORDINATOR as COORDINATOR_LOG
+from tierledger.simulation.machines.environment.medium import FATES
+from tierledger.simulation.machines.scenario.scenario import Decision
 from tierledger.simulation.machines.strikes import KINDS as QUESTIONS
 from tierledger.simulation.machines.strikes import argument_names
 from tierledger.simulation.machines.world import World

@@ -25,7 +25,8 @@ from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import CHECKPOINT, COLD, Healed, StateSeen
-from tierledger.simulation.machines.coordination_laws import (
+from tierledger.simulation.machines.environment.medium import completed
+from tierledger.simulation.machines.laws.coordination_laws import (
     Coordinated,
     against_kafka,
     beside,
@@ -44,10 +45,18 @@ from tierledger.simulation.machines.coordination_laws import (
     unfollowed,
     unready,
 )
-from tierledger.simulation.machines.counts import counted
-from tierledger.simulation.machines.host_node import POLL
-from tierledger.simulation.machines.knobs import turned_to
-from tierledger.simulation.machines.medium import completed
+from tierledger.simulation.machines.laws.counts import counted
+from tierledger.simulation.machines.laws.run_laws import (
+    Written,
+    checkpoint_regressed,
+    checkpoints_written,
+    early_checkpoint,
+    early_forgetting,
+    unsettled_dispute,
+)
+from tierledger.simulation.machines.nodes.host import POLL
+from tierledger.simulation.machines.nodes.shell import RETRY
+from tierledger.simulation.machines.nodes.surroundings import CLUSTER_ID
 from tierledger.simulation.machines.run import (
     CATCHING_UP,
     COORDINATION,
@@ -56,17 +65,8 @@ from tierledger.simulation.machines.run import (
     TURNS,
     run,
 )
-from tierledger.simulation.machines.run_laws import (
-    Written,
-    checkpoint_regressed,
-    checkpoints_written,
-    early_checkpoint,
-    early_forgetting,
-    unsettled_dispute,
-)
-from tierledger.simulation.machines.scenario import Scenario
-from tierledger.simulation.machines.shell import RETRY
-from tierledger.simulation.machines.surroundings import CLUSTER_ID
+from tierledger.simulation.machines.scenario.knobs import turned_to
+from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.questions.coordination import miscoordinated
 from tierledger.simulation.questions.decisions import asking

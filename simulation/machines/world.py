@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing_extensions import override
 
 from tierledger.simulation.checkers.decisions import Drafted
-from tierledger.simulation.machines.broker_node import BrokerNode
-from tierledger.simulation.machines.clockwork import MS, Clockwork
-from tierledger.simulation.machines.controller import Controller
-from tierledger.simulation.machines.copier import Copiers
-from tierledger.simulation.machines.feeding import Feeding
-from tierledger.simulation.machines.importer import IMPORTER, Importer
+from tierledger.simulation.machines.environment.clockwork import MS, Clockwork
 from tierledger.simulation.machines.moving.cluster import KafkaFollower, Moving
-from tierledger.simulation.machines.processes import Processes
-from tierledger.simulation.machines.scenario import Scenario
+from tierledger.simulation.machines.nodes.broker import BrokerNode
+from tierledger.simulation.machines.nodes.controller import Controller
+from tierledger.simulation.machines.nodes.copier import Copiers
+from tierledger.simulation.machines.nodes.feeding import Feeding
+from tierledger.simulation.machines.nodes.importer import IMPORTER, Importer
+from tierledger.simulation.machines.nodes.processes import Processes
+from tierledger.simulation.machines.scenario.scenario import Scenario
 
 
 class World(Processes):

@@ -33,7 +33,7 @@ from tierledger.events.partition.state import PartitionState, Tombstones
 from tierledger.events.tables import segment_rows
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import Page, PagedMap
-from tierledger.simulation.machines.shell import Shell
+from tierledger.simulation.machines.nodes.shell import Shell
 from tierledger.simulation.mutants.catalogue import Mutant
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.storage.partition import event_log

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from tierledger.events.errors import OutcomeUnknown
-from tierledger.simulation.machines.clockwork import Life, S
+from tierledger.simulation.machines.environment.clockwork import Life, S
 from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import Cluster, HostProcess, HostWay
 from tierledger.simulation.service.network import WORLD_CONTEXT

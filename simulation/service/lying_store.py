@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from tierledger.simulation.machines.clockwork import MS
-from tierledger.simulation.machines.medium import (
+from tierledger.simulation.machines.environment.clockwork import MS
+from tierledger.simulation.machines.environment.medium import (
     LATE,
     LOSE,
     LOSE_ANSWER,
@@ -22,7 +22,7 @@ from tierledger.simulation.machines.medium import (
     Medium,
     completed,
 )
-from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.service.plan import StorePlan
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation

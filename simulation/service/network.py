@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from tierledger.actors.ports import HostGone
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.clockwork import Life, S
-from tierledger.simulation.machines.recording import Recording
-from tierledger.simulation.machines.wires import LOSE, Wires
+from tierledger.simulation.machines.environment.clockwork import Life, S
+from tierledger.simulation.machines.environment.recording import Recording
+from tierledger.simulation.machines.environment.wires import LOSE, Wires
 from tierledger.simulation.service.plan import NetworkPlan
 from tierledger.simulation.service.virtual_loop import (
     Process,

@@ -9,8 +9,8 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.decide import Limits
 from tierledger.simulation.history.calls import Recorder
-from tierledger.simulation.machines.medium import Medium
-from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.environment.medium import Medium
+from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.service.lying_store import LyingStore
 from tierledger.simulation.service.network import Network
 from tierledger.simulation.service.plan import FURTHER, WorldPlan, stream

@@ -22,7 +22,7 @@ from tierledger.actors.door.client.feed_stream import FeedStream
 from tierledger.actors.door.client.streams import Stream
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.server.gateway import Gateway
-from tierledger.simulation.machines.clockwork import Life, S
+from tierledger.simulation.machines.environment.clockwork import Life, S
 from tierledger.simulation.service.network import RESENT_S, WORLD_CONTEXT, Network
 from tierledger.simulation.service.plan import DoorPlan
 from tierledger.simulation.service.virtual_loop import Process, current_process

@@ -16,8 +16,8 @@ from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
-from tierledger.simulation.machines.knobs import turned_to
-from tierledger.simulation.machines.medium import completed
+from tierledger.simulation.machines.environment.medium import completed
+from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.verdict import uncollected
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.controller import READ_S

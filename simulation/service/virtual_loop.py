@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from tierledger.simulation.machines.clockwork import Clockwork, Life, S
+from tierledger.simulation.machines.environment.clockwork import Clockwork, Life, S
 
 T = TypeVar("T")
 

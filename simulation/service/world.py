@@ -10,7 +10,7 @@ from __future__ import annotations
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
-from tierledger.simulation.machines.knobs import turned_to
+from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import Cluster, HostProcess
 from tierledger.simulation.service.controller import Controller, WorldOracle

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.actor_harness import (
+from tests.models.actors.harness import (
     NOW_MS,
     SERDE,
     Harness,
@@ -12,8 +12,8 @@ from tests.models.actor_harness import (
     following,
     leading,
 )
-from tests.models.driven_partition import CLAIM, GENESIS, TIP
-from tests.models.flipped_bits import flipped
+from tests.models.events.driven_partition import CLAIM, GENESIS, TIP
+from tests.models.storage.flipped_bits import flipped
 from tierledger.actors import messages as msg
 from tierledger.actors.follower import RETRY_DELAY_MS, WAITING_MAX, Follower, Phase
 from tierledger.events import commands as cmd

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.storms import plan
-from tests.models.faulty_store import settings
+from tests.models.storage.faulty_store import settings
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from tests.chaos.storms import Target
-from tests.models.local_world import CountedIds, moved, segment
+from tests.models.actors.local_world import CountedIds, moved, segment
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.discovery.connecting import connect
 from tierledger.events.errors import RemoteStorageError

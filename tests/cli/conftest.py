@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import tier_trace
-from tests.models.command_line import orders, others, write
-from tests.models.stored_partitions import import_trace
+from tests.models.cli.command_line import orders, others, write
+from tests.models.storage.stored_partitions import import_trace
+from tests.models.tiering import tier_trace
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 

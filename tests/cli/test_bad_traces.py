@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from tests.models.command_line import invoke, refused
-from tests.models.flipped_bits import flipped
-from tests.models.local_world import moved, segment
-from tests.models.written_traces import bent, trace_line, write_trace
+from tests.models.actors.local_world import moved, segment
+from tests.models.cli.command_line import invoke, refused
+from tests.models.storage.flipped_bits import flipped
+from tests.models.storage.written_traces import bent, trace_line, write_trace
 from tierledger.conformance.loaded_trace import RECORD_BYTES_MAX, load_trace, runs_by_broker
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import encode

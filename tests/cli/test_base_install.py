@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.base_install import run_in_base
+from tests.models.cli.base_install import run_in_base
 from tierledger.events.extras import EXTRAS, missing
 
 COMMAND = "from tierledger.cli.main import main; main()"

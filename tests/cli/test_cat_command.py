@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from tests.models import tier_trace
-from tests.models.command_line import invoke, refused, write
-from tests.models.flipped_bits import flip
-from tests.models.stored_partitions import import_trace
+from tests.models.cli.command_line import invoke, refused, write
+from tests.models.storage.flipped_bits import flip
+from tests.models.storage.stored_partitions import import_trace
+from tests.models.tiering import tier_trace
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from tests.models.command_line import invoke, refused
-from tests.models.planted_anomalies import altered
-from tests.models.records import small_record
+from tests.models.cli.command_line import invoke, refused
+from tests.models.simulation.planted_anomalies import altered
+from tests.models.simulation.records import small_record
 from tierledger.simulation.history.calls import INFO, OK, WRITE, history_as_lines
 from tierledger.simulation.record.file import record_as_lines
 from tierledger.simulation.record.record import Record

@@ -8,12 +8,12 @@ import pytest
 from typer.testing import Result
 
 from tests.actors.door.clients import served
-from tests.models.base_install import run_in_base
-from tests.models.command_line import invoke, lines
-from tests.models.door_secrets import Secrets
-from tests.models.local_world import CLUSTER, LocalWorld, copy, partition, segment
-from tests.models.published import publish, published
-from tests.models.stored_partitions import TRACES
+from tests.models.actors.local_world import CLUSTER, LocalWorld, copy, partition, segment
+from tests.models.actors.published import publish, published
+from tests.models.actors.secrets import Secrets
+from tests.models.cli.base_install import run_in_base
+from tests.models.cli.command_line import invoke, lines
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.actors.discovery.service_record import ServiceRecord
 from tierledger.actors.door.security.settings import CA_KEY, TOKEN_KEY
 from tierledger.cli.exit_status import ExitStatus

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.events.test_errors import CLASSES
 from tests.house.test_documents import document, table
-from tests.models.command_line import orders, write
+from tests.models.cli.command_line import orders, write
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.main import OneLineErrors
 from tierledger.events import errors

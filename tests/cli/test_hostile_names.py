@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from tests.models.command_line import invoke, lines, refused
-from tests.models.local_world import CLUSTER, LocalWorld, copy, moved, segment
-from tests.models.written_traces import write_trace
+from tests.models.actors.local_world import CLUSTER, LocalWorld, copy, moved, segment
+from tests.models.cli.command_line import invoke, lines, refused
+from tests.models.storage.written_traces import write_trace
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 
 NAMES = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import in_process, refused, run
+from tests.models.cli.command_line import in_process, refused, run
 
 
 @pytest.mark.parametrize("source", ["leader", "follower"])

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import invoke, orders, refused, run, write
-from tests.models.stored_partitions import TRACES
+from tests.models.cli.command_line import invoke, orders, refused, run, write
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.cli.complete_file import complete_file, require_place
 from tierledger.conformance.trace import answers_path
 from tierledger.events.errors import InvalidArgument

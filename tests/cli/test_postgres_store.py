@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from tests.models.command_line import EMPTY, invoke, lines, orders, others, run
+from tests.models.cli.command_line import EMPTY, invoke, lines, orders, others, run
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.locate import parse_store_url

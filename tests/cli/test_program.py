@@ -5,7 +5,7 @@ from importlib.metadata import version
 import pytest
 
 from tests.house.test_documents import commands
-from tests.models.command_line import in_process, invoke
+from tests.models.cli.command_line import in_process, invoke
 
 GROUPS = ["", "spark", "simulate"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import (
+from tests.models.cli.command_line import (
     EMPTY,
     HOSTILE,
     OLD_ORDERS,
@@ -17,7 +17,7 @@ from tests.models.command_line import (
     run,
     write,
 )
-from tests.models.stored_partitions import CLUSTER, StoredPartition, segment_id
+from tests.models.storage.stored_partitions import CLUSTER, StoredPartition, segment_id
 from tierledger.cli.output import STYLED_ROWS_MAX, print_table
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from tests.models.command_line import invoke, lines, refused
-from tests.models.recorded_answers import answer_all
-from tests.models.stored_partitions import TRACES
+from tests.models.cli.command_line import invoke, lines, refused
+from tests.models.events.recorded_answers import answer_all
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.conformance.answers import read_answers, read_questions
 from tierledger.conformance.trace import answers_path, read_records
 

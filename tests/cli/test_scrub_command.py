@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from tests.models import tier_trace
-from tests.models.command_line import HOSTILE, invoke, refused, write
-from tests.models.flipped_bits import flip
-from tests.models.stored_partitions import StoredPartition, finished
+from tests.models.cli.command_line import HOSTILE, invoke, refused, write
+from tests.models.storage.flipped_bits import flip
+from tests.models.storage.stored_partitions import StoredPartition, finished
+from tests.models.tiering import tier_trace
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 

@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from tests.models.command_line import in_process, invoke, refused
-from tests.models.simulate_command import MISTAKE, document, simulate
+from tests.models.cli.command_line import in_process, invoke, refused
+from tests.models.cli.simulate_command import MISTAKE, document, simulate
 from tierledger.cli.commands.simulate.options import seeds_of
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.campaign.campaign import Workers, mutant_named

@@ -4,8 +4,8 @@ import json
 
 from typer.testing import Result
 
-from tests.models.command_line import invoke, refused
-from tests.models.simulate_command import simulate
+from tests.models.cli.command_line import invoke, refused
+from tests.models.cli.simulate_command import simulate
 
 FEW = ("--crashes", "1", "--appends", "1", "--changes", "1", "--jobs", "1")
 

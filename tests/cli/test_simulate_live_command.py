@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.models.command_line import refused
-from tests.models.simulate_command import simulate
+from tests.models.cli.command_line import refused
+from tests.models.cli.simulate_command import simulate
 from tierledger.simulation.live.chaos.chaos import Storm
 from tierledger.simulation.live.plan import LivePlan
 

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from tests.models.simulate_command import simulate
+from tests.models.cli.simulate_command import simulate
 from tierledger.actors.coordinator import machine
 from tierledger.cli.commands.simulate.mutants import BAR, bar
-from tierledger.simulation.machines.counts import GREATEST, SUMMED
-from tierledger.simulation.machines.marks import MARKS
+from tierledger.simulation.machines.environment.marks import MARKS
+from tierledger.simulation.machines.laws.counts import GREATEST, SUMMED
 from tierledger.simulation.mutants.slips import SLIPS
 
 QUICK, SLOW = "M08", "M22"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.models.command_line import invoke, refused
-from tests.models.simulate_command import MISTAKE, document, simulate
+from tests.models.cli.command_line import invoke, refused
+from tests.models.cli.simulate_command import MISTAKE, document, simulate
 
 
 def replayed(*arguments: str) -> dict[str, Any]:

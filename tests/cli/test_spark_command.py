@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import in_process, invoke, refused, run
+from tests.models.cli.command_line import in_process, invoke, refused, run
 from tierledger.cli.commands.spark import job as spark_job
 from tierledger.cli.commands.spark import spark as spark_command
 from tierledger.pipeline.tables.files import FORMATS

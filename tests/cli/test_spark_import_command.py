@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from tests.models.command_line import invoke, refused
-from tests.models.stored_partitions import TRACES
+from tests.models.cli.command_line import invoke, refused
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import refused, run
-from tests.models.service_reports import host, reading, served, session, silent
+from tests.models.actors.reports import host, reading, served, session, silent
+from tests.models.cli.command_line import refused, run
 from tierledger.cli.commands.status.view import Page, ServiceIdentity, page_of, print_page
 from tierledger.cli.output import time_text
 from tierledger.health.status import Reading, status_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import orders, refused, run, write
-from tests.models.stored_partitions import TRACES
+from tests.models.cli.command_line import orders, refused, run, write
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.storage.backends.sqlite.file import FORMAT_VERSION
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from tests.models.command_line import EMPTY, ORDERS, refused, run, write
-from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
+from tests.models.cli.command_line import EMPTY, ORDERS, refused, run, write
+from tests.models.storage.stored_partitions import TRACES, StoredPartition, import_trace
 from tierledger.conformance.trace import read_records
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backend import Put

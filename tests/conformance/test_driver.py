@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     CLUSTER,
     DELETED,
     DELETING,
@@ -16,7 +16,7 @@ from tests.models.local_world import (
     partition,
     segment,
 )
-from tests.models.written_traces import write_trace
+from tests.models.storage.written_traces import write_trace
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.local_service import LocalService

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.flipped_bits import flipped
+from tests.models.storage.flipped_bits import flipped
 from tierledger.events import log_events as log
 from tierledger.events.errors import CorruptLog, FormatTooNew
 from tierledger.events.event_codec import (

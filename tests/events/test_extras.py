@@ -7,7 +7,7 @@ from packaging.requirements import Requirement
 
 import tierledger.client
 from tests.events.test_errors import CLASSES
-from tests.models.base_install import beyond_the_base, project, run_in_base
+from tests.models.cli.base_install import beyond_the_base, project, run_in_base
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.extras import EXTRAS, naming_extras
 

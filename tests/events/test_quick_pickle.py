@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 
 import pytest
 
-from tests.models.local_world import segment
+from tests.models.actors.local_world import segment
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.quick_pickle import QuickPickle
 

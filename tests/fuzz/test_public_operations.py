@@ -15,8 +15,15 @@ import structlog
 
 from tests.actors.client.test_sync_client import start_service
 from tests.events.test_typed_fields import Hostile, HostileMapping
-from tests.models import faulty_store
-from tests.models.local_world import CLUSTER, CountedIds, LocalWorld, copy, moved, segment
+from tests.models.actors.local_world import (
+    CLUSTER,
+    CountedIds,
+    LocalWorld,
+    copy,
+    moved,
+    segment,
+)
+from tests.models.storage import faulty_store
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client.history import PartitionHistory

@@ -16,8 +16,14 @@ import msgpack
 import pytest
 from sortedcontainers import SortedDict
 
-from tests.models.local_world import TickingClock
-from tests.models.stored_partitions import CLUSTER, SERDE, StoredPartition, finished, updated
+from tests.models.actors.local_world import TickingClock
+from tests.models.storage.stored_partitions import (
+    CLUSTER,
+    SERDE,
+    StoredPartition,
+    finished,
+    updated,
+)
 from tierledger.actors.calls import (
     FOLLOWER,
     LEADER,

@@ -10,8 +10,8 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.house.test_documents import document, table
-from tests.models.local_world import POLL_S
-from tests.models.service_reports import (
+from tests.models.actors.local_world import POLL_S
+from tests.models.actors.reports import (
     TOPIC_ID,
     SpokenHost,
     SpokenService,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.flipped_bits import flipped
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     CLUSTER,
     KEYS,
     POLL_S,
@@ -17,7 +16,7 @@ from tests.models.local_world import (
     segment,
     sqlite_in,
 )
-from tests.models.service_reports import (
+from tests.models.actors.reports import (
     TOPIC_ID,
     SpokenHost,
     SpokenService,
@@ -28,6 +27,7 @@ from tests.models.service_reports import (
     session,
     silent,
 )
+from tests.models.storage.flipped_bits import flipped
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.events import Route
 from tierledger.actors.host_settings import ServiceSettings

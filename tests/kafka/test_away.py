@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from tests.models.plugins import EACH_KAFKA, KAFKAS, Plugins, started
+from tests.models.kafka.plugins import EACH_KAFKA, KAFKAS, Plugins, started
 from tierledger.simulation.live.server import free_ports
 
 AWAY = "ReplicaNotAvailableException"

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from tests.actors.door.test_security import guarded
 from tests.kafka.test_plugin import owning
-from tests.models.door_secrets import Authority, Secrets, token_file
-from tests.models.local_world import CLUSTER, LocalWorld
-from tests.models.plugins import Plugins, log_level, started
+from tests.models.actors.local_world import CLUSTER, LocalWorld
+from tests.models.actors.secrets import Authority, Secrets, token_file
+from tests.models.kafka.plugins import Plugins, log_level, started
 from tierledger.actors.door.server import admission, feeding
 from tierledger.actors.door.wire.feed import put_frame
 from tierledger.actors.feed.frames import Change

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from tests.kafka.test_one_broker import TOPIC, settings_of, until
-from tests.models.command_line import lines, run
-from tests.models.kafka_clients import (
+from tests.models.cli.command_line import lines, run
+from tests.models.kafka.clients import (
     WAIT_S,
     consumed,
     create_topic,
     delete_topic,
     produced,
 )
-from tests.models.tiered_broker import STOCK, TieredBroker
+from tests.models.kafka.tiered_broker import STOCK, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST
 from tierledger.simulation.live.server import free_ports

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
 
-from tests.models.command_line import invoke
-from tests.models.kafka_clients import create_topic, delete_topic
-from tests.models.local_world import CLUSTER, LocalWorld, sqlite_in
+from tests.models.actors.local_world import CLUSTER, LocalWorld, sqlite_in
+from tests.models.cli.command_line import invoke
+from tests.models.kafka.clients import create_topic, delete_topic
 from tests.ray.test_serve import run, served
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.pipeline.imports.topic import REQUEST_MS, cluster_id_of

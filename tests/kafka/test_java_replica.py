@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tests.models.feed_vectors import write_vectors
+from tests.models.kafka.feed_vectors import write_vectors
 from tierledger.simulation.live.server import QUICK_JAVA
 
 ROOT = Path(__file__).parents[2]

@@ -13,12 +13,12 @@ from aiokafka import (  # type: ignore[import-untyped] # It has no types.
     TopicPartition,
 )
 
-from tests.models.kafka_clients import WAIT_S
-from tests.models.local_world import CLUSTER, LocalWorld, sqlite_in
-from tests.models.ownership_door import OwnershipDoor
-from tests.models.plugins import TOPIC, TOPIC_ID, Plugins, started
-from tests.models.published import publish, settings_of
-from tests.models.ray_brokers import Brokers
+from tests.models.actors.local_world import CLUSTER, LocalWorld, sqlite_in
+from tests.models.actors.published import publish, settings_of
+from tests.models.kafka.clients import WAIT_S
+from tests.models.kafka.ownership_door import OwnershipDoor
+from tests.models.kafka.plugins import TOPIC, TOPIC_ID, Plugins, started
+from tests.models.ray.brokers import Brokers
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.door import door_pb2 as pb

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.test_one_broker import TOPIC, until
-from tests.models import kafka_page
-from tests.models.kafka_clients import consumed, create_topic, produced
-from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
+from tests.models.kafka import kafka_page
+from tests.models.kafka.clients import consumed, create_topic, produced
+from tests.models.kafka.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.moving.test_stock_cluster import Ledger
 from tests.ray.test_serve import served
 from tierledger.cli.exit_status import ExitStatus

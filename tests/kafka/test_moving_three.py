@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.kafka.test_one_broker import TOPIC
-from tests.models.kafka_clients import WAIT_S
-from tests.models.tiered_broker import STOCK
-from tests.models.tiered_cluster import BROKERS, TieredCluster
+from tests.models.kafka.clients import WAIT_S
+from tests.models.kafka.tiered_broker import STOCK
+from tests.models.kafka.tiered_cluster import BROKERS, TieredCluster
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.models import kafka_page
-from tests.models.command_line import lines, run
-from tests.models.kafka_clients import (
+from tests.models.cli.command_line import lines, run
+from tests.models.kafka import kafka_page
+from tests.models.kafka.clients import (
     WAIT_S,
     consumed,
     create_topic,
     delete_topic,
     produced,
 )
-from tests.models.tiered_broker import TIERED, TieredBroker
+from tests.models.kafka.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SHORT_SESSION, SUITE
 from tierledger.simulation.live.server import free_ports

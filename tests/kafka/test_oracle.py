@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.models.kafka_clients import WAIT_S, create_topic, delete_topic
+from tests.models.kafka.clients import WAIT_S, create_topic, delete_topic
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.models.door_secrets import Secrets, token_file
-from tests.models.local_world import CLUSTER, LocalWorld
-from tests.models.plugins import EACH_KAFKA, KAFKAS, Plugins, started
-from tests.models.ray_brokers import settings_for
+from tests.models.actors.local_world import CLUSTER, LocalWorld
+from tests.models.actors.secrets import Secrets, token_file
+from tests.models.kafka.plugins import EACH_KAFKA, KAFKAS, Plugins, started
+from tests.models.ray.brokers import settings_for
 from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from tests.actors.door.test_security import guarded
-from tests.models.door_secrets import TOKENS, Secrets, token_file
-from tests.models.local_world import CLUSTER
-from tests.models.plugins import log_level, started
+from tests.models.actors.local_world import CLUSTER
+from tests.models.actors.secrets import TOKENS, Secrets, token_file
+from tests.models.kafka.plugins import log_level, started
 from tierledger.simulation.live.kafka_broker import JARS
 
 JAVA_LOGGING = """\

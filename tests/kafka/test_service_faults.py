@@ -11,10 +11,10 @@ from subprocess import Popen
 import pytest
 
 from tests.kafka.test_one_broker import TOPIC, until
-from tests.models import kafka_page
-from tests.models.command_line import lines, run
-from tests.models.kafka_clients import consumed, create_topic, delete_topic, produced, producing
-from tests.models.tiered_broker import TIERED, TieredBroker
+from tests.models.cli.command_line import lines, run
+from tests.models.kafka import kafka_page
+from tests.models.kafka.clients import consumed, create_topic, delete_topic, produced, producing
+from tests.models.kafka.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.simulation.live.processes import descendants, end_all, is_running
 from tierledger.simulation.live.server import free_ports

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.models.command_line import lines, run
-from tests.models.tiered_cluster import TieredCluster
+from tests.models.cli.command_line import lines, run
+from tests.models.kafka.tiered_cluster import TieredCluster
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.server import free_ports

@@ -1,1 +1,1 @@
-"""Slow models that are plain enough to be right, and inputs to compare them with."""
+"""What tests are run with: slow models, worlds in memory, servers, and made-up data."""

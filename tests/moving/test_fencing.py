@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.kafka_clients import WAIT_S, create_topic
-from tests.models.local_world import CLUSTER, LocalWorld, moved, partition, segment, sqlite_in
+from tests.models.actors.local_world import (
+    CLUSTER,
+    LocalWorld,
+    moved,
+    partition,
+    segment,
+    sqlite_in,
+)
+from tests.models.kafka.clients import WAIT_S, create_topic
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import StorageUnavailable
 from tierledger.moving.mirroring import Mirror, producer_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from tests.models.local_world import CLUSTER
+from tests.models.actors.local_world import CLUSTER
 from tierledger.actors.coordinator.attendance import Attendance, Followed
 from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.actors.host_settings import ServiceSettings

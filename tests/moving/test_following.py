@@ -10,9 +10,8 @@ import pytest
 import pytest_asyncio
 from typing_extensions import override
 
-from tests.models.actor_harness import SERDE
-from tests.models.fake_topic import FakeReader, FakeTopic
-from tests.models.local_world import (
+from tests.models.actors.harness import SERDE
+from tests.models.actors.local_world import (
     CLUSTER,
     DELETED,
     DELETING,
@@ -26,6 +25,7 @@ from tests.models.local_world import (
     segment,
     sqlite_in,
 )
+from tests.models.kafka.fake_topic import FakeReader, FakeTopic
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import StorageUnavailable

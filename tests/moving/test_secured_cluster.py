@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import invoke
-from tests.models.door_secrets import Authority, openssl
-from tests.models.kafka_clients import create_topic
-from tests.models.local_world import partition, segment
+from tests.models.actors.local_world import partition, segment
+from tests.models.actors.secrets import Authority, openssl
+from tests.models.cli.command_line import invoke
+from tests.models.kafka.clients import create_topic
 from tests.ray.test_serve import served
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.cli.exit_status import ExitStatus

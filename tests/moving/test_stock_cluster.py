@@ -24,11 +24,11 @@ from aiokafka.errors import (  # type: ignore[import-untyped] # As above.
 from typer.testing import Result
 
 from tests.kafka.test_one_broker import TOPIC, until
-from tests.models.attending_plugin import AttendingPlugin, attending
-from tests.models.command_line import invoke
-from tests.models.kafka_clients import WAIT_S, create_topic, produced
-from tests.models.local_world import lead
-from tests.models.tiered_broker import STOCK, TIERED, TieredBroker
+from tests.models.actors.local_world import lead
+from tests.models.cli.command_line import invoke
+from tests.models.kafka.attending_plugin import AttendingPlugin, attending
+from tests.models.kafka.clients import WAIT_S, create_topic, produced
+from tests.models.kafka.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.ray.test_serve import COMMAND, served
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.chromium import Browser, chromium
+from tests.models.pages.chromium import Browser, chromium
 
 
 @pytest.fixture(scope="session")

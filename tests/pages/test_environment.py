@@ -12,8 +12,8 @@ import pytest
 from jinja2 import DictLoader, UndefinedError
 from markupsafe import escape
 
-from tests.models import sample_pages
-from tests.models.html_page import HtmlPage
+from tests.models.pages import sample_pages
+from tests.models.pages.html_page import HtmlPage
 from tierledger.pages import environment
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.models import sample_pages
-from tests.models.chromium import Browser
+from tests.models.pages import sample_pages
+from tests.models.pages.chromium import Browser
 
 PAGES = {**sample_pages.JOBS, "report": sample_pages.report, "run": sample_pages.run}
 

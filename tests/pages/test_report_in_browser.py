@@ -3,8 +3,8 @@
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.models import sample_pages
-from tests.models.chromium import Browser
+from tests.models.pages import sample_pages
+from tests.models.pages.chromium import Browser
 
 
 @pytest.fixture

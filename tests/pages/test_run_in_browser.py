@@ -5,8 +5,8 @@ from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 
-from tests.models import sample_pages
-from tests.models.chromium import Browser
+from tests.models.pages import sample_pages
+from tests.models.pages.chromium import Browser
 
 ALL = "0.000 to 90.000 ms"
 BROKERS, HOSTS = ([f"{kind}-{at}" for at in (1, 2, 3)] for kind in ("broker", "host"))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.models import tier_trace
-from tests.models.spark_cluster import StandaloneCluster
-from tests.models.spark_rows import writing
-from tests.models.stored_partitions import StoredPartition, import_trace
+from tests.models.spark.cluster import StandaloneCluster
+from tests.models.spark.rows import writing
+from tests.models.storage.stored_partitions import StoredPartition, import_trace
+from tests.models.tiering import tier_trace
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 400
@@ -32,7 +32,7 @@ async def stored(url: str) -> list[StoredPartition]:
 def run(cluster: StandaloneCluster, *args: object) -> str:
     """What the driver prints, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.models.spark_cluster_job", cluster.url, *map(str, args)],
+        [sys.executable, "-m", "tests.models.spark.cluster_job", cluster.url, *map(str, args)],
         cwd=ROOT,
         env=dict(cluster.environment),
         capture_output=True,

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import Result
 
-from tests.models.base_install import run_in_base
-from tests.models.command_line import HOSTILE, Write, orders, others, run, write
-from tests.models.folded_tables import REAL_TRACES, imported, plan
-from tests.models.planted_coverage import Segment, bodies
-from tests.models.stored_partitions import TRACES, StoredPartition, added, import_trace
+from tests.models.cli.base_install import run_in_base
+from tests.models.cli.command_line import HOSTILE, Write, orders, others, run, write
+from tests.models.pipeline.folded_tables import REAL_TRACES, imported, plan
+from tests.models.pipeline.planted_coverage import Segment, bodies
+from tests.models.storage.stored_partitions import TRACES, StoredPartition, added, import_trace
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline import engine
 from tierledger.pipeline.engine import EVENTS_PER_LOG, is_small

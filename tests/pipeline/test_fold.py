@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import Write
-from tests.models.folded_tables import (
+from tests.models.cli.command_line import Write
+from tests.models.pipeline.folded_tables import (
     TableRow,
     folded,
     imported,
@@ -16,7 +16,7 @@ from tests.models.folded_tables import (
     rows_of,
     written,
 )
-from tests.models.stored_partitions import (
+from tests.models.storage.stored_partitions import (
     CLUSTER,
     TIP,
     StoredPartition,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.folded_tables import plan, rows_of, written
-from tests.models.spark_rows import read_here
-from tests.models.stored_partitions import TIP, StoredPartition, finished
+from tests.models.pipeline.folded_tables import plan, rows_of, written
+from tests.models.spark.rows import read_here
+from tests.models.storage.stored_partitions import TIP, StoredPartition, finished
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.source.columns import CORRUPT

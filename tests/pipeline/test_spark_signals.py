@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import orders, write
-from tests.models.local_world import eventually
+from tests.models.actors.local_world import eventually
+from tests.models.cli.command_line import orders, write
 from tierledger.actors.processes import Process, descendants
 from tierledger.cli.exit_status import ExitStatus
 

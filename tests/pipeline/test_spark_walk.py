@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.models import tier_trace
-from tests.models.spark_tier import import_metadata
+from tests.models.spark.tier import import_metadata
+from tests.models.tiering import tier_trace
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "spark.md"
 SNIPPET = re.compile(r"(?ms)^```python\n(.*?)^```\n(?:\n^```\n(.*?)^```$)?")

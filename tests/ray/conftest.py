@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.models.ray_brokers import Brokers, settings_for
+from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.ray.service import RayService
 
 PACKED = 64

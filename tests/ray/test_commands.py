@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from tests.models.command_line import invoke, lines
-from tests.models.local_world import CLUSTER, copy, partition, segment
-from tests.models.ray_brokers import Brokers
-from tests.models.stored_partitions import TRACES
+from tests.models.actors.local_world import CLUSTER, copy, partition, segment
+from tests.models.cli.command_line import invoke, lines
+from tests.models.ray.brokers import Brokers
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.actors.ray.service import RayService
 
 HISTORIES = [TRACES / "histories" / f"seed-{number:02}" for number in (3, 11, 27)]

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tests.models.local_world import copy, lead, listed, partition, segment
-from tests.models.ray_brokers import Brokers
+from tests.models.actors.local_world import copy, lead, listed, partition, segment
+from tests.models.ray.brokers import Brokers
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.discovery.service_record import read_record

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.models.local_world import copy, lead, listed, partition, segment
-from tests.models.ray_brokers import Brokers, settings_for
+from tests.models.actors.local_world import copy, lead, listed, partition, segment
+from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.processes import process_of

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from typer.testing import Result
 
-from tests.models.command_line import invoke
-from tests.models.local_world import eventually
-from tests.models.stored_partitions import TRACES
+from tests.models.actors.local_world import eventually
+from tests.models.cli.command_line import invoke
+from tests.models.storage.stored_partitions import TRACES
 from tests.ray.test_serve import run, served
 from tierledger.simulation.live.processes import descendants, is_running
 
@@ -36,8 +36,8 @@ def taken(address: str) -> Iterator[None]:
 
 @contextmanager
 def client_of(store: str, cluster: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that writes to the service, ready; see `tests.models.lost_client`."""
-    command = [sys.executable, "-m", "tests.models.lost_client", store, cluster]
+    """A program that writes to the service, ready; see `tests.models.ray.lost_client`."""
+    command = [sys.executable, "-m", "tests.models.ray.lost_client", store, cluster]
     pipe = subprocess.PIPE
     client = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     try:

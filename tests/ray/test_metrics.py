@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.health.test_metrics import get, value
-from tests.models.local_world import CLUSTER, copy, partition, segment
-from tests.models.ray_brokers import Brokers, settings_for
+from tests.models.actors.local_world import CLUSTER, copy, partition, segment
+from tests.models.ray.brokers import Brokers, settings_for
 from tests.ray.test_serve import COMMAND, served
 from tierledger.actors.ray.cluster import leave_cluster
 

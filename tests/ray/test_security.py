@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.door_secrets import TOKENS, Secrets, token_file
-from tests.models.local_world import CLUSTER, copy, lead, listed, partition, segment
+from tests.models.actors.local_world import CLUSTER, copy, lead, listed, partition, segment
+from tests.models.actors.secrets import TOKENS, Secrets, token_file
 from tests.ray.test_serve import run, served
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.client.connection import connect_at

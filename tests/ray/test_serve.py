@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import invoke
-from tests.models.local_world import eventually
-from tests.models.stored_partitions import TRACES
+from tests.models.actors.local_world import eventually
+from tests.models.cli.command_line import invoke
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.simulation.live.processes import descendants, end_all, is_running
 

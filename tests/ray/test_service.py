@@ -7,9 +7,9 @@ from itertools import count
 
 import pytest
 
-from tests.models.local_world import copy, lead, listed, moved, segment
-from tests.models.partition_logs import TRACES, folded, imported, topic_id_partition
-from tests.models.ray_brokers import Brokers
+from tests.models.actors.local_world import copy, lead, listed, moved, segment
+from tests.models.ray.brokers import Brokers
+from tests.models.storage.partition_logs import TRACES, folded, imported, topic_id_partition
 from tests.ray.conftest import PACKED
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.client.sync_client import RemoteLogMetadataManager

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.local_world import copy, eventually, listed, partition, segment
-from tests.models.ray_brokers import Brokers, settings_for
+from tests.models.actors.local_world import copy, eventually, listed, partition, segment
+from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray import cluster as ray_cluster

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster
 
-from tests.models.local_world import copy, listed, partition, segment
-from tests.models.ray_brokers import Brokers, settings_for
+from tests.models.actors.local_world import copy, listed, partition, segment
+from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.processes import node_of
 from tierledger.actors.ray import cluster as ray_cluster

@@ -11,9 +11,9 @@ import pytest
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
 from ray.cluster_utils import Cluster
 
-from tests.models.command_line import invoke
-from tests.models.kafka_clients import create_topic
-from tests.models.local_world import partition, segment
+from tests.models.actors.local_world import partition, segment
+from tests.models.cli.command_line import invoke
+from tests.models.kafka.clients import create_topic
 from tests.ray.test_serve import served
 from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.cli.exit_status import ExitStatus

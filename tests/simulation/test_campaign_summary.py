@@ -3,8 +3,8 @@
 from tierledger.simulation.campaign.summary import MEANS_SEEDS, Summary
 from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.machines.counts import GREATEST, SUMMED
-from tierledger.simulation.machines.marks import MARKS
+from tierledger.simulation.machines.environment.marks import MARKS
+from tierledger.simulation.machines.laws.counts import GREATEST, SUMMED
 
 BUSY = Verdict(
     seed=1, is_small=True, violations=[], trace_hash="", calls=50, ok_calls=40, changes=4,

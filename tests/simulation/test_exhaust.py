@@ -3,7 +3,7 @@
 import pytest
 from typing_extensions import override
 
-from tests.models.mutant_hunts import JOBS
+from tests.models.simulation.mutant_hunts import JOBS
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.campaign.campaign import mutant_named
 from tierledger.simulation.checkers.verdict import Verdict

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from tests.models.planted_anomalies import altered
-from tests.models.records import records, small_record
+from tests.models.simulation.planted_anomalies import altered
+from tests.models.simulation.records import records, small_record
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.checkers.violation import Violation

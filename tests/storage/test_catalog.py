@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.stored_partitions import CLUSTER, SERDE, TIME_MS, StoredPartition
+from tests.models.storage.stored_partitions import CLUSTER, SERDE, TIME_MS, StoredPartition
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.memory import MemoryBackend

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.door_secrets import Authority
+from tests.models.actors.secrets import Authority
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.kafka_brokers import KafkaBrokers
 

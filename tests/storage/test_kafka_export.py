@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.recorded_answers import answer_all
-from tests.models.stored_partitions import TRACES, StoredPartition, finished, import_trace
+from tests.models.events.recorded_answers import answer_all
+from tests.models.storage.stored_partitions import (
+    TRACES,
+    StoredPartition,
+    finished,
+    import_trace,
+)
 from tierledger.conformance.answers import read_answers, read_questions
 from tierledger.conformance.trace import TraceRecord, answers_path, read_records
 from tierledger.conformance.verdicts import check

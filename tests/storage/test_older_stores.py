@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.models.stored_partitions import CLUSTER, SERDE, TIME_MS, TIP, StoredPartition
+from tests.models.storage.stored_partitions import CLUSTER, SERDE, TIME_MS, TIP, StoredPartition
 from tierledger.events import commands as cmd
 from tierledger.events.partition.state import DisputeRun
 from tierledger.storage.backend import Put

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.flipped_bits import flipped
+from tests.models.storage.flipped_bits import flipped
 from tierledger.events.errors import CorruptCheckpoint, FormatTooNew, InvalidArgument
 from tierledger.storage.serde import KINDS, VERSIONS, MsgpackSerDe, Plain
 

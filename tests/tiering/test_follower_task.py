@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import tier_trace
-from tests.models.copy_world import copy_task
-from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
-from tests.models.memory_storage import MemoryStorage
-from tests.models.planned_faults import PlannedFaults, When
+from tests.models.tiering import tier_trace
+from tests.models.tiering.copy_world import copy_task
+from tests.models.tiering.memory_metadata import MemoryLedger, MemoryMetadataStore
+from tests.models.tiering.memory_storage import MemoryStorage
+from tests.models.tiering.planned_faults import PlannedFaults, When
 from tierledger.events.errors import (
     CorruptRemoteData,
     InvalidArgument,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tests.models import tier_trace
-from tests.models.damaged_tier import PART_BYTES, DamagedTier, TierSegments, payments
-from tests.models.damaged_tier import Damage as Planted
-from tests.models.flipped_bits import flipped
+from tests.models.storage.flipped_bits import flipped
+from tests.models.tiering import tier_trace
+from tests.models.tiering.damaged_tier import PART_BYTES, DamagedTier, TierSegments, payments
+from tests.models.tiering.damaged_tier import Damage as Planted
 from tierledger.events.errors import FormatTooNew, InvalidArgument, StorageUnavailable
 from tierledger.events.identifiers import Uuid
 from tierledger.events.metadata import RemoteLogSegmentMetadata

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from typing_extensions import override
 
-from tests.models import tier_trace
-from tests.models.stored_partitions import (
+from tests.models.storage.stored_partitions import (
     TIP,
     StoredPartition,
     added,
@@ -16,6 +15,7 @@ from tests.models.stored_partitions import (
     metadata_in,
     updated,
 )
+from tests.models.tiering import tier_trace
 from tierledger.conformance.answers import Answer, AnsweredQuestion, read_answers
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid

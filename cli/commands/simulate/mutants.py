@@ -247,7 +247,7 @@ def coverage(
 
 
 def _print_coverage(summary: Summary) -> None:
-    from tierledger.simulation.machines.marks import MARKS
+    from tierledger.simulation.machines.environment.marks import MARKS
 
     rows = [
         (group, mark, seen, _one_in(summary.seeds, seen), bar(seen, summary.seeds))
@@ -280,7 +280,7 @@ def bar(seen: int, seeds: int) -> str:
 
 
 def _print_coverage_as_json(summary: Summary) -> None:
-    from tierledger.simulation.machines.marks import MARKS
+    from tierledger.simulation.machines.environment.marks import MARKS
 
     print_json(
         {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierledger.simulation.checkers.verdict import Verdict
-    from tierledger.simulation.machines.scenario import Scenario
+    from tierledger.simulation.machines.scenario.scenario import Scenario
     from tierledger.simulation.timeline import Timeline
 
 SeedOption = Annotated[
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
     def scenario(self) -> Scenario:
         """The scenario in the world of the machines."""
         from tierledger.simulation.campaign.campaign import mutant_named
-        from tierledger.simulation.machines.shape import scenario_of
+        from tierledger.simulation.machines.scenario.shape import scenario_of
 
         if self.mutant is not None and mutant_named(self.mutant).in_service:
             raise InvalidArgument(
@@ -80,7 +80,7 @@ class Files(NamedTuple):
 
 
 def _asked(seed: int, mutant: str | None, keep: str | None, shape: str | None) -> Asked:
-    from tierledger.simulation.machines.shape import numbers_of
+    from tierledger.simulation.machines.scenario.shape import numbers_of
 
     kept = None if keep is None else numbers_of(keep)
     return Asked(seed, mutant, kept, comma_separated(shape))

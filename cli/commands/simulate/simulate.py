@@ -254,7 +254,7 @@ def _print_again(world: str, seed: int, small: Reduction | None) -> None:
 
 def _figures(campaign: Campaign) -> list[tuple[str, object]]:
     from tierledger.simulation.campaign.campaign import SERVICE
-    from tierledger.simulation.machines.marks import MARKS
+    from tierledger.simulation.machines.environment.marks import MARKS
 
     summary = campaign.summary
     hits = len(MARKS) - len(summary.unseen_marks)

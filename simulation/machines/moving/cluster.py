@@ -14,11 +14,11 @@ from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.metadata import RemoteLogSegmentMetadata
-from tierledger.simulation.machines.clockwork import MS, Life
-from tierledger.simulation.machines.feeding import Feeding
+from tierledger.simulation.machines.environment.clockwork import MS, Life
 from tierledger.simulation.machines.moving.plugin import Client, PluginNode
 from tierledger.simulation.machines.moving.segments import Segments
-from tierledger.simulation.machines.processes import Processes
+from tierledger.simulation.machines.nodes.feeding import Feeding
+from tierledger.simulation.machines.nodes.processes import Processes
 
 FOLLOWER, COMMAND = 95, 96
 """Broker ids of the follower and of the command; brokers have lower ones."""

@@ -22,11 +22,11 @@ from tierledger.events.errors import DataError, Fenced, NotReady, RemoteStorageE
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.tables.segment_rows import id_of_row
-from tierledger.simulation.machines.broker_node import BrokerNode, BrokerWorld
-from tierledger.simulation.machines.clockwork import MS, Life
-from tierledger.simulation.machines.feeding import Feeding, ReplicaNode
+from tierledger.simulation.machines.environment.clockwork import MS, Life
 from tierledger.simulation.machines.moving.segments import Segments
-from tierledger.simulation.machines.pending import Op
+from tierledger.simulation.machines.nodes.broker import BrokerNode, BrokerWorld
+from tierledger.simulation.machines.nodes.feeding import Feeding, ReplicaNode
+from tierledger.simulation.machines.nodes.pending import Op
 
 ATTEND = 60 * MS
 """How often a plugin reports here; a real one does so twice a second."""

@@ -15,8 +15,8 @@ from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.simulation.checkers.violation import Violation, ms_text
-from tierledger.simulation.machines.clockwork import MS, Life
-from tierledger.simulation.machines.surroundings import Surroundings
+from tierledger.simulation.machines.environment.clockwork import MS, Life
+from tierledger.simulation.machines.nodes.surroundings import Surroundings
 
 WAITS, SENT = (100 * MS, 100 * MS, 1200 * MS), (MS, 20 * MS)
 """Bounds of how long a record waits in its broker, and of how long it is under way then."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tests.models.local_world import CLUSTER, TickingClock, moved, partition, segment
+from tests.models.actors.local_world import CLUSTER, TickingClock, moved, partition, segment
 from tierledger.actors.calls import Call
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client.history import PartitionHistory

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.models.deaf_host import DeafHost
+from tests.models.actors.deaf_host import DeafHost
 from tierledger.storage.backends.memory import MemoryBackend
 
 

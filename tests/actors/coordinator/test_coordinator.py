@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.models.coordinated import (
+from tests.models.actors.coordinated import (
     GENESIS,
     Coordinated,
     announcement,

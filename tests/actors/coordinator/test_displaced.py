@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.coordinated import Coordinated, announcement, placements
+from tests.models.actors.coordinated import Coordinated, announcement, placements
 from tierledger.actors.coordinator import decide
 from tierledger.events.commands import NO_CLAIM, Claim
 

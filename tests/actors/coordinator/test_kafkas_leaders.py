@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.models.coordinated import Coordinated, announcement, key
+from tests.models.actors.coordinated import Coordinated, announcement, key
 from tierledger.actors.coordinator import messages as msg
 from tierledger.events.commands import NO_CLAIM, NOBODY_KNOWS, Claim, LeaderVerdict
 

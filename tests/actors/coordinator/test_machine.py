@@ -4,8 +4,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.models.actor_harness import SERDE
-from tests.models.local_world import CLUSTER, KEYS
+from tests.models.actors.harness import SERDE
+from tests.models.actors.local_world import CLUSTER, KEYS
 from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import hosts as parts
 from tierledger.actors.coordinator import machine as rules

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.models.coordinated import Coordinated, announcement, key, placements
+from tests.models.actors.coordinated import Coordinated, announcement, key, placements
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator.events import ITEMS_MAX, FollowersPlaced

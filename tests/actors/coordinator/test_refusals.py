@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.coordinated import TOPIC_ID, Coordinated
+from tests.models.actors.coordinated import TOPIC_ID, Coordinated
 from tierledger.actors.calls import LEADER, PartitionKey, Refusal
 from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator.events import (

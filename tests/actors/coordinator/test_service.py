@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from typing_extensions import override
 
-from tests.models.deaf_host import DeafHost, Launched, claims, leads, registered, started
-from tests.models.local_world import KEYS, eventually
+from tests.models.actors.deaf_host import DeafHost, Launched, claims, leads, registered, started
+from tests.models.actors.local_world import KEYS, eventually
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import machine
 from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from tests.models.actor_harness import SERDE
-from tests.models.coordinated import Coordinated, announcement
-from tests.models.deaf_host import (
+from tests.models.actors.coordinated import Coordinated, announcement
+from tests.models.actors.deaf_host import (
     DeafHost,
     claims,
     leads,
     registered,
     started,
 )
-from tests.models.local_world import CLUSTER, KEYS, eventually
+from tests.models.actors.harness import SERDE
+from tests.models.actors.local_world import CLUSTER, KEYS, eventually
 from tierledger.actors.calls import CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator import events as ev

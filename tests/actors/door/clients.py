@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from tests.models.local_world import CLUSTER, LocalWorld, sqlite_in
+from tests.models.actors.local_world import CLUSTER, LocalWorld, sqlite_in
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.limits import METHOD, SERVICE

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.actors.door.clients import served
-from tests.models.local_world import LocalWorld
+from tests.models.actors.local_world import LocalWorld
 
 
 @pytest.fixture

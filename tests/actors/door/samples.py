@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from tests.models.local_world import moved, partition, segment
+from tests.models.actors.local_world import moved, partition, segment
 from tierledger.actors.calls import (
     FOLLOWER,
     LEADER,

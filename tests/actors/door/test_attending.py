@@ -1,7 +1,7 @@
 """A broker's plugin attends: the host answers by whose manager a broker of its mode reads."""
 
 from tests.actors.door.clients import door_of, greeted
-from tests.models.local_world import LocalWorld
+from tests.models.actors.local_world import LocalWorld
 from tierledger.actors.door import door_pb2 as pb
 
 

@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from tests.actors.door.clients import door_of, greeted, raw
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     CLUSTER,
     TOPIC_ID,
     CountedIds,

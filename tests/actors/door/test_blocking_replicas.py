@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.actors.door.clients import door_of
-from tests.models.local_world import CLUSTER, LocalWorld, copy, partition, segment
+from tests.models.actors.local_world import CLUSTER, LocalWorld, copy, partition, segment
 from tierledger.actors.calls import LEADER
 from tierledger.client import BlockingReplicas, InvalidArgument, NotReady
 from tierledger.events.commands import Claim

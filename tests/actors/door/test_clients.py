@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.actors.door.clients import door_of, served
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     CLUSTER,
     LocalWorld,
     partition,

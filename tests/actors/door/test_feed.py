@@ -12,8 +12,7 @@ import pytest
 
 from tests.actors.door.cable import Cable, cable
 from tests.actors.door.clients import door_of, greeted, served
-from tests.models.flipped_bits import flipped
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     CLUSTER,
     DELETING,
     KEYS,
@@ -25,6 +24,7 @@ from tests.models.local_world import (
     partition,
     segment,
 )
+from tests.models.storage.flipped_bits import flipped
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door import door_pb2 as pb

@@ -10,9 +10,17 @@ import pytest
 
 from tests.actors.door.cable import cable
 from tests.actors.door.clients import door_of, served
-from tests.models.door_secrets import Authority, Secrets
-from tests.models.local_world import CLUSTER, LocalWorld, copy, lead, listed, partition, segment
-from tests.models.published import publish, published, put_record, settings_of
+from tests.models.actors.local_world import (
+    CLUSTER,
+    LocalWorld,
+    copy,
+    lead,
+    listed,
+    partition,
+    segment,
+)
+from tests.models.actors.published import publish, published, put_record, settings_of
+from tests.models.actors.secrets import Authority, Secrets
 from tierledger.actors.calls import LEADER, PartitionKey, QueryCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.discovery import found_connection
@@ -36,7 +44,7 @@ TIP = partition()
 
 PROGRAM = """
 import sys
-from tests.models.local_world import partition, segment
+from tests.models.actors.local_world import partition, segment
 from tierledger.client import RemoteLogMetadataManager
 
 url, cluster = sys.argv[1:]

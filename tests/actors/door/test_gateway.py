@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from tests.actors.door.clients import RawClient, door_of, greeted, raw, served
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     CLUSTER,
     TOPIC_ID,
     LocalWorld,

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.actors.door.clients import RawClient, door_of, raw, served
-from tests.models.local_world import LocalWorld, copy, eventually, moved, partition, segment
+from tests.models.actors.local_world import (
+    LocalWorld,
+    copy,
+    eventually,
+    moved,
+    partition,
+    segment,
+)
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager

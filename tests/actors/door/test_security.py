@@ -18,8 +18,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tests.actors.door.clients import door_of
-from tests.models.door_secrets import TOKENS, Authority, Secrets, line, token_file
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     CLUSTER,
     TOPIC_ID,
     LocalWorld,
@@ -30,6 +29,7 @@ from tests.models.local_world import (
     segment,
     sqlite_in,
 )
+from tests.models.actors.secrets import TOKENS, Authority, Secrets, line, token_file
 from tierledger.actors.calls import LEADER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door import door_pb2 as pb

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.door_secrets import TOKENS, Authority, Secrets, line, token_file, token_list
+from tests.models.actors.secrets import TOKENS, Authority, Secrets, line, token_file, token_list
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import DoorAddress, doors_in, url_of
 from tierledger.actors.door.security.identity import (

@@ -11,7 +11,7 @@ import pytest
 from tests.actors.door.cable import Cable, cable
 from tests.actors.door.clients import door_of, served
 from tests.actors.feed.test_traces import TRACES, outcome_of
-from tests.models.local_world import CLUSTER, LocalWorld, eventually
+from tests.models.actors.local_world import CLUSTER, LocalWorld, eventually
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.client.replicas import FedReplica, Replicas

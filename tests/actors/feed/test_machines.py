@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.models.actor_harness import (
+from tests.models.actors.fed_replicas import Connected
+from tests.models.actors.harness import (
     SERDE,
     UNKNOWN,
     Harness,
@@ -14,8 +15,7 @@ from tests.models.actor_harness import (
     leading,
     new_leader,
 )
-from tests.models.driven_partition import CLAIM, TIP
-from tests.models.fed_replicas import Connected
+from tests.models.events.driven_partition import CLAIM, TIP
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.feed import source

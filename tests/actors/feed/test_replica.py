@@ -8,20 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.driven_partition import CLAIM, TIP, import_of, open_session
-from tests.models.fed_replicas import Connected, FedPartition, assert_replica_answers
-from tests.models.histories import EPOCHS_PROBED, OFFSETS_PROBED, Step, histories
-from tests.models.slow_model import (
-    COPY_FINISHED,
-    DELETE_FINISHED,
-    DELETE_STARTED,
-    PARTITION_DELETE_FINISHED,
-    Add,
-    PartitionDelete,
-    Record,
-    SlowPartition,
-    Update,
-)
+from tests.models.actors.fed_replicas import Connected, FedPartition, assert_replica_answers
+from tests.models.events.driven_partition import CLAIM, TIP, import_of, open_session
+from tests.models.events.histories import EPOCHS_PROBED, OFFSETS_PROBED, Step, histories
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.feed import source
 from tierledger.actors.feed.frames import (
@@ -45,6 +34,17 @@ from tierledger.events.log_events import Event, SegmentUpdated
 from tierledger.events.partition.evolve import evolve
 from tierledger.events.tables.segment_rows import SIZE, pack_row, unpack_row
 from tierledger.events.typed_fields import checked
+from tierledger.simulation.checkers.slow_model import (
+    COPY_FINISHED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    PARTITION_DELETE_FINISHED,
+    Add,
+    PartitionDelete,
+    Record,
+    SlowPartition,
+    Update,
+)
 
 KEY = PartitionKey.of(TIP)
 RIVAL = cmd.Claim(broker_id=2, incarnation=1, announcement=1)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.models.driven_partition import TIP
+from tests.models.events.driven_partition import TIP
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.messages import Query
 from tierledger.events.event_codec import genesis
@@ -14,8 +14,8 @@ from tierledger.events.log_events import Event, SegmentAdded, SegmentUpdated
 from tierledger.simulation.campaign.campaign import outcome
 from tierledger.simulation.checkers.feed import ReplicaSeen, fed
 from tierledger.simulation.history.final_log import FinalLog
-from tierledger.simulation.machines.feeding import Feeding
-from tierledger.simulation.machines.scenario import REPLICAS_EVERY, REPLICAS_FIRST
+from tierledger.simulation.machines.nodes.feeding import Feeding
+from tierledger.simulation.machines.scenario.scenario import REPLICAS_EVERY, REPLICAS_FIRST
 
 SEEDS = range(REPLICAS_FIRST, REPLICAS_FIRST + 12 * REPLICAS_EVERY, REPLICAS_EVERY)
 KEY = PartitionKey.of(TIP)

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from tests.models.driven_partition import CLAIM
-from tests.models.fed_replicas import Connected, FedPartition
+from tests.models.actors.fed_replicas import Connected, FedPartition
+from tests.models.events.driven_partition import CLAIM
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.feed import source
 from tierledger.actors.feed.replica import Replica

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from tests.models.local_world import eventually, lone_host
+from tests.models.actors.local_world import eventually, lone_host
 from tierledger.actors.calls import LEADER, CommandCall, PartitionKey, Placement
 from tierledger.actors.messages import Assignment
 from tierledger.events.commands import Claim, CloseSession

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from tests.models.actor_harness import (
+from tests.models.actors.harness import (
     CREATED,
     SERDE,
     UNKNOWN,
@@ -15,7 +15,7 @@ from tests.models.actor_harness import (
     following,
     leading,
 )
-from tests.models.driven_partition import CLAIM, NO_REQUEST, TIP
+from tests.models.events.driven_partition import CLAIM, NO_REQUEST, TIP
 from tierledger.actors import messages as msg
 from tierledger.actors.follower import Follower
 from tierledger.actors.host.machine_guard import MachineGuard

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from tests.models.local_world import KEYS, eventually, lone_host
+from tests.models.actors.local_world import KEYS, eventually, lone_host
 from tierledger.actors.calls import STORAGE, PartitionKey, QueryCall
 from tierledger.actors.host import machine
 from tierledger.actors.host.host import Host

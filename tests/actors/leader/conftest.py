@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.actor_harness import Harness, SlotStore, leading
+from tests.models.actors.harness import Harness, SlotStore, leading
 
 
 @pytest.fixture

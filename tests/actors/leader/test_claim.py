@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.actor_harness import (
+from tests.models.actors.harness import (
     NOW_MS,
     OTHER,
     SERDE,
@@ -15,7 +15,7 @@ from tests.models.actor_harness import (
     leading,
     new_leader,
 )
-from tests.models.driven_partition import CLAIM, GENESIS, TIP
+from tests.models.events.driven_partition import CLAIM, GENESIS, TIP
 from tierledger.actors import messages as msg
 from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.events import commands as cmd

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.actor_harness import (
+from tests.models.actors.harness import (
     OTHER,
     Harness,
     SlotStore,
@@ -13,8 +13,7 @@ from tests.models.actor_harness import (
     leading,
     new_leader,
 )
-from tests.models.driven_partition import CLAIM
-from tests.models.slow_model import DELETE_STARTED, Update
+from tests.models.events.driven_partition import CLAIM
 from tierledger.actors import messages as msg
 from tierledger.actors.leader.batch import EVENTS_PER_BATCH
 from tierledger.actors.leader.machine import INBOX_MAX
@@ -26,6 +25,7 @@ from tierledger.events.errors import (
     NotReady,
     StorageUnavailable,
 )
+from tierledger.simulation.checkers.slow_model import DELETE_STARTED, Update
 
 # Claiming.
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.models.actor_harness import (
+from tests.models.actors.harness import (
     BATCHES_PER_READ,
     CREATED,
     EXISTS,
@@ -20,9 +20,8 @@ from tests.models.actor_harness import (
     leading,
     new_leader,
 )
-from tests.models.driven_partition import CLAIM, GENESIS, TIP
-from tests.models.flipped_bits import flipped
-from tests.models.slow_model import PartitionDelete
+from tests.models.events.driven_partition import CLAIM, GENESIS, TIP
+from tests.models.storage.flipped_bits import flipped
 from tierledger.actors import messages as msg
 from tierledger.actors.leader import machine as leader_rules
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS, INBOX_MAX, Leader, Phase
@@ -37,6 +36,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.state import PartitionState
+from tierledger.simulation.checkers.slow_model import PartitionDelete
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.partition.checkpoint import CheckpointStore

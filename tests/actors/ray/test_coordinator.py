@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import faulty_store
+from tests.models.storage import faulty_store
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray import coordinator

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import faulty_store
-from tests.models.faulty_store import Faults
-from tests.models.local_world import LocalWorld, sqlite_in
+from tests.models.actors.local_world import LocalWorld, sqlite_in
+from tests.models.storage import faulty_store
+from tests.models.storage.faulty_store import Faults
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql", "door"])

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import faulty_store
-from tests.models.actor_harness import kinds
-from tests.models.local_world import (
+from tests.models.actors.harness import kinds
+from tests.models.actors.local_world import (
     LocalWorld,
     copy,
     eventually,
@@ -16,6 +15,7 @@ from tests.models.local_world import (
     partition,
     segment,
 )
+from tests.models.storage import faulty_store
 from tierledger.actors.calls import LEADER, PartitionKey, Placement
 from tierledger.actors.coordinator.events import Announcement
 from tierledger.actors.messages import Assignment

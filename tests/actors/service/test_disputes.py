@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import faulty_store
-from tests.models.actor_harness import kinds
-from tests.models.fake_oracle import FakeOracle
-from tests.models.local_world import (
+from tests.models.actors.fake_oracle import FakeOracle
+from tests.models.actors.harness import kinds
+from tests.models.actors.local_world import (
     LocalWorld,
     copy,
     eventually,
@@ -18,6 +17,7 @@ from tests.models.local_world import (
     partition,
     segment,
 )
+from tests.models.storage import faulty_store
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S
 from tierledger.events.commands import LeaderVerdict

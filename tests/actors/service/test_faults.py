@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import faulty_store
-from tests.models.actor_harness import SERDE, kinds
-from tests.models.faulty_store import Faults
-from tests.models.flipped_bits import flipped
-from tests.models.local_world import (
+from tests.models.actors.harness import SERDE, kinds
+from tests.models.actors.local_world import (
     CLUSTER,
     KEYS,
     LocalWorld,
@@ -21,6 +18,9 @@ from tests.models.local_world import (
     partition,
     segment,
 )
+from tests.models.storage import faulty_store
+from tests.models.storage.faulty_store import Faults
+from tests.models.storage.flipped_bits import flipped
 from tierledger.actors.calls import LEADER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS

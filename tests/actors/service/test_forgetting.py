@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import faulty_store
-from tests.models.actor_harness import SERDE
-from tests.models.faulty_store import Faults
-from tests.models.local_world import (
+from tests.models.actors.harness import SERDE
+from tests.models.actors.local_world import (
     CLUSTER,
     DELETED,
     DELETING,
@@ -23,6 +21,8 @@ from tests.models.local_world import (
     partition,
     segment,
 )
+from tests.models.storage import faulty_store
+from tests.models.storage.faulty_store import Faults
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.events.errors import NotLeader, OutcomeUnknown
 from tierledger.storage.backends.memory import MemoryBackend

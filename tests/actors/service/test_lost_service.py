@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     CLUSTER,
     POLL_S,
     CountedIds,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     DELETING,
     LocalWorld,
     copy,

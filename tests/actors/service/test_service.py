@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.local_world import (
+from tests.models.actors.local_world import (
     DELETED,
     DELETING,
     FINISHED,

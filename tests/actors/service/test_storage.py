@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.actor_harness import kinds
-from tests.models.command_line import run
-from tests.models.faulty_store import Faults
-from tests.models.flipped_bits import flipped
-from tests.models.local_world import (
+from tests.models.actors.harness import kinds
+from tests.models.actors.local_world import (
     KEYS,
     LocalWorld,
     copy,
@@ -21,6 +18,9 @@ from tests.models.local_world import (
     partition,
     segment,
 )
+from tests.models.cli.command_line import run
+from tests.models.storage.faulty_store import Faults
+from tests.models.storage.flipped_bits import flipped
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.messages import Query
 from tierledger.events.errors import (

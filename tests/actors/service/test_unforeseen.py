@@ -6,9 +6,8 @@ from typing import Any
 
 import msgpack
 
-from tests.models.actor_harness import SERDE
-from tests.models.faulty_store import Faults
-from tests.models.local_world import (
+from tests.models.actors.harness import SERDE
+from tests.models.actors.local_world import (
     CLUSTER,
     KEYS,
     POLL_S,
@@ -18,6 +17,7 @@ from tests.models.local_world import (
     partition,
     segment,
 )
+from tests.models.storage.faulty_store import Faults
 from tierledger.actors.calls import LEADER, CommandCall, PartitionKey, QueryCall, ReadyCall
 from tierledger.actors.deadline import Attempt, Deadline
 from tierledger.actors.messages import Query

@@ -5,18 +5,8 @@ from itertools import chain
 import pytest
 from typing_extensions import override
 
-from tests.models.compared_answers import assert_same_answers, walked
-from tests.models.driven_partition import DrivenPartition, import_of, opened
-from tests.models.slow_model import (
-    COPY_FINISHED,
-    DELETE_FINISHED,
-    DELETE_STARTED,
-    Add,
-    PartitionDelete,
-    Record,
-    SlowPartition,
-    Update,
-)
+from tests.models.events.compared_answers import assert_same_answers, walked
+from tests.models.events.driven_partition import DrivenPartition, import_of, opened
 from tierledger.events.partition import answers
 from tierledger.events.partition.answers import (
     OFFSET_MAX,
@@ -31,6 +21,16 @@ from tierledger.events.partition.answers import (
 from tierledger.events.partition.invariants import check
 from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX
 from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
+from tierledger.simulation.checkers.slow_model import (
+    COPY_FINISHED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    Add,
+    PartitionDelete,
+    Record,
+    SlowPartition,
+    Update,
+)
 
 A, B, C = (bytes([one]) * 16 for one in range(1, 4))
 

@@ -5,12 +5,12 @@ from copy import deepcopy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.compared_answers import assert_same_answers
-from tests.models.driven_partition import import_of, opened
-from tests.models.histories import EPOCHS_PROBED, OFFSETS_PROBED, Step, histories
-from tests.models.slow_model import SlowPartition
+from tests.models.events.compared_answers import assert_same_answers
+from tests.models.events.driven_partition import import_of, opened
+from tests.models.events.histories import EPOCHS_PROBED, OFFSETS_PROBED, Step, histories
 from tierledger.events.partition.answers import Snapshot
 from tierledger.events.partition.invariants import check
+from tierledger.simulation.checkers.slow_model import SlowPartition
 
 
 @given(histories(), st.integers(1, 20))

@@ -5,21 +5,12 @@
 
 import pytest
 
-from tests.models.driven_partition import (
+from tests.models.events.driven_partition import (
     DrivenPartition,
     command_of,
     import_of,
     open_session,
     opened,
-)
-from tests.models.slow_model import (
-    COPY_FINISHED,
-    COPY_STARTED,
-    DELETE_FINISHED,
-    DELETE_STARTED,
-    Add,
-    Record,
-    Update,
 )
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
@@ -33,6 +24,15 @@ from tierledger.events.partition import answers
 from tierledger.events.partition.decide import CUSTOM_METADATA_BYTES_CEILING, Accepted, Limits
 from tierledger.events.partition.state import REQUESTS_KEPT, REQUESTS_MAX
 from tierledger.events.tables.segment_rows import CUSTOM, STATE, unpack_row
+from tierledger.simulation.checkers.slow_model import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    Add,
+    Record,
+    Update,
+)
 
 A = b"\x01" * 16
 ADD = Add(A, 0, 99, {0: 0}, size=10, max_timestamp_ms=5, broker_id=1, event_timestamp_ms=7)

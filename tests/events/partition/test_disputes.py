@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.driven_partition import CLAIM, DrivenPartition, open_session
+from tests.models.events.driven_partition import CLAIM, DrivenPartition, open_session
 from tierledger.events import commands as cmd
 from tierledger.events.commands import NOBODY_KNOWS, LeaderVerdict
 from tierledger.events.errors import Fenced

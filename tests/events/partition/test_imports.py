@@ -2,23 +2,13 @@
 
 import pytest
 
-from tests.models.driven_partition import (
+from tests.models.events.driven_partition import (
     CLAIM,
     IMPORTED,
     DrivenPartition,
     import_of,
     open_session,
     opened,
-)
-from tests.models.slow_model import (
-    COPY_FINISHED,
-    COPY_STARTED,
-    DELETE_FINISHED,
-    DELETE_STARTED,
-    Add,
-    PartitionDelete,
-    Record,
-    Update,
 )
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
@@ -31,6 +21,16 @@ from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.invariants import check
 from tierledger.events.tables.segment_rows import CUSTOM, STATE, unpack_row
+from tierledger.simulation.checkers.slow_model import (
+    COPY_FINISHED,
+    COPY_STARTED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    Add,
+    PartitionDelete,
+    Record,
+    Update,
+)
 
 A, B = b"\x01" * 16, b"\x02" * 16
 ADD = Add(A, 0, 99, {0: 0}, size=10)

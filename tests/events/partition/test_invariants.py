@@ -5,15 +5,7 @@ from operator import setitem
 
 import pytest
 
-from tests.models.driven_partition import import_of, opened
-from tests.models.slow_model import (
-    COPY_FINISHED,
-    DELETE_FINISHED,
-    DELETE_STARTED,
-    Add,
-    Record,
-    Update,
-)
+from tests.models.events.driven_partition import import_of, opened
 from tierledger.events.partition.invariants import check
 from tierledger.events.partition.state import REQUESTS_MAX, DeleteMetadata, PartitionState
 from tierledger.events.tables.epoch_tables import interval_key
@@ -25,6 +17,14 @@ from tierledger.events.tables.segment_rows import (
     STATE,
     pack_row,
     unpack_row,
+)
+from tierledger.simulation.checkers.slow_model import (
+    COPY_FINISHED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    Add,
+    Record,
+    Update,
 )
 
 LOST, SERVED, SUPERSEDED, STARTED, GONE, MOVED = (bytes([one]) * 16 for one in range(1, 7))

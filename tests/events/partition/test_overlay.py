@@ -2,22 +2,13 @@
 
 import pytest
 
-from tests.models.driven_partition import (
+from tests.models.events.driven_partition import (
     CLAIM,
     DrivenPartition,
     command_of,
     import_of,
     open_session,
     opened,
-)
-from tests.models.slow_model import (
-    COPY_FINISHED,
-    DELETE_FINISHED,
-    DELETE_STARTED,
-    Add,
-    PartitionDelete,
-    Record,
-    Update,
 )
 from tierledger.events import commands as cmd
 from tierledger.events.errors import Fenced, InvalidStateTransition, PartitionDeleted
@@ -30,6 +21,15 @@ from tierledger.events.partition.decide import (
     decide,
 )
 from tierledger.events.partition.overlay import Overlay
+from tierledger.simulation.checkers.slow_model import (
+    COPY_FINISHED,
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    Add,
+    PartitionDelete,
+    Record,
+    Update,
+)
 
 A, B = b"\x01" * 16, b"\x02" * 16
 ADD = Add(A, 0, 9, {0: 0})

@@ -5,14 +5,19 @@
 
 import pytest
 
-from tests.models.driven_partition import (
+from tests.models.events.driven_partition import (
     CLAIM,
     DrivenPartition,
     command_of,
     open_session,
     opened,
 )
-from tests.models.slow_model import (
+from tierledger.events import commands as cmd
+from tierledger.events import log_events as log
+from tierledger.events.errors import Fenced, InvalidStateTransition, NotLeader, PartitionDeleted
+from tierledger.events.partition import answers
+from tierledger.events.partition.decide import TOMBSTONES_PER_DROP, Accepted, Limits
+from tierledger.simulation.checkers.slow_model import (
     COPY_FINISHED,
     DELETE_FINISHED,
     DELETE_STARTED,
@@ -21,11 +26,6 @@ from tests.models.slow_model import (
     Record,
     Update,
 )
-from tierledger.events import commands as cmd
-from tierledger.events import log_events as log
-from tierledger.events.errors import Fenced, InvalidStateTransition, NotLeader, PartitionDeleted
-from tierledger.events.partition import answers
-from tierledger.events.partition.decide import TOMBSTONES_PER_DROP, Accepted, Limits
 
 A = b"\x01" * 16
 ADD = Add(A, 0, 99, {0: 0}, size=10)

@@ -2,19 +2,19 @@
 
 import pytest
 
-from tests.models.driven_partition import (
+from tests.models.events.driven_partition import (
     CLAIM,
     DrivenPartition,
     command_of,
     open_session,
     opened,
 )
-from tests.models.slow_model import Add
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.errors import Fenced
 from tierledger.events.log_events import SessionClosed, SessionOpened
 from tierledger.events.partition.state import Session
+from tierledger.simulation.checkers.slow_model import Add
 
 OTHER = cmd.Claim(2, 1, 1)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.models.imported_logs import (
+from tests.models.actors.local_world import CLUSTER
+from tests.models.pipeline.imported_logs import (
     RECORDED,
     assert_answers,
     import_now,
@@ -15,8 +16,7 @@ from tests.models.imported_logs import (
     logs_in,
     stored_batches,
 )
-from tests.models.local_world import CLUSTER
-from tests.models.stored_partitions import TRACES, StoredPartition, import_trace
+from tests.models.storage.stored_partitions import TRACES, StoredPartition, import_trace
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend

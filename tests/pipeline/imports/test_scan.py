@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.stored_partitions import TRACES
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.conformance.trace import read_records
 from tierledger.events.errors import MetadataParseError
 from tierledger.events.identifiers import TopicIdPartition, Uuid

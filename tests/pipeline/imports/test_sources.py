@@ -13,10 +13,10 @@ from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from tests.models.command_line import invoke
-from tests.models.imported_logs import assert_answers, import_now, stored_batches
-from tests.models.local_world import CLUSTER, LocalWorld
-from tests.models.stored_partitions import TRACES
+from tests.models.actors.local_world import CLUSTER, LocalWorld
+from tests.models.cli.command_line import invoke
+from tests.models.pipeline.imported_logs import assert_answers, import_now, stored_batches
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.conformance.answering import partition_of
 from tierledger.conformance.answers import Answer, read_answers
 from tierledger.conformance.trace import TraceRecord, answers_path, read_records
@@ -131,7 +131,7 @@ def test_an_import_that_is_killed_ends_as_one_that_was_not(
 def stored_before_the_end(url: str, trace: Path) -> int:
     """Import in a process that is killed after its first step; batches that are stored then."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.models.killing_connector", url, str(trace)],
+        [sys.executable, "-m", "tests.models.pipeline.killing_connector", url, str(trace)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -13,8 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.models import tier_trace
-from tests.models.audited_tier import (
+from tests.models.cli.command_line import orders, refused, rows_in, run, write
+from tests.models.pipeline.folded_tables import imported, rows_of
+from tests.models.spark.rows import writing
+from tests.models.storage.stored_partitions import TIME_MS, StoredPartition, finished
+from tests.models.tiering import tier_trace
+from tests.models.tiering.audited_tier import (
     DELETED,
     DELETING,
     FINISHED,
@@ -23,10 +27,6 @@ from tests.models.audited_tier import (
     AuditedTier,
     other_partition,
 )
-from tests.models.command_line import orders, refused, rows_in, run, write
-from tests.models.folded_tables import imported, rows_of
-from tests.models.spark_rows import writing
-from tests.models.stored_partitions import TIME_MS, StoredPartition, finished
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState

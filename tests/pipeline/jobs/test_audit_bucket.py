@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.audited_tier import DELETED, DELETING, AuditedTier
-from tests.models.command_line import run
-from tests.models.s3_server import S3Server
+from tests.models.cli.command_line import run
+from tests.models.tiering.audited_tier import DELETED, DELETING, AuditedTier
+from tests.models.tiering.s3_server import S3Server
 from tierledger.tiering.layouts.tier_url import Layout
 
 KINDS = ("missing_object", "size_mismatch", "deleted_but_there", "orphan", "foreign", "whole")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models import tier_trace
+from tests.models.tiering import tier_trace
 from tierledger.pipeline.jobs.audit.kinds import (
     DELETED,
     FINISHED,

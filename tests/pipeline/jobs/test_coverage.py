@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.folded_tables import imported, of_log, plan, rows_of, written
-from tests.models.planted_coverage import (
+from tests.models.pipeline.folded_tables import imported, of_log, plan, rows_of, written
+from tests.models.pipeline.planted_coverage import (
     COPYING,
     DELETED,
     DELETING,
@@ -21,7 +21,7 @@ from tests.models.planted_coverage import (
     by_offset,
     ranges,
 )
-from tests.models.stored_partitions import StoredPartition, added, segment_id, updated
+from tests.models.storage.stored_partitions import StoredPartition, added, segment_id, updated
 from tierledger.events.log_events import Body, PartitionDeleteUpdated, SegmentAdded
 from tierledger.pipeline.jobs.coverage.job import COVERAGE
 from tierledger.pipeline.jobs.coverage.rules import LEFT_OVER, CoverageKind

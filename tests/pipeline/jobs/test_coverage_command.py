@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from typer.testing import Result
 from typing_extensions import override
 
-from tests.models.command_line import invoke, refused, run, write
-from tests.models.planted_coverage import Segment, bodies
-from tests.models.stored_partitions import TIME_MS, StoredPartition, added
+from tests.models.cli.command_line import invoke, refused, run, write
+from tests.models.pipeline.planted_coverage import Segment, bodies
+from tests.models.storage.stored_partitions import TIME_MS, StoredPartition, added
 from tierledger.cli.commands.spark.coverage import COLUMNS
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.jobs.coverage.job import COVERAGE

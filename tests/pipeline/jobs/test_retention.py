@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.retention_world import (
+from tests.models.tiering.retention_world import (
     DELETING,
     FINISHED,
     HOUR_MS,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.command_line import ORDERS, refused, rows_in, run
-from tests.models.folded_tables import written
-from tests.models.stored_partitions import StoredPartition, finished
+from tests.models.cli.command_line import ORDERS, refused, rows_in, run
+from tests.models.pipeline.folded_tables import written
+from tests.models.storage.stored_partitions import StoredPartition, finished
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.folding.store import JobStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.stored_partitions import (
+from tests.models.storage.stored_partitions import (
     TIME_MS,
     StoredPartition,
     added,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.models.spark_tier import import_metadata
+from tests.models.spark.tier import import_metadata
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.models import tier_trace
-from tests.models.read_tier import read
-from tests.models.spark_tier import (
+from tests.models.spark.tier import (
     BROKERS_TIER,
     consumed_rows,
     copy_segments,
@@ -22,7 +20,16 @@ from tests.models.spark_tier import (
     reader_of,
     records,
 )
-from tests.models.written_log import ABORT, COMMIT, TIP, WrittenLog, WrittenTier, encoded
+from tests.models.tiering import tier_trace
+from tests.models.tiering.read_tier import read
+from tests.models.tiering.written_log import (
+    ABORT,
+    COMMIT,
+    TIP,
+    WrittenLog,
+    WrittenTier,
+    encoded,
+)
 from tierledger.events.errors import PartitionDeleted
 from tierledger.pipeline.records.source import RECORD_SCHEMA
 from tierledger.tiering.reader.reader import IsolationLevel

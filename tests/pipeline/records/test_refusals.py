@@ -8,11 +8,11 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from tests.models import tier_trace
-from tests.models.flipped_bits import flip
-from tests.models.spark_rows import partition_of
-from tests.models.spark_tier import BROKERS_TIER, consumed_rows, directly, records
-from tests.models.stored_partitions import TIP
+from tests.models.spark.rows import partition_of
+from tests.models.spark.tier import BROKERS_TIER, consumed_rows, directly, records
+from tests.models.storage.flipped_bits import flip
+from tests.models.storage.stored_partitions import TIP
+from tests.models.tiering import tier_trace
 from tierledger.events.errors import (
     CorruptRemoteData,
     InvalidArgument,

@@ -8,8 +8,14 @@ import msgpack
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.models.spark_rows import read_here, writing
-from tests.models.stored_partitions import CLUSTER, SERDE, TIP, StoredPartition, finished
+from tests.models.spark.rows import read_here, writing
+from tests.models.storage.stored_partitions import (
+    CLUSTER,
+    SERDE,
+    TIP,
+    StoredPartition,
+    finished,
+)
 from tierledger.events import log_events as log
 from tierledger.events.event_codec import EventCodec, chain
 from tierledger.events.identifiers import TopicIdPartition, Uuid

@@ -7,8 +7,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from tests.models.spark_rows import partition_of, read, writing
-from tests.models.stored_partitions import TIP, StoredPartition
+from tests.models.spark.rows import partition_of, read, writing
+from tests.models.storage.stored_partitions import TIP, StoredPartition
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.source.columns import DEFAULT_SCHEMA

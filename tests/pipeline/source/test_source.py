@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.models.spark_rows import (
+from tests.models.spark.rows import (
     Row,
     in_order,
     partition_of,
@@ -18,7 +18,7 @@ from tests.models.spark_rows import (
     rows,
     writing,
 )
-from tests.models.stored_partitions import (
+from tests.models.storage.stored_partitions import (
     CLUSTER,
     TIME_MS,
     TIP,

@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tests.models.local_world import eventually
-from tests.models.spark_rows import in_order, options_of, row_of, rows, writing
-from tests.models.stored_partitions import TIP, StoredPartition, finished
+from tests.models.actors.local_world import eventually
+from tests.models.spark.rows import in_order, options_of, row_of, rows, writing
+from tests.models.storage.stored_partitions import TIP, StoredPartition, finished
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT, DEFAULT_SCHEMA
 from tierledger.pipeline.source.options import SourceOptions

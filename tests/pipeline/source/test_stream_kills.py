@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.models.spark_rows import rows
-from tests.models.spark_stream_job import checkpoint, deliver, logged, output
+from tests.models.spark.rows import rows
+from tests.models.spark.stream_job import checkpoint, deliver, logged, output
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
@@ -134,7 +134,7 @@ def batches(folder: Path, step: str) -> int:
 def started(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
     """That job in a process group of its own, of which nothing is left afterwards."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.models.spark_stream_job", *map(str, arguments)],
+        [sys.executable, "-m", "tests.models.spark.stream_job", *map(str, arguments)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         start_new_session=True,

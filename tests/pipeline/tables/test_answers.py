@@ -9,8 +9,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.models.folded_tables import REAL_TRACES, TableRow, folded, imported, of_log, written
-from tests.models.stored_partitions import StoredPartition, finished, segment_id, updated
+from tests.models.pipeline.folded_tables import (
+    REAL_TRACES,
+    TableRow,
+    folded,
+    imported,
+    of_log,
+    written,
+)
+from tests.models.storage.stored_partitions import (
+    StoredPartition,
+    finished,
+    segment_id,
+    updated,
+)
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState

@@ -11,9 +11,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tests.models.command_line import orders, others, run, write
-from tests.models.folded_tables import TableRow, folded, imported, plan, rows_of
-from tests.models.stored_partitions import TIP, TRACES, StoredPartition, finished, import_trace
+from tests.models.cli.command_line import orders, others, run, write
+from tests.models.pipeline.folded_tables import TableRow, folded, imported, plan, rows_of
+from tests.models.storage.stored_partitions import (
+    TIP,
+    TRACES,
+    StoredPartition,
+    finished,
+    import_trace,
+)
 from tierledger.pipeline.fold import AsOf
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.spark_files import OPTIONS

@@ -4,9 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.driven_partition import TIP
-from tests.models.planted_anomalies import all_found, altered, names, relogged, replaced
-from tests.models.recorded_run import KEY, deleted_partition, long_run, small_run
+from tests.models.events.driven_partition import TIP
+from tests.models.simulation.planted_anomalies import (
+    all_found,
+    altered,
+    names,
+    relogged,
+    replaced,
+)
+from tests.models.simulation.recorded_run import KEY, deleted_partition, long_run, small_run
 from tierledger.actors.calls import PartitionKey
 from tierledger.simulation.checkers.all import Minimums, assumptions, check, vacuity
 from tierledger.simulation.checkers.violation import VIOLATIONS_MAX, Violation

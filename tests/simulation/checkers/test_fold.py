@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.models.driven_partition import TIP, import_of, open_session
-from tests.models.planted_anomalies import altered, relogged, replaced, rewritten
-from tests.models.recorded_run import (
+from tests.models.events.driven_partition import TIP, import_of, open_session
+from tests.models.simulation.planted_anomalies import altered, relogged, replaced, rewritten
+from tests.models.simulation.recorded_run import (
     FIRST,
     SERDE,
     RecordedRun,
@@ -14,7 +14,6 @@ from tests.models.recorded_run import (
     long_run,
     small_run,
 )
-from tests.models.slow_model import COPY_FINISHED, Add, PartitionDelete, Update
 from tierledger.actors.messages import Query
 from tierledger.events.log_events import SegmentAdded, SegmentUpdated, TombstonesDropped
 from tierledger.events.partition.decide import (
@@ -28,6 +27,12 @@ from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.fold import Checkpoint, checkpoint_is_fold, lifecycle
 from tierledger.simulation.checkers.model import hollow_write, wrong_answer
+from tierledger.simulation.checkers.slow_model import (
+    COPY_FINISHED,
+    Add,
+    PartitionDelete,
+    Update,
+)
 from tierledger.simulation.history.calls import OK, READ, digest_of
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.storage.partition.event_log import encode_batch

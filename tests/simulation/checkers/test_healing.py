@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.models.planted_anomalies import altered, without_times
-from tests.models.recorded_run import FIRST, KEY, SECOND, RecordedRun, small_run
-from tests.models.slow_model import Add
+from tests.models.simulation.planted_anomalies import altered, without_times
+from tests.models.simulation.recorded_run import FIRST, KEY, SECOND, RecordedRun, small_run
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.messages import Query
 from tierledger.simulation.checkers.healing import Staleness, liveness, lockout, staleness
+from tierledger.simulation.checkers.slow_model import Add
 from tierledger.simulation.history.calls import FAIL, INFO, History
 from tierledger.simulation.history.observations import Healed
 

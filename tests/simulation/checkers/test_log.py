@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.models.planted_anomalies import (
+from tests.models.simulation.planted_anomalies import (
     altered,
     names,
     relogged,
@@ -13,8 +13,7 @@ from tests.models.planted_anomalies import (
     rewritten,
     without_times,
 )
-from tests.models.recorded_run import FIRST, SECOND, RecordedRun, long_run, small_run
-from tests.models.slow_model import Add, Update
+from tests.models.simulation.recorded_run import FIRST, SECOND, RecordedRun, long_run, small_run
 from tierledger.actors.messages import Query
 from tierledger.events.commands import Claim
 from tierledger.events.log_events import Body, Event, SessionClosed, SessionOpened
@@ -26,6 +25,7 @@ from tierledger.simulation.checkers.log import (
     lost_write,
     phantom_write,
 )
+from tierledger.simulation.checkers.slow_model import Add, Update
 from tierledger.simulation.history.calls import FAIL
 from tierledger.simulation.history.final_log import FinalLog
 

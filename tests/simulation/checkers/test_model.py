@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.models.driven_partition import GENESIS, TIP, import_of, open_session
-from tests.models.planted_anomalies import rewritten
-from tests.models.recorded_run import (
+from tests.models.events.driven_partition import GENESIS, TIP, import_of, open_session
+from tests.models.simulation.planted_anomalies import rewritten
+from tests.models.simulation.recorded_run import (
     FIRST,
     KEY,
     SERDE,
@@ -16,7 +16,6 @@ from tests.models.recorded_run import (
     long_run,
     small_run,
 )
-from tests.models.slow_model import COPY_FINISHED, Add, PartitionDelete, Update
 from tierledger.events.partition import answers, evolve
 from tierledger.events.partition.decide import Accepted, Limits, decide
 from tierledger.events.partition.evolve import evolve_all
@@ -24,6 +23,12 @@ from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.model import unlike_model
+from tierledger.simulation.checkers.slow_model import (
+    COPY_FINISHED,
+    Add,
+    PartitionDelete,
+    Update,
+)
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.storage.partition.event_log import encode_batch
 

@@ -2,8 +2,14 @@
 
 import pytest
 
-from tests.models.planted_anomalies import all_found, names, node_records, relogged
-from tests.models.recorded_run import KEY, RecordedRun, deleted_partition, long_run, small_run
+from tests.models.simulation.planted_anomalies import all_found, names, node_records, relogged
+from tests.models.simulation.recorded_run import (
+    KEY,
+    RecordedRun,
+    deleted_partition,
+    long_run,
+    small_run,
+)
 from tierledger.actors.calls import PartitionKey
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.fold import replay_determinism

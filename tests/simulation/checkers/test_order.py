@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.models.planted_anomalies import altered, names, without_times
-from tests.models.recorded_run import FIRST, RecordedRun, long_run, small_run
-from tests.models.slow_model import Add
+from tests.models.simulation.planted_anomalies import altered, names, without_times
+from tests.models.simulation.recorded_run import FIRST, RecordedRun, long_run, small_run
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
 from tierledger.simulation.checkers.order import linearizability, session_reads
+from tierledger.simulation.checkers.slow_model import Add
 from tierledger.simulation.history.calls import OK, READ, Operation
 
 LOOKUP = Query("lookup", 0, 50)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.models.planted_anomalies import (
+from tests.models.simulation.planted_anomalies import (
     NodeRecords,
     all_found,
     altered,
@@ -14,7 +14,7 @@ from tests.models.planted_anomalies import (
     replaced,
     rewritten,
 )
-from tests.models.recorded_run import long_run, small_run
+from tests.models.simulation.recorded_run import long_run, small_run
 from tierledger.simulation.checkers.all import Minimums, vacuity
 from tierledger.simulation.history.calls import INFO, OK, History, Operation
 from tierledger.simulation.history.final_log import FinalLog

@@ -2,9 +2,17 @@
 
 import pytest
 
-from tests.models.planted_anomalies import altered, without_times
-from tests.models.recorded_run import FIRST, RecordedRun, deleted_partition, long_run, small_run
-from tests.models.slow_model import (
+from tests.models.simulation.planted_anomalies import altered, without_times
+from tests.models.simulation.recorded_run import (
+    FIRST,
+    RecordedRun,
+    deleted_partition,
+    long_run,
+    small_run,
+)
+from tierledger.actors.messages import Query
+from tierledger.simulation.checkers.refusals import wrong_refusal
+from tierledger.simulation.checkers.slow_model import (
     COPY_FINISHED,
     DELETE_FINISHED,
     DELETE_STARTED,
@@ -13,8 +21,6 @@ from tests.models.slow_model import (
     Record,
     Update,
 )
-from tierledger.actors.messages import Query
-from tierledger.simulation.checkers.refusals import wrong_refusal
 from tierledger.simulation.history.calls import FAIL, Operation
 
 ADD = Add(b"a" * 16, 0, 9, {0: 0})

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.models.search_agreement import Agreement, compare
+from tests.models.simulation.search_agreement import Agreement, compare
 
 
 def assert_agreed(found: Agreement, capsys: pytest.CaptureFixture[str]) -> None:

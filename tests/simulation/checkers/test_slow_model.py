@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, find, given, settings
 
-from tests.models.histories import EPOCHS_PROBED, OFFSETS_PROBED, Step, histories
-from tests.models.recorded_answers import answer_all
-from tests.models.slow_model import (
+from tests.models.events.histories import EPOCHS_PROBED, OFFSETS_PROBED, Step, histories
+from tests.models.events.recorded_answers import answer_all
+from tierledger.conformance.answers import read_answers, read_questions
+from tierledger.conformance.trace import answers_path, read_records
+from tierledger.conformance.verdicts import Verdict, check
+from tierledger.simulation.checkers.slow_model import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,
@@ -19,9 +22,6 @@ from tests.models.slow_model import (
     SlowPartition,
     Update,
 )
-from tierledger.conformance.answers import read_answers, read_questions
-from tierledger.conformance.trace import answers_path, read_records
-from tierledger.conformance.verdicts import Verdict, check
 
 TRACES = Path(__file__).parents[2] / "traces"
 A, B, C, D = (bytes([one]) * 16 for one in range(1, 5))

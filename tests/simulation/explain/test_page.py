@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tests.models.html_page import HtmlPage
-from tests.models.sample_timelines import LANES, long_run, zombie
+from tests.models.pages.html_page import HtmlPage
+from tests.models.simulation.sample_timelines import LANES, long_run, zombie
 from tierledger.simulation.explain.marks import MARKS, UNKNOWN, mark_of
 from tierledger.simulation.explain.page import ARROWS_MAX, ROWS_MAX, page
 from tierledger.simulation.timeline import (
@@ -226,7 +226,7 @@ def test_a_run_beyond_the_limits_is_cut_at_its_end_and_says_so() -> None:
 
 def test_the_same_run_gives_the_same_bytes_in_another_process() -> None:
     program = (
-        "from tests.models.sample_timelines import zombie;"
+        "from tests.models.simulation.sample_timelines import zombie;"
         "from tierledger.simulation.explain.page import page;"
         "print(page(zombie()), end='')"
     )

@@ -1,6 +1,6 @@
 """A run as text: one line per event, a column per process."""
 
-from tests.models.sample_timelines import long_run, zombie
+from tests.models.simulation.sample_timelines import long_run, zombie
 from tierledger.simulation.explain.text import COLUMNS_MAX, text
 from tierledger.simulation.timeline import Arrow, Lane, Moment, Span, Timeline
 

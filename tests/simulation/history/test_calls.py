@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.planted_anomalies import altered
-from tests.models.recorded_run import KEY, small_run
-from tests.models.slow_model import Add
+from tests.models.simulation.planted_anomalies import altered
+from tests.models.simulation.recorded_run import KEY, small_run
 from tierledger.actors.messages import Query
 from tierledger.events.errors import (
     CorruptLog,
@@ -21,6 +20,7 @@ from tierledger.events.errors import (
     RemoteStorageError,
     StorageUnavailable,
 )
+from tierledger.simulation.checkers.slow_model import Add
 from tierledger.simulation.history.calls import (
     FAIL,
     INFO,

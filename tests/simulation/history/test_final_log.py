@@ -4,8 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.models.driven_partition import TIP
-from tests.models.recorded_run import FIRST, KEY, SECOND, SERDE, THIRD, RecordedRun, small_run
+from tests.models.events.driven_partition import TIP
+from tests.models.simulation.recorded_run import (
+    FIRST,
+    KEY,
+    SECOND,
+    SERDE,
+    THIRD,
+    RecordedRun,
+    small_run,
+)
 from tierledger.events.errors import CorruptLog
 from tierledger.simulation.history.final_log import LoggedBatch, decode_log
 

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import faulty_store
-from tests.models.local_world import CLUSTER, CountedIds, LocalWorld, copy, partition, segment
+from tests.models.actors.local_world import (
+    CLUSTER,
+    CountedIds,
+    LocalWorld,
+    copy,
+    partition,
+    segment,
+)
+from tests.models.storage import faulty_store
 from tierledger.actors.calls import FOLLOWER, LEADER, Answered
 from tierledger.actors.host.answering import PAGE_ROWS
 from tierledger.actors.messages import Query

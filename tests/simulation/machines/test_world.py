@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.mutant_hunts import JOBS
+from tests.models.simulation.mutant_hunts import JOBS
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER
 from tierledger.simulation.campaign.campaign import (
@@ -19,14 +19,14 @@ from tierledger.simulation.campaign.campaign import (
 from tierledger.simulation.campaign.reduction import replay_command
 from tierledger.simulation.campaign.summary import Summary
 from tierledger.simulation.checkers.verdict import Verdict
-from tierledger.simulation.machines import shell
-from tierledger.simulation.machines.broker_node import BrokerNode
-from tierledger.simulation.machines.clockwork import Life, S
-from tierledger.simulation.machines.medium import COORDINATOR
+from tierledger.simulation.machines.environment.clockwork import Life, S
+from tierledger.simulation.machines.environment.medium import COORDINATOR
+from tierledger.simulation.machines.environment.recording import Slot
+from tierledger.simulation.machines.nodes import shell
+from tierledger.simulation.machines.nodes.broker import BrokerNode
 from tierledger.simulation.machines.record_of import record_of
-from tierledger.simulation.machines.recording import Slot
 from tierledger.simulation.machines.run import run
-from tierledger.simulation.machines.scenario import Decision, drawn
+from tierledger.simulation.machines.scenario.scenario import Decision, drawn
 from tierledger.simulation.machines.verdict import judge, ran, verdict_of
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import judged as judged_again

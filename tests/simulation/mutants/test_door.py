@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.mutant_hunts import Hunts, hunts
+from tests.models.simulation.mutant_hunts import Hunts, hunts
 from tierledger import simulation
 from tierledger.simulation.campaign.campaign import SERVICE, mutant_named
 from tierledger.simulation.mutants.catalogue import Mutant, planted

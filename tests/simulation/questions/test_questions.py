@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.recorded_run import small_run
+from tests.models.simulation.recorded_run import small_run
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import decide as coordinator_decide
 from tierledger.actors.coordinator import displaced, placement, refusals
@@ -23,7 +23,7 @@ from tierledger.simulation.checkers.fold import folded
 from tierledger.simulation.checkers.slow_decisions import Facts
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog
-from tierledger.simulation.machines.knobs import turned_to
+from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.verdict import FEEDS, FEW, PIECES
 from tierledger.simulation.mutants.catalogue import Mutant, planted
 from tierledger.simulation.mutants.rewriting import rewritten

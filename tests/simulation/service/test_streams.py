@@ -15,7 +15,7 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.events.errors import NotReady, OutcomeUnknown
 from tierledger.simulation.campaign.campaign import mutant_named
-from tierledger.simulation.machines.recording import Recording
+from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.mutants.catalogue import planted
 from tierledger.simulation.service.network import Network
 from tierledger.simulation.service.plan import FURTHER, DoorPlan, NetworkPlan

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.models.mutant_hunts import JOBS
+from tests.models.simulation.mutant_hunts import JOBS
 from tierledger.simulation.campaign.campaign import SERVICE, verdicts
 from tierledger.simulation.history.calls import FAIL, OK
 from tierledger.simulation.service.plan import DOOR_FAULTS, FAULTS, calm, drawn

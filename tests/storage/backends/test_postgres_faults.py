@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.models.postgres_stores import opened
+from tests.models.storage.postgres import opened
 from tests.storage.backends.backend_contract import everything
 from tierledger.events.errors import OutcomeUnknown, StorageUnavailable
 from tierledger.simulation.live.postgres_server import PostgresServer

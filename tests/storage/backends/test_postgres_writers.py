@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.models.postgres_stores import opened
+from tests.models.storage.postgres import opened
 from tests.storage.backends.backend_contract import everything
 from tierledger.events.errors import StorageUnavailable
 from tierledger.storage.backend import (

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from typing_extensions import override
 
-from tests.models.stored_partitions import (
+from tests.models.storage.stored_partitions import (
     SERDE,
     StoredPartition,
     added,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.models.actor_harness import SERDE
-from tests.models.stored_partitions import StoredPartition, finished
+from tests.models.actors.harness import SERDE
+from tests.models.storage.stored_partitions import StoredPartition, finished
 from tierledger.events.errors import CorruptCheckpoint
 from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue
 

@@ -1,6 +1,6 @@
 """A partition whose deletion is finished holds nothing, whatever is still to be swept."""
 
-from tests.models.stored_partitions import StoredPartition
+from tests.models.storage.stored_partitions import StoredPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.log_events import PartitionDeleteUpdated
 from tierledger.storage.partition.verification import verify

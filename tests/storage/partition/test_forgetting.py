@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tests.models.stored_partitions import (
+from tests.models.storage.stored_partitions import (
     CLUSTER,
     SERDE,
     TIP,

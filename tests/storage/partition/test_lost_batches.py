@@ -6,7 +6,13 @@ from typing import TypeVar
 
 import pytest
 
-from tests.models.stored_partitions import CLUSTER, SERDE, StoredPartition, finished, segment_id
+from tests.models.storage.stored_partitions import (
+    CLUSTER,
+    SERDE,
+    StoredPartition,
+    finished,
+    segment_id,
+)
 from tierledger.events.errors import CorruptLog
 from tierledger.events.log_events import Event
 from tierledger.events.partition.answers import lookup

@@ -6,7 +6,13 @@ from functools import partial
 import pytest
 from typing_extensions import override
 
-from tests.models.stored_partitions import StoredPartition, added, finished, segment_id, updated
+from tests.models.storage.stored_partitions import (
+    StoredPartition,
+    added,
+    finished,
+    segment_id,
+    updated,
+)
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.log_events import PartitionDeleteUpdated
 from tierledger.events.partition import answers

@@ -9,7 +9,7 @@ import pytest
 from sortedcontainers import SortedDict
 from typing_extensions import override
 
-from tests.models.stored_partitions import (
+from tests.models.storage.stored_partitions import (
     SERDE,
     TIME_MS,
     TIP,

@@ -5,13 +5,13 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.driven_partition import TIP, import_of
-from tests.models.histories import EPOCHS_PROBED, OFFSETS_PROBED, Step, histories
-from tests.models.slow_model import SlowPartition
-from tests.models.stored_partitions import StoredPartition
+from tests.models.events.driven_partition import TIP, import_of
+from tests.models.events.histories import EPOCHS_PROBED, OFFSETS_PROBED, Step, histories
+from tests.models.storage.stored_partitions import StoredPartition
 from tierledger.events.partition import answers
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.simulation.checkers.slow_model import SlowPartition
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.partition.point_reads import ask, next_segment_with_txn_index
 from tierledger.storage.partition.verification import VerificationReport, verify

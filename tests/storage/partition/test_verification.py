@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.flipped_bits import flipped
-from tests.models.stored_partitions import (
+from tests.models.storage.flipped_bits import flipped
+from tests.models.storage.stored_partitions import (
     SERDE,
     TIME_MS,
     TRACES,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import tier_trace
-from tests.models.s3_server import S3Server
-from tests.models.tier_broker import CLUSTER, PART_BYTES, Ended, Job, run
+from tests.models.tiering import tier_trace
+from tests.models.tiering.s3_server import S3Server
+from tests.models.tiering.tier_broker import CLUSTER, PART_BYTES, Ended, Job, run
 from tests.tiering.conftest import TierPlace
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.identifiers import RemoteLogSegmentId

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tests.models.copy_world import CopyWorld
-from tests.models.memory_storage import MemoryStorage
-from tests.models.planned_faults import When
-from tests.models.retention_world import FINISHED, STARTED
+from tests.models.tiering.copy_world import CopyWorld
+from tests.models.tiering.memory_storage import MemoryStorage
+from tests.models.tiering.planned_faults import When
+from tests.models.tiering.retention_world import FINISHED, STARTED
 from tierledger.events.errors import CustomMetadataSizeLimitExceeded, StorageUnavailable
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import (

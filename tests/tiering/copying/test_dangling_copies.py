@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.copy_world import CopyWorld, lay_out, until_done
-from tests.models.planned_faults import Killed, When
-from tests.models.retention_world import STARTED, TIP
+from tests.models.tiering.copy_world import CopyWorld, lay_out, until_done
+from tests.models.tiering.planned_faults import Killed, When
+from tests.models.tiering.retention_world import STARTED, TIP
 from tierledger.events.errors import Fenced, NotReady, OutcomeUnknown, StorageUnavailable
 from tierledger.tiering.copying.task import CopyResult, CopySettings
 from tierledger.tiering.deletion.segment_deletion import delete_segment

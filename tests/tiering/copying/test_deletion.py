@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import generate_latest
 from typing_extensions import override
 
-from tests.models.copy_world import SEGMENT_BYTES, CopyWorld
-from tests.models.planned_faults import Killed, When
-from tests.models.retention_world import TIP
+from tests.models.tiering.copy_world import SEGMENT_BYTES, CopyWorld
+from tests.models.tiering.planned_faults import Killed, When
+from tests.models.tiering.retention_world import TIP
 from tierledger.events.errors import PartitionDeleted, StorageUnavailable
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemoteLogSegmentMetadata

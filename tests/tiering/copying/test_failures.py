@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from tests.models.copy_world import CopyWorld, until_done
-from tests.models.planned_faults import Killed, When
-from tests.models.retention_world import FINISHED, STARTED, TIP
+from tests.models.tiering.copy_world import CopyWorld, until_done
+from tests.models.tiering.planned_faults import Killed, When
+from tests.models.tiering.retention_world import FINISHED, STARTED, TIP
 from tierledger.events.errors import (
     Fenced,
     InvalidStateTransition,

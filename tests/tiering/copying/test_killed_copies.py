@@ -9,8 +9,8 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from tests.models.segment_copies import copied, whole_log
-from tests.models.tier_trace import TieredSegment, segments
+from tests.models.tiering.segment_copies import copied, whole_log
+from tests.models.tiering.tier_trace import TieredSegment, segments
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
 from tierledger.tiering.layouts.tier_url import open_tier
 from tierledger.tiering.objects.request_counts import Operation, Request

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import tier_trace
-from tests.models.local_world import POLL_S, LocalWorld
-from tests.models.memory_storage import MemoryStorage
-from tests.models.retention_world import FINISHED, FixedClock
+from tests.models.actors.local_world import POLL_S, LocalWorld
+from tests.models.tiering import tier_trace
+from tests.models.tiering.memory_storage import MemoryStorage
+from tests.models.tiering.retention_world import FINISHED, FixedClock
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.events.errors import CustomMetadataSizeLimitExceeded, Fenced
 from tierledger.events.identifiers import Uuid

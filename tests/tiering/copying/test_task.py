@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.copy_world import SEGMENT_BYTES, CopyWorld, lay_out
-from tests.models.planned_faults import When
-from tests.models.retention_world import FINISHED, NOW_MS, STARTED, TIP
+from tests.models.tiering.copy_world import SEGMENT_BYTES, CopyWorld, lay_out
+from tests.models.tiering.planned_faults import When
+from tests.models.tiering.retention_world import FINISHED, NOW_MS, STARTED, TIP
 from tierledger.events.errors import (
     InvalidArgument,
     NotReady,

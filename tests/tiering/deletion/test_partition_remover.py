@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.models.planned_faults import Killed, When
-from tests.models.retention_world import DELETING, STARTED, TIP, RetentionWorld
+from tests.models.tiering.planned_faults import Killed, When
+from tests.models.tiering.retention_world import DELETING, STARTED, TIP, RetentionWorld
 from tierledger.events.errors import (
     Fenced,
     NotLeader,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.models.planned_faults import When
-from tests.models.retention_world import DELETING, FINISHED, STARTED, RetentionWorld
+from tests.models.tiering.planned_faults import When
+from tests.models.tiering.retention_world import DELETING, FINISHED, STARTED, RetentionWorld
 from tierledger.events.errors import Fenced, OutcomeUnknown, StorageUnavailable
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadataUpdate

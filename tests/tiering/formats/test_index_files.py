@@ -3,7 +3,7 @@ from struct import Struct
 
 import pytest
 
-from tests.models.tier_trace import TieredSegment, consumed, ends, segments, segments_of
+from tests.models.tiering.tier_trace import TieredSegment, consumed, ends, segments, segments_of
 from tierledger.events.errors import CorruptRemoteData
 from tierledger.tiering.formats.index_files import (
     NO_TIMESTAMP,

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.flipped_bits import flipped
-from tests.models.tier_trace import segments, segments_of
+from tests.models.storage.flipped_bits import flipped
+from tests.models.tiering.tier_trace import segments, segments_of
 from tierledger.events.errors import CorruptRemoteData
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.leader_epoch_checkpoint import (

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models import tier_trace
-from tests.models.written_log import encoded
+from tests.models.tiering import tier_trace
+from tests.models.tiering.written_log import encoded
 from tierledger.events.errors import CorruptRemoteData, RejectedError
 from tierledger.tiering.formats.record_batches import BatchSplitter, RecordBatch
 from tierledger.tiering.formats.records import CREATE_TIME, LOG_APPEND_TIME, decoded

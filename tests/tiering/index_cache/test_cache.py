@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage, filled, held_load, name_of, names
-from tests.models.local_world import eventually
-from tests.models.tier_trace import TieredSegment, segments, segments_of
+from tests.models.actors.local_world import eventually
+from tests.models.tiering.index_storage import IndexStorage, filled, held_load, name_of, names
+from tests.models.tiering.tier_trace import TieredSegment, segments, segments_of
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType

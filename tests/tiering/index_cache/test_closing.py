@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.gated_files import Gate, GatedFiles
-from tests.models.index_storage import IndexStorage, filled, names, turns
-from tests.models.local_world import eventually
-from tests.models.tier_trace import segments_of
+from tests.models.actors.local_world import eventually
+from tests.models.tiering.gated_files import Gate, GatedFiles
+from tests.models.tiering.index_storage import IndexStorage, filled, names, turns
+from tests.models.tiering.tier_trace import segments_of
 from tierledger.events.errors import NotReady, StoreRefused
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.index_cache.files import CacheDirectory

@@ -7,8 +7,8 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from tests.models.index_storage import IndexStorage, names
-from tests.models.tier_trace import segments_of
+from tests.models.tiering.index_storage import IndexStorage, names
+from tests.models.tiering.tier_trace import segments_of
 from tierledger.events.errors import CorruptRemoteData
 from tierledger.events.identifiers import Uuid
 from tierledger.tiering.index_cache.cache import RemoteIndexCache

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.models.index_storage import IndexStorage, name_of, names
-from tests.models.local_world import eventually
-from tests.models.tier_trace import segments_of
+from tests.models.actors.local_world import eventually
+from tests.models.tiering.index_storage import IndexStorage, name_of, names
+from tests.models.tiering.tier_trace import segments_of
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 
 FIRST, SECOND, THIRD = segments_of("codec-none", 0)[:3]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.index_storage import IndexStorage, held_load, names
-from tests.models.local_world import eventually
-from tests.models.tier_trace import segments_of
+from tests.models.actors.local_world import eventually
+from tests.models.tiering.index_storage import IndexStorage, held_load, names
+from tests.models.tiering.tier_trace import segments_of
 from tierledger.events.errors import (
     CorruptRemoteData,
     RemoteResourceNotFound,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.flipped_bits import flipped
-from tests.models.index_storage import IndexStorage, filled, name_of, names
-from tests.models.local_world import eventually
-from tests.models.refusing_files import RefusingFiles
-from tests.models.tier_trace import segments, segments_of
+from tests.models.actors.local_world import eventually
+from tests.models.storage.flipped_bits import flipped
+from tests.models.tiering.index_storage import IndexStorage, filled, name_of, names
+from tests.models.tiering.refusing_files import RefusingFiles
+from tests.models.tiering.tier_trace import segments, segments_of
 from tierledger.events.errors import CorruptRemoteData, StorageUnavailable, StoreRefused
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
@@ -209,7 +209,7 @@ async def test_a_second_cache_on_a_directory_is_refused(tmp_path: Path) -> None:
 
 HOLD = """
 import asyncio, pathlib, sys
-from tests.models.index_storage import IndexStorage, name_of, names
+from tests.models.tiering.index_storage import IndexStorage, name_of, names
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 
 async def hold():

@@ -8,10 +8,17 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tests.models.gated_files import GatedFiles
-from tests.models.index_storage import IndexStorage, filled, held_load, name_of, names, turns
-from tests.models.local_world import eventually
-from tests.models.tier_trace import TieredSegment, segments, segments_of
+from tests.models.actors.local_world import eventually
+from tests.models.tiering.gated_files import GatedFiles
+from tests.models.tiering.index_storage import (
+    IndexStorage,
+    filled,
+    held_load,
+    name_of,
+    names,
+    turns,
+)
+from tests.models.tiering.tier_trace import TieredSegment, segments, segments_of
 from tierledger.events.identifiers import Uuid
 from tierledger.tiering.formats.index_files import OffsetIndex, SegmentBounds
 from tierledger.tiering.formats.index_type import IndexType

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.segment_copies import whole_log
-from tests.models.tier_trace import TREE, segments
+from tests.models.tiering.segment_copies import whole_log
+from tests.models.tiering.tier_trace import TREE, segments
 from tierledger.events.errors import CorruptRemoteData, RemoteResourceNotFound, StoreRefused
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.tier_url import open_tier

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.models.segment_copies import copied, segment_data, whole_log
-from tests.models.tier_trace import TieredSegment, segments
+from tests.models.tiering.segment_copies import copied, segment_data, whole_log
+from tests.models.tiering.tier_trace import TieredSegment, segments
 from tests.tiering.conftest import TierPlace
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid

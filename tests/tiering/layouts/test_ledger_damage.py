@@ -8,9 +8,9 @@ import pytest
 from obstore.store import MemoryStore
 from typing_extensions import override
 
-from tests.models.flipped_bits import flip, flipped
-from tests.models.segment_copies import copied, whole_log
-from tests.models.tier_trace import TieredSegment, segments
+from tests.models.storage.flipped_bits import flip, flipped
+from tests.models.tiering.segment_copies import copied, whole_log
+from tests.models.tiering.tier_trace import TieredSegment, segments
 from tierledger.events.errors import (
     CorruptRemoteData,
     DataError,

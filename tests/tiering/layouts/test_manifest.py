@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.segment_copies import manifest_objects, whole_log
-from tests.models.tier_trace import TieredSegment, segments
+from tests.models.tiering.segment_copies import manifest_objects, whole_log
+from tests.models.tiering.tier_trace import TieredSegment, segments
 from tierledger.events.errors import (
     CorruptRemoteData,
     DataError,

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 from obstore.store import LocalStore, S3Store
 
-from tests.models import tier_trace
-from tests.models.s3_server import S3Server
-from tests.models.segment_copies import copied, manifest_objects, put_all, whole_log
-from tests.models.tier_trace import TieredSegment
+from tests.models.tiering import tier_trace
+from tests.models.tiering.s3_server import S3Server
+from tests.models.tiering.segment_copies import copied, manifest_objects, put_all, whole_log
+from tests.models.tiering.tier_trace import TieredSegment
 from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResourceNotFound
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.tiering.formats.index_type import (

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import tier_trace
-from tests.models.copy_world import copy_task
-from tests.models.flipped_bits import flipped
-from tests.models.memory_metadata import MemoryLedger
-from tests.models.memory_storage import MemoryStorage
+from tests.models.storage.flipped_bits import flipped
+from tests.models.tiering import tier_trace
+from tests.models.tiering.copy_world import copy_task
+from tests.models.tiering.memory_metadata import MemoryLedger
+from tests.models.tiering.memory_storage import MemoryStorage
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.tiering.formats.producer_snapshot import ProducerState, format_producer_snapshot

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
-from tests.models.planned_faults import When
-from tests.models.retention_world import STARTED, TIP, MemoryLog
+from tests.models.tiering.memory_metadata import MemoryLedger, MemoryMetadataStore
+from tests.models.tiering.planned_faults import When
+from tests.models.tiering.retention_world import STARTED, TIP, MemoryLog
 from tierledger.events.errors import NotReady, RemoteResourceNotFound
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.metadata import RemoteLogSegmentMetadata

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import tier_trace
+from tests.models.tiering import tier_trace
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument
 from tierledger.tiering.formats.producer_snapshot import format_producer_snapshot
 from tierledger.tiering.local.directory import LogDirectory

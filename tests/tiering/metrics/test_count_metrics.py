@@ -8,8 +8,8 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.house.test_documents import document, table
-from tests.models.index_storage import IndexStorage
-from tests.models.tier_trace import segments_of
+from tests.models.tiering.index_storage import IndexStorage
+from tests.models.tiering.tier_trace import segments_of
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.index_cache.counts import IndexCacheCounts
 from tierledger.tiering.metrics.count_metrics import (

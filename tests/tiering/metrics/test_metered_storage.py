@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.models.read_tier import three_segments
-from tests.models.written_log import TIP
+from tests.models.tiering.read_tier import three_segments
+from tests.models.tiering.written_log import TIP
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.tiering.formats.index_type import ALL_INDEX_TYPES, IndexType
 from tierledger.tiering.metrics.metered_storage import MeteredStorage

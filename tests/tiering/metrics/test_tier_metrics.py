@@ -5,8 +5,15 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.house.test_documents import document, table
-from tests.models.planned_faults import When
-from tests.models.retention_world import DELETING, NOW_MS, SIZE, STARTED, TIP, RetentionWorld
+from tests.models.tiering.planned_faults import When
+from tests.models.tiering.retention_world import (
+    DELETING,
+    NOW_MS,
+    SIZE,
+    STARTED,
+    TIP,
+    RetentionWorld,
+)
 from tierledger.events.errors import NotReady, PartitionDeleted
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemotePartitionDeleteState

@@ -8,8 +8,8 @@ import obstore
 import pytest
 from obstore.store import LocalStore
 
-from tests.models.segment_copies import copied
-from tests.models.tier_trace import segments
+from tests.models.tiering.segment_copies import copied
+from tests.models.tiering.tier_trace import segments
 from tierledger.events.errors import StorageUnavailable
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings
 from tierledger.tiering.layouts.tier_url import open_store, open_tier, parse

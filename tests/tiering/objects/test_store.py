@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import pytest
 from obstore.store import MemoryStore
 
-from tests.models.faulty_object_store import (
+from tests.models.tiering.faulty_object_store import (
     AT_ONCE,
     PATIENT,
     Fault,
@@ -20,9 +20,9 @@ from tests.models.faulty_object_store import (
     Seen,
     nothing_happens,
 )
-from tests.models.s3_server import S3Server
-from tests.models.segment_copies import copied, whole_log
-from tests.models.tier_trace import TieredSegment, segments
+from tests.models.tiering.s3_server import S3Server
+from tests.models.tiering.segment_copies import copied, whole_log
+from tests.models.tiering.tier_trace import TieredSegment, segments
 from tierledger.events.errors import (
     CorruptRemoteData,
     InvalidArgument,

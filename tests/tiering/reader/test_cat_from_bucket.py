@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import tier_trace
-from tests.models.tier_broker import CLUSTER, Job, run
+from tests.models.tiering import tier_trace
+from tests.models.tiering.tier_broker import CLUSTER, Job, run
 from tests.tiering.conftest import TierPlace
 
 TIP = next(tip for tip in tier_trace.topics() if tip.topic == "payments-tx")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.damaged_tier import ENTRIES, Damage, DamagedTier, payments
-from tests.models.read_tier import read
-from tests.models.written_log import WrittenLog, WrittenTier
+from tests.models.tiering.damaged_tier import ENTRIES, Damage, DamagedTier, payments
+from tests.models.tiering.read_tier import read
+from tests.models.tiering.written_log import WrittenLog, WrittenTier
 from tierledger.events.errors import (
     CorruptRemoteData,
     RemoteResourceNotFound,

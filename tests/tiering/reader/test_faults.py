@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.read_tier import read, reader, three_segments
-from tests.models.written_log import TIP, WrittenLog, WrittenTier, encoded
+from tests.models.tiering.read_tier import read, reader, three_segments
+from tests.models.tiering.written_log import TIP, WrittenLog, WrittenTier, encoded
 from tierledger.events.errors import (
     CorruptRemoteData,
     InvalidArgument,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.models.written_log import TIP
+from tests.models.tiering.written_log import TIP
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.models.memory_metadata import MemoryLedger
-from tests.models.read_tier import read, reader
-from tests.models.written_log import ABORT, COMMIT, TIP, WrittenLog, WrittenTier
+from tests.models.tiering.memory_metadata import MemoryLedger
+from tests.models.tiering.read_tier import read, reader
+from tests.models.tiering.written_log import ABORT, COMMIT, TIP, WrittenLog, WrittenTier
 from tierledger.events.errors import CorruptRemoteData, RemoteResourceNotFound
 from tierledger.tiering.formats.index_files import TRANSACTION_ENTRY
 from tierledger.tiering.formats.index_type import IndexType

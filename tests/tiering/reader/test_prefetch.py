@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.models.read_tier import reader, three_segments
+from tests.models.tiering.read_tier import reader, three_segments
 from tierledger.events.errors import StorageUnavailable
 from tierledger.tiering.reader.prefetch import Prefetched
 

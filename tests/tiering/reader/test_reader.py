@@ -5,8 +5,15 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.read_tier import reader
-from tests.models.written_log import ABORT, COMMIT, NO_PRODUCER, NOW_MS, WrittenLog, WrittenTier
+from tests.models.tiering.read_tier import reader
+from tests.models.tiering.written_log import (
+    ABORT,
+    COMMIT,
+    NO_PRODUCER,
+    NOW_MS,
+    WrittenLog,
+    WrittenTier,
+)
 from tierledger.tiering.local.leader_epochs import epochs_from, epochs_until
 from tierledger.tiering.reader.reader import IsolationLevel
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.models import tier_trace
-from tests.models.memory_metadata import MemoryLedger, MemoryMetadataStore
-from tests.models.memory_storage import MemoryStorage
-from tests.models.stored_partitions import import_trace, metadata_in
+from tests.models.storage.stored_partitions import import_trace, metadata_in
+from tests.models.tiering import tier_trace
+from tests.models.tiering.memory_metadata import MemoryLedger, MemoryMetadataStore
+from tests.models.tiering.memory_storage import MemoryStorage
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.tiering.index_cache.cache import RemoteIndexCache

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.models.read_tier import read
-from tests.models.written_log import ABORT, COMMIT, WrittenLog, WrittenTier
+from tests.models.tiering.read_tier import read
+from tests.models.tiering.written_log import ABORT, COMMIT, WrittenLog, WrittenTier
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.tiering.reader.reader import IsolationLevel
 

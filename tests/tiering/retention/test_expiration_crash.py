@@ -2,8 +2,14 @@
 
 import pytest
 
-from tests.models.planned_faults import Killed, When
-from tests.models.retention_world import DELETING, STARTED, TIP, RetentionWorld, epochs_between
+from tests.models.tiering.planned_faults import Killed, When
+from tests.models.tiering.retention_world import (
+    DELETING,
+    STARTED,
+    TIP,
+    RetentionWorld,
+    epochs_between,
+)
 from tierledger.events.errors import NotLeader, OutcomeUnknown, StorageUnavailable
 from tierledger.tiering.metrics.tier_metrics import DELETE_ERRORS
 

@@ -8,9 +8,9 @@ import pytest
 from prometheus_client import generate_latest
 from typing_extensions import override
 
-from tests.models.memory_storage import MemoryStorage
-from tests.models.planned_faults import When
-from tests.models.retention_world import (
+from tests.models.tiering.memory_storage import MemoryStorage
+from tests.models.tiering.planned_faults import When
+from tests.models.tiering.retention_world import (
     DELETING,
     HOUR_MS,
     LINEAGE,

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.models.retention_world import (
+from tests.models.tiering.retention_world import (
     DELETING,
     FINISHED,
     LINEAGE,

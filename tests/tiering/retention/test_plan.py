@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from tests.models.retention_world import DELETING, FINISHED, NOW_MS, SIZE, STARTED, TIP
+from tests.models.tiering.retention_world import DELETING, FINISHED, NOW_MS, SIZE, STARTED, TIP
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage

@@ -4,7 +4,7 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from tests.models.retention_world import NOW_MS, TIP, FixedClock, RetentionWorld
+from tests.models.tiering.retention_world import NOW_MS, TIP, FixedClock, RetentionWorld
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.metrics.tier_metrics import CLOCK_JUMPS
 from tierledger.tiering.slewed_clock import SlewedClock

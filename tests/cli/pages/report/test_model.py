@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.models.partition_logs import (
+from tests.models.storage.partition_logs import (
     DELETED,
     DELETING,
     added,

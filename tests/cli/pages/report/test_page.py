@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tests.models.html_page import HtmlPage
-from tests.models.partition_logs import (
+from tests.models.pages.html_page import HtmlPage
+from tests.models.storage.partition_logs import (
     added,
     finished,
     folded,

@@ -1,0 +1,1 @@
+"""What happens to processes: time, messages, a store, and what is recorded of them."""

@@ -1,0 +1,1 @@
+"""What a run must have kept to, beside the calls and their answers."""

@@ -1,0 +1,1 @@
+"""What is to happen: a seed's size, limits and decisions, simplified and shrunk."""

@@ -1,0 +1,1 @@
+"""A partition's rules without actors, and answers to compare them with."""

@@ -1,0 +1,1 @@
+"""Brokers, their plugins and clients, real and made up."""

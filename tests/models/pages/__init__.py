@@ -1,0 +1,1 @@
+"""Pages, and a browser that opens them."""

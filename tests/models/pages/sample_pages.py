@@ -1,0 +1,169 @@
+"""A page of each kind, with a few made-up items that show all that the page can show."""
+
+from typing import Any, cast
+
+from tests.models.simulation.sample_timelines import zombie
+from tests.models.storage.partition_logs import (
+    DELETED,
+    DELETING,
+    added,
+    finished,
+    history,
+    opened,
+    partition,
+    updated,
+)
+from tierledger.cli.pages.jobs.audit import audit_page
+from tierledger.cli.pages.jobs.coverage import coverage_page
+from tierledger.cli.pages.jobs.retention import retention_page
+from tierledger.cli.pages.jobs.stuck import stuck_page
+from tierledger.cli.pages.report.page import report_page
+from tierledger.events import log_events as log
+from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.pipeline.inventory import ListingTotals
+from tierledger.pipeline.jobs.audit.kinds import AuditKind
+from tierledger.pipeline.jobs.audit.rows import Audit, KindTotal
+from tierledger.pipeline.jobs.coverage.job import Strip, Totals
+from tierledger.pipeline.jobs.retention.job import RetentionDigest
+from tierledger.pipeline.jobs.retention.plan import Question
+from tierledger.simulation.explain.page import page as run_page
+
+NOW_MS = 1_795_000_000_000
+DAY_MS = 86_400_000
+FACTS = {"cluster": "c", "engine": "local"}
+
+
+def report(topic: str = "payments") -> str:
+    """A report of three partitions: with findings of all kinds, deleted, with many epochs."""
+    troubled: list[log.Body] = [
+        *finished(1, 0, 9),
+        *finished(2, 20, 29),
+        *finished(3, 25, 34),
+        added(4, 35, 39),
+        *finished(5, 40, 49),
+        updated(5, DELETING),
+        opened(2, 2),
+        log.SessionDisputed(2, None, 3, None),
+        *finished(6, 50, 59, {1: 50}),
+    ]
+    gone: list[log.Body] = [
+        *finished(1, 0, 9),
+        *(log.PartitionDeleteUpdated(state, 1, 5) for state in range(3)),
+    ]
+    long: list[log.Body] = [opened(2, 1, topic=topic)]
+    for epoch in range(30):
+        long += finished(epoch + 1, epoch * 10, epoch * 10 + 9, {epoch: epoch * 10})
+    for number in range(1, 28):
+        long += [updated(number, DELETING), updated(number, DELETED)]
+    histories = [
+        history(troubled),
+        history(gone, partition("gone")),
+        history(long, partition(topic, 1)),
+    ]
+    return report_page(histories, "Remote log metadata", {"cluster": "c"})
+
+
+def run() -> str:
+    """The page of a run in which a host pauses, is succeeded, resumes and writes."""
+    return run_page(zombie())
+
+
+def damaged(topic: str) -> list[DamagedLog]:
+    return [DamagedLog(topic, "damagedid", 3, 17, "the batch does not verify")]
+
+
+def coverage(topic: str = "payments") -> str:
+    kinds = ("covered", "hole", "covered", "overlap", "covered", "orphaned_epoch", "unfinished")
+    rows = [
+        {
+            "kind": kind,
+            "leader_epoch": None if kind == "hole" else 4,
+            "start_offset": at * 100,
+            "end_offset": at * 100 + 99,
+            "segments": 0 if kind == "hole" else 1,
+            "size_in_bytes": 0 if kind == "hole" else 1_500_000,
+            "segment_ids": [] if kind == "hole" else ["a", "b", "c", "d"],
+            "detail": "COPY_SEGMENT_STARTED" if kind == "unfinished" else None,
+        }
+        for at, kind in enumerate(kinds)
+    ]
+    totals = {kind: Totals(3, 300, 4_500_000) for kind in kinds}
+    strips = [
+        Strip(topic, "id", at, {}, [row | {"partition": at} for row in rows]) for at in range(3)
+    ]
+    return coverage_page(FACTS, totals, strips, 700, damaged(topic))
+
+
+def stuck(topic: str = "payments") -> str:
+    states = ("COPY_SEGMENT_STARTED", "DELETE_SEGMENT_STARTED", "DELETE_PARTITION_MARKED")
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": topic,
+            "partition": number,
+            "state": states[number % 3],
+            "segment_id": None if number % 3 == 2 else f"segment-{number}",
+            "since_ms": NOW_MS - (number + 1) * DAY_MS,
+            "age_ms": (number + 1) * DAY_MS,
+            "broker_id": 2,
+            "start_offset": number * 10,
+            "end_offset": number * 10 + 9,
+            "size_in_bytes": 4096,
+            "advice": f"look at {states[number % 3]}",
+        }
+        for number in reversed(range(9))
+    ]
+    totals = dict.fromkeys(states[:2], (3, 12288)) | {states[2]: (594, 12_288)}
+    limits = dict.fromkeys([*states, "DELETE_PARTITION_STARTED"], DAY_MS)
+    return stuck_page(FACTS, totals, limits, rows, [])
+
+
+def audit(topic: str = "payments") -> str:
+    totals = {
+        kind: KindTotal(at, at * 3, at * 1_000_000)
+        for at, kind in enumerate(reversed(AuditKind))
+    }
+    rows: list[dict[str, Any]] = [
+        {
+            "kind": kind.value,
+            "topic": topic,
+            "topic_id": "id",
+            "partition": 1,
+            "segment_id": "segment",
+            "objects": 2,
+            "size_in_bytes": 0,
+            "expected_bytes": 4096,
+            "last_modified_ms": None if at else NOW_MS,
+            "detail": "its log is missing",
+            "place": "a/b/c.log",
+        }
+        for at, kind in enumerate((AuditKind.MISSING_OBJECT, AuditKind.ORPHAN))
+    ]
+    listed = ListingTotals(1234, 5_000_000, NOW_MS)
+    made = Audit("c", 12, listed, cast(Any, None), damaged(topic))
+    return audit_page(FACTS, totals, rows, made)
+
+
+def retention(topic: str = "payments") -> str:
+    question = Question(DAY_MS, -1, NOW_MS, NOW_MS + 3 * DAY_MS)
+    digest = RetentionDigest(question)
+    for number in range(4):
+        digest.take(
+            {
+                "what": "partition",
+                "topic": topic if number else "",
+                "topic_id": f"id-{number}",
+                "segments_before": 10,
+                "bytes_before": 10_000 * (number + 1),
+                "segments_after": 10 - number,
+                "bytes_after": 9_000,
+            }
+        )
+        for reason, days in (("time", number), ("size", 0)):
+            at_ms = NOW_MS + days * DAY_MS
+            digest.take(
+                {"what": "segment", "reason": reason, "at_ms": at_ms, "size_in_bytes": 500}
+            )
+    return retention_page(FACTS, question, digest, [])
+
+
+JOBS = {"coverage": coverage, "stuck": stuck, "audit": audit, "retention": retention}

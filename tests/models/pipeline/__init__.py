@@ -1,0 +1,1 @@
+"""Stores whose folds and imports are known."""

@@ -1,0 +1,1 @@
+"""Recorded and made-up runs, and searches for planted mistakes."""

@@ -1,0 +1,1 @@
+"""Spark clusters and jobs, and stores whose rows are known."""

@@ -1,0 +1,1 @@
+"""Stores with prepared content, or with faults."""
