@@ -27,7 +27,7 @@ from tierledger.benchmarks import (
     world,
 )
 from tierledger.benchmarks.door import calls as door_calls
-from tierledger.benchmarks.door import feed
+from tierledger.benchmarks.feed import measure as feed
 from tierledger.benchmarks.kafka import calls as kafka_calls
 from tierledger.benchmarks.kafka import replicas as kafka_replicas
 from tierledger.benchmarks.ray import announce as ray_announce

@@ -43,7 +43,7 @@ from tierledger.simulation.checkers.model import (
 from tierledger.simulation.checkers.nodes import feed_gap, two_leaders
 from tierledger.simulation.checkers.order import linearizability, session_reads
 from tierledger.simulation.checkers.refusals import wrong_refusal
-from tierledger.simulation.checkers.slow_decisions import Facts
+from tierledger.simulation.checkers.slow.decisions import Facts
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.calls import FAIL, INFO, OK, READ, WRITE, History, Operation
 from tierledger.simulation.history.final_log import FinalLog

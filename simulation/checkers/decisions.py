@@ -21,7 +21,7 @@ from tierledger.events import commands as cmd
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.overlay import Overlay
 from tierledger.simulation.checkers.content import first_difference
-from tierledger.simulation.checkers.slow_decisions import Facts, Refused, Unsure, Waits, decided
+from tierledger.simulation.checkers.slow.decisions import Facts, Refused, Unsure, Waits, decided
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog
 

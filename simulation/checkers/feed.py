@@ -9,7 +9,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.messages import Query
 from tierledger.simulation.checkers.answer_text import difference
 from tierledger.simulation.checkers.model import answered_by, record_of
-from tierledger.simulation.checkers.slow_model import SlowPartition
+from tierledger.simulation.checkers.slow.model import SlowPartition
 from tierledger.simulation.checkers.violation import Violation, bounded, ms_text
 from tierledger.simulation.history.final_log import FinalLog
 

@@ -12,7 +12,7 @@ from typing import Any
 from tierledger.events import log_events
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.simulation.checkers.answer_text import id_text
-from tierledger.simulation.checkers.slow_model import LEGAL, LEGAL_DELETES
+from tierledger.simulation.checkers.slow.model import LEGAL, LEGAL_DELETES
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog
 

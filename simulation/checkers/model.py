@@ -35,7 +35,7 @@ from tierledger.events.tables.segment_rows import (
 from tierledger.simulation.checkers.answer_text import answer_text, difference, id_text
 from tierledger.simulation.checkers.content import content, first_difference
 from tierledger.simulation.checkers.fold import answer_of, folded
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,

@@ -28,7 +28,7 @@ from tierledger.events.metadata import (
     RemotePartitionDeleteMetadata,
 )
 from tierledger.simulation.checkers.answer_text import id_text
-from tierledger.simulation.checkers.slow_model import LEGAL, LEGAL_DELETES
+from tierledger.simulation.checkers.slow.model import LEGAL, LEGAL_DELETES
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.calls import FAIL, Operation
 from tierledger.simulation.history.final_log import FinalLog

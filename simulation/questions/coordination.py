@@ -21,7 +21,7 @@ from tierledger.events.commands import Claim
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.log_events import Event
 from tierledger.simulation.checkers.content import content, first_difference
-from tierledger.simulation.checkers.slow_coordinator import SlowCoordinator
+from tierledger.simulation.checkers.slow.coordinator import SlowCoordinator
 from tierledger.simulation.checkers.violation import ASKED, Violation
 
 ROOM = (1, 2, 3, 64)

@@ -33,7 +33,7 @@ from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.all import Asking
 from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.decisions import Drafted, difference
-from tierledger.simulation.checkers.slow_decisions import CUSTOM_KEPT_MAX, Facts
+from tierledger.simulation.checkers.slow.decisions import CUSTOM_KEPT_MAX, Facts
 from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.history.final_log import FinalLog
 

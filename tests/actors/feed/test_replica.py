@@ -34,7 +34,7 @@ from tierledger.events.log_events import Event, SegmentUpdated
 from tierledger.events.partition.evolve import evolve
 from tierledger.events.tables.segment_rows import SIZE, pack_row, unpack_row
 from tierledger.events.typed_fields import checked
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     DELETE_FINISHED,
     DELETE_STARTED,

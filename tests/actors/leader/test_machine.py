@@ -25,7 +25,7 @@ from tierledger.events.errors import (
     NotReady,
     StorageUnavailable,
 )
-from tierledger.simulation.checkers.slow_model import DELETE_STARTED, Update
+from tierledger.simulation.checkers.slow.model import DELETE_STARTED, Update
 
 # Claiming.
 

@@ -36,7 +36,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.state import PartitionState
-from tierledger.simulation.checkers.slow_model import PartitionDelete
+from tierledger.simulation.checkers.slow.model import PartitionDelete
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.partition.checkpoint import CheckpointStore

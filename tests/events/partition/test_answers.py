@@ -21,7 +21,7 @@ from tierledger.events.partition.answers import (
 from tierledger.events.partition.invariants import check
 from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX
 from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     DELETE_FINISHED,
     DELETE_STARTED,

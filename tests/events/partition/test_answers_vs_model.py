@@ -10,7 +10,7 @@ from tests.models.events.driven_partition import import_of, opened
 from tests.models.events.histories import EPOCHS_PROBED, OFFSETS_PROBED, Step, histories
 from tierledger.events.partition.answers import Snapshot
 from tierledger.events.partition.invariants import check
-from tierledger.simulation.checkers.slow_model import SlowPartition
+from tierledger.simulation.checkers.slow.model import SlowPartition
 
 
 @given(histories(), st.integers(1, 20))

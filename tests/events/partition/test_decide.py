@@ -24,7 +24,7 @@ from tierledger.events.partition import answers
 from tierledger.events.partition.decide import CUSTOM_METADATA_BYTES_CEILING, Accepted, Limits
 from tierledger.events.partition.state import REQUESTS_KEPT, REQUESTS_MAX
 from tierledger.events.tables.segment_rows import CUSTOM, STATE, unpack_row
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,

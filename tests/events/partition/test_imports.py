@@ -21,7 +21,7 @@ from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.invariants import check
 from tierledger.events.tables.segment_rows import CUSTOM, STATE, unpack_row
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,

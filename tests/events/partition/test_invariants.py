@@ -18,7 +18,7 @@ from tierledger.events.tables.segment_rows import (
     pack_row,
     unpack_row,
 )
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     DELETE_FINISHED,
     DELETE_STARTED,

@@ -21,7 +21,7 @@ from tierledger.events.partition.decide import (
     decide,
 )
 from tierledger.events.partition.overlay import Overlay
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     DELETE_FINISHED,
     DELETE_STARTED,

@@ -17,7 +17,7 @@ from tierledger.events import log_events as log
 from tierledger.events.errors import Fenced, InvalidStateTransition, NotLeader, PartitionDeleted
 from tierledger.events.partition import answers
 from tierledger.events.partition.decide import TOMBSTONES_PER_DROP, Accepted, Limits
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     DELETE_FINISHED,
     DELETE_STARTED,

@@ -14,7 +14,7 @@ from tierledger.events import log_events as log
 from tierledger.events.errors import Fenced
 from tierledger.events.log_events import SessionClosed, SessionOpened
 from tierledger.events.partition.state import Session
-from tierledger.simulation.checkers.slow_model import Add
+from tierledger.simulation.checkers.slow.model import Add
 
 OTHER = cmd.Claim(2, 1, 1)
 

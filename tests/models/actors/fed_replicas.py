@@ -20,7 +20,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Event
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
-from tierledger.simulation.checkers.slow_model import SlowPartition
+from tierledger.simulation.checkers.slow.model import SlowPartition
 
 
 class FedPartition(DrivenPartition):

@@ -12,7 +12,7 @@ from tierledger.events.errors import RemoteStorageError, StorageUnavailable
 from tierledger.events.log_events import Event, Origin
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.state import PartitionState
-from tierledger.simulation.checkers.slow_model import COPY_FINISHED, Add, Record, Update
+from tierledger.simulation.checkers.slow.model import COPY_FINISHED, Add, Record, Update
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 from tierledger.storage.serde import MsgpackSerDe
 

@@ -17,7 +17,7 @@ from tierledger.events.tables.segment_rows import (
     id_of_row,
     unpack_row,
 )
-from tierledger.simulation.checkers.slow_model import Segment, SlowPartition
+from tierledger.simulation.checkers.slow.model import Segment, SlowPartition
 
 WALK_PAUSES_MAX = 100
 

@@ -27,7 +27,7 @@ from tierledger.events.partition.decide import (
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
-from tierledger.simulation.checkers.slow_model import Add, PartitionDelete, Record, Update
+from tierledger.simulation.checkers.slow.model import Add, PartitionDelete, Record, Update
 
 TIP = TopicIdPartition(Uuid(bytes(range(16))), 3, "orders")
 CLAIM = cmd.Claim(broker_id=1, incarnation=1, announcement=1)

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,

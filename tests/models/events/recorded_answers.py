@@ -14,7 +14,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     Add,
     PartitionDelete,
     Record,

@@ -17,7 +17,7 @@ from tierledger.events.partition.decide import Accepted, Limits, Rejected, decid
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     DELETE_FINISHED,
     DELETE_STARTED,

@@ -27,7 +27,7 @@ from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.fold import Checkpoint, checkpoint_is_fold, lifecycle
 from tierledger.simulation.checkers.model import hollow_write, wrong_answer
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     Add,
     PartitionDelete,

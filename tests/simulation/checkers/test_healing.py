@@ -7,7 +7,7 @@ from tests.models.simulation.recorded_run import FIRST, KEY, SECOND, RecordedRun
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.messages import Query
 from tierledger.simulation.checkers.healing import Staleness, liveness, lockout, staleness
-from tierledger.simulation.checkers.slow_model import Add
+from tierledger.simulation.checkers.slow.model import Add
 from tierledger.simulation.history.calls import FAIL, INFO, History
 from tierledger.simulation.history.observations import Healed
 

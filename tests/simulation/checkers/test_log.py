@@ -25,7 +25,7 @@ from tierledger.simulation.checkers.log import (
     lost_write,
     phantom_write,
 )
-from tierledger.simulation.checkers.slow_model import Add, Update
+from tierledger.simulation.checkers.slow.model import Add, Update
 from tierledger.simulation.history.calls import FAIL
 from tierledger.simulation.history.final_log import FinalLog
 

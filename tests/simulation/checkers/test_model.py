@@ -23,7 +23,7 @@ from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.model import unlike_model
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     Add,
     PartitionDelete,

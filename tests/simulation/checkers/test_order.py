@@ -7,7 +7,7 @@ from tests.models.simulation.recorded_run import FIRST, RecordedRun, long_run, s
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
 from tierledger.simulation.checkers.order import linearizability, session_reads
-from tierledger.simulation.checkers.slow_model import Add
+from tierledger.simulation.checkers.slow.model import Add
 from tierledger.simulation.history.calls import OK, READ, Operation
 
 LOOKUP = Query("lookup", 0, 50)

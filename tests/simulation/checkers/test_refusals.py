@@ -12,7 +12,7 @@ from tests.models.simulation.recorded_run import (
 )
 from tierledger.actors.messages import Query
 from tierledger.simulation.checkers.refusals import wrong_refusal
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     DELETE_FINISHED,
     DELETE_STARTED,

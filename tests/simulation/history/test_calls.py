@@ -20,7 +20,7 @@ from tierledger.events.errors import (
     RemoteStorageError,
     StorageUnavailable,
 )
-from tierledger.simulation.checkers.slow_model import Add
+from tierledger.simulation.checkers.slow.model import Add
 from tierledger.simulation.history.calls import (
     FAIL,
     INFO,

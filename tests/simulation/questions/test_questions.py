@@ -20,7 +20,7 @@ from tierledger.events.partition import decide, imports, overlay, sessions
 from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX, PagedMap
 from tierledger.events.tables.segment_rows import SegmentRows
 from tierledger.simulation.checkers.fold import folded
-from tierledger.simulation.checkers.slow_decisions import Facts
+from tierledger.simulation.checkers.slow.decisions import Facts
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.machines.scenario.knobs import turned_to

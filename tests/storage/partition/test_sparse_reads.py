@@ -11,7 +11,7 @@ from tests.models.storage.stored_partitions import StoredPartition
 from tierledger.events.partition import answers
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
-from tierledger.simulation.checkers.slow_model import SlowPartition
+from tierledger.simulation.checkers.slow.model import SlowPartition
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.partition.point_reads import ask, next_segment_with_txn_index
 from tierledger.storage.partition.verification import VerificationReport, verify

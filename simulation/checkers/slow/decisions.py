@@ -21,7 +21,7 @@ from tierledger.events.metadata import (
 )
 from tierledger.events.partition import decide
 from tierledger.events.partition import state as partition_state
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,

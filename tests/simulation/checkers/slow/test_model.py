@@ -11,7 +11,7 @@ from tests.models.events.recorded_answers import answer_all
 from tierledger.conformance.answers import read_answers, read_questions
 from tierledger.conformance.trace import answers_path, read_records
 from tierledger.conformance.verdicts import Verdict, check
-from tierledger.simulation.checkers.slow_model import (
+from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,
@@ -23,7 +23,7 @@ from tierledger.simulation.checkers.slow_model import (
     Update,
 )
 
-TRACES = Path(__file__).parents[2] / "traces"
+TRACES = Path(__file__).parents[3] / "traces"
 A, B, C, D = (bytes([one]) * 16 for one in range(1, 5))
 
 

@@ -21,7 +21,7 @@ from tierledger.pipeline.jobs.stuck import ADVICE, stuck_table
 from tierledger.pipeline.table_columns import Table
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[4] / "docs" / "jobs.md").read_text(encoding="utf-8")
 HOSTILE = '<script>alert("1")</script>&amp;\u202e\x1b[2J'
 NOW = "2033-05-18T03:33:20Z"
 """Long after the store's time."""

@@ -12,7 +12,7 @@ from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.ray.collector import keep_pauses_short, look_through_all_again
-from tierledger.benchmarks.door import feed_wire
+from tierledger.benchmarks.feed import wire as feed_wire
 from tierledger.benchmarks.ledger import Ledger
 from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import Bench

@@ -59,7 +59,7 @@ def _plain(given: Any) -> Any:  # noqa: ANN401 - A partition, or what JSON has.
 @asynccontextmanager
 async def reading(url: str) -> AsyncIterator[ReaderProcess]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tierledger.benchmarks.door.feed_reader", url),
+        *(sys.executable, "-m", "tierledger.benchmarks.feed.reader", url),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=LINE_BYTES,

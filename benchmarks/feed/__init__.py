@@ -1,0 +1,1 @@
+"""What a replica costs that is fed through the door."""
