@@ -7,7 +7,7 @@ import time
 from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import Bench
 from tierledger.simulation.checkers.verdict import Verdict
-from tierledger.simulation.machines.scenario.scenario import drawn
+from tierledger.simulation.machines.scenario.drawing import drawn
 from tierledger.simulation.machines.verdict import judge
 
 SMALL_PER_S_MIN = 250.0

@@ -21,7 +21,7 @@ from tierledger.simulation.checkers.verdict import Verdict
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.machines import verdict as machines
 from tierledger.simulation.machines.run import run
-from tierledger.simulation.machines.scenario import scenario as machines_plan
+from tierledger.simulation.machines.scenario import drawing as machines_plan
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.mutants.catalogue import MUTANTS, Mutant, planted

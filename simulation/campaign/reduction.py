@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from tierledger.simulation.campaign.campaign import UNFORESEEN, Workers, judged, mutant_named
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.machines.scenario.scenario import Scenario, drawn
+from tierledger.simulation.machines.scenario.drawing import drawn
+from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.scenario.shape import numbers_text
 from tierledger.simulation.machines.scenario.shrink import RUNS_MAX, shrunk
 from tierledger.simulation.machines.timeline_of import decision_text

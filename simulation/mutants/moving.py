@@ -10,7 +10,7 @@ from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.events.partition import sessions
 from tierledger.simulation.machines.moving.plugin import PluginNode
-from tierledger.simulation.machines.scenario.scenario import MOVES_EVERY, MOVES_FIRST
+from tierledger.simulation.machines.scenario.drawing import MOVES_EVERY, MOVES_FIRST
 from tierledger.simulation.mutants.mistakes import Mutant, Patches
 from tierledger.simulation.mutants.rewriting import rewritten
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from tierledger.actors.door.limits import DoorLimits
+from tierledger.simulation.machines.scenario.drawing import delays_of
 from tierledger.simulation.machines.scenario.knobs import KNOBS
-from tierledger.simulation.machines.scenario.scenario import delays_of
 
 
 def stream(seed: int, name: str) -> Random:

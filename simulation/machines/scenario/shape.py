@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.machines.environment.clockwork import MS
-from tierledger.simulation.machines.scenario.scenario import RETENTIONS_MS, Scenario, drawn
+from tierledger.simulation.machines.scenario.drawing import drawn
+from tierledger.simulation.machines.scenario.scenario import RETENTIONS_MS, Scenario
 
 EVEN_DELAY: Final = 1 * MS
 

@@ -15,7 +15,7 @@ from tierledger.simulation.campaign.campaign import outcome
 from tierledger.simulation.checkers.feed import ReplicaSeen, fed
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.machines.nodes.feeding import Feeding
-from tierledger.simulation.machines.scenario.scenario import REPLICAS_EVERY, REPLICAS_FIRST
+from tierledger.simulation.machines.scenario.drawing import REPLICAS_EVERY, REPLICAS_FIRST
 
 SEEDS = range(REPLICAS_FIRST, REPLICAS_FIRST + 12 * REPLICAS_EVERY, REPLICAS_EVERY)
 KEY = PartitionKey.of(TIP)

@@ -8,7 +8,7 @@ from tierledger.actors.host import machine as host
 from tierledger.actors.host import machine_guard as partition
 from tierledger.simulation.campaign.campaign import judged, watched
 from tierledger.simulation.checkers.violation import ASKED, Violation, ms_text
-from tierledger.simulation.machines.scenario.scenario import drawn
+from tierledger.simulation.machines.scenario.drawing import drawn
 from tierledger.simulation.machines.timeline_of import timeline_of
 from tierledger.simulation.timeline import Moment
 

@@ -9,12 +9,8 @@ from tierledger.simulation.checkers.content import CONTENT_MAX, content
 from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.explain.page import page
 from tierledger.simulation.explain.text import text
-from tierledger.simulation.machines.scenario.scenario import (
-    REPLICAS_FIRST,
-    Decision,
-    Scenario,
-    drawn,
-)
+from tierledger.simulation.machines.scenario.drawing import REPLICAS_FIRST, drawn
+from tierledger.simulation.machines.scenario.scenario import Decision, Scenario
 from tierledger.simulation.machines.scenario.shape import shaped, simpler
 from tierledger.simulation.machines.timeline_of import timeline_of
 from tierledger.simulation.machines.verdict import ran

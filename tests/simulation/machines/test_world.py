@@ -26,7 +26,8 @@ from tierledger.simulation.machines.nodes import shell
 from tierledger.simulation.machines.nodes.broker import BrokerNode
 from tierledger.simulation.machines.record_of import record_of
 from tierledger.simulation.machines.run import run
-from tierledger.simulation.machines.scenario.scenario import Decision, drawn
+from tierledger.simulation.machines.scenario.drawing import drawn
+from tierledger.simulation.machines.scenario.scenario import Decision
 from tierledger.simulation.machines.verdict import judge, ran, verdict_of
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import judged as judged_again

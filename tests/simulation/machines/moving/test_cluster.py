@@ -7,7 +7,7 @@ from tierledger.actors.coordinator.events import Owner
 from tierledger.simulation.campaign.campaign import watched
 from tierledger.simulation.explain.text import text
 from tierledger.simulation.machines.environment.marks import MARKS
-from tierledger.simulation.machines.scenario.scenario import MOVES_EVERY, MOVES_FIRST, drawn
+from tierledger.simulation.machines.scenario.drawing import MOVES_EVERY, MOVES_FIRST, drawn
 from tierledger.simulation.machines.timeline_of import timeline_of
 from tierledger.simulation.machines.verdict import ran, verdict_of
 from tierledger.simulation.machines.world import World

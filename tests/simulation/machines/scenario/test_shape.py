@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.machines.scenario.scenario import drawn
+from tierledger.simulation.machines.scenario.drawing import drawn
 from tierledger.simulation.machines.scenario.shape import (
     numbers_of,
     numbers_text,

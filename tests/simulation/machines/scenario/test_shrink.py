@@ -10,13 +10,8 @@ from typer.testing import CliRunner
 from tierledger.cli.main import app
 from tierledger.simulation.campaign.campaign import hunt, mutant_named
 from tierledger.simulation.campaign.reduction import Reduction, reduced
-from tierledger.simulation.machines.scenario.scenario import (
-    MOVES_EVERY,
-    MOVES_FIRST,
-    Decision,
-    Scenario,
-    drawn,
-)
+from tierledger.simulation.machines.scenario.drawing import MOVES_EVERY, MOVES_FIRST, drawn
+from tierledger.simulation.machines.scenario.scenario import Decision, Scenario
 from tierledger.simulation.machines.scenario.shape import scenario_of, simpler
 from tierledger.simulation.machines.scenario.shrink import shrunk
 

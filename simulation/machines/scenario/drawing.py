@@ -1,0 +1,228 @@
+"""Draws a seed's scenario."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable
+from itertools import accumulate
+from random import Random
+from typing import Any
+
+from tierledger.simulation.machines.environment.clockwork import MS, S
+from tierledger.simulation.machines.scenario.faults import faults
+from tierledger.simulation.machines.scenario.knobs import KNOBS
+from tierledger.simulation.machines.scenario.scenario import RETENTIONS_MS, Decision, Scenario
+from tierledger.simulation.machines.scenario.streams import Size, chance, pick
+
+OPERATIONS: dict[str, int] = {
+    "go on": 50,
+    "start": 8,
+    "retire": 16,
+    "add again": 1,
+    "add other content": 1,
+    "add what was deleted": 1,
+    "add what is being deleted": 2,
+    "overlap": 3,
+    "finish the newest": 4,
+    "finish again": 1,
+    "finish over limit": 1,
+    "finish at limit": 1,
+    "finish unknown": 1,
+    "finish too early": 1,
+    "finish what is deleted": 1,
+    "delete unknown": 1,
+    "delete again": 1,
+    "give a copy up": 1,
+    "bury too early": 1,
+}
+"""What a broker may do to a segment, with weights; without a fitting one it does "go on"."""
+
+
+ROWS_KEPT = (0, 0, 0, 1, 1, 3, 12, 80)
+"""Finished segments that a broker keeps in a partition; with more it deletes the oldest."""
+
+
+REPEATS = 0.5
+"""The share of worlds in which Kafka repeats its notifications; in the others one suffices."""
+
+
+REPLICAS_EVERY, REPLICAS_FIRST = 8, 2
+"""One seed in so many has replicas, beginning with this one; they cost a third of its time."""
+
+
+MOVES_EVERY, MOVES_FIRST = 16, 5
+"""In one seed in so many a cluster moves, beginning with this one."""
+
+
+def is_small(seed: int) -> bool:
+    """Nine of ten seeds are small worlds: most mistakes need few calls in the right order."""
+    return seed % 10 != 0
+
+
+def drawn(seed: int, *, small: bool | None = None) -> Scenario:
+    """The scenario of `seed`. Each of its parts has random numbers of its own: see `Size`."""
+    small = is_small(seed) if small is None else small
+    moves = seed % MOVES_EVERY == MOVES_FIRST
+    size = Size(
+        seed=seed,
+        brokers=pick(seed, "brokers", (2, 3)),
+        hosts=pick(seed, "hosts", (3, 4) if small else (3, 4, 5)),
+        partitions=1 if moves else pick(seed, "partitions", (1, 1, 2) if small else (2, 3, 4)),
+        duration=(5 if small else 14) * S,
+    )
+    decisions = [
+        *(_moves(size) if moves else _work(size, 52 if small else 250)),
+        *_elections(size, small=small),
+        *(one for one in faults(size, small=small) if not (moves and one.kind in UNMOVED)),
+    ]
+    decisions.sort(key=lambda one: one.at)
+    upgraded = _some_hosts(size, "upgraded")
+    repeats = chance(seed, "repeats") < REPEATS and not moves
+    room = (1, 2, 64) if size.partitions < 3 else (64,)
+    return Scenario(
+        seed=seed,
+        brokers=size.brokers,
+        hosts=size.hosts,
+        partitions=size.partitions,
+        partitions_per_host=pick(seed, "room", room),
+        duration=size.duration,
+        delays=delays_of(size.stream("delays"), pick(seed, "delay", (300, 800, 5000))),
+        skews_ms=_skews(size.stream("skews")),
+        known_epochs=pick(seed, "epochs", (0, 50, 100, 100)),
+        oracle_knows=pick(seed, "oracle", (0, 50, 100)),
+        knobs=tuple((name, pick(seed, name, values)) for name, values in KNOBS.items()),
+        upgraded=upgraded,
+        writes_newer=bool(upgraded) and chance(seed, "newer") < 0.5,
+        decisions=tuple(decisions),
+        attempt=pick(seed, "attempt", (400 * MS, 400 * MS, 3 * S)),
+        patience=pick(seed, "patience", (160 * MS, 500 * MS, 2 * S, 2 * S)),
+        repeats=repeats,
+        outdated=_some_hosts(size, "outdated"),
+        retention_ms=pick(seed, "retention", RETENTIONS_MS),
+        rows_kept=pick(seed, "rows", ROWS_KEPT),
+        # A wrong answer of an oracle that is behind is only mended by Kafka's repeats.
+        oracle_behind=pick(seed, "behind", (0, 1, 2)) if repeats else 0,
+        oracle_delay=pick(seed, "oracle delay", (0, 20 * MS, 900 * MS)),
+        asks_kafka=pick(seed, "asks kafka", (False, True)),
+        has_replicas=moves or seed % REPLICAS_EVERY == REPLICAS_FIRST,
+        moves=moves,
+    )
+
+
+def _some_hosts(size: Size, name: str) -> tuple[str, ...]:
+    """The names of some hosts in a tenth of the worlds; in the others none."""
+    drawn = chance(size.seed, name) * 10
+    count = 1 + int(drawn * size.hosts) if drawn < 1 else 0
+    return tuple(f"host-{at}" for at in range(count))
+
+
+def delays_of(random: Random, base: int) -> tuple[int, ...]:
+    has_stragglers = random.random() < 0.5
+    delays = []
+    for _ in range(101):
+        delay = int(base * (0.2 + random.random()))
+        if has_stragglers and random.random() < 0.02:
+            delay += int(300 * MS * random.random())
+        delays.append(delay)
+    return tuple(delays)
+
+
+def _skews(random: Random) -> tuple[int, ...]:
+    spread = random.choice((0, 50, 3_600_000))
+    return tuple(random.randint(-spread, spread) if spread else 0 for _ in range(5))
+
+
+def _work(size: Size, count: int) -> list[Decision]:
+    """Calls of brokers, often several at a time; only brokers that believe they lead write."""
+    random, operation = size.stream("work"), _operations(size)
+    draw, decisions = random.random, []
+    begin, length = 400 * MS, size.duration - 900 * MS
+    burst_at = 0
+    for at in range(count):
+        if at % 4 == 0:
+            burst_at = begin + int(length * draw())
+        when = burst_at + int(draw() * (2 * MS if at % 8 < 4 else 60 * MS))
+        partition = int(draw() * size.partitions)
+        broker = 1 + int(draw() * size.brokers)
+        chosen, named, number = draw(), draw(), int(draw() * 1000)
+        if chosen < 0.06:
+            # Half of them ask for what holds already: a stale leader may not confirm even that.
+            what = "delete unknown" if named < 0.5 else operation(2 * named - 1)
+            args: tuple[Any, ...] = (int(draw() * 8), partition, what, number)
+            decisions.append(Decision(when, "zombie copy", args))
+        elif chosen < 0.56:
+            args = (partition, int(draw() * 2), operation(named), number)
+            decisions.append(Decision(when, "copy", args))
+        else:
+            role = draw() < 0.45
+            args = (broker, partition, int(draw() * 2), int(role), int(named * 7), number)
+            decisions.append(Decision(when, "read", args))
+    return decisions
+
+
+def _operations(size: Size) -> Callable[[float], str]:
+    """Draws an operation of this world by its weight; about half of the rare ones are off."""
+    on = {
+        name: weight
+        for name, weight in OPERATIONS.items()
+        if weight > 1 or chance(size.seed, f"may {name}") < 0.5
+    }
+    names, ends = list(on), list(accumulate(on.values()))
+    return lambda chance: names[bisect(ends, chance * ends[-1])]
+
+
+def _moves(size: Size) -> list[Decision]:
+    """Moves of the cluster, and events that may disturb them."""
+    random, decisions = size.stream("moves"), []
+    for _ in range(2 * size.duration // S):
+        at = 300 * MS + int((size.duration - 300 * MS) * random.random())
+        kind = random.random()
+        if kind < 0.75:
+            decisions.append(Decision(at, "move the cluster", ()))
+        elif kind < 0.8:
+            decisions.append(Decision(at, "interrupt the move", ()))
+        elif kind < 0.9:
+            decisions.append(Decision(at, "stock broker comes late", ()))
+        else:
+            broker_id = 1 + int(random.random() * size.brokers)
+            decisions.append(Decision(at, "restart broker", (broker_id, 1)))
+    return decisions
+
+
+UNMOVED = frozenset(
+    {
+        "power cut",
+        "zombie announces",
+        "lie",
+        "delete partition",
+        "rot",
+        "tear",
+        "stray",
+        "rot checkpoint",
+        "copy run",
+        "import",
+        "bury",
+        "import, then delete",
+        "release",
+    }
+)
+"""Kinds of decisions that do not strike a cluster that moves: those that damage logs, or write
+by other means than the plugin."""
+
+
+def _elections(size: Size, *, small: bool) -> list[Decision]:
+    random = size.stream("elections")
+    draw, decisions = random.random, []
+    for _ in range(random.randint(3, 5) if small else random.randint(8, 14)):
+        at = 500 * MS + int((size.duration - 1200 * MS) * draw())
+        partition = int(draw() * size.partitions)
+        kind = draw()
+        if kind < 0.1:
+            decisions.append(
+                Decision(at, "move replica", (partition, int(draw() * 4), int(draw() * 2000)))
+            )
+            continue
+        delays = [int(draw() * 20) if draw() < 0.7 else int(draw() * 1500) for _ in range(2)]
+        args = (partition, int(draw() * 4), *delays, int(draw() < 0.9))
+        decisions.append(Decision(at, "elect", args))
+    return decisions
