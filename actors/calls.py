@@ -117,7 +117,7 @@ class Placement(NamedTuple):
 
 
 class CloseCall(NamedTuple):
-    """A broker leads no more: close the session if it is that claim's."""
+    """A broker no longer leads: close the session if it is that claim's."""
 
     key: PartitionKey
     claim: Claim

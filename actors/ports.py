@@ -63,7 +63,7 @@ class HostHandle(Protocol):
         ...
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
-        """End the sessions of brokers that lead no more."""
+        """End the sessions of brokers that no longer lead."""
         ...
 
     async def store(

@@ -179,7 +179,7 @@ class AsyncRemoteLogMetadataManager:
         await self._announce(leaders, following, ())
 
     async def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Announce that this broker hosts `partitions` no more. Nothing is deleted."""
+        """Announce that this broker no longer hosts `partitions`. Nothing is deleted."""
         await self._announce([], (), partitions_of(partitions, "partitions"))
 
     async def announce_import(
@@ -253,7 +253,7 @@ class AsyncRemoteLogMetadataManager:
         Raises:
             InvalidArgument: The segment's state is not COPY_SEGMENT_STARTED.
             InvalidStateTransition: The id is known with other content, or was deleted.
-            Fenced: This broker leads the partition no more. NotLeader: it never announced.
+            Fenced: This broker no longer leads the partition. NotLeader: it never announced.
             RetryableError: The write did not happen within the deadline, and will not.
             OutcomeUnknown: No answer came within the deadline; the write may be durable.
         """

@@ -85,7 +85,7 @@ class RemoteLogMetadataManager:
         )
 
     def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Announce that this broker hosts `partitions` no more. Nothing is deleted."""
+        """Announce that this broker no longer hosts `partitions`. Nothing is deleted."""
         self._change(self._manager.on_stop_partitions(partitions))
 
     def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:

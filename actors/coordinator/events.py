@@ -36,7 +36,7 @@ def key_of(item: Item | LeaderItem) -> PartitionKey:
 
 
 class Announcement(NamedTuple):
-    """The partitions that a broker leads, follows, or hosts no more.
+    """The partitions that a broker leads, follows, or no longer hosts.
 
     An announcement with a greater pair of incarnation and number replaces those before it.
     """

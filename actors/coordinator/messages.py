@@ -100,7 +100,7 @@ class HandOver(NamedTuple):
 
 
 class Announce(NamedTuple):
-    """A broker announces which partitions it leads, follows, or hosts no more."""
+    """A broker announces which partitions it leads, follows, or no longer hosts."""
 
     given: Announcement
     denied: frozenset[PartitionKey] = frozenset()
@@ -332,7 +332,7 @@ class SendWork(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """Forget the process at the address: it is pinged no more."""
+    """Forget the process at the address: it is no longer pinged."""
 
     address: str
 

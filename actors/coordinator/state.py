@@ -72,7 +72,7 @@ class Entry:
         while the newer claim waits for the oracle, and one may be restored (`displaced`).
         """
         self.stopped: dict[int, Claim] = {}
-        """By broker that hosts the partition no more: the announcement by which it stopped."""
+        """By broker that no longer hosts the partition: the announcement that ended it."""
         self.follower_host: str | None = None
         self.follower_number = 0
         """Number of the follower's placement: its event's position in the coordinator's log."""

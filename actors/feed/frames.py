@@ -113,7 +113,7 @@ class Ready(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """The log holds that `claim` leads no more."""
+    """The log holds that `claim` no longer leads."""
 
     claim: Claim
 

@@ -265,7 +265,7 @@ class Feeds:
         return shell
 
     def gone(self, shell: PartitionShell) -> None:
-        """End the feed of a partition that runs here no more, and wake its subscribers."""
+        """End the feed of a partition that no longer runs here, and wake its subscribers."""
         feed = self._open.pop(shell, None)
         if feed is not None:
             self._overtaken += feed.source.overtaken

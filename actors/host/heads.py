@@ -36,7 +36,7 @@ class WatchedHead:
             NotLeader: The partition is not led here any more.
         """
         if not self._heads.has(self):
-            raise NotLeader(f"this host leads {self.shell.key.named('?')} no more")
+            raise NotLeader(f"this host no longer leads {self.shell.key.named('?')}")
         position = self.shell.machine.position
         if position == self._sent:
             return None
@@ -141,8 +141,8 @@ class Hints:
     def unheard(self) -> set[PartitionKey]:
         """Followers that were, at the last poll, ahead of every hint for them.
 
-        They found events in the log without a hint. So a leader that leads no more and sends no
-        hints is not relied on for long: its followers are polled.
+        They found events in the log without a hint. So a leader that no longer leads and sends
+        no hints is not relied on for long: its followers are polled.
         """
         return {key for key, position in self._read.items() if self._hint(key) < position}
 

@@ -212,7 +212,7 @@ class Host:
         return reply_to
 
     def give_up(self, reply_to: int) -> None:
-        """Drop a call whose caller waits no more. A query ends; a write may still happen."""
+        """Drop a call whose caller no longer waits. A query ends; a write may still happen."""
         if self._replies.pop(reply_to, None) is not None and reply_to in self._questions:
             shell = self._questions.pop(reply_to)
             self._patience.take_out(reply_to)
@@ -281,7 +281,7 @@ class Host:
             await slices.yield_if_due()
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
-        """End the sessions of brokers that lead no more, and no others."""
+        """End the sessions of brokers that no longer lead, and no others."""
         slices = Slices()
         for close in closes:
             self._handle(lives.BrokerLeft(close, self._clock.now_ms()))

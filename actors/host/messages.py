@@ -28,7 +28,7 @@ class Placed(NamedTuple):
 
 
 class BrokerLeft(NamedTuple):
-    """The coordinator reports that a broker leads no more: its session is to end."""
+    """The coordinator reports that a broker no longer leads: its session is to end."""
 
     close: CloseCall
     now_ms: int
@@ -62,7 +62,7 @@ class ReadArrived(NamedTuple):
 
 
 class ReadGivenUp(NamedTuple):
-    """The caller of a read waits no more."""
+    """The caller of a read no longer waits."""
 
     reply_to: int
 

@@ -17,7 +17,7 @@ class PlacementOrder:
 
     def __init__(self) -> None:
         self._passed: dict[tuple[PartitionKey, str], int] = {}
-        """By partition and role: the number up to which placements count no more."""
+        """By partition and role: the number up to which placements no longer count."""
 
     def is_late(self, placement: Placement, known: int | None) -> bool:
         """Whether a newer order came before; `known`: the number of what runs, if any."""
@@ -41,7 +41,7 @@ class PlacementOrder:
         self._pass((key, LEADER), assignment - 1)
 
     def passed(self, key: PartitionKey, role: str) -> int:
-        """The number up to which placements count no more; -1 if all count."""
+        """The number up to which placements no longer count; -1 if all count."""
         return self._passed.get((key, role), -1)
 
     def _pass(self, seat: tuple[PartitionKey, str], until: int) -> None:

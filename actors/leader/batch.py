@@ -47,7 +47,7 @@ class Draft(NamedTuple):
     undecided: list[tuple[msg.CommandArrived, int]]
     """Claims about which the leader oracle has to be asked, each with the delay in ms."""
     given_up: list[cmd.Claim]
-    """Claims whose brokers lead no more: none of them may wait for the oracle."""
+    """Claims whose brokers no longer lead: none of them may wait for the oracle."""
 
 
 class InFlight(NamedTuple):

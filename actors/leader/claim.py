@@ -113,7 +113,7 @@ class WaitingClaims:
         return waiting.arrived._replace(command=command, now_ms=now_ms)
 
     def withdraw(self, given_up: Iterable[cmd.Claim]) -> list[msg.Effect]:
-        """Refuse those of the claims `given_up` that wait: their brokers lead no more."""
+        """Refuse those of the claims `given_up` that wait: their brokers no longer lead."""
         effects: list[msg.Effect] = []
         for claim in given_up:
             waiting = self._of_broker.get(claim.broker_id)

@@ -279,7 +279,7 @@ class Leader:
             error = Overloaded(f"{INBOX_MAX} calls wait for this partition; try again later")
             return [msg.ReplyError(arrived.reply_to, error)]
         self._inbox.append(arrived)
-        # A broker that leads no more gives up its waiting claim now, not when its turn comes.
+        # A broker that no longer leads gives up its waiting claim now, not when its turn comes.
         if isinstance(arrived.command, cmd.CloseSession):
             return self._undecided.withdraw([arrived.command.claim])
         return []

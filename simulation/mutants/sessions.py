@@ -112,7 +112,7 @@ def claim_not_compared() -> Patches:
 
 @mistake("M38", "liveness")
 def foreign_session_closed() -> Patches:
-    """A broker that leads no more closes whatever session is open."""
+    """A broker that no longer leads closes whatever session is open."""
     close: Any = vars(decide)["close_session"]
 
     def careless(view: Any, command: Any) -> list[log.Body]:  # noqa: ANN401

@@ -33,7 +33,7 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores of this machine.
 
-    A test that needs Java when it is gone fails; a run that needs it no more does not.
+    A test that needs Java when it is gone fails; a run that no longer needs it does not.
     """
     warehouse = tmp_path_factory.mktemp("warehouse")
     session = spark_session(

@@ -126,7 +126,7 @@ class Epoch:
         self.highest = end if self.highest is None else max(self.highest, end)
 
     def begin_delete(self, segment_id: bytes, start: int) -> None:
-        """Serve the segment no more."""
+        """No longer serve the segment."""
         if self.offset_to_id.get(start) == segment_id:
             del self.offset_to_id[start]
         self.unreferenced.add(segment_id)

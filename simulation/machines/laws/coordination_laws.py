@@ -153,7 +153,7 @@ class _Claims:
         self._claiming.add(broker_id)
 
     def give_up(self, broker_id: int) -> None:
-        """Drop the broker's claim: it has announced that it leads no more."""
+        """Drop the broker's claim: it has announced that it no longer leads."""
         self._claiming.discard(broker_id)
         self._replaced.pop(broker_id, None)
         if self._in_force is not None and self._in_force[0] == broker_id:

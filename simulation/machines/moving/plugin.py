@@ -215,7 +215,7 @@ class PluginNode(Client):
         self._renew((*leads, *follows, *stops))
 
     def _renew(self, numbers: Iterable[int]) -> None:
-        """Announce partitions anew: former claims, and readiness for them, count no more."""
+        """Announce partitions anew: former claims, and readiness for them, no longer count."""
         for number in numbers:
             self._notified[number] += 1
             self.claims.pop(number, None)
@@ -354,7 +354,7 @@ class PluginNode(Client):
         self.write(number, caller, make, "add", metadata, heard)
 
     def _apply(self, number: int, position: int, metadata: RemoteLogSegmentMetadata) -> None:
-        """End a write once the replica here has applied it, or this broker leads no more.
+        """End a write once the replica here has applied it, or this broker no longer leads.
 
         The broker reads from this replica, and has to find there what it has written.
         """

@@ -37,7 +37,7 @@ ATTEMPT = 400 * MS
 """How long a client waits for an answer of the coordinator before it retries."""
 
 DEADLINE = 2 * S
-"""Half of the time after which a request to the coordinator is retried no more."""
+"""Half of the time after which a request to the coordinator is no longer retried."""
 
 HEALED_PATIENCE = 2 * S
 

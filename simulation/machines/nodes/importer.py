@@ -120,7 +120,7 @@ class Importer:
         return broker
 
     def stop(self) -> None:
-        """Announce that the importer leads no more, by a new process if its own has ended."""
+        """Announce that the importer no longer leads, by a new process if its own has ended."""
         if self.broker.life.is_dead:
             self.broker = self._new_broker()
         elif self._has_stopped:

@@ -59,9 +59,9 @@ AGAIN = Claim(2, 1, 1)
     ],
     ids=[
         "of several the last that was replaced stands",
-        "who has announced that it leads no more does not",
+        "who has announced that it no longer leads does not",
         "who was replaced in a later epoch has only not heard of it",
-        "a life that has ended leads no more",
+        "a life that has ended no longer leads",
         "who follows anyway changes nothing",
         "of two known epochs the higher stands though it was replaced",
         "who stops hosting after it was replaced does not stand again",

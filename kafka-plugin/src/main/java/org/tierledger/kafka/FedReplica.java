@@ -256,7 +256,7 @@ final class FedReplica implements FeedStream.Taker {
 
     /** Subscribe again; at a better door at once, unless hosts keep pointing at each other. */
     private void again(String door, String reason) {
-        log.debug("{} is fed no more by {}: {}", hosted.tip, stream, reason);
+        log.debug("{} is no longer fed by {}: {}", hosted.tip, stream, reason);
         leave();
         inVain++;
         int mine = turn;

@@ -315,7 +315,7 @@ final class Roles {
         if (one.hosted.roleNumber == one.number) {
             all.remove(one.hosted.tip);
             memory.forget(one.hosted.tip);
-            one.hosted.writes.close("this broker hosts the partition no more");
+            one.hosted.writes.close("this broker no longer hosts the partition");
             one.hosted.feed.close();
         }
     }

@@ -57,7 +57,7 @@ final class Writes {
                 return;
             }
             if (hosted.role != Role.LEADER) {
-                giveUp("it is led by this broker no more");
+                giveUp("this broker no longer leads it");
                 return;
             }
             Conversation conversation = doors.at(door);
