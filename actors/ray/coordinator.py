@@ -174,6 +174,7 @@ async def readable(connector: MetadataStorageConnector) -> MetadataStorageBacken
     try:
         return await connector.backend(read_only=True)
     except StoreRefused:
-        # Opening it for writing makes a missing store. If that is not the reason, it raises.
+        # Opening it for writing makes a missing store, and completes one whose making was
+        # interrupted (an empty file). If neither is the reason, it raises.
         await (await connector.backend(read_only=False)).close()
         return await connector.backend(read_only=True)
