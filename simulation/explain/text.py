@@ -3,8 +3,8 @@
     time ms  1 2 3 4 5  where               what       epoch  partition  detail
       4.210  o-----> |  broker-1 -> host-1  append         1  orders-0   message 12, lost
 
-In a process's column `|` means well, `:` paused, `/` cut off, and nothing that it is dead; a
-letter is the event's mark, `o` and `>` or `<` a message's ends, `x` its end if it was lost.
+In a process's column `|` means running, `:` paused, `/` cut off, and a blank dead. A letter is
+the event's mark, `o` and `>` or `<` a message's ends, `x` its end if it was lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
     sign: str
     """The sign in the column of its last lane."""
     link: str
-    """Its thing in the page's picture: kind and number."""
+    """The element of the page's picture that shows it: kind and number."""
 
 
 def text(timeline: Timeline) -> str:
