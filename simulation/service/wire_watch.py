@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tierledger.actors.door import door_pb2 as pb
-from tierledger.actors.door.client.streams import SILENT_S, WORD_PAUSE_S
+from tierledger.actors.door.client.streams import PING_AFTER_S, PING_TIMEOUT_S
 from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.service.network import WORLD_CONTEXT
@@ -22,7 +22,7 @@ LOOK_S = 0.25
 """Seconds between two looks at what waits. A host that runs and has room for calls must read
 at least one waiting frame from one look to the next."""
 
-SILENCE_MAX_S = 2 * WORD_PAUSE_S + SILENT_S + LATE_S
+SILENCE_MAX_S = 2 * PING_AFTER_S + PING_TIMEOUT_S + LATE_S
 """Seconds for which a client may wait on a stream without a frame from its host."""
 
 CLIENTS = ("broker", "host")

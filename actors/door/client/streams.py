@@ -38,10 +38,10 @@ from tierledger.events.errors import (
 OPEN_S = 3.0
 """How long a host may take to greet: a frozen one still accepts connections."""
 
-WORD_PAUSE_S = 1.0
+PING_AFTER_S = 1.0
 """A host that owes answers is pinged after so long without any frame from it."""
 
-SILENT_S = 3.0
+PING_TIMEOUT_S = 3.0
 """Timeout of such a ping. gRPC's keepalives do not show that a host's loop hangs, and a proxy
 answers them for the hosts behind it."""
 
@@ -213,12 +213,12 @@ class Stream:
         loop = asyncio.get_running_loop()
         while self.ended is None:
             before = self._frames_read
-            await asyncio.sleep(WORD_PAUSE_S)
+            await asyncio.sleep(PING_AFTER_S)
             # A host that owes `calls_max` answers reads no further, so it would get no ping.
             is_due = 0 < len(self._answers) < self.greeting.calls_max
             if self._frames_read > before or not is_due:
                 continue
-            deadline = loop.time() + SILENT_S
+            deadline = loop.time() + PING_TIMEOUT_S
             with contextlib.suppress(RemoteStorageError):
                 try:
                     async with asyncio.timeout_at(deadline):
@@ -226,7 +226,7 @@ class Stream:
                 except TimeoutError:
                     is_late = loop.time() - deadline > LATE_S
                     if self._frames_read == before and not is_late:
-                        silence = f"the host has sent nothing for {SILENT_S:g} s"
+                        silence = f"the host has sent nothing for {PING_TIMEOUT_S:g} s"
                         await self._end(ConnectionError(silence))
                         self._call.cancel()
 
@@ -306,7 +306,7 @@ class Stream:
 def ping_of(host: str) -> pb.Call:
     """A ping: the query for a host's own counts, which no other host answers."""
     asked = pb.StatusQuestion(of=pb.StatusQuestion.HOST)
-    return pb.Call(deadline_ms=int(SILENT_S * 1000), host=host, status=asked)
+    return pb.Call(deadline_ms=int(PING_TIMEOUT_S * 1000), host=host, status=asked)
 
 
 def _head(size: int) -> bytes:

@@ -238,7 +238,7 @@ async def test_a_service_that_was_started_again_with_tls_is_found_so(tmp_path: P
 async def test_a_host_that_owes_answers_and_says_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_told_the_store: bool
 ) -> None:
-    monkeypatch.setattr(streams, "WORD_PAUSE_S", 0.01)
+    monkeypatch.setattr(streams, "PING_AFTER_S", 0.01)
     connection: DoorConnection
     async with published(tmp_path) as world, cable(await door_of(world)) as line:
         if is_told_the_store:
@@ -250,7 +250,7 @@ async def test_a_host_that_owes_answers_and_says_nothing_is_left(
             connection = DoorConnection([line.door], greeting_of(CLUSTER))
         await connection.any()
         line.hold()
-        monkeypatch.setattr(streams, "SILENT_S", 0.2)
+        monkeypatch.setattr(streams, "PING_TIMEOUT_S", 0.2)
         with pytest.raises(OutcomeUnknown, match=r"has sent nothing for 0\.2 s"):
             await asyncio.wait_for(connection.coordinator.hosts(), 60)
         line.cut()
@@ -267,13 +267,13 @@ async def test_a_host_that_owes_answers_and_says_nothing_is_left(
 async def test_a_host_that_is_slow_with_one_answer_and_gives_others_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "WORD_PAUSE_S", 0.01)
+    monkeypatch.setattr(streams, "PING_AFTER_S", 0.01)
     async with published(tmp_path) as world:
         manager = await manager_for(world)
         await lead(manager, TIP)
         connection = DoorConnection([await door_of(world)], greeting_of(CLUSTER))
         stream = await connection.any()
-        monkeypatch.setattr(streams, "SILENT_S", 1.0)
+        monkeypatch.setattr(streams, "PING_TIMEOUT_S", 1.0)
         call = pb.Call(deadline_ms=2500)
         put_call(QueryCall(PartitionKey.of(TIP), LEADER, Query("size", 0, 0), 1 << 40), call)
         held = await asyncio.wait_for(stream.ask(call), 60)
