@@ -13,20 +13,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tierledger.benchmarks import (
+from tierledger.benchmarks.core import (
     checkpoint,
     cli_lookup,
     cold_start,
     commit,
     lookup,
-    machines,
-    neighbour,
     replay,
-    service,
-    steps,
-    world,
 )
-from tierledger.benchmarks.door import calls as door_calls
 from tierledger.benchmarks.feed import measure as feed
 from tierledger.benchmarks.kafka import calls as kafka_calls
 from tierledger.benchmarks.kafka import replicas as kafka_replicas
@@ -35,6 +29,9 @@ from tierledger.benchmarks.ray import failover
 from tierledger.benchmarks.ray import followers as ray_followers
 from tierledger.benchmarks.report import Figure, json_line, table, verdict
 from tierledger.benchmarks.scale import QUICK, Bench, Scale
+from tierledger.benchmarks.service import door as door_calls
+from tierledger.benchmarks.service import neighbour, steps, throughput
+from tierledger.benchmarks.simulation import machines, world
 from tierledger.benchmarks.spark import imports as spark_import
 from tierledger.benchmarks.spark import retention as spark_retention
 from tierledger.benchmarks.spark import scan as spark_scan
@@ -57,7 +54,7 @@ PARTS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "neighbour": neighbour.measure,
     "steps": steps.measure,
     "feed": feed.measure,
-    "service": service.measure,
+    "service": throughput.measure,
     "door": door_calls.measure,
     "followers": ray_followers.measure,
     "announce": ray_announce.measure,

@@ -17,11 +17,11 @@ from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.feed.frames import Change, Subscription
 from tierledger.actors.local_service import LocalService
-from tierledger.benchmarks.neighbour import P99_MS_MAX, adds_until_done, quantile
 from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led, new_partition, serving
-from tierledger.benchmarks.service import OUTSTANDING, PARTITIONS
+from tierledger.benchmarks.service.neighbour import P99_MS_MAX, adds_until_done, quantile
+from tierledger.benchmarks.service.throughput import OUTSTANDING, PARTITIONS
 from tierledger.benchmarks.workload import PARTITION, Workload
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotLeader

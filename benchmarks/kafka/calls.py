@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tierledger.benchmarks.kafka.managers import Compared, Managers, managers
-from tierledger.benchmarks.neighbour import quantile
 from tierledger.benchmarks.report import Figure, Goal, number
 from tierledger.benchmarks.scale import Bench
+from tierledger.benchmarks.service.neighbour import quantile
 
 OUTSTANDING = 64
 PARTITIONS = 16

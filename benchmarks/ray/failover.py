@@ -16,7 +16,7 @@ from tierledger.benchmarks.on_ray import OnRay, new_partitions, on_ray, stores
 from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.served import led
-from tierledger.benchmarks.service import PARTITIONS, copied, per_second
+from tierledger.benchmarks.service.throughput import PARTITIONS, copied, per_second
 from tierledger.benchmarks.workload import Workload
 from tierledger.events.commands import Claim
 from tierledger.events.identifiers import TopicIdPartition

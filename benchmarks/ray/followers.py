@@ -9,12 +9,17 @@ from typing import NamedTuple
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.addresses import url_of
 from tierledger.actors.door.client.replicas import FedReplica, Replicas
-from tierledger.benchmarks.neighbour import quantile
 from tierledger.benchmarks.on_ray import led_workloads, new_partitions, on_ray, stores
 from tierledger.benchmarks.report import Figure, Goal
 from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led
-from tierledger.benchmarks.service import FIRST_COPIED, PARTITIONS, copied, per_second
+from tierledger.benchmarks.service.neighbour import quantile
+from tierledger.benchmarks.service.throughput import (
+    FIRST_COPIED,
+    PARTITIONS,
+    copied,
+    per_second,
+)
 from tierledger.benchmarks.workload import CLUSTER, Workload
 from tierledger.events import commands as cmd
 from tierledger.events.identifiers import TopicIdPartition

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tierledger.benchmarks.cold_start import leave_tail
+from tierledger.benchmarks.core.cold_start import leave_tail
 from tierledger.benchmarks.ledger import store_settings
 from tierledger.benchmarks.report import Figure, Goal, median
 from tierledger.benchmarks.scale import Bench

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.streams import Streams
-from tierledger.benchmarks.neighbour import quantile
 from tierledger.benchmarks.on_ray import OnRay, led_workloads, new_partitions, on_ray, stores
 from tierledger.benchmarks.report import Figure, Goal
 from tierledger.benchmarks.scale import Bench
 from tierledger.benchmarks.served import led
-from tierledger.benchmarks.service import (
+from tierledger.benchmarks.service.neighbour import quantile
+from tierledger.benchmarks.service.throughput import (
     FIRST_COPIED,
     OUTSTANDING,
     PARTITIONS,

@@ -64,7 +64,7 @@ async def leave_tail(bench: Bench) -> None:
 def in_fresh_process(path: Path) -> ColdStart:
     """The result of one start, alone in its process."""
     done = subprocess.run(
-        [sys.executable, "-m", "tierledger.benchmarks.cold_start", str(path)],
+        [sys.executable, "-m", "tierledger.benchmarks.core.cold_start", str(path)],
         check=True,
         stdout=subprocess.PIPE,
     )

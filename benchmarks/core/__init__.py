@@ -1,0 +1,1 @@
+"""What the rules, the log and its checkpoints cost without a service."""
