@@ -1,4 +1,4 @@
-"""What every test may rely on: how many examples, what Ray may do, and in which order."""
+"""Settings of all tests: number of examples, Ray, the order of tests."""
 
 import os
 import signal
@@ -148,7 +148,7 @@ class Workers:
 class Worker:
     @pytest.hookimpl
     def pytest_keyboard_interrupt(self) -> None:
-        """It is told to end more than once; what it does about it is not to be interrupted."""
+        """Let a worker's end run undisturbed, although it gets more than one signal."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

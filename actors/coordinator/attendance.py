@@ -50,7 +50,7 @@ class Difference(NamedTuple):
     kafka_number: int | None
     replica_number: int | None
     contents: str
-    """In what segments of the same ids differ."""
+    """The fields in which segments with the same id differ."""
 
     @property
     def is_recovered(self) -> bool:

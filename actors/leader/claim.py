@@ -43,7 +43,7 @@ def is_under(session: Session | None, claim: cmd.Claim) -> bool:
 
 class _Waiting(NamedTuple):
     number: int
-    """Of the last question to the oracle; answers to earlier ones are late."""
+    """The last question to the oracle; answers to earlier ones are ignored."""
     arrived: msg.CommandArrived
     command: cmd.OpenSession
 

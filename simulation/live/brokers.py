@@ -48,8 +48,8 @@ class LiveBroker:
         self._run = run
         self._random = random
         # A service that outlives its brokers also sees those of the next run.
-        self._ids = CountedIds(run.plan.seed << 32 | broker_id << 16 | life)
-        self._known_ids = KnownIds(self._ids)
+        self.ids = CountedIds(run.plan.seed << 32 | broker_id << 16 | life)
+        self._known_ids = KnownIds(self.ids)
         self._manager = AsyncRemoteLogMetadataManager(
             run.connect, self._known_ids, deadline_s=run.plan.deadline_s
         )

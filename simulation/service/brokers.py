@@ -85,8 +85,8 @@ class Broker:
         self._world = world
         self._fenced = fenced
         self._random = random
-        self._ids = CountedIds(broker_id << 16 | life)
-        self._known_ids = KnownIds(self._ids)
+        self.ids = CountedIds(broker_id << 16 | life)
+        self._known_ids = KnownIds(self.ids)
         self._manager = AsyncRemoteLogMetadataManager(
             connect, self._known_ids, deadline_s=world.plan.network.timeout_s * 2
         )
@@ -211,7 +211,7 @@ class Copying(Protocol):
 
     broker_id: int
     acknowledged: dict[TopicIdPartition, int]
-    _ids: CountedIds
+    ids: CountedIds
 
 
 class Copier:
@@ -282,7 +282,7 @@ class Copier:
 
     async def _copy_one(self, random: Random) -> None:
         start = max(0, self._next_offset - (5 if random.random() < 0.1 else 0))
-        segment = RemoteLogSegmentId(self._tip, self._broker._ids.segment_id())
+        segment = RemoteLogSegmentId(self._tip, self._broker.ids.segment_id())
         metadata = RemoteLogSegmentMetadata(
             remote_log_segment_id=segment,
             start_offset=start,

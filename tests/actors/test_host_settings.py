@@ -1,4 +1,4 @@
-"""What a broker's configuration says to a service."""
+"""Settings of a service in a broker's configuration."""
 
 import pickle
 

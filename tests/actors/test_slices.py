@@ -1,4 +1,4 @@
-"""What is done for many lets others run after each piece, if the time for it is over."""
+"""Long work yields to other tasks after a piece, once its time slice is over."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The benchmarks run, at sizes that measure nothing, and say what they have to say."""
+"""The benchmarks run at sizes that measure nothing, and print their figures."""
 
 import io
 import json

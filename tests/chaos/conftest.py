@@ -18,7 +18,7 @@ SLOW = {
     "sqlite": {"kill raylet", "freeze coordinator", "freeze raylet"},
     "postgresql": {"kill everything"},
 }
-"""What Ray takes long to notice, whatever the store: the other store waits for it."""
+"""Faults that Ray takes long to notice; one store is enough for them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

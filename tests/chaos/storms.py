@@ -1,4 +1,4 @@
-"""One fault, or a few, on a service that brokers use, and what every checker says of it."""
+"""One fault or a few on a service that brokers use, judged by all checkers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def plan(seed: int) -> LivePlan:
 
 
 async def struck(target: Target, faults: Sequence[str], seed: int) -> tuple[LiveVerdict, Chaos]:
-    """What comes of a run of brokers during which `faults` strike."""
+    """The outcome of a run of brokers during which `faults` strike."""
     run = LiveRun(plan(seed), target.service.settings, connect)
     chaos = Chaos(target.service, run, target.postgres)
     try:

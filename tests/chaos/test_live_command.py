@@ -14,7 +14,7 @@ from tierledger.simulation.record.file import read_record, record_as_lines
 pytestmark = [pytest.mark.chaos, pytest.mark.ray]
 
 QUICK = ["--minutes", 0.4, "--fault", "kill host", "--fault", "kill coordinator"]
-"""What is noticed at once, so that much happens in little time."""
+"""Faults that are noticed at once, so that much happens in little time."""
 
 ALL = ["--minutes", 1]
 

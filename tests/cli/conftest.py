@@ -19,7 +19,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who starts Spark fails."""
+    """A test that starts Spark fails."""
     monkeypatch.setenv("JAVA_HOME", "no-such-java")
 
 

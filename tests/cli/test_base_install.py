@@ -1,4 +1,4 @@
-"""Commands where no extra is installed: those that read work, the others say what they need."""
+"""Commands without extras: those that read work, the others name the extra they need."""
 
 from pathlib import Path
 

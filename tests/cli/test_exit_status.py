@@ -1,4 +1,4 @@
-"""What a command's end says: one status for one thing, decided in one place."""
+"""Exit codes: one for each outcome, decided in one place."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""Commands on a store in PostgreSQL say what they say on one in a file."""
+"""Commands print the same on a store in PostgreSQL as on one in a file."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the program itself offers: its version, help by `-h`, completion in a shell."""
+"""The program itself: its version, help by `-h`, completion in a shell."""
 
 from importlib.metadata import version
 

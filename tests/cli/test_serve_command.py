@@ -1,4 +1,4 @@
-"""What `serve` does when something fails between the service's start and its end."""
+"""`serve` when a step between the service's start and its end fails."""
 
 import asyncio
 from pathlib import Path

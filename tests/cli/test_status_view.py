@@ -1,4 +1,4 @@
-"""What `tierledger status` prints, and what it says without a service."""
+"""The output of `tierledger status`, with and without a service."""
 
 import json
 from pathlib import Path

@@ -60,7 +60,7 @@ class RivalledService:
 
 
 class RivalledManager(AsyncRemoteLogMetadataManager):
-    """Loses its partition just before it says that the first segment is deleted."""
+    """Loses its partition just before it reports that the first segment is deleted."""
 
     def __init__(self, service: RivalledService) -> None:
         super().__init__(service.local.connect, CountedIds())

@@ -1,4 +1,4 @@
-"""What the check calls an answer, on one small partition in which Kafka loses a segment."""
+"""Verdicts on answers, for a small partition in which Kafka loses a segment."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ def line(
 
 
 def verdict(kafka: AnsweredQuestion, ours: object, *context: AnsweredQuestion) -> Verdict:
-    """What the check says of our answer `ours`, with `context` being answered alike."""
+    """The verdict on our answer `ours`; both managers answer `context` alike."""
     our_line = replace(kafka, outcome=Answer(ours))
     without = check(RECORDS, context, context).counts
     counts = check(RECORDS, [*context, kafka], [*context, our_line]).counts

@@ -1,4 +1,4 @@
-"""Errors cross processes whole, and say what the caller can do."""
+"""Errors cross processes unchanged, and show what the caller can do."""
 
 import inspect
 import pickle

@@ -1,4 +1,4 @@
-"""The tables are Kafka's, cell by cell, and the diagrams say what the tables say."""
+"""The tables are Kafka's, cell by cell, and the diagrams show the same."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What travels arrives as it was, whichever way it was pickled."""
+"""Objects arrive unchanged, whichever way they were pickled."""
 
 import pickle
 from dataclasses import dataclass, field, fields

@@ -57,7 +57,7 @@ ODD = [
     *("hosts=1", "hosts=" + "9" * 50, "none", "0-9", "9-0", "0-99999999999", "5:6", "6:5"),
     "M01",
 ]
-"""What an option or argument may be told; no device that can be read for ever."""
+"""Values for an option or argument; no device that can be read without end."""
 
 
 class Place(NamedTuple):
@@ -92,7 +92,7 @@ class Place(NamedTuple):
         (self.folder / "loop").symlink_to("loop")
 
     def seen(self) -> dict[str, object]:
-        """All that lies here, by name, with what is in it."""
+        """All files here, by name, with their content."""
         return {one.name: _content(one) for one in sorted(self.folder.iterdir())}
 
 

@@ -227,7 +227,7 @@ def arguments(
 
 
 def right(rng: random.Random, name: str) -> object:
-    """What a parameter of that name wants; nothing in particular if it is not known here."""
+    """Values for a parameter of that name; arbitrary ones for a name that is not known here."""
     tip = rng.choice(ATTACKED)
     number = rng.randrange(8)
     one: Any = segment(number, tip)

@@ -1,4 +1,4 @@
-"""Whatever becomes of a store's bytes: the right answer, or an error that says what is wrong.
+"""Damaged stores: readers give the correct answer, or an error that names the damage.
 
 A store is written once; each draw damages a copy of it, and asks everybody who reads stores.
 Damage is never taken for an answer, never ends anybody, and hurts no other partition.
@@ -89,7 +89,7 @@ Values = dict[str, bytes]
 
 
 class Written(NamedTuple):
-    """A store, and what is right to say of it."""
+    """A store, and the correct answers about it."""
 
     values: Values
     older: Values
@@ -104,7 +104,7 @@ class Written(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What is right to say of a partition."""
+    """The correct answers about a partition."""
 
     rows: list[bytes]
     answers: list[Any]
@@ -337,14 +337,14 @@ def truths(original: Written, values: Values, tip: TopicIdPartition) -> list[Tru
 
 
 class Said(NamedTuple):
-    """What a reader answered; none, and why, if it called the partition damaged."""
+    """A reader's answers; None and the reason if it found the partition damaged."""
 
     answer: Any
     trouble: str = ""
 
 
 async def told(work: Coroutine[Any, Any, Any]) -> Said:
-    """What a reader answers, or the documented error that it answers with."""
+    """A reader's answers, or its documented error."""
     try:
         return Said(await work)
     except DataError as error:
@@ -413,7 +413,7 @@ async def serve(original: Written, values: Values) -> None:
 
 
 async def served(host: Host, tip: TopicIdPartition, role: str) -> list[Any] | None:
-    """What a leader or follower answers; none once it says that it cannot."""
+    """The answers of a leader or follower; None once it refuses."""
     calls = [QueryCall(PartitionKey.of(tip), role, question) for question in QUESTIONS]
     while True:
         found: list[Any] = [await host.call(call) for call in calls]

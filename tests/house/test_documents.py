@@ -1,4 +1,4 @@
-"""The documents say what the program does: links, diagrams, names, defaults, examples."""
+"""The documents match the program: links, diagrams, names, defaults, examples."""
 
 import asyncio
 import importlib
@@ -47,7 +47,7 @@ def document(path: str) -> str:
 
 
 def blocks(text: str, language: str = "") -> list[str]:
-    """What stands in the fenced blocks of a language."""
+    """The contents of the fenced blocks of a language."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [block for kind, block in found if kind == language]
 
@@ -252,7 +252,7 @@ def test_a_bound_has_the_value_that_is_said(row: list[str]) -> None:
 
 @pytest.fixture
 def hosts() -> Iterator[str]:
-    """Where the hosts of a service in memory are called; it runs on a thread of its own."""
+    """The doors of a service in memory, which runs on a thread of its own."""
     memory = ServiceSettings("my-cluster", {URL_SETTING: "memory:"})
     started: Future[str] = Future()
 

@@ -1,4 +1,4 @@
-"""House rules that no linter knows. Each failure says what to do instead."""
+"""House rules that no linter knows. Each failure names the remedy."""
 
 import ast
 import re
@@ -68,7 +68,7 @@ def name(path: Path) -> str:
 
 
 def used(tree: ast.AST) -> Iterator[str]:
-    """What is imported, and attributes of names."""
+    """Imported names, and attributes of names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -1,4 +1,4 @@
-"""What a broker gets while no host of the service answers, or its settings are wrong."""
+"""A broker's plugin while no host of the service answers, or with wrong settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins on bad days: both sides say what is wrong, nobody waits, and the rest goes on."""
+"""Plugins on bad days: both sides log what is wrong, no call hangs, and the rest goes on."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ REFUSED = "a client was not let in"
 
 
 class Log:
-    """What the plugins of a test log, of warnings and errors."""
+    """Warnings and errors that the plugins of a test log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read = 0
 
     async def has(self, text: str) -> str:
-        """What is new in it, as soon as that is among it."""
+        """The log's new lines, as soon as `text` is in one of them."""
         while text not in (new := self.path.read_text()[self._read :]):  # noqa: ASYNC110 - It has no event.
             await asyncio.sleep(0.01)
         self._read += len(new)
@@ -69,7 +69,7 @@ async def test_who_is_not_let_in_hears_why(
     async def refused(
         url: str, given: Mapping[str, object], *, cluster: str = CLUSTER
     ) -> tuple[str, str]:
-        """What a plugin says, and its host."""
+        """The logs of a plugin and of its host."""
         with capture_logs() as logged:
             await plugins.open(1, cluster, url, **given)
             await ask("1 lead 1")

@@ -98,7 +98,7 @@ async def eventually(is_so: Callable[[], bool]) -> None:
 
 
 def shadow(ledger: Path) -> dict[str, Any]:
-    """What the broker has compared."""
+    """The broker's counts of compared answers."""
     status = json.loads(run(ledger, "status", "--json").output)
     (found,) = status["coordinator"]["shadows"] or [{"equal": 0}]
     return dict(found)

@@ -161,7 +161,7 @@ class Cluster:
             await asyncio.gather(task, return_exceptions=True)
 
     async def until(self, what: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """What the coordinator says of broker 1 there, once it is so."""
+        """The first entry of `what` in the status that `is_so`, once there is one."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 for one in (await self.coordinator.status())[what]:
@@ -170,7 +170,7 @@ class Cluster:
                 await asyncio.sleep(0.05)
 
     async def import_all(self, partition: int) -> None:
-        """All that the topic has of a partition is in the ledger."""
+        """Import every record that the topic has of a partition."""
         tip = TopicIdPartition(TOPIC_ID, partition, TOPIC)
         if not self._brokers.managers:
             importer = await self._brokers.manager(1_000)

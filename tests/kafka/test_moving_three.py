@@ -33,14 +33,14 @@ pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 class Owners:
-    """Who owned the metadata whenever one looked, and by whose manager brokers wrote."""
+    """The owner of the metadata in each owner epoch, as `status` showed it."""
 
     def __init__(self) -> None:
         self.owners: dict[int, str] = {}
         """By owner epoch."""
 
     def look(self, status: dict[str, Any]) -> None:
-        """Never do two brokers write by different managers."""
+        """Note the owner; no two brokers may write by different managers at a time."""
         owner = self.owners.setdefault(status["owner_epoch"], status["owner"])
         assert owner == status["owner"]
         writing = {
@@ -52,7 +52,7 @@ class Owners:
 
     @asynccontextmanager
     async def watched(self, ledger: Ledger) -> AsyncIterator[None]:
-        """They are looked at again and again meanwhile."""
+        """Look at the status again and again meanwhile."""
 
         async def watch() -> None:
             async with ledger.connection() as connection:
@@ -77,28 +77,28 @@ class Moved:
         self.ledger = ledger
         self.sent: list[bytes] = []
         self.errors: list[str] = []
-        """What brokers wrote before they were restarted."""
+        """Errors that brokers logged before they were restarted."""
         self._tier = tier
         self._finished: set[str] = set()
 
     async def grow(self, count: int) -> None:
-        """Produce that many records."""
+        """Produce `count` records."""
         start = len(self.sent)
         self.sent += await self.cluster.produced(TOPIC, start, start + count)
 
     @asynccontextmanager
     async def growing(self) -> AsyncIterator[None]:
-        """Records are produced, and segments are tiered, before and meanwhile."""
+        """Produce records meanwhile; the first segments of them are tiered before."""
         async with self.cluster.producing(TOPIC, self.sent):
             await self.has_tiered_more()
             yield
 
     async def has_tiered_more(self) -> None:
-        """Return once what is produced from now on is tiered, too."""
+        """Return once records that are produced from now on are tiered."""
         await self.cluster.tiered(TOPIC, len(self.sent) + 1)
 
     async def is_whole(self) -> None:
-        """Each record is read, byte for byte, most of them from the tier; nothing is wrong."""
+        """Read each record, most from the tier; no segment is missing, no trouble is shown."""
         await self.cluster.tiered(TOPIC, len(self.sent) - NOT_TIERED)
         assert await self.cluster.consumed(TOPIC) == self.sent
         await eventually(self._is_known)
@@ -110,12 +110,12 @@ class Moved:
         await eventually(self._is_well)
 
     async def _known(self) -> list[dict[str, Any]]:
-        """What the ledger has of segments whose copy was finished."""
+        """The segments in the ledger whose copy has finished."""
         known = await self.ledger.segments()
         return [one for one in known if one["state"] == "COPY_SEGMENT_FINISHED"]
 
     async def _is_known(self) -> bool:
-        """Whether the ledger has all but the end: it may be behind Kafka's own manager."""
+        """Whether the ledger has all but the log's end; it may lag behind Kafka's manager."""
         ends = [int(one["end_offset"]) for one in await self._known()]
         return max(ends, default=-1) >= len(self.sent) - NOT_TIERED
 
@@ -125,14 +125,14 @@ class Moved:
         return followed is None and not any(status["totals"]["troubles"].values())
 
     async def roll(self, mode: str | None, brokers: tuple[int, ...] = BROKERS) -> None:
-        """Restart them one by one, with the plugin in that mode; none: without it."""
+        """Restart `brokers` one by one, with the plugin in `mode`; None: without it."""
         for number in brokers:
             self.errors += self.cluster.errors()
             await asyncio.to_thread(self.cluster.brokers[number].become, mode)
             await self.in_sync()
 
     async def in_sync(self) -> None:
-        """Return once each broker has all that is in both topics."""
+        """Return once all replicas of both topics are in sync."""
         await self.cluster.in_sync(TOPIC, BROKERS)
         await self.cluster.in_sync(METADATA_TOPIC, BROKERS)
 
@@ -142,7 +142,7 @@ class Moved:
         await self.ledger.attended(dict.fromkeys(BROKERS, mode), owner_epoch)
 
     async def compares_well(self) -> None:
-        """Of what is asked from now on, nothing differs."""
+        """Wait for ten more comparisons in shadow; none of them may differ."""
         equal, different = await self._compared()
 
         async def is_compared() -> bool:
@@ -152,13 +152,13 @@ class Moved:
         assert (await self._compared())[1] == different
 
     async def _compared(self) -> tuple[int, int]:
-        """How many answers were equal, and how many were not."""
+        """How many compared answers were equal, and how many differed."""
         shadows = (await self.ledger.status())["coordinator"]["shadows"]
         return sum(one["equal"] for one in shadows), sum(one["different"] for one in shadows)
 
     @contextmanager
     def frozen(self, number: int) -> Iterator[None]:
-        """That broker does nothing meanwhile."""
+        """Freeze that broker meanwhile."""
         self.cluster.brokers[number].freeze()
         try:
             yield
@@ -219,7 +219,7 @@ async def to_handover(one: Moved) -> None:
 
 
 async def a_frozen_broker_has_it_given_back(one: Moved) -> None:
-    """The other brokers go on as if nothing had been."""
+    """The move ends where it began, and the other brokers go on tiering."""
     leader = await one.cluster.leader(TOPIC)
     async with one.growing():
         moving = one.ledger.handing_over("--to", "tierledger")
@@ -244,7 +244,7 @@ async def a_frozen_broker_has_it_given_back(one: Moved) -> None:
 
 
 async def to_tierledger(one: Moved) -> None:
-    """A broker is killed there, and the leader changes."""
+    """Tierledger decides while a broker is killed, and while a replica is moved."""
     async with one.growing():
         await one.ledger.moved("tierledger")
         await one.has_tiered_more()
@@ -271,7 +271,7 @@ async def to_tierledger(one: Moved) -> None:
 
 
 async def to_stock(one: Moved) -> None:
-    """And Kafka's own manager has all that tierledger had."""
+    """Kafka's own manager has all that tierledger had."""
     async with one.growing():
         await one.ledger.moved("kafka")
         await one.has_tiered_more()

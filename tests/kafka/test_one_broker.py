@@ -83,7 +83,7 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
 
 
 def segments(ledger: Path) -> list[Any]:
-    """What the ledger knows, as `tierledger segments` reads it."""
+    """The ledger's segments, as `tierledger segments` prints them."""
     return lines(run(ledger, "segments", TOPIC, 0, "--json"))
 
 

@@ -42,7 +42,7 @@ async def test_a_broker_outlives_whatever_becomes_of_its_service(tmp_path: Path)
         options = [*serve[3:], "--hosts", 2]
 
         async def tiers_on() -> None:
-            """What is produced from now on is tiered, and leaves the broker's disk."""
+            """Return once records that are produced from now on have left the broker's disk."""
             end = len(sent) + 20
             await until(lambda: broker.local_start(TOPIC) >= end)
 

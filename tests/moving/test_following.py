@@ -1,4 +1,4 @@
-"""What Kafka's metadata topic says is taken over, and what our logs say is mirrored into it."""
+"""Records of Kafka's metadata topic are imported, changes of our logs mirrored into it."""
 
 import asyncio
 from collections.abc import AsyncIterator

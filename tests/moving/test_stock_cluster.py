@@ -157,7 +157,7 @@ def ledger(tmp_path: Path, broker: TieredBroker) -> Iterator[Ledger]:
 
 
 async def tiered(broker: TieredBroker) -> list[bytes]:
-    """What was produced to a topic, and has left the broker's disk but for the end."""
+    """Fill a topic, and return its records once they are tiered."""
     await create_topic(broker.address, TOPIC, settings=TIERED)
     sent = await produced(broker.address, TOPIC, 0, 120)
     await until(lambda: broker.is_tiered(TOPIC))
@@ -280,7 +280,7 @@ async def interrupted_while_moving(ledger: Ledger, plugin: AttendingPlugin) -> N
 
 
 async def task(ledger: Ledger) -> tuple[str, str | None]:
-    """What `serve` does with Kafka's topic, and what is wrong with that."""
+    """The follower of Kafka's topic as `status` reports it, with its trouble."""
     report = (await ledger.status())["coordinator"]["kafka"]
     return report["task"], report["trouble"]
 
@@ -301,7 +301,7 @@ def retain(broker: TieredBroker, *, every_ms: int) -> None:
 
 
 async def plant(ledger: Ledger, tip: TopicIdPartition, segment_id: Uuid) -> None:
-    """Import a record that stands in no topic."""
+    """Import a record that is in no topic."""
     async with AsyncRemoteLogMetadataManager() as manager:
         await manager.configure(
             {**ledger.settings.storage, "cluster.id": CLUSTER_ID, "broker.id": 7}

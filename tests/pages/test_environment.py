@@ -1,4 +1,4 @@
-"""What holds for every page: no value is trusted, none is missing, and all files are there."""
+"""Rules of every page: values are escaped, none is missing, all files exist."""
 
 import base64
 import hashlib

@@ -30,7 +30,7 @@ async def stored(url: str) -> list[StoredPartition]:
 
 
 def run(cluster: StandaloneCluster, *args: object) -> str:
-    """What the driver prints, in a process of its own."""
+    """The output of the driver in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.models.spark.cluster_job", cluster.url, *map(str, args)],
         cwd=ROOT,

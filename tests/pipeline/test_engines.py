@@ -72,7 +72,7 @@ def asked(
 
 
 def told(result: Result) -> dict[str, Any]:
-    """What a command printed, without its paths."""
+    """The output of a command without its paths."""
     found: dict[str, Any] = json.loads(result.stdout)
     return {name: one for name, one in found.items() if name not in {"out", "page"}}
 

@@ -1,4 +1,4 @@
-"""Which logs a job folds, how far, and what it does about damage."""
+"""The logs that a job folds, how far, and how it reports damage."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""What must be there before Spark starts; what is not there is named."""
+"""Requirements of Spark: an error names a missing one."""
 
 import subprocess
 import sys
@@ -178,7 +178,7 @@ except RemoteStorageError as error:
 
 
 def test_a_task_that_fails_in_a_session_of_its_own_is_told_in_one_line() -> None:
-    """What Java raised tells of itself only as long as Java is there."""
+    """An exception of Java has a message only while its JVM runs."""
     done = subprocess.run(
         [sys.executable, "-c", FAILING], capture_output=True, text=True, check=False
     )

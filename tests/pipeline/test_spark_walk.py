@@ -30,7 +30,7 @@ def snippets() -> list[Snippet]:
 
 
 def run(code: str, names: dict[str, Any]) -> str:
-    """What `code` prints, without what only fills its lines."""
+    """The output of `code` without trailing spaces and empty lines."""
     printed = StringIO()
     with redirect_stdout(printed):
         exec(compile(code, str(DOCUMENT), "exec"), names)  # noqa: S102 - That is the test.

@@ -14,7 +14,7 @@ NOISY = {"MB more", "% of a core"}
 
 
 IN_SHORT = {"announce", "door"}
-"""What else is measured on Ray begins with a service of the same kind."""
+"""Parts that are not `long`: the others start a service of the same kind."""
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ async def counts_by_host(service: RayService) -> dict[str, dict[str, Any]]:
 
 
 async def all_serve(service: RayService, but: str = "") -> dict[str, dict[str, Any]]:
-    """What the hosts say, once all run and none is the process `but`."""
+    """The reports of the hosts, once all run and none is the process `but`."""
     while True:
         hosts = await counts_by_host(service)
         if len(hosts) == HOSTS and but not in {one["process"] for one in hosts.values()}:
@@ -92,7 +92,7 @@ async def led(
 async def write_on(
     manager: AsyncRemoteLogMetadataManager, tips: list[TopicIdPartition]
 ) -> None:
-    """One more segment in each, and nothing that was acknowledged is gone."""
+    """Add a segment to each partition; no acknowledged one may be missing."""
     await asyncio.gather(*(copy(manager, segment(1, tip)) for tip in tips))
     for tip in tips:
         assert await listed(manager, tip) == [0, 1]
@@ -180,7 +180,7 @@ async def test_a_silent_coordinator_is_replaced(
 
 
 async def process_of_coordinator(service: RayService) -> str:
-    """What the coordinator calls its process; nothing if it does not say so soon."""
+    """The name of the coordinator's process; empty if it does not answer soon."""
     actor = ray_cluster.find_actor(COORDINATOR, namespace_of(service.settings))
     if actor is None:
         return ""

@@ -21,7 +21,7 @@ LOOPBACK = ("127.", "[::1]:", "[::ffff:127.")
 
 
 def listened_on(pids: set[int]) -> dict[str, str]:
-    """Where processes listen, and which one."""
+    """The addresses on which processes listen, each with its process."""
     sockets = subprocess.run(
         ["ss", "-Hltnp"], check=True, capture_output=True, text=True
     ).stdout
@@ -33,7 +33,7 @@ def listened_on(pids: set[int]) -> dict[str, str]:
 
 
 def shown_by(pid: int) -> bytes:
-    """What `ps` shows of a process: its arguments, and its environment to its user."""
+    """The process as `ps` shows it: its arguments, and its environment to its user."""
     try:
         found = [Path(f"/proc/{pid}/{one}").read_bytes() for one in ("cmdline", "environ")]
     except OSError:

@@ -31,7 +31,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def served(store: str, *options: object) -> Iterator[subprocess.Popen[str]]:
-    """A service that says it serves; killed with its cluster if it does not end by itself."""
+    """A service that is ready; killed with its cluster if it does not end by itself."""
     given = [str(one) for one in ("serve", "--store", store, *options)]
     process = subprocess.Popen([*COMMAND, *given], stdout=subprocess.PIPE, text=True)
     try:

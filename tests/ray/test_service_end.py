@@ -94,7 +94,7 @@ async def test_the_watch_over_the_coordinator_outlives_whatever_a_look_raises(
 
     class Coordinator:
         def __init__(self, *_: object) -> None:
-            """It is asked for its process, and nothing else."""
+            """It is asked for its process only."""
 
         async def process(self) -> str:
             if looks:

@@ -76,7 +76,7 @@ async def test_what_comes_while_serve_is_frozen_and_when_it_has_died_is_imported
 
 
 def following(store: str) -> dict[str, Any]:
-    """Who follows the topic, and how far it is."""
+    """The process that follows the topic, and its progress."""
     status = json.loads(invoke("status", "--store", store, "--json").stdout)
     follower = status["coordinator"] and status["coordinator"]["kafka"]
     return {"round": 0, "records": 0, "follower": None, **(follower or {})}

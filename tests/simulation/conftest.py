@@ -1,4 +1,4 @@
-"""What runs worlds is marked; the checkers' and the records' own tests are quick."""
+"""Tests that run worlds are marked; those of checkers and records are quick."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What many outcomes come to, and when their silence would mean nothing."""
+"""The summary of many outcomes, and when a clean one would mean nothing."""
 
 from tierledger.simulation.campaign.summary import MEANS_SEEDS, Summary
 from tierledger.simulation.checkers.verdict import Verdict

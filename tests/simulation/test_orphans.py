@@ -1,4 +1,4 @@
-"""What a killed command had started ends, too."""
+"""Processes that a killed command had started end, too."""
 
 import os
 import signal

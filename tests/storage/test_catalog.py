@@ -1,4 +1,4 @@
-"""What is in a store is found by cluster, topic and partition."""
+"""Partitions of a store are found by cluster, topic and number."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a file says of how Kafka's brokers are asked, and what is wrong with it."""
+"""The file with settings for connections to Kafka's brokers, and its errors."""
 
 import ssl
 from pathlib import Path

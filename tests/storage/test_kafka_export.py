@@ -1,4 +1,4 @@
-"""What is exported is what Kafka would have written: its answers come out of it again."""
+"""An export has the records that Kafka would have written: they give the same answers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is stored comes back, and what is not what was stored is noticed."""
+"""Stored values are read back unchanged, and changed bytes are noticed."""
 
 import json
 import zlib
@@ -126,7 +126,7 @@ def test_a_whole_value_that_holds_no_fields_is_noticed(kind: str, payload: bytes
 
 
 def framed(kind: str, version: int, payload: bytes) -> bytes:
-    """A value as it stands in a store, made without the code under test."""
+    """A stored value, made without the code under test."""
     body = bytes([version]) + KINDS[kind] + payload
     return bytes([version]) + zlib.crc32(body).to_bytes(4, "big") + payload
 

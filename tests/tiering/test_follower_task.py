@@ -1,4 +1,4 @@
-"""What a follower may drop, and a follower that begins anew from what a leader copied."""
+"""A follower drops local segments, or starts anew from the tier."""
 
 from pathlib import Path
 

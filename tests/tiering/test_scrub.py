@@ -39,7 +39,7 @@ def scrubber_of(
 
 
 async def scrubbed(tier: DamagedTier) -> Progress:
-    """What a scrub of all of it finds."""
+    """The findings of a scrub of the whole tier."""
     progress = Progress({})
     async for _ in scrubber_of(tier, progress).run():
         pass

@@ -35,7 +35,7 @@ STATUS_MS = 10_000
 
 
 class ClientSettings(Protocol):
-    """With what a client is configured."""
+    """A client's settings."""
 
     @property
     def cluster_id(self) -> str: ...

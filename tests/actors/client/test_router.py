@@ -36,7 +36,7 @@ CALL = CommandCall(KEY, cmd.DropTombstones())
 
 
 class ScriptedService:
-    """A connection, its coordinator and its host at once; the host says what it was told to."""
+    """A connection, its coordinator and its host at once; the host gives prepared answers."""
 
     def __init__(self, *results: object) -> None:
         self.results = list(results)
@@ -117,7 +117,7 @@ async def test_a_final_answer_to_this_attempt_leaves_an_earlier_one_open(
 async def test_a_refusal_that_may_not_last_leaves_an_earlier_attempt_open(
     error: RemoteStorageError,
 ) -> None:
-    """That attempt may still be on its way, and arrive when it is allowed."""
+    """The attempt may still be on its way, and be carried out later."""
     with pytest.raises(OutcomeUnknown, match="lost"):
         await changed(OutcomeUnknown("lost"), error)
     with pytest.raises(type(error)):

@@ -1,4 +1,4 @@
-"""What brokers' plugins say of themselves, and what a person hears of it."""
+"""Reports of brokers' plugins, and how `status` shows them."""
 
 import pytest
 

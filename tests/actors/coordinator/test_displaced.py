@@ -1,4 +1,4 @@
-"""A claim that is given up leaves the one that it replaced: Kafka does not say it again."""
+"""A claim that is given up restores the one it replaced: Kafka does not notify again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What Kafka knows of leaders is added to an announcement, or counts against it."""
+"""Kafka's leader is added to an announcement, or contradicts it."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ from tierledger.events.commands import NO_CLAIM, NOBODY_KNOWS, Claim, LeaderVerd
 def announced(
     one: Coordinated, broker: int, number: int, verdict: LeaderVerdict, epoch: int | None = None
 ) -> list[Claim]:
-    """What `broker` hears of its claim to lead partition 0."""
+    """The answer to `broker` about its claim to lead partition 0."""
     if broker not in one.state.incarnations:
         one.register(broker)
     given = announcement(broker, number, leads=[0], epoch=epoch)

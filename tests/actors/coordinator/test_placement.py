@@ -1,4 +1,4 @@
-"""Where leaders and followers go, and which hosts are called for."""
+"""Placing of leaders and followers, and which hosts are started."""
 
 from collections import Counter
 

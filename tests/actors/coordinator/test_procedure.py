@@ -228,7 +228,7 @@ def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
 
 @pytest.mark.parametrize("begun", [0, 1, 2])
 def test_while_the_follower_has_not_gone_round_nothing_is_compared_again(begun: int) -> None:
-    """It may have been restarted, and lack what was written long ago."""
+    """Kafka's manager may have been restarted, and lack old records."""
     one = Driven()
     assert one.hear(*HELD[:2], *DIFFERS, *gone_round(0)[:begun]) == Look()
     another = looked(plugin(), following=follower(9, 9, follower="another"))

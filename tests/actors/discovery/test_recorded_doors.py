@@ -1,4 +1,4 @@
-"""The service's record says where hosts listen, whatever becomes of them."""
+"""The service's record has the doors of its hosts, also after changes."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a service says of itself can be read by anybody, and is enough to revive it."""
+"""A service's record is readable without rights, and enough to start the service again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What lies between a client and a door: it can be cut, and it can let nothing through."""
+"""A connection between a client and a door, which a test can cut or block."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ class Cable:
     def __init__(self, far: str) -> None:
         self.door = ""
         self.connections = 0
-        """That were ever made."""
+        """All connections that were ever made."""
         self._far_host, _, port = far.rpartition(":")
         self._far_port = int(port)
         self._through = asyncio.Event()

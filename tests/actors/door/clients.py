@@ -1,4 +1,4 @@
-"""A door with a whole service behind it, and a client that says what it likes there."""
+"""A door with a whole service behind it, and a client that sends arbitrary frames."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from tierledger.actors.door.limits import METHOD, SERVICE
 
 
 async def door_of(world: LocalWorld, host: str = "host-0") -> str:
-    """Where a host listens."""
+    """The address at which a host listens."""
     coordinator = world.service.coordinator
     return (await coordinator.doors())[(await coordinator.hosts())[host]]
 
@@ -48,7 +48,7 @@ class RawClient:
         return frame
 
     async def farewell(self) -> pb.Failure:
-        """What the host says last, behind whatever comes before it."""
+        """The host's farewell; frames before it are skipped, and none may follow."""
         while not (frame := await self.next()).HasField("farewell"):
             pass
         assert await self.next_or_end() is None

@@ -1,4 +1,4 @@
-"""One of each message, with every field set, and what the domain makes of those it knows."""
+"""One message of each kind, with every field set, and the objects that known ones become."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

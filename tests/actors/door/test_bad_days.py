@@ -1,4 +1,4 @@
-"""Clients and hosts that hang, flood, vanish or freeze: a clear error, nobody else waits."""
+"""Clients and hosts that hang, flood, vanish or freeze: a clear error, no other call waits."""
 
 import asyncio
 import signal

@@ -22,7 +22,7 @@ CONFIG = {"cluster.id": CLUSTER, "metadata.storage.url": "sqlite:nowhere"}
 
 
 def copied(door: str, broker_id: int, number: int) -> list[int]:
-    """What a blocking client finds behind a door, once it has added a segment."""
+    """The answers that a blocking client gets through a door after it has added a segment."""
     tip = partition(number)
     with RemoteLogMetadataManager(connect_at(f"tierledger://{door}")) as manager:
         manager.configure({**CONFIG, "broker.id": broker_id})

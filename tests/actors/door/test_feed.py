@@ -79,7 +79,7 @@ def shell_of(world: LocalWorld, role: str = LEADER, host: str = "host-0") -> Par
 
 
 async def answers(manager: AsyncRemoteLogMetadataManager) -> list[Any]:
-    """What the leader says."""
+    """The leader's answer."""
     return [
         sorted([one async for one in manager.list_remote_log_segments(TIP)], key=str),
         [one async for one in manager.list_remote_log_segments(TIP, 0)],
@@ -393,7 +393,7 @@ def is_in_ring(feed: source.FeedSource, subscriber: source._Subscriber) -> bool:
 
 
 def large_segment(number: int) -> RemoteLogSegmentMetadata:
-    """One whose row fills what gRPC and sockets buffer soon."""
+    """A segment whose row soon fills the buffers of gRPC and sockets."""
     added = segment(number)
     return replace(added, segment_leader_epochs=dict.fromkeys(range(1000), 10 * number))
 
@@ -444,7 +444,7 @@ async def test_another_history_is_said_and_not_taken(world: LocalWorld) -> None:
 
 
 async def subscription_at(world: LocalWorld, position: int) -> Subscription:
-    """What a replica that has reached `position` asks for when it comes back."""
+    """The subscription of a replica that has reached `position` and connects again."""
     async with replicas_at(await door_of(world)) as home:
         known = home.of(TIP)
         await known.reached(position)
@@ -452,7 +452,7 @@ async def subscription_at(world: LocalWorld, position: int) -> Subscription:
 
 
 async def first_fed(world: LocalWorld, asked: Subscription) -> Sequence[pb.Fed]:
-    """What the first frame brings."""
+    """The content of the first frame."""
     async with greeted(await door_of(world), FEED_METHOD) as client:
         await client.send(pb.ClientFrame(subscribed=[subscribe_message(1, asked)]))
         return (await client.next()).fed

@@ -1,4 +1,4 @@
-"""What a host says to clients that keep the rules, and to those that do not."""
+"""A host's answers to clients that keep the protocol, and to those that break it."""
 
 import asyncio
 import json

@@ -108,7 +108,7 @@ async def opening(world: LocalWorld, config: Mapping[str, str], *, tls: bool = T
 
 
 async def told(stream: Stream) -> dict[str, Any]:
-    """What the host says of itself."""
+    """The host's own report."""
     asked = pb.StatusQuestion(of=pb.StatusQuestion.HOST)
     answer = await stream.ask(pb.Call(status=asked))
     status: dict[str, Any] = json.loads(answer.status.json)
@@ -610,7 +610,7 @@ def described() -> Any:  # noqa: ANN401
 
 
 def converse(door: str, ca: bytes, token: str | None, *texts: dict[str, Any]) -> list[Any]:
-    """What a host says to frames, asked by gRPC's own blocking client."""
+    """A host's answers to frames that gRPC's own blocking client sends."""
     made = described()
     metadata = () if token is None else (("authorization", f"Bearer {token}"),)
     with grpc.secure_channel(door, grpc.ssl_channel_credentials(ca)) as channel:

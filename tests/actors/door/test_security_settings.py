@@ -1,4 +1,4 @@
-"""Which settings of a door are refused before it opens, and what its lists and rules say."""
+"""Settings that a door refuses before it opens, and its lists and rules."""
 
 import os
 import pickle

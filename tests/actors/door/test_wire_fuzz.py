@@ -33,7 +33,7 @@ ANSWERS = [bytes.fromhex(path.read_text()) for path in sorted(VECTORS.glob("answ
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: list[bytes]) -> bytes:
-    """One of them with some of its bytes replaced, left out, or doubled."""
+    """One of the messages with some of its bytes replaced, left out, or doubled."""
     data = bytearray(draw(st.sampled_from(whole)))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, max(0, len(data) - 1)))

@@ -33,7 +33,7 @@ def fed_by(harness: Harness) -> Connected:
 
 
 def load_anew(harness: Harness, other: Harness) -> None:
-    """What `other` has is what `harness` finds when it reads its state again."""
+    """The rows of `other` equal those that `harness` reads again."""
     assert other.machine.state is not None
     harness.feed(msg.StateLoaded(other.machine.state, other.machine.next_batch))
 

@@ -37,7 +37,7 @@ RECORDS_PER_BATCH_MAX = 40
 
 
 def outcome_of(replica: Replica, question: Question) -> Outcome:
-    """What a replica answers, as it stands in an answers file."""
+    """A replica's answer in the form of an answers file."""
     epoch, offset = question.epoch or 0, question.offset or 0
     try:
         match question.query:

@@ -1,4 +1,4 @@
-"""Who has many calls open, and was just answered, is waited for before the next commit."""
+"""Before the next commit a host waits for callers with many calls that it just answered."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence

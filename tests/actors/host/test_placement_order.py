@@ -1,4 +1,4 @@
-"""Which of the coordinator's placements still count on a host."""
+"""The placements that still count on a host."""
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement
 from tierledger.actors.host.placement_order import PlacementOrder

@@ -67,7 +67,7 @@ def asked(host: Host, calls: list[QueryCall]) -> list[asyncio.Future[Any]]:
 
 
 async def answers(asked: list[asyncio.Future[Any]]) -> list[Any]:
-    """What was `asked` comes to in the end."""
+    """The outcomes of the calls `asked`."""
     return await asyncio.gather(*asked, return_exceptions=True)
 
 

@@ -410,7 +410,7 @@ def test_an_import_that_waits_keeps_its_recorded_time(store: SlotStore) -> None:
 def test_of_two_hosts_that_are_told_the_same_one_leads(
     opener: bytes, leads: bool, store: SlotStore
 ) -> None:
-    """Who did not hear looks for its own bytes: two of one name would find each other's."""
+    """A leader in doubt looks for its own bytes: with one name two would find each other's."""
     told = assigned(1, leader_epoch=1)
     first, second = (
         Harness(Leader(SERDE, Limits(), told._replace(opener=one)), store)

@@ -1,4 +1,4 @@
-"""What a leader makes of a store that fails, of bytes that do not verify, and of its end."""
+"""A leader whose store fails, whose log does not verify, or that is stopped."""
 
 from itertools import pairwise
 

@@ -33,5 +33,5 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 @pytest.fixture
 def faults(tmp_path: Path) -> Faults:
-    """What the store of `shared` does wrong."""
+    """The faults of the store of `shared`."""
     return faulty_store.faults(str(tmp_path))

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.parametrize("shared", ["inside"], indirect=True)
 TIP = partition()
 DEADLINE_S = 0.3
 SLACK_S = 2.5
-"""What a busy machine may add to a deadline."""
+"""Seconds that a busy machine may add to a deadline."""
 
 WINDOW_DEADLINE_S = 3.0
 """More than the slack, so that waiting for it twice would show."""

@@ -1,4 +1,4 @@
-"""`simulate live` told something that cannot be done: it says so before it starts anything."""
+"""`simulate live` refuses impossible arguments before it starts anything."""
 
 import pytest
 

@@ -89,7 +89,7 @@ WRITTEN_BY_KAFKA: dict[str, tuple[KafkaValue, str, int]] = {
     "D": (D, D_HEX, 106),
     "E": (E, E_HEX, 261),
 }
-"""What Kafka's own serde made of each object, and how long it was."""
+"""The bytes that Kafka's own serde made of each object, and their length."""
 
 
 @pytest.mark.parametrize("name", WRITTEN_BY_KAFKA)

@@ -1,4 +1,4 @@
-"""What a batch's later commands see of its earlier ones, before anything is stored."""
+"""Later commands of a batch see the effects of earlier ones before they are stored."""
 
 import pytest
 
@@ -138,7 +138,7 @@ def test_a_tombstone_that_is_dropped_frees_its_id_at_once(buried: DrivenPartitio
 
 
 def test_the_first_tombstone_that_is_kept_keeps_its_id() -> None:
-    """It stands right behind the last that a batch has dropped."""
+    """The segment right behind the last one that a batch has dropped."""
     partition = opened(LIMITS)
     for record in (ADD, ADD_B, Update(A, DELETE_STARTED), Update(B, DELETE_STARTED)):
         partition.accept(command_of(record))

@@ -1,4 +1,4 @@
-"""Who may lead: the newer announcement of one broker, the higher epoch of two."""
+"""Who may lead: of one broker the newer announcement, of two the higher leader epoch."""
 
 import pytest
 
@@ -139,7 +139,7 @@ def test_a_closed_session_disputes_nothing() -> None:
 def test_an_import_takes_over_from_a_broker_that_has_resigned_since(
     follows: cmd.Claim, *, opens: bool
 ) -> None:
-    """It may have died before its session was closed, and only follow in its next life."""
+    """It may have died before its session was closed, and only follow after a restart."""
     partition = led(CLAIM, 1, 7)
     claim = open_session(OTHER, 2)._replace(
         import_cluster="kafka", verdict=cmd.LeaderVerdict(CLAIM.broker_id, 7)

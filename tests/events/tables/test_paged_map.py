@@ -1,4 +1,4 @@
-"""What a page is, when it is copied, and what a checkpoint is told."""
+"""Pages: their bounds, when they are copied, and which ones a checkpoint writes."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def filled(count: int, *, step: int = 1) -> PagedMap[int, int]:
 
 
 def adopted(one: PagedMap[int, int]) -> PagedMap[int, int]:
-    """What a start from the store gives: every page still packed."""
+    """The map after a start from the store: every page is still packed."""
     other: PagedMap[int, int] = PagedMap()
     other.adopt(
         StoredPage(page.number, page.first, page.size, page.proof, page.pack())

@@ -70,7 +70,7 @@ def names_of_tests() -> list[str]:
 async def run(
     wrapper: Path, folder: Path, tests: list[str]
 ) -> tuple[list[Ran], dict[str, Counter[str]]]:
-    """What came of Kafka's `tests`, and the alarms of each cluster that they made.
+    """The outcomes of Kafka's `tests`, and the alarms of each cluster that they started.
 
     The class that is called as `folder` runs them, in a Java process of its own.
     """

@@ -1,4 +1,4 @@
-"""What lasts too long is found with its age, and what does not is left in peace."""
+"""Operations that last too long are found with their age, and no others."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ MINUTE_MS = 60_000
 def found(
     bodies: Sequence[Body], now_ms: int, limits_ms: dict[str, int] = LIMITS, *, step_ms: int = 0
 ) -> list[dict[str, Any]]:
-    """What is stuck at `now_ms` in a log of events `step_ms` apart, from `TIME_MS` on."""
+    """Stuck operations at `now_ms` in a log of events `step_ms` apart, from `TIME_MS` on."""
 
     async def run() -> list[dict[str, Any]]:
         partition = await StoredPartition.led()

@@ -38,7 +38,7 @@ def log_of(tree: Path) -> Path:
 
 
 def damaged(tree: Path) -> str:
-    """One bit of the segment's last batch is another one."""
+    """One bit of the segment's last batch is flipped."""
     flip(log_of(tree), -3, 4)
     return f"local-tiered:{tree}"
 

@@ -1,4 +1,4 @@
-"""What is damaged costs its own partition: rows stop there, and one row says so."""
+"""Damage stops the rows of its own partition alone, and one row reports it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -54,7 +54,7 @@ async def imported(url: str) -> tuple[list[StoredPartition], list[Row]]:
 
 
 def tasks_of(url: str, **options: object) -> list[LogRange]:
-    """What tasks would read."""
+    """The parts of the log that tasks would read."""
     tasks = reader_of(url, **options).partitions()
     pieces = [piece for task in tasks for piece in task.pieces]
     assert all(isinstance(piece, LogRange) for piece in pieces)

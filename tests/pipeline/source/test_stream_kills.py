@@ -41,7 +41,7 @@ class Job:
         return max((int(name.partition(".")[0]) for name in names), default=-1)
 
     def has_planned(self) -> bool:
-        """It wrote down what a batch reads, and is reading that."""
+        """Whether the job has noted the range of a batch, and is reading it."""
         return self.numbers("offsets") > max(
             self._begun["offsets"], self.numbers("commits"), self.numbers("sink")
         )
@@ -132,7 +132,7 @@ def batches(folder: Path, step: str) -> int:
 
 @contextmanager
 def started(*arguments: object) -> Iterator[subprocess.Popen[bytes]]:
-    """That job in a process group of its own, of which nothing is left afterwards."""
+    """The job in a process group of its own, which is killed at the end."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.models.spark.stream_job", *map(str, arguments)],
         cwd=ROOT,

@@ -165,7 +165,7 @@ def test_sizes_are_what_the_leaders_count(recorded: Recorded) -> None:
 
 
 def _measured(state: PartitionState) -> int:
-    """What the broker's own sum over the epochs' lists is, for the same lineage."""
+    """The broker's own sum over the epochs' lists, for the same lineage."""
     lineage = lineage_of(state)
     if lineage is None:
         return 0

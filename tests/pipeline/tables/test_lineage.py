@@ -1,4 +1,4 @@
-"""Which leader epochs a segment has records of, when its metadata cannot be right."""
+"""The leader epochs of a segment whose metadata contradicts itself."""
 
 import pytest
 

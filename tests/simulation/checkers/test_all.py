@@ -1,4 +1,4 @@
-"""All checkers together: what they assume and find, and what was too quiet to judge."""
+"""All checkers together: their assumptions, their findings, and runs too quiet to judge."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What sets an answer apart from the one that the log bears out."""
+"""The differences between an answer and the one that follows from the log."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What values say: alike in messages and in what checkers say of them."""
+"""Values have the same text in messages and in violations."""
 
 from typing import Any
 

@@ -116,7 +116,7 @@ def test_neither_a_follower_nor_a_stale_answer_promises_to_be_current(
 
 
 def one_caller(*calls: tuple[str, int]) -> list[Operation]:
-    """What "reader" did, at the positions given, on top of a run that has them."""
+    """The calls of "reader" at the given positions of a run."""
     run = growing_run(4)
     reads = [op for op in run.operations if op.kind == READ]
     return [

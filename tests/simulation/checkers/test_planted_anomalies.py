@@ -32,7 +32,7 @@ LOOKED_UP, REFUSED, IN_DOUBT = 10, 5, 9
 
 
 class Planted(NamedTuple):
-    """One anomaly, and who has to name it."""
+    """One anomaly, and the checkers that must find it."""
 
     anomaly: str
     checker: str

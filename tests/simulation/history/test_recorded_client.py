@@ -1,4 +1,4 @@
-"""What a recorded client writes down is what its caller was told, however long the answer."""
+"""A recorded client records the answers that its caller got, however long."""
 
 import asyncio
 from itertools import count

@@ -1,4 +1,4 @@
-"""What a server leaves behind that does not come up, or does not end."""
+"""A server that does not start, or does not end, leaves nothing behind."""
 
 import signal
 import subprocess

@@ -17,9 +17,9 @@ SHOWN = [
     for checker, mutant, seed, _ in table(document("docs/simulation.md"), "shown by")
 ]
 IN_THE_LOG = ("position ", "behind position ")
-"""How a message begins that is about what stands in a log there."""
+"""Prefixes of messages about the content of a log at a position."""
 AT_THE_END = {"replay_determinism", "unlike_model", "unforeseen_failure"}
-"""What is about a state that a run ended in."""
+"""Checkers that judge the state in which a run ended."""
 
 
 def shown(mutant: str, seed: int, checker: str) -> tuple[Violation, Moment, int]:

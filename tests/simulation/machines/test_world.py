@@ -139,7 +139,7 @@ def test_one_look_at_the_end_of_its_log_is_enough_for_all_who_wait_for_a_coordin
 
 
 def test_a_record_of_a_world_in_which_requests_are_forgotten_can_be_judged() -> None:
-    """What is forgotten follows from a limit of that world, which no record knows."""
+    """Which requests are forgotten depends on a limit of the world that no record holds."""
     world = ran(next(one for one in map(drawn, range(99)) if ("REQUESTS_KEPT", 8) in one.knobs))
 
     record = record_of(world, "a world")

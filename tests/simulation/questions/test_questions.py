@@ -1,4 +1,4 @@
-"""What nobody sent is asked of rules and tables, and mistakes in them are found."""
+"""Questions that no run asked are put to rules and tables, and find mistakes in them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +41,7 @@ LOG = small_run().log()
 
 
 def of_decisions() -> list[Violation]:
-    """What is found behind each beginning of a log."""
+    """The violations after each prefix of a log."""
     asks = asking(60)
     found: list[Violation] = []
     for end in range(len(LOG.events) + 1):

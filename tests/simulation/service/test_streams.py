@@ -28,7 +28,7 @@ DOORS = ("host-0:4711", "host-1:4711")
 
 
 class Coordinator:
-    """Knows both hosts; `pause_s` is what it takes to say so."""
+    """Knows both hosts; it answers after `pause_s`."""
 
     pause_s = 0.0
 

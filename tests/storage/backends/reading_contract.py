@@ -25,7 +25,7 @@ ODD_KEYS = [
 
 
 class ReadingContract:
-    """What `get_each` and `get_like` answer; `BackendContract` inherits it."""
+    """The contract of `get_each` and `get_like`, a part of `BackendContract`."""
 
     async def test_each_key_is_answered_in_its_place(self, backend: Backend) -> None:
         await backend.create_each([("a", b"1"), ("b", b"2")])

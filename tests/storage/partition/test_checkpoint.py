@@ -1,4 +1,4 @@
-"""What a checkpoint writes, in which steps, and over what."""
+"""The writes of a checkpoint: which keys, and in which steps."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -64,7 +64,7 @@ async def checkpointed(partition: StoredPartition, writer: CheckpointWriter) -> 
 
 
 async def loaded(partition: StoredPartition) -> PartitionState:
-    """What stands in the store, verified."""
+    """The content of the store, verified."""
     store = store_of(partition)
     stored = await store.read_stored()
     assert stored is not None

@@ -26,7 +26,7 @@ from tierledger.storage.partition.reader import PartitionReader, planned_ends
 from tierledger.storage.partition.verification import FindingKind, verify
 
 CHECKPOINT, END = 12, 17
-"""The batches that the checkpoint stands for, and that the log has."""
+"""The batches that the checkpoint covers, and that the log has."""
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ async def events(reader: PartitionReader, position: int = 0) -> list[Event]:
 
 
 async def named(work: Awaitable[T], batch: int) -> None:
-    """What `work` says is which batch is missing."""
+    """The error of `work` names the missing batch."""
     with pytest.raises(CorruptLog, match=f"batch {batch} is missing"):
         await work
 

@@ -62,7 +62,7 @@ def row(one: StoredPartition, number: int = 7) -> str:
 
 
 def put_row(one: StoredPartition, number: int, field: int, value: object) -> None:
-    """That of segment 7, with another field, as the row of segment `number`."""
+    """The row of segment 7, with one field changed, as the row of segment `number`."""
     fields = unpack_row(one.state.rows.get(segment_id(7)) or b"")
     fields[field] = value
     one.values[row(one, number)] = SERDE.serialize_row(pack_row(fields))

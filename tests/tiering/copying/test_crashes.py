@@ -117,7 +117,7 @@ class Broker:
     async def _read_back(
         self, source: StoredMetadata, segments: list[RemoteLogSegmentMetadata]
     ) -> None:
-        """What is left in the tier is read whole: offsets, timestamps, bytes."""
+        """The segments left in the tier are read whole: offsets, timestamps, bytes."""
         if not segments:
             return
         originals = {one.metadata.start_offset: one for one in SEGMENTS}

@@ -77,7 +77,7 @@ async def test_a_leader_with_a_smaller_limit_ends_the_task_alike(tmp_path: Path)
 
 
 def check_given_up(world: CopyWorld, size: int) -> None:
-    """One segment was announced, removed with its custom metadata at hand, and never served."""
+    """One segment was added, then removed with its custom metadata, and never served."""
     added, *updates = world.store.written
     assert added.state == STARTED
     assert [one.state for one in updates] == [DELETING, DELETED]
@@ -109,7 +109,7 @@ async def test_a_failed_removal_is_not_tried_twice_and_hides_nothing(tmp_path: P
 
 
 class LockedStorage(MemoryStorage):
-    """What was copied cannot be removed."""
+    """A storage that cannot remove a copied segment."""
 
     error: BaseException
 

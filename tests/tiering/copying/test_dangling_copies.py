@@ -1,4 +1,4 @@
-"""What copies left behind that ended between their first and their last record."""
+"""Objects of copies that ended between their first and their last record."""
 
 from pathlib import Path
 

@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 MARKED, BEGUN, DONE = RemotePartitionDeleteState
 CALLS = 12
-"""Of a remover that marks and removes a partition of one segment."""
+"""The calls of a remover that marks and removes a partition of one segment."""
 MARK = 2
-"""Which of them makes the mark."""
+"""The number of the call that makes the mark."""
 
 
 class Gate(CopyQuota):

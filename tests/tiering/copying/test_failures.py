@@ -47,7 +47,7 @@ def world(tmp_path: Path) -> CopyWorld:
 
 
 async def finish_deletions(world: CopyWorld) -> None:
-    """What retention does with deletions that were interrupted."""
+    """Complete interrupted deletions, as retention does."""
     for one in world.segments():
         if one.state == DELETING:
             await delete_segment(world.store, world.storage, one, 1, world.clock)
@@ -181,7 +181,7 @@ async def test_nothing_is_removed_that_may_have_finished(world: CopyWorld) -> No
 
 
 async def test_a_finish_that_comes_late_does_no_harm(world: CopyWorld) -> None:
-    """Removed before its offsets are remote otherwise, it could still say that they are."""
+    """An unsettled segment is not removed: a late finish would make its offsets remote."""
     task = world.task()
     world.faults.fail_next(UPDATE, When.BEFORE, UNKNOWN)
     with pytest.raises(OutcomeUnknown):

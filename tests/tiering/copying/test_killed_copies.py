@@ -21,7 +21,7 @@ PARTS = LedgerSettings(part_bytes=2000, parts_at_once=1)
 PARTS_BEFORE = 3
 PARTS_AFTER = len(SEGMENT.log) // 2000 + 1 - PARTS_BEFORE
 UNFINISHED = "#" + "1"
-"""What stands behind the name of a file that is being written."""
+"""The suffix of a file that is being written."""
 
 END_S = 60.0
 

@@ -1,4 +1,4 @@
-"""What the copy task copies, in which order, and what it says of it."""
+"""The copy task: which segments, in which order, and what it reports."""
 
 import asyncio
 from pathlib import Path

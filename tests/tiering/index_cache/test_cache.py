@@ -1,4 +1,4 @@
-"""What Kafka's own index cache promises, and what KIP-1002 and this one add."""
+"""The rules of Kafka's own index cache, and those that KIP-1002 and this cache add."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ LOOKED_UP = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
 def weight(*segments: TieredSegment) -> int:
-    """What these weigh in the cache."""
+    """The weight of these entries in the cache."""
     return sum(
         HEADER_SIZE + sum(len(one.indexes.get(kind, b"")) for kind in LOOKED_UP)
         for one in segments

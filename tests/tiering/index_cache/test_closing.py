@@ -1,4 +1,4 @@
-"""Who opens an index cache may be cancelled, and who closes one waits for its threads."""
+"""Opening an index cache may be cancelled, and closing it waits for its threads."""
 
 import asyncio
 import gc

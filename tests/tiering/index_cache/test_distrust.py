@@ -1,4 +1,4 @@
-"""What the index cache does with an entry whose positions turned out to be wrong."""
+"""The index cache drops an entry whose positions are wrong."""
 
 from pathlib import Path
 

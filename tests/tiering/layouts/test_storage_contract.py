@@ -1,4 +1,4 @@
-"""What every storage manager promises, over every layout and the stores that are tested."""
+"""The contract of storage managers, for every layout on every tested store."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -51,14 +51,14 @@ KINDS = (
 
 
 class Filled(NamedTuple):
-    """Where the recording was put, and what is known of it."""
+    """The tier in which the recording was put, and its segments."""
 
     kind: str
     url: str
     options: dict[str, str]
     segments: Sequence[TieredSegment]
     storage: RemoteStorageManager | None = None
-    """The one that has it, if there can be no other."""
+    """The manager that holds the tier in memory, which no other can open."""
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -1,4 +1,4 @@
-"""What the tier's tasks count: as it is scraped, and as the documentation says."""
+"""Counts of the tier's tasks, as scraped and as documented."""
 
 import pytest
 from prometheus_client import generate_latest
@@ -37,7 +37,7 @@ FORMER = TopicIdPartition(Uuid(bytes(16)), 3, TIP.topic)
 """A partition of an older topic of that name."""
 ELSEWHERE = TopicIdPartition(Uuid(b"\x01" * 16), 0, "payments")
 OF_THE_BROKER = {(CLOCK_JUMPS.name, ()): 0}
-"""Samples that are there whatever becomes of the partitions."""
+"""Samples that exist without any partition."""
 
 
 def scraped(metrics: TierMetrics) -> dict[tuple[str, tuple[str, ...]], float]:

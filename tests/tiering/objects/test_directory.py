@@ -81,7 +81,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def flushed(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """What was flushed since the last call, each with how many files the tier had then."""
+    """Paths flushed since the last call, each with the tier's number of files then."""
     found: list[str] = []
     flush = os.fsync
 

@@ -1,4 +1,4 @@
-"""What becomes of operations when the store or the way to it fails."""
+"""Operations while the store or the network fails."""
 
 import asyncio
 import random
@@ -224,7 +224,7 @@ async def test_a_hanging_store_is_not_awaited(method: str, tier: Tier, tmp_path:
 
 
 def sort_of(seen: Seen) -> str:
-    """What our own name of such a request is."""
+    """Our own name of such a request."""
     if seen.method == "GET":
         return "list" if "list-type" in seen.query else "get"
     return {"PUT": "put", "POST": "delete"}[seen.method]

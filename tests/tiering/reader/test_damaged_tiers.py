@@ -25,7 +25,7 @@ COMMITTED = IsolationLevel.READ_COMMITTED
 
 
 async def readings(tier: DamagedTier) -> list[tuple[list[Record], bool]]:
-    """What each way of reading gives, and whether it ended with an error."""
+    """The result of each way of reading, and whether it ended with an error."""
     found = []
     for start, isolation in (
         (None, IsolationLevel.READ_UNCOMMITTED),

@@ -1,4 +1,4 @@
-"""What is missing, damaged or gone from a tier: an error that names it, and never silence."""
+"""Missing, damaged or deleted objects of a tier: an error names each."""
 
 import asyncio
 import struct

@@ -1,4 +1,4 @@
-"""Which segments are part of a log, by their leader epochs."""
+"""The segments that are part of a log, by their leader epochs."""
 
 from collections.abc import Mapping
 

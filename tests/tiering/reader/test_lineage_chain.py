@@ -1,4 +1,4 @@
-"""Which part of a segment belongs to a lineage."""
+"""The part of a segment that belongs to a lineage."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a reading asks of the tier, how far ahead, and that it lets go."""
+"""Requests of a reading: which, how far ahead, and that none stays open."""
 
 import asyncio
 from collections.abc import AsyncIterator

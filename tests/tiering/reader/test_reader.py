@@ -62,7 +62,7 @@ STEPS = st.lists(
 
 
 async def history(steps: list[Step], piece_bytes: int) -> History | None:
-    """What `steps` lead to; none if nothing is in the tier."""
+    """The log and its tier after `steps`; None if nothing is in the tier."""
     tier, log, covered, epoch = WrittenTier(piece_bytes), WrittenLog(), 0, 0
     for kind, number, other in steps:
         if kind == "data":

@@ -53,7 +53,7 @@ async def first_segments(tip: TopicIdPartition, count: int) -> MemoryMetadataSto
 
 
 def consumed(tip: TopicIdPartition, isolation: IsolationLevel) -> list[dict[str, Any]]:
-    """What a consumer got of what is in the tier, where every transaction has ended."""
+    """The tier's records as a consumer read them; every transaction has ended."""
     end = tier_trace.ends()[tip.topic, tip.partition]["latest_tiered_offset"]
     found = tier_trace.consumed(isolation.value)[tip.topic, tip.partition]
     return [one for one in found if one["offset"] <= end]

@@ -1,4 +1,4 @@
-"""What becomes of each segment that retention looks at: the rules alone."""
+"""The rules of retention, segment by segment."""
 
 from collections.abc import Iterable, Mapping
 

@@ -25,7 +25,7 @@ class Times:
         self.jumps += 1
 
     def passes(self, seconds: float, wall_ms: int | None = None) -> int:
-        """What the clock says after that; the wall clock is right unless it is set."""
+        """The clock's time after that pause; the wall clock is right unless `wall` is set."""
         self.passed_s += seconds
         self.wall.time_ms += int(seconds * 1000) if wall_ms is None else wall_ms
         return self.clock.now_ms() - NOW_MS

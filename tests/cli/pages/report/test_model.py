@@ -1,4 +1,4 @@
-"""What the report reads off a log: kinds of segments, holes, overlaps, leaderships."""
+"""The report's model of a log: kinds of segments, holes, overlaps, leaderships."""
 
 from collections import Counter
 

@@ -56,7 +56,7 @@ Found = dict[AuditKind, list[str]]
 
 
 def nothing() -> None:
-    """What happens while nothing happens."""
+    """Change nothing."""
 
 
 def directly(
@@ -106,7 +106,7 @@ def found_by(
 
 
 def found_here(world: AuditedTier, store: JobStore) -> tuple[Audit, list[PlainRow]]:
-    """What this process finds, and the rows of its table."""
+    """Findings of the job in this process, and the rows of its table."""
     rows: list[PlainRow] = []
 
     def lister() -> ListedHere:

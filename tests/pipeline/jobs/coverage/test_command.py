@@ -53,7 +53,7 @@ async def damaged(backend: SqliteBackend) -> None:
 
 
 class _References(HTMLParser):
-    """What a page would load, and what it would run."""
+    """References of a page to files, and its scripts."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ def found_in(partition: StoredPartition) -> list[Range]:
 
 
 def findings(partition: StoredPartition) -> list[Range]:
-    """What is not simply covered; also sees that each offset by itself gives the same."""
+    """The findings; asserts that each single offset gives the same."""
     found = found_in(partition)
     assert found == by_offset(partition)
     return [one for one in found if one.kind != CoverageKind.COVERED]
@@ -281,7 +281,7 @@ def test_more_ids_than_a_row_holds_are_counted() -> None:
 
 @st.composite
 def tiers(draw: st.DrawFn) -> list[Segment]:
-    """What a tier may hold of a log with elections of both kinds, after some deletions."""
+    """Segments that a tier may hold after elections of both kinds and some deletions."""
     log: list[int] = []
     made: list[Segment] = []
     numbers = iter(range(1, 1000))

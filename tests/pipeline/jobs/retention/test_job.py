@@ -1,4 +1,4 @@
-"""What a job says retention would delete, against the task that deletes, and a naive model."""
+"""The job's forecast of retention, compared with the task that deletes and a naive model."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ Said = tuple[int, int, str, str]
 
 
 def facts_of(world: RetentionWorld) -> LocalFacts:
-    """All that the world's broker knows."""
+    """The facts about the local log that the world's broker knows."""
     return LocalFacts(
         world.log.log_start_offset,
         sum(one.size_in_bytes for one in world.log.local),
@@ -65,7 +65,7 @@ def planned(
 
 
 async def deleted(world: RetentionWorld, asked: Question) -> list[Said]:
-    """What the task deletes, run again and again until it finds nothing."""
+    """The segments that the task deletes, run until it finds none."""
     task = world.task(asked.retention_ms, asked.retention_bytes)
     found: list[Said] = []
     run = 1

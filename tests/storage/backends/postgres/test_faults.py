@@ -1,4 +1,4 @@
-"""What clients of PostgreSQL see of a server that is frozen, killed, full, or only reads."""
+"""Errors of clients whose PostgreSQL is frozen, killed, full or read-only."""
 
 import asyncio
 import os

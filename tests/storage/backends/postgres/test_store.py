@@ -1,4 +1,4 @@
-"""Which databases are taken for a store, who is let in, and what nobody gets to see."""
+"""Databases that count as a store, access to them, and secrets that no error shows."""
 
 import asyncio
 from collections.abc import Iterator

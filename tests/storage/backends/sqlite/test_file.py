@@ -75,7 +75,7 @@ def start_as_nobody(path: Path, mode: str) -> subprocess.Popen[str]:
 
 
 def as_nobody(path: Path, mode: str) -> str:
-    """What opening the store at `path` gives somebody without special rights."""
+    """The outcome of opening the store at `path` as an unprivileged user."""
     output, _ = start_as_nobody(path, mode).communicate("done\n")
     return output
 

@@ -1,4 +1,4 @@
-"""What our own layout says when objects are not what it wrote."""
+"""Errors of our own layout when objects differ from what it wrote."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What our own layout promises beyond the contract: copies, deletions, names and checksums."""
+"""Rules of our own layout beyond the contract: copies, deletions, names and checksums."""
 
 import asyncio
 import random
