@@ -37,18 +37,14 @@ OPERATIONS: dict[str, int] = {
 }
 """What a broker may do to a segment, with weights; without a fitting one it does "go on"."""
 
-
 ROWS_KEPT = (0, 0, 0, 1, 1, 3, 12, 80)
 """Finished segments that a broker keeps in a partition; with more it deletes the oldest."""
-
 
 REPEATS = 0.5
 """The share of worlds in which Kafka repeats its notifications; in the others one suffices."""
 
-
 REPLICAS_EVERY, REPLICAS_FIRST = 8, 2
 """One seed in so many has replicas, beginning with this one; they cost a third of its time."""
-
 
 MOVES_EVERY, MOVES_FIRST = 16, 5
 """In one seed in so many a cluster moves, beginning with this one."""

@@ -29,7 +29,6 @@ OUTAGES = ("verdict", "verdict", "read", "append", "loaded")
 POINTS = ("durable", "append", "loaded", "checkpointed", "coordinated")
 """Points at which faults are planned: there, crashes by chance would be rare."""
 
-
 FAULTS_SMALL, FAULTS_LARGE = 0.8, 3.0
 """The average number of faults of a kind that is on; a small world has half a dozen in all."""
 
