@@ -66,12 +66,15 @@ def coordinated(world: World) -> list[Coordinated]:
 
 
 def refusal_repeated(log: Sequence[Coordinated]) -> Iterator[Violation]:
-    """The coordinator recorded one refusal twice, so that the first had changed nothing."""
-    first: dict[tuple[bytes, int, int], int] = {}
+    """The coordinator recorded one refusal twice, so that the first had changed nothing.
+
+    If the actor led on for the claim's holder at first, its end is another refusal.
+    """
+    first: dict[tuple[bytes, int, int, bool], int] = {}
     for time, body in log:
         if not isinstance(body, ev.LeaderRefused):
             continue
-        refusal = (body.topic_id, body.partition, body.assignment)
+        refusal = (body.topic_id, body.partition, body.assignment, body.is_served)
         if refusal in first:
             key = PartitionKey(body.topic_id, body.partition)
             message = (

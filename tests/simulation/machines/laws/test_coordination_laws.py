@@ -16,6 +16,7 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     needless_fence,
     needless_move,
     passed_over,
+    refusal_repeated,
 )
 
 TOPIC = bytes(15) + b"\x09"
@@ -179,3 +180,13 @@ def test_a_claim_is_refused_by_the_host_that_it_runs_on(host: str, *, is_wrong: 
 
     assert [one.checker for one in found] == ["needless_move"] * is_wrong
     assert all("it is on host-0, which has not reported it" in one.message for one in found)
+
+
+def test_one_refusal_is_recorded_once_and_the_end_of_its_leader_once_more() -> None:
+    led_on = ev.LeaderRefused(TOPIC, 0, 1, Claim(1, 1, 1), 0, None, None, is_served=True)
+    ended = led_on._replace(is_served=False)
+
+    assert not list(refusal_repeated(log((led_on,), (ended,))))
+    for one in (led_on, ended):
+        (found,) = refusal_repeated(log((one,), (one,)))
+        assert found.key == PartitionKey(TOPIC, 0)
