@@ -143,6 +143,19 @@ class Remove:
 Operation: TypeAlias = Create | Update | Put | Remove
 
 
+def conflict_of(operation: Operation, present: bytes | None) -> ConflictReason | None:
+    """Why `operation` fails if its key's value is `present`; None if it does not fail."""
+    if isinstance(operation, Create):
+        return None if present is None else ConflictReason.EXISTS
+    if isinstance(operation, Put):
+        return None
+    expected = operation.expected
+    if present is None:
+        needs = isinstance(operation, Update) or expected is not None
+        return ConflictReason.MISSING if needs else None
+    return ConflictReason.MISMATCH if expected not in (None, present) else None
+
+
 class MetadataStorageBackend(ABC):
     """A durable, ordered map from text keys to bytes.
 

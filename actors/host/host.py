@@ -214,12 +214,8 @@ class Host:
     def give_up(self, reply_to: int) -> None:
         """Drop a call whose caller no longer waits. A query ends; a write may still happen."""
         if self._replies.pop(reply_to, None) is not None and reply_to in self._questions:
-            shell = self._questions.pop(reply_to)
             self._patience.take_out(reply_to)
-            if shell is not None:
-                shell.feed(msg.QueryExpired(reply_to))
-            else:
-                self._handle(lives.ReadGivenUp(reply_to))
+            self._end_query(reply_to)
 
     def _query(self, call: QueryCall, reply_to: int) -> None:
         shell = self._shells.get((call.key, call.role))
@@ -242,12 +238,15 @@ class Host:
             self.reply(reply_to, error)
 
     def _expire(self, reply_to: int) -> None:
+        self._end_query(reply_to)
+        self.reply(reply_to, NotReady("no answer within the call's time"))
+
+    def _end_query(self, reply_to: int) -> None:
         shell = self._questions.pop(reply_to)
         if shell is not None:
             shell.feed(msg.QueryExpired(reply_to))
         else:
             self._handle(lives.ReadGivenUp(reply_to))
-        self.reply(reply_to, NotReady("no answer within the call's time"))
 
     def _is_ready(self, call: ReadyCall) -> bool:
         shell = self._shells.get((call.key, call.role))

@@ -334,11 +334,9 @@ class PartitionShell:
         else:
             is_ours, is_less = standing is Standing.OURS, standing is Standing.LESS
             self.feed(msg.CheckpointDone(stored=is_ours, again=is_less))
-        slices = Slices()
+        slices = Slices()  # Freed at once, 20,000 rows and their pages take 16 ms.
         for _ in chain(let_go(planned), draft.dismantle()):
-            await (
-                slices.yield_if_due()
-            )  # Freed at once, 20,000 rows and their pages take 16 ms.
+            await slices.yield_if_due()
 
     async def _insisting(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """The result of `attempt`, which is retried while the store does not answer."""

@@ -222,4 +222,4 @@ def conflict_not_noticed() -> Patches:
     def never(_operation: object, _present: object) -> None:
         return None
 
-    return [(memory, "_refuse_conflict", never)]
+    return [(memory, "conflict_of", never)]

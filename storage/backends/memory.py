@@ -11,18 +11,16 @@ from typing_extensions import override
 from tierledger.events.errors import StorageUnavailable, StoreRefused
 from tierledger.storage.backend import (
     AtomicConflict,
-    ConflictReason,
-    Create,
     CreateOutcome,
     MetadataStorageBackend,
     Operation,
     Remove,
-    Update,
     check_items,
     check_key,
     check_operations,
     check_page,
     check_prefix,
+    conflict_of,
     folder_of,
     key_after,
 )
@@ -88,7 +86,9 @@ class MemoryBackend(MetadataStorageBackend):
         for operation in operations:
             key = operation.key
             present = changes[key] if key in changes else self.values.get(key)
-            _refuse_conflict(operation, present)
+            why = conflict_of(operation, present)
+            if why is not None:
+                raise AtomicConflict(key, why)
             changes[key] = None if isinstance(operation, Remove) else operation.value
         for key, value in changes.items():
             if value is None:
@@ -126,19 +126,3 @@ class MemoryBackend(MetadataStorageBackend):
         self._refuse_if_closed()
         if self._read_only:
             raise StoreRefused("the store in memory was opened for reading only")
-
-
-def _refuse_conflict(operation: Operation, present: bytes | None) -> None:
-    """Raise if the `present` value of the key makes `operation` fail."""
-    match operation:
-        case Create(key=key) if present is not None:
-            raise AtomicConflict(key, ConflictReason.EXISTS)
-        case Update(key=key) if present is None:
-            raise AtomicConflict(key, ConflictReason.MISSING)
-        case Remove(key=key, expected=expected) if present is None and expected is not None:
-            raise AtomicConflict(key, ConflictReason.MISSING)
-        case Update(key=key, expected=expected) | Remove(key=key, expected=expected):
-            if expected is not None and present != expected:
-                raise AtomicConflict(key, ConflictReason.MISMATCH)
-        case _:
-            pass

@@ -22,13 +22,13 @@ from tierledger.storage.backend import (
     CreateOutcome,
     MetadataStorageBackend,
     Operation,
-    Put,
     Remove,
     Update,
     check_items,
     check_key,
     check_page,
     check_prefix,
+    conflict_of,
     folder_of,
     key_after,
 )
@@ -263,7 +263,7 @@ def _plan(operations: Sequence[Operation]) -> Plan:
             guard, expected = _guard(operation)
             changes[key] = Change(key, place, guard, expected, stays, value)
             continue
-        why = _conflict(operation, before.value if before.stays else None)
+        why = conflict_of(operation, before.value if before.stays else None)
         if why is not None:
             return Plan(changes, (place, AtomicConflict(key, why)))
         changes[key] = before._replace(stays=stays, value=value)
@@ -280,19 +280,6 @@ def _guard(operation: Operation) -> tuple[str, bytes]:
             return "equals", expected
         case _:
             return "any", b""
-
-
-def _conflict(operation: Operation, present: bytes | None) -> ConflictReason | None:
-    """Why `operation` fails if the key's value is `present`; None if it does not."""
-    if isinstance(operation, Create):
-        return None if present is None else ConflictReason.EXISTS
-    if isinstance(operation, Put):
-        return None
-    expected = operation.expected
-    if present is None:
-        needs = isinstance(operation, Update) or expected is not None
-        return ConflictReason.MISSING if needs else None
-    return ConflictReason.MISMATCH if expected not in (None, present) else None
 
 
 def _first_conflict(

@@ -37,6 +37,7 @@ from tierledger.storage.backend import (
     check_key,
     check_page,
     check_prefix,
+    conflict_of,
     folder_of,
     key_after,
 )
@@ -398,25 +399,19 @@ def _execute_each(connection: sqlite3.Connection, operations: Sequence[Operation
 
 def _execute(connection: sqlite3.Connection, operation: Operation) -> ConflictReason | None:
     """Carry out `operation`; returns why it failed, or None."""
-    execute = connection.execute
     match operation:
         case Create(key, value):
-            return None if execute(INSERT, (key, value)).rowcount else ConflictReason.EXISTS
+            cursor = connection.execute(INSERT, (key, value))
         case Put(key, value):
-            execute(PUT, (key, value))
-            return None
+            cursor = connection.execute(PUT, (key, value))
         case Remove(key, None):
-            execute(DELETE, (key,))
-            return None
+            cursor = connection.execute(DELETE, (key,))
         case Update(key, value, None):
-            return None if execute(UPDATE, (value, key)).rowcount else ConflictReason.MISSING
+            cursor = connection.execute(UPDATE, (value, key))
         case Update(key, value, expected):
-            cursor = execute(UPDATE_EXPECTED, (value, key, expected))
+            cursor = connection.execute(UPDATE_EXPECTED, (value, key, expected))
         case Remove(key, expected):
-            cursor = execute(DELETE_EXPECTED, (key, expected))
+            cursor = connection.execute(DELETE_EXPECTED, (key, expected))
         case _:
             assert_never(operation)
-    if cursor.rowcount:
-        return None
-    missing = _select(connection, operation.key) is None
-    return ConflictReason.MISSING if missing else ConflictReason.MISMATCH
+    return None if cursor.rowcount else conflict_of(operation, _select(connection, key))
