@@ -11,6 +11,7 @@ from itertools import islice
 from random import Random
 from typing import Any
 
+from tierledger.events.tables.epoch_tables import EpochTables, interval_key
 from tierledger.events.tables.paged_map import PagedMap, StoredPage
 from tierledger.events.tables.segment_rows import ID_BYTES, SegmentRows
 from tierledger.simulation.checkers.violation import ASKED, Violation
@@ -21,7 +22,7 @@ KEYS = 40
 
 def wrong_table(seed: int, count: int) -> Iterator[Violation]:
     """A table holds, after one of `count` changes, something else than a dictionary would."""
-    for ask in (_pages_differ, _rows_differ):
+    for ask in (_pages_differ, _rows_differ, _holders_differ):
         try:
             why = ask(Random(f"{seed}:{ask.__name__}"), count)
         except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
@@ -134,4 +135,26 @@ def _rows_differ(random: Random, count: int) -> str | None:
             return f"of {some} there are {sorted(table.only(some))}"
     if sorted(table.snapshot().drain()) != sorted(plain.values()):
         return f"drained of {plain} is something else"
+    return None
+
+
+def _holders_differ(random: Random, count: int) -> str | None:
+    tables, plain = EpochTables(), dict[bytes, tuple[int, int]]()
+    for step in range(count):
+        number = int(random.random() * KEYS)
+        segment_id = bytes((number,)).ljust(ID_BYTES, b"\0")
+        if (known := plain.pop(segment_id, None)) is not None:
+            tables.hidden.delete(interval_key(known[0], segment_id))
+        else:
+            start = int(random.random() * KEYS)
+            # Few are so long that they hold offsets behind many later starts.
+            end = start + int(random.random() ** 4 * KEYS)
+            plain[segment_id] = start, end
+            tables.hidden.set(interval_key(start, segment_id), end)
+        offset = int(random.random() * 2 * KEYS)
+        found = sorted(tables.holders(offset))
+        holding = sorted(one for one, (start, end) in plain.items() if start <= offset <= end)
+        if found != holding:
+            numbers = [one[0] for one in found]
+            return f"change {step}: offset {offset} is held by {numbers}, among {plain}"
     return None

@@ -17,6 +17,7 @@ from tierledger.actors.host.placement_order import PlacementOrder
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events.partition import decide, imports, overlay, sessions
+from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX, PagedMap
 from tierledger.events.tables.segment_rows import SegmentRows
 from tierledger.simulation.checkers.fold import folded
@@ -124,6 +125,8 @@ TABLES = (
     (PagedMap.above, "at : at + 2", "at : at + 1"),
     (SegmentRows.snapshot, "self._owned = set()", "pass"),
     (SegmentRows.drop, "self._count += len(shard) - before", "pass"),
+    (EpochTables.holders, "page.summary < offset", "page.summary <= offset"),
+    (EpochTables.holders, "page_at(until), -1, -1", "page_at(until), 0, -1"),
 )
 """In a table."""
 
