@@ -6,7 +6,7 @@ Requests, the store's answers, pings and timers become stimuli; see `machine`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any, assert_never
 
@@ -328,11 +328,11 @@ class CoordinatorService:
     def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901, PLR0912
         match effect:  # However many cases: each is one line.
             case Append(number=number, value=value):
-                self._spawn(self._append(number, value))
+                self._spawn(self._append, number, value)
             case ReadLog(number=number):
-                self._spawn(self._read_log(number))
+                self._spawn(self._read_log, number)
             case ReadSlot(number=number, delay_ms=delay_ms):
-                self._spawn(self._read_slot(number, delay_ms))
+                self._spawn(self._read_slot, number, delay_ms)
             case msg.Resume():
                 self._after(0, msg.Resumed())
             case msg.Reply(reply_to=caller, value=value):
@@ -342,13 +342,13 @@ class CoordinatorService:
             case msg.Prepare(address=address):
                 self._launcher.prepare(address)
             case msg.StartProcess():
-                self._spawn(self._start_process(effect))
+                self._spawn(self._start_process, effect)
             case msg.EndProcess():
-                self._spawn(self._end_process(effect))
+                self._spawn(self._end_process, effect)
             case msg.Ping():
-                self._spawn(self._ping(effect))
+                self._spawn(self._ping, effect)
             case msg.SendWork():
-                self._spawn(self._send_work(effect))
+                self._spawn(self._send_work, effect)
             case msg.Forget(address=address):
                 self._handles.pop(address, None)
             case msg.SetTimer(timer=timer, delay_s=delay_s):
@@ -380,16 +380,15 @@ class CoordinatorService:
 
         self._timers[number] = self._loop.call_later(delay_s, fire)
 
-    def _spawn(self, work: Coroutine[Any, Any, msg.Stimulus]) -> None:
-        """Do `work` in a task, and feed the machine with its result."""
+    def _spawn(self, work: Callable[..., Awaitable[msg.Stimulus]], *given: Any) -> None:  # noqa: ANN401
+        """Do `work(*given)` in a task, and feed the machine with its result."""
         number = next(self._numbers)
 
         async def do() -> None:
-            self._feed(await work)
+            self._feed(await work(*given))
 
         def done(task: asyncio.Task[None]) -> None:
             del self._tasks[number]
-            work.close()  # If it was cancelled before it began.
             if (error := failure_of(task)) is not None:
                 self._failed(error)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -99,8 +99,8 @@ class Conversation:
     async def run(self) -> None:
         """Read and answer calls until the client has left, or `end` was called."""
         loop = asyncio.get_running_loop()
-        reading = loop.create_task(self._guarded(self._read()))
-        writing = loop.create_task(self._guarded(self._write()))
+        reading = loop.create_task(self._guarded(self._read))
+        writing = loop.create_task(self._guarded(self._write))
         try:
             error = await asyncio.shield(self._farewell)
             # Let a write that is under way finish: gRPC would take no farewell after half a
@@ -122,10 +122,10 @@ class Conversation:
             frame = pb.HostFrame(farewell=failure_message(error))
             await self._context.write(frame.SerializeToString())
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run the reader or the writer; its end, however it comes, ends the stream."""
         try:
-            await work
+            await work()
         except RemoteStorageError as error:
             self.end(error)
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
