@@ -44,7 +44,7 @@ def _check_leader(machine: leader.Leader, step: str) -> None:
         assert not machine._is_held or machine._checkpoints.is_writing, f"held; {step}"
         return
     assert not machine.waiting, f"{machine.waiting} calls wait while {phase.value}; {step}"
-    assert not machine._undecided, f"claims wait while {phase.value}; {step}"
+    assert not machine.undecided, f"claims wait while {phase.value}; {step}"
 
 
 def _check_follower(machine: follower.Follower, step: str) -> None:

@@ -95,6 +95,8 @@ class Leader:
         self.phase = Phase.LOADING
         self.state: PartitionState | None = None
         self.next_batch = 0
+        self.undecided = WaitingClaims()
+        """The claims about which the leader oracle is asked."""
         self._feed: FeedSource | None = None
         self._serde = serde
         self._limits = limits
@@ -102,7 +104,6 @@ class Leader:
         self._queries: list[msg.QueryArrived] = []
         self._has_claimed = False
         self._claims = 0
-        self._undecided = WaitingClaims()
         self._in_flight: InFlight | None = None
         self._probe: list[msg.Effect] | None = None
         self._checkpoints = Checkpoints()
@@ -145,7 +146,7 @@ class Leader:
             case msg.ProbeFailed():
                 return self._probe_failed(stimulus)
             case msg.OracleAnswered():
-                decidable = self._undecided.answered(stimulus)
+                decidable = self.undecided.answered(stimulus)
                 return [] if decidable is None else self._command(decidable)
             case msg.CheckpointDone():
                 self._checkpoints.done(stimulus)
@@ -281,7 +282,7 @@ class Leader:
         self._inbox.append(arrived)
         # A broker that no longer leads gives up its waiting claim now, not when its turn comes.
         if isinstance(arrived.command, cmd.CloseSession):
-            return self._undecided.withdraw([arrived.command.claim])
+            return self.undecided.withdraw([arrived.command.claim])
         return []
 
     def _query(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
@@ -322,10 +323,10 @@ class Leader:
         )
         leaving = None if self._stop is None else self._gone_error()
         effects = drafted.at_once
-        if drafted.undecided or self._undecided:  # Rarely.
-            effects = effects + self._undecided.hold_all(drafted.undecided, leaving)
-            effects += self._undecided.withdraw(drafted.given_up)
-            effects += self._undecided.overtake(one.command for one in drafted.commands)
+        if drafted.undecided or self.undecided:  # Rarely.
+            effects = effects + self.undecided.hold_all(drafted.undecided, leaving)
+            effects += self.undecided.withdraw(drafted.given_up)
+            effects += self.undecided.overtake(one.command for one in drafted.commands)
         replies = drafted.replies
         replies += [msg.Answer(query.reply_to, query.query) for query in self._queries]
         self._queries = []
@@ -360,7 +361,7 @@ class Leader:
 
     def _stop_arrived(self, stop: msg.StopArrived) -> list[msg.Effect]:
         self._stop = stop
-        dropped = self._undecided.drop(self._gone_error())
+        dropped = self.undecided.drop(self._gone_error())
         if self.phase is not Phase.LEADING or not (self._in_flight or self._has_claimed):
             return dropped + self._leave(msg.STOPPED)
         # A batch in flight may be stored already: its callers wait for its true outcome.
@@ -410,7 +411,7 @@ class Leader:
         before = self.state.session
         self._apply(self.state, flight.events, flight.encoded.chain_hash)
         if self.state.session != before and self._stop is None:
-            self._inbox.extend(self._undecided.release())
+            self._inbox.extend(self.undecided.release())
         self.next_batch = flight.number + 1
         self._in_flight = None
         self._checkpoints.applied(len(flight.events))
@@ -475,7 +476,7 @@ class Leader:
         return self._after_look(unkept(replies, failed.error))
 
     def _after_look(self, effects: list[msg.Effect]) -> list[msg.Effect]:
-        if not (self._has_claimed or self._inbox or self._undecided):
+        if not (self._has_claimed or self._inbox or self.undecided):
             return effects + self._leave(msg.REFUSED)
         return effects + self._pump()
 
@@ -509,7 +510,7 @@ class Leader:
             effects += refusals(self._in_flight.replies, error)
         effects += refusals(self._probe or (), error)
         effects += [msg.ReplyError(arrived.reply_to, error) for arrived in self._inbox]
-        effects += self._undecided.drop(error)
+        effects += self.undecided.drop(error)
         self._in_flight, self._probe = None, None
         self._inbox.clear()
         return effects

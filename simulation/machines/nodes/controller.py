@@ -200,7 +200,7 @@ class Controller:
         world, now = self.world, self.world.clock.now
         length = len(world.medium.log)
         waits = any(
-            isinstance(shell.machine, Leader) and len(shell.machine._undecided)
+            isinstance(shell.machine, Leader) and len(shell.machine.undecided)
             for host in world.hosts.values()
             if host.life.is_reachable
             for shell in host.shells.values()
