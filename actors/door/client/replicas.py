@@ -171,6 +171,7 @@ class FedReplica:
                 await asyncio.sleep(min(PAUSE_S * 2 ** min(in_vain, 16), PAUSE_MAX_S))
 
     def _finished(self, task: asyncio.Task[None]) -> None:
+        self._home.gone(self)
         if (error := failure_of(task)) is not None:
             _log.error("a replica is not fed any more", exc_info=error)
             self.trouble = NotReady(f"the replica failed: {type(error).__name__}: {error}")
@@ -270,7 +271,8 @@ class Replicas:
         security = ClientSecurity.of(settings or {}, tls=url.startswith(TLS_SCHEME))
         self._streams = FeedStreams(greeting_of(cluster_id, broker_id), security)
         self._learnt: deque[str] = deque(maxlen=DOORS_KEPT)
-        self._replicas: list[FedReplica] = []
+        self._replicas: dict[FedReplica, None] = {}
+        """Those that are fed, in the order in which they were made."""
 
     def of(
         self, tip: TopicIdPartition, role: str = FOLLOWER, claim: Claim | None = None
@@ -280,7 +282,7 @@ class Replicas:
         `claim`: that of the broker that keeps the replica. Without one it is never ready.
         """
         replica = FedReplica(self, tip, role, claim)
-        self._replicas.append(replica)
+        self._replicas[replica] = None
         return replica
 
     async def stream(self, door: str, attempt: int) -> FeedStream:
@@ -296,6 +298,10 @@ class Replicas:
             door = doors[attempt % len(doors)]
         return await self._streams.feeding(door)
 
+    def gone(self, replica: FedReplica) -> None:
+        """Forget a replica that is not fed any more."""
+        self._replicas.pop(replica, None)
+
     def learn(self, door: str) -> None:
         """Keep the door of a host that feeds."""
         if door and door not in self._learnt:
@@ -303,8 +309,7 @@ class Replicas:
 
     async def close(self) -> None:
         """Close all replicas. A repeat does nothing."""
-        replicas, self._replicas = self._replicas, []
-        await asyncio.gather(*(one.close() for one in replicas))
+        await asyncio.gather(*(one.close() for one in list(self._replicas)))
         await self._streams.close()
 
     async def __aenter__(self) -> Self:

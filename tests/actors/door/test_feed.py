@@ -1,7 +1,9 @@
 """Replicas that are fed through doors, over real sockets, on good days and bad ones."""
 
 import asyncio
+import gc
 import shutil
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -139,6 +141,22 @@ async def test_one_stream_feeds_many_partitions(world: LocalWorld) -> None:
             await replica.reached(position)
             assert numbers(replica) == list(range(number))
         assert line.connections == 1
+
+
+async def test_a_closed_replica_takes_no_memory(world: LocalWorld) -> None:
+    manager = await world.leader(TIP)
+    async with cable(await door_of(world)) as line, replicas_at(line.door) as home:
+        replica = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await replica.when_ready()
+        await replica.close()
+        closed = weakref.ref(replica)
+        del replica
+
+        def is_freed() -> bool:
+            gc.collect()
+            return closed() is None
+
+        await eventually(is_freed)
 
 
 async def test_a_replica_without_a_claim_finds_and_says_no_more(world: LocalWorld) -> None:
