@@ -20,6 +20,8 @@ from tierledger.events.errors import InvalidArgument
 OTHERS_S = 0.5
 """Seconds that the other brokers have after the first answer, so that none holds it up."""
 
+PORT_MAX = 65_535
+
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -34,6 +36,8 @@ SETTINGS = (
     *(TRUSTSTORE, KEYSTORE, *TYPES, KEY_PASSWORD, IDENTIFICATION),
 )
 
+_ADDRESS = re.compile(r"[^\s,]+:([0-9]{1,5})")
+
 T = TypeVar("T")
 Connection: TypeAlias = Any
 """A connection of aiokafka, which has no types."""
@@ -41,11 +45,24 @@ Connection: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class KafkaBrokers:
-    """The brokers at `HOST:PORT,HOST:PORT`."""
+    """The brokers at `HOST:PORT,HOST:PORT`.
+
+    Raises:
+        InvalidArgument: `addresses` has another form.
+    """
 
     addresses: str
     config: str | None = None
     """The settings' file, read at each use; None: without TLS and login."""
+
+    def __post_init__(self) -> None:
+        for address in self.addresses.split(","):
+            found = _ADDRESS.fullmatch(address)
+            if found is None or not 1 <= int(found[1]) <= PORT_MAX:
+                raise InvalidArgument(
+                    "expected the addresses of Kafka's brokers as HOST:PORT,HOST:PORT,…, "
+                    f"got {self.addresses!r:.200}"
+                )
 
     @override
     def __str__(self) -> str:

@@ -58,7 +58,7 @@ def planned_source(
     `kafka_config` is a file of client settings for the brokers.
 
     Raises:
-        InvalidArgument: There are no recorded metadata.
+        InvalidArgument: There are no recorded metadata, or the address has another form.
         RemoteResourceNotFound: The brokers have no such topic.
         StorageUnavailable: The brokers do not answer.
     """
@@ -118,8 +118,6 @@ def _segments(folder: Path, topic: str) -> Source:
 
 
 def _live(brokers: KafkaBrokers, topic: str) -> Source:
-    if not re.fullmatch(r"[^\s,]+:\d+(,[^\s,]+:\d+)*", brokers.addresses):
-        raise InvalidArgument(f"expected kafka:HOST:PORT,HOST:PORT,…; got kafka:{brokers}")
     # Imported here: reading files does not need aiokafka.
     from tierledger.pipeline.imports.topic import offsets_of  # noqa: PLC0415
 

@@ -54,7 +54,7 @@ async def test_one_follows_and_another_in_its_place_with_rounds_of_its_own(
     monkeypatch.setattr(following, "REPORT_S", 0.001)
     choosing = Choosing()
     settings = ServiceSettings(CLUSTER, {"metadata.storage.url": "memory:"})
-    options = FollowOptions(KafkaBrokers("nobody"))
+    options = FollowOptions(KafkaBrokers("nobody:9092"))
     one, two = (Follower(settings, choosing, options) for _ in range(2))
     tasks = [asyncio.create_task(each.run()) for each in (one, two)]
     await until(lambda: choosing.report()["round"] > 100)
@@ -93,7 +93,7 @@ async def test_a_follower_that_a_client_cancels_begins_anew(
     monkeypatch.setattr(following, "REPORT_S", 0.001)
     choosing = Choosing()
     settings = ServiceSettings(CLUSTER, {"metadata.storage.url": "memory:"})
-    one = Cancelled(settings, choosing, FollowOptions(KafkaBrokers("nobody")))
+    one = Cancelled(settings, choosing, FollowOptions(KafkaBrokers("nobody:9092")))
 
     task = asyncio.create_task(one.run())
 
@@ -119,7 +119,7 @@ async def test_a_coordinator_that_cannot_be_started_yet_ends_no_follower(
     monkeypatch.setattr(following, "REPORT_S", 0.001)
     choosing = Starting()
     settings = ServiceSettings(CLUSTER, {"metadata.storage.url": "memory:"})
-    one = Follower(settings, choosing, FollowOptions(KafkaBrokers("nobody")))
+    one = Follower(settings, choosing, FollowOptions(KafkaBrokers("nobody:9092")))
 
     task = asyncio.create_task(one.run())
 

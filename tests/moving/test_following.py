@@ -202,7 +202,7 @@ async def mirror_of(
     keys = connector.key_factory(CLUSTER)
     catalog = Catalog(backend, keys, settings.serde(), CLUSTER)
     try:
-        yield Mirror(catalog, FakeReader(topic), topic, KafkaBrokers("nobody"), imported)
+        yield Mirror(catalog, FakeReader(topic), topic, KafkaBrokers("nobody:9092"), imported)
     finally:
         await backend.close()
 

@@ -23,6 +23,25 @@ def brokers_of(folder: Path, text: str) -> KafkaBrokers:
     return KafkaBrokers("127.0.0.1:9092", str(file))
 
 
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        "",
+        "nowhere",
+        "dir:",
+        ":9092",
+        "a:9092,",
+        "a b:9092",
+        "a:0",
+        "a:65536",
+        "a:" + "9" * 5000,
+    ],
+)
+def test_addresses_of_another_form_are_refused(addresses: str) -> None:
+    with pytest.raises(InvalidArgument, match="as HOST:PORT,HOST:PORT"):
+        KafkaBrokers(addresses)
+
+
 def test_without_a_file_nothing_is_said() -> None:
     assert KafkaBrokers("127.0.0.1:9092").client_options() == {}
 

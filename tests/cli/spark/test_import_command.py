@@ -45,7 +45,7 @@ def test_a_source_that_is_none_is_refused(tmp_path: Path) -> None:
         "records.jsonl",
         "__remote_log_metadata-N",
     )
-    refused(run("kafka:nowhere", tmp_path / "store", "--cluster", "c"), "kafka:HOST:PORT")
+    refused(run("kafka:nowhere", tmp_path / "store", "--cluster", "c"), "HOST:PORT")
     assert not (tmp_path / "store").exists()
 
 

@@ -58,7 +58,7 @@ class FakeReader(TopicReader):
 
     def __init__(self, topic: FakeTopic) -> None:
         none: Any = None
-        super().__init__(KafkaBrokers("nobody"), none, list(range(PARTITIONS)))
+        super().__init__(KafkaBrokers("nobody:9092"), none, list(range(PARTITIONS)))
         self._topic = topic
         self._next = dict.fromkeys(range(PARTITIONS), 0)
 
