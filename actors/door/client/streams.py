@@ -96,6 +96,9 @@ class Stream:
         self._cancelled: list[int] = []
         self._frames_read = 0
         """Frames that have arrived."""
+        self._is_owed = False
+        """Whether answers were owed when the last frame came, or calls were made since; calls
+        whose callers have given up count, too."""
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -196,6 +199,7 @@ class Stream:
         future: asyncio.Future[pb.Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
         self._waiting.append((number, packed, attempt))
+        self._is_owed = True
         self._wake.set()
         try:
             return await future
@@ -214,9 +218,7 @@ class Stream:
         while self.ended is None:
             before = self._frames_read
             await asyncio.sleep(PING_AFTER_S)
-            # A host that owes `calls_max` answers reads no further, so it would get no ping.
-            is_due = 0 < len(self._answers) < self.greeting.calls_max
-            if self._frames_read > before or not is_due:
+            if self._frames_read > before or not self._is_owed or self._is_full():
                 continue
             deadline = loop.time() + PING_TIMEOUT_S
             with contextlib.suppress(RemoteStorageError):
@@ -225,10 +227,16 @@ class Stream:
                         await self.ask(ping_of(self.greeting.host))
                 except TimeoutError:
                     is_late = loop.time() - deadline > LATE_S
-                    if self._frames_read == before and not is_late:
+                    # Calls that were sent before the ping may have filled the host meanwhile.
+                    if self._frames_read == before and not is_late and not self._is_full():
                         silence = f"the host has sent nothing for {PING_TIMEOUT_S:g} s"
                         await self._end(ConnectionError(silence))
                         self._call.cancel()
+
+    def _is_full(self) -> bool:
+        """Whether the host owes so many answers that it reads no further, not even pings."""
+        unsent = sum(number in self._answers for number, _, _ in self._waiting)
+        return len(self._answers) - unsent >= self.greeting.calls_max
 
     async def _write(self) -> None:
         try:
@@ -272,6 +280,7 @@ class Stream:
                     future = self._answers.pop(answer.id, None)
                     if future is not None and not future.done():
                         future.set_result(answer)
+                self._is_owed = bool(self._answers)
                 if frame.HasField("farewell"):
                     await self._end(error_of(frame.farewell))
                     return

@@ -376,6 +376,53 @@ async def test_a_stream_ends_if_a_library_cancels_its_reader() -> None:
 # Half open, and frozen.
 
 
+@pytest.mark.parametrize(("calls_max", "is_left"), [(3, True), (1, False)])
+async def test_calls_that_were_not_sent_do_not_fill_a_host(
+    monkeypatch: pytest.MonkeyPatch, calls_max: int, *, is_left: bool
+) -> None:
+    class Frozen:
+        """A host that greets, and reads no more than two frames."""
+
+        def __init__(self) -> None:
+            self.written = 0
+            self.never = asyncio.get_running_loop().create_future()
+            greeting = pb.HostGreeting(frame_bytes_max=1000, calls_max=calls_max)
+            self.frames = [pb.HostFrame(greeting=greeting).SerializeToString()]
+
+        async def read(self) -> bytes:
+            return self.frames.pop() if self.frames else await self.never
+
+        async def write(self, _: bytes) -> None:
+            self.written += 1
+            if self.written > 2:
+                await self.never
+
+        def cancel(self) -> None:
+            self.never.cancel()
+
+        async def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(streams, "PING_AFTER_S", 0.01)
+    monkeypatch.setattr(streams, "PING_TIMEOUT_S", 0.05)
+    call: Any = Frozen()
+    stream = await Stream.greeted("nowhere:1", greeting_of(CLUSTER), call, call)
+    asked = []
+    for number in range(5):
+        asked.append(asyncio.ensure_future(stream.ask(question(number))))
+        await asyncio.sleep(0)
+    await eventually(lambda: call.written == 3)
+
+    if is_left:
+        await eventually(lambda: stream.ended is not None)
+    else:
+        await asyncio.sleep(0.3)
+        assert stream.ended is None
+    await stream.close()
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(error) for error in ended} == {NotReady, OutcomeUnknown}
+
+
 FROZEN_HOST = """
 import asyncio, sys
 from pathlib import Path

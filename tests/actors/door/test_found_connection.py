@@ -14,6 +14,7 @@ from tests.models.actors.local_world import (
     CLUSTER,
     LocalWorld,
     copy,
+    eventually,
     lead,
     listed,
     partition,
@@ -262,6 +263,22 @@ async def test_a_host_that_owes_answers_and_says_nothing_is_left(
                 break
             await asyncio.sleep(0.01)
         await connection.close()
+
+
+async def test_a_silent_host_is_left_though_nobody_waits_so_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "PING_AFTER_S", 0.5)
+    monkeypatch.setattr(streams, "PING_TIMEOUT_S", 0.2)
+    async with published(tmp_path) as world, cable(await door_of(world)) as line:
+        stream = await DoorConnection([line.door], greeting_of(CLUSTER)).any()
+        line.hold()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await stream.ask(streams.ping_of(stream.host))
+
+        async with asyncio.timeout(60):
+            await eventually(lambda: stream.ended is not None)
 
 
 async def test_a_host_that_is_slow_with_one_answer_and_gives_others_is_kept(

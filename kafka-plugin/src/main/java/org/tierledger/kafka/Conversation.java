@@ -58,21 +58,26 @@ final class Conversation extends DoorStream {
                 return;
             }
             long now = heard;
-            boolean isDue = !owed.isEmpty() && owed.size() < greeting.getCallsMax();
-            if (now > before || !isDue) {
+            if (now > before || owed.isEmpty() || sent() >= greeting.getCallsMax()) {
                 watch(now);
                 return;
             }
             ask(Call.newBuilder().setDeadlineMs((int) SILENT_MS).setHost(greeting.getHost())
                 .setStatus(StatusQuestion.newBuilder().setOf(StatusQuestion.Of.HOST)));
             loop.after(SILENT_MS, () -> {
-                if (heard == now) {
+                // Calls that were sent before the ping may have filled the host meanwhile.
+                if (heard == now && sent() <= greeting.getCallsMax()) {
                     end(CallFailed.notReady(
                         "the host has sent nothing for " + SILENT_MS + " ms"));
                 }
                 watch(heard);
             });
         });
+    }
+
+    /** Calls that the host owes answers for; at as many as it allows it reads no further. */
+    private int sent() {
+        return owed.size() - waiting.size();
     }
 
     @Override
