@@ -498,16 +498,15 @@ class Coordinator:
             return self._give_up(error)
         if self._is_placing:
             return self._nothing_placed(error)
+        # The round's own decision may be in the log by now, or another coordinator's.
+        has_moved = self.taken is not None and self._decided_at != self.state.next_position
         for one in self.taken or ():
             if not one.is_hopeless:
                 one.refusal = error
         effects = self._settle([])
-        if self.hosts.decided_on() and (retry := self._retry()):
-            details = {"error": str(error)}
-            effects += [
-                msg.Note("warning", "a host's report is not noted yet", details),
-                *retry,
-            ]
+        if (has_moved or self.hosts.decided_on()) and (retry := self._retry()):
+            what = "nothing was placed" if has_moved else "a host's report is not noted yet"
+            effects += [msg.Note("warning", what, {"error": str(error)}), *retry]
         return effects
 
     # Appending.

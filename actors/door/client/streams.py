@@ -24,6 +24,7 @@ from tierledger.actors.door.limits import (
     SERVICE,
 )
 from tierledger.actors.door.security.settings import ClientSecurity
+from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.actors.door.wire.failures import error_of
 from tierledger.events.errors import (
     InvalidArgument,
@@ -99,6 +100,10 @@ class Stream:
         self._is_owed = False
         """Whether answers were owed when the last frame came, or calls were made since; calls
         whose callers have given up count, too."""
+        self._owed_since = 0.0
+        """Since when (s) answers are owed and no frame has come."""
+        self._longest_ms = 0
+        """The longest time that a call has left to its host until now."""
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -199,7 +204,9 @@ class Stream:
         future: asyncio.Future[pb.Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
         self._waiting.append((number, packed, attempt))
-        self._is_owed = True
+        if not self._is_owed:
+            self._is_owed, self._owed_since = True, asyncio.get_running_loop().time()
+        self._longest_ms = max(self._longest_ms, message.deadline_ms or DEADLINE_MS)
         self._wake.set()
         try:
             return await future
@@ -216,9 +223,16 @@ class Stream:
         """
         loop = asyncio.get_running_loop()
         while self.ended is None:
-            before = self._frames_read
+            before, due = self._frames_read, loop.time() + PING_AFTER_S
             await asyncio.sleep(PING_AFTER_S)
-            if self._frames_read > before or not self._is_owed or self._is_full():
+            is_late = loop.time() - due > LATE_S  # So frames may have come that nobody read.
+            if self._frames_read > before or not self._is_owed or is_late:
+                continue
+            if self._is_full():
+                # It has read these calls, and answers each by its deadline.
+                patience_s = self._longest_ms / 1000 + PING_TIMEOUT_S
+                if loop.time() - self._owed_since > patience_s:
+                    await self._leave(patience_s)
                 continue
             deadline = loop.time() + PING_TIMEOUT_S
             with contextlib.suppress(RemoteStorageError):
@@ -229,9 +243,11 @@ class Stream:
                     is_late = loop.time() - deadline > LATE_S
                     # Calls that were sent before the ping may have filled the host meanwhile.
                     if self._frames_read == before and not is_late and not self._is_full():
-                        silence = f"the host has sent nothing for {PING_TIMEOUT_S:g} s"
-                        await self._end(ConnectionError(silence))
-                        self._call.cancel()
+                        await self._leave(PING_TIMEOUT_S)
+
+    async def _leave(self, silent_s: float) -> None:
+        await self._end(ConnectionError(f"the host has sent nothing for {silent_s:g} s"))
+        self._call.cancel()
 
     def _is_full(self) -> bool:
         """Whether the host owes so many answers that it reads no further, not even pings."""
@@ -272,6 +288,7 @@ class Stream:
         return b"".join(parts)
 
     async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while True:
                 frame = frame_in(await self._call.read())
@@ -281,6 +298,7 @@ class Stream:
                     if future is not None and not future.done():
                         future.set_result(answer)
                 self._is_owed = bool(self._answers)
+                self._owed_since = loop.time()
                 if frame.HasField("farewell"):
                     await self._end(error_of(frame.farewell))
                     return

@@ -417,6 +417,25 @@ def test_a_placement_that_is_not_stored_is_tried_again_after_a_pause() -> None:
     assert not one.machine.state.unplaced
 
 
+def test_a_decision_that_the_log_has_and_nobody_confirmed_is_followed_after_a_pause() -> None:
+    one = Driven().started()
+    one.lead()
+    host = one.machine.hosts.running["host-0"]
+    one.hear(msg.HostEnded("host-0", host.watch))
+    append = one.decide()  # Sent twice: the answer to the second attempt comes.
+    one.log[append.number] = append.value
+    one.answer(append)
+    read = one.take(ReadLog)
+    one.hear(LogRead(read.number, (StoredBatch(append.number, append.value),), True))
+    failed = one.hear(ProbeFailed(one.take(ReadSlot).number, StorageUnavailable("away")))
+
+    retry = msg.SetTimer(msg.Timer("retry"), parts.BACKOFF_MIN_S)
+    assert retry in failed
+    one.hear(msg.TimerFired(retry.timer))
+    one.rest()
+    assert "host-0" in one.machine.hosts.starting
+
+
 def test_three_silent_pings_in_a_row_are_an_end_but_not_if_this_process_was_late() -> None:
     one = Driven().started()
     host = one.machine.hosts.running["host-0"]

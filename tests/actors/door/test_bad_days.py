@@ -376,9 +376,11 @@ async def test_a_stream_ends_if_a_library_cancels_its_reader() -> None:
 # Half open, and frozen.
 
 
-@pytest.mark.parametrize(("calls_max", "is_left"), [(3, True), (1, False)])
-async def test_calls_that_were_not_sent_do_not_fill_a_host(
-    monkeypatch: pytest.MonkeyPatch, calls_max: int, *, is_left: bool
+@pytest.mark.parametrize(
+    ("calls_max", "deadline_ms", "is_left"), [(3, 0, True), (1, 0, False), (1, 20, True)]
+)
+async def test_a_full_host_is_not_pinged_and_left_once_it_is_overdue(
+    monkeypatch: pytest.MonkeyPatch, calls_max: int, deadline_ms: int, *, is_left: bool
 ) -> None:
     class Frozen:
         """A host that greets, and reads no more than two frames."""
@@ -405,13 +407,15 @@ async def test_calls_that_were_not_sent_do_not_fill_a_host(
 
     monkeypatch.setattr(streams, "PING_AFTER_S", 0.01)
     monkeypatch.setattr(streams, "PING_TIMEOUT_S", 0.05)
-    call: Any = Frozen()
-    stream = await Stream.greeted("nowhere:1", greeting_of(CLUSTER), call, call)
+    frozen: Any = Frozen()
+    stream = await Stream.greeted("nowhere:1", greeting_of(CLUSTER), frozen, frozen)
     asked = []
     for number in range(5):
-        asked.append(asyncio.ensure_future(stream.ask(question(number))))
+        call = question(number)
+        call.deadline_ms = deadline_ms
+        asked.append(asyncio.ensure_future(stream.ask(call)))
         await asyncio.sleep(0)
-    await eventually(lambda: call.written == 3)
+    await eventually(lambda: frozen.written == 3)
 
     if is_left:
         await eventually(lambda: stream.ended is not None)
