@@ -186,6 +186,9 @@ class CoordinatorWay:
         return status
 
 
+PORTS = 4
+"""Ports of each host that clients know: former processes that live on keep theirs."""
+
 RESTART_S = 0.2
 """Seconds between two checks that a coordinator runs, in case that no caller starts one."""
 
@@ -221,7 +224,8 @@ class Cluster:
     async def connect(self, settings: ServiceSettings) -> ServiceConnection:
         """A client's connection to the service, through the doors of all hosts."""
         names = [f"host-{number}" for number in range(self._plan.hosts)]
-        url = url_of([f"{name}:{PORT + more}" for name in names for more in (0, 1)], tls=False)
+        doors = [f"{name}:{PORT + more}" for name in names for more in range(PORTS)]
+        url = url_of(doors, tls=False)
         return await connect_at(url, self._streams.opened)(settings)
 
     def _open_door(self, address: str, process: HostProcess) -> None:

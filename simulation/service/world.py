@@ -39,7 +39,11 @@ class World(Stage):
         self.is_well = False
         """Whether the service recovered after all faults had ended; `run` sets it."""
         self.followers: list[tuple[HostProcess, PartitionShell]] = []
-        """The followers that ran when brokers stopped calling, each with its host's process."""
+        """The followers that read when brokers stopped calling, each with its host's process.
+
+        Not those that were still loading: with small pages and slow messages that takes longer
+        than this world then runs.
+        """
         self._lives = 0
 
     def start_broker(self, broker_id: int) -> Broker:
@@ -99,12 +103,12 @@ class World(Stage):
             process.fuse = None
 
     def _be_quiet(self) -> None:
-        """Stop the brokers' calls, and note the followers that run now."""
+        """Stop the brokers' calls, and note the followers that read now."""
         self.is_quiet = True
         self.followers = [
             (process, shell)
             for process in self.cluster.hosts.values()
             if process.host is not None and process.is_reachable and not process.is_frozen
             for (_, role), shell in process.host._shells.items()
-            if role == FOLLOWER
+            if role == FOLLOWER and shell.machine.state is not None
         ]
