@@ -97,11 +97,9 @@ class Stream:
         self._cancelled: list[int] = []
         self._frames_read = 0
         """Frames that have arrived."""
-        self._is_owed = False
-        """Whether answers were owed when the last frame came, or calls were made since; calls
-        whose callers have given up count, too."""
-        self._owed_since = 0.0
-        """Since when (s) answers are owed and no frame has come."""
+        self._owed_since: float | None = None
+        """Since when (s) answers are owed and no frame has come; None if none are owed. Calls
+        whose callers have given up since the last frame count, too."""
         self._longest_ms = 0
         """The longest time that a call has left to its host until now."""
         self._wake = asyncio.Event()
@@ -204,8 +202,8 @@ class Stream:
         future: asyncio.Future[pb.Answer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
         self._waiting.append((number, packed, attempt))
-        if not self._is_owed:
-            self._is_owed, self._owed_since = True, asyncio.get_running_loop().time()
+        if self._owed_since is None:
+            self._owed_since = asyncio.get_running_loop().time()
         self._longest_ms = max(self._longest_ms, message.deadline_ms or DEADLINE_MS)
         self._wake.set()
         try:
@@ -226,7 +224,7 @@ class Stream:
             before, due = self._frames_read, loop.time() + PING_AFTER_S
             await asyncio.sleep(PING_AFTER_S)
             is_late = loop.time() - due > LATE_S  # So frames may have come that nobody read.
-            if self._frames_read > before or not self._is_owed or is_late:
+            if self._frames_read > before or self._owed_since is None or is_late:
                 continue
             if self._is_full():
                 # It has read these calls, and answers each by its deadline.
@@ -297,8 +295,7 @@ class Stream:
                     future = self._answers.pop(answer.id, None)
                     if future is not None and not future.done():
                         future.set_result(answer)
-                self._is_owed = bool(self._answers)
-                self._owed_since = loop.time()
+                self._owed_since = loop.time() if self._answers else None
                 if frame.HasField("farewell"):
                     await self._end(error_of(frame.farewell))
                     return
