@@ -28,6 +28,9 @@ class Routes:
     async def where(self, key: PartitionKey, role: str) -> tuple[str, str]:
         """The address of the host to ask, and the role in which it will answer.
 
+        `role`: `LEADER`; `FOLLOWER`, for which others answer if there is none; or `STORAGE`,
+        for which no follower answers, since it may lag.
+
         Raises:
             RemoteResourceNotFound: The partition was never announced and has no log.
             NotReady: The partition is being placed.

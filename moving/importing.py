@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from tierledger.actors.calls import LEADER
+from tierledger.actors.calls import STORAGE
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.conformance.loaded_trace import (
@@ -142,7 +142,7 @@ class TailImport:
     async def _look(self, tip: TopicIdPartition) -> None:
         """Note if a partition's deletion is finished: no session can be opened there."""
         try:
-            await self._manager.ask(tip, LEADER, Query("summary"))
+            await self._manager.ask(tip, STORAGE, Query("summary"))
         except PartitionDeleted:
             self._done[tip] = INT64_MAX
         except RemoteStorageError:

@@ -150,17 +150,19 @@ class Move:
         """The differences, of all partitions or of those that changed or differed last time.
 
         Positions are read before the comparison, so a partition that changes while it is
-        compared counts as changed next time.
+        compared, or that no host serves any more, counts as changed next time.
         """
         positions = await self._positions()
         self._pending |= await comparison.read()
         known = self._positions_known
         self._pending |= {
-            tip for tip, at in positions.items() if is_all or known.get(tip) != at
+            tip
+            for tip in positions.keys() | known.keys()
+            if is_all or known.get(tip) != positions.get(tip)
         }
         asked, self._pending = self._pending, set()
         found = await comparison.differences(asked)
-        self._positions_known |= positions
+        self._positions_known = positions
         self._pending |= {one.partition for one in found}
         return found
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self, TypeAlias
 from tierledger.actors.calls import (
     FOLLOWER,
     LEADER,
+    STORAGE,
     Answered,
     CommandCall,
     PartitionKey,
@@ -418,7 +419,10 @@ class AsyncRemoteLogMetadataManager:
     async def ask(
         self, topic_id_partition: TopicIdPartition, role: str, query: Query
     ) -> Answered:
-        """The answer of the partition's `LEADER` or `FOLLOWER`, whatever this broker's role."""
+        """The answer of the partition's `LEADER` or `FOLLOWER`, whatever this broker's role.
+
+        For `STORAGE` the leader answers, or if nobody leads the partition, its log.
+        """
         return await self._ask(topic_id_partition, query, role)
 
     def as_of(
@@ -452,8 +456,10 @@ class AsyncRemoteLogMetadataManager:
     ) -> Answered:
         key, deadline = PartitionKey.of(tip), deadline or self._deadline()
         query = checked(Query, query, "query")
-        if role is not None and checked(Text, role, "role") not in {LEADER, FOLLOWER}:
-            raise InvalidArgument(f"expected {LEADER} or {FOLLOWER} for role, got {role!r:.80}")
+        if role is not None and checked(Text, role, "role") not in {LEADER, FOLLOWER, STORAGE}:
+            raise InvalidArgument(
+                f"expected {LEADER}, {FOLLOWER} or {STORAGE} for role, got {role!r:.80}"
+            )
         position_min = self._seen.get(key, -1)
 
         def make(role: str) -> QueryCall:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, NamedTuple, TypeAlias
 
-from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import EventCodec
 from tierledger.events.typed_fields import (
@@ -228,12 +228,15 @@ class Route(NamedTuple):
 
     def host(self, role: str) -> str | None:
         """The address of the host that serves the partition in `role`."""
-        return self.leader_host if role == LEADER else self.follower_host
+        if role == LEADER:
+            return self.leader_host
+        return self.follower_host if role == FOLLOWER else None
 
     def serving(self, role: str) -> tuple[str, str] | None:
         """The address of the host that answers a call for `role`, and in which role it does.
 
-        The leader answers if no host follows the partition; None: no host serves it.
+        The leader answers if no host follows the partition, and for the storage; None: no host
+        serves it.
         """
         for one in (role, LEADER):
             if (host := self.host(one)) is not None:

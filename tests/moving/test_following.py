@@ -19,6 +19,7 @@ from tests.models.actors.local_world import (
     KEYS,
     LocalWorld,
     eventually,
+    hasty,
     lead,
     moved,
     partition,
@@ -377,3 +378,105 @@ async def test_what_only_the_topic_says_is_found(
 
     (found,) = await differences(world, topic)
     assert f"orders-0, {question}: by Kafka's metadata topic " in found
+
+
+async def deleted(broker: AsyncRemoteLogMetadataManager, tip: TopicIdPartition) -> None:
+    """Let the leader finish the partition's deletion, as a broker does when a topic goes."""
+    for state in RemotePartitionDeleteState:
+        deletion = RemotePartitionDeleteMetadata(tip, state, 5, 1)
+        await broker.put_remote_partition_delete_metadata(deletion)
+
+
+async def released(
+    world: LocalWorld, broker: AsyncRemoteLogMetadataManager, *tips: TopicIdPartition
+) -> None:
+    """Return once nobody leads these partitions any more, and their sessions are closed."""
+    await broker.on_stop_partitions(tips)
+    await eventually(world.is_idle)
+
+
+async def imported(world: LocalWorld, topic: FakeTopic) -> None:
+    """Import the topic as it is; the import leads nothing afterwards."""
+    tail = await tail_of(world, topic)
+    await tail.round()
+    assert tail.trouble is None
+    await tail.release()
+    await eventually(world.is_idle)
+
+
+async def test_the_way_back_is_open_after_a_topic_was_deleted_and_nobody_leads_it(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0), *copied(0, OTHERS))
+    await imported(world, topic)
+    broker = await world.leader(ORDERS, OTHERS)
+    for state in (DELETING, DELETED):
+        await broker.update_remote_log_segment_metadata(moved(segment(0), state))
+    await deleted(broker, ORDERS)
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+    await released(world, broker, ORDERS, OTHERS)
+
+    assert await differences(world, topic) == []
+
+
+async def test_the_way_back_is_open_after_kafka_deleted_a_topic_before_the_move(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0), moved(segment(0), DELETING), moved(segment(0), DELETED))
+    for state in RemotePartitionDeleteState:
+        append(topic, RemotePartitionDeleteMetadata(ORDERS, state, 5, 1))
+    await imported(world, topic)
+
+    assert await differences(world, topic) == []
+
+
+async def test_an_import_that_begins_anew_knows_what_was_deleted_though_nobody_leads_it(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0))
+    for state in RemotePartitionDeleteState:
+        append(topic, RemotePartitionDeleteMetadata(ORDERS, state, 5, 1))
+    await imported(world, topic)
+
+    again = await tail_of(world, topic)
+    with hasty(again._manager):
+        await again.round()
+
+    assert again.trouble is None
+
+
+async def test_the_way_back_is_open_after_an_empty_partition_was_forgotten(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(0))
+    for state in (FINISHED, DELETING, DELETED):
+        await broker.update_remote_log_segment_metadata(moved(segment(0), state))
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+    await released(world, broker, ORDERS)
+    backend = world.service._backend
+    assert backend is not None
+    await forget(PartitionReader(backend, KEYS, SERDE, CLUSTER, ORDERS))
+
+    assert await differences(world, topic) == [], "Kafka knows a highest offset, and no segment"
+    await lead(broker, ORDERS)
+    assert await differences(world, topic) == []
+
+
+async def test_what_nobody_leads_is_compared_by_its_segments(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0), *copied(0, OTHERS))
+    await imported(world, topic)
+    assert await differences(world, topic) == [], "both know them"
+
+    append(topic, segment(1))
+    broker = await world.leader(OTHERS)
+    await broker.add_remote_log_segment_metadata(segment(2, OTHERS))
+    await released(world, broker, OTHERS)
+
+    first, second = await differences(world, topic)
+    assert "orders-0, segment AAAAAAAAAAAAAAAAAAAAAQ: by Kafka's metadata topic {" in first
+    assert "orders-1, segment AAAAAAAAAAAAAAAAAAAAAg: by Kafka's metadata topic None" in second
