@@ -7,17 +7,20 @@ Prometheus' functions for counters expect.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from tierledger.health.status import QUARANTINED, HostStatus, PartitionStatus, ServiceStatus
+from tierledger.health.troubles import KINDS, Trouble, troubles_of
 
 SERIES_PARTITIONS_MAX = 1000
 """Most partitions that have series of their own; with more there are only the totals."""
 
 HOST = ("host",)
+TROUBLE = ("code", "severity")
 PARTITION = ("topic", "topic_id", "partition", "host")
 
 
@@ -47,6 +50,16 @@ METRICS = (
         "tierledger_broker_incarnation",
         ("broker",),
         "Number of the broker's last registration.",
+    ),
+    Metric(
+        "tierledger_trouble",
+        TROUBLE,
+        "Troubles with this code that `tierledger status` lists; 0 for all other codes.",
+    ),
+    Metric(
+        "tierledger_trouble_since_seconds",
+        TROUBLE,
+        "When the oldest trouble with this code began, in seconds since 1970, if known.",
     ),
     Metric("tierledger_host_up", HOST, "1 if the host answered within 2 s."),
     Metric("tierledger_host_leaders", HOST, "Leaders that run on the host."),
@@ -157,6 +170,7 @@ def families(
     shown = status.partitions if count <= partitions_max else []
     samples: dict[str, Iterable[Sample]] = {
         **_of_coordinator(status),
+        **_of_troubles(troubles_of(status)),
         **_of_hosts(status.hosts),
         **_of_totals(status),
         **_of_partitions(shown),
@@ -195,6 +209,22 @@ def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
         "tierledger_known_partitions": [] if known is None else [((), known["partitions"])],
         "tierledger_broker_incarnation": [
             ((str(broker),), known["incarnation"]) for broker, known in status.brokers.items()
+        ],
+    }
+
+
+def _of_troubles(troubles: list[Trouble]) -> dict[str, Iterable[Sample]]:
+    counts = Counter(one.code for one in troubles)
+    known = [one for one in troubles if one.since_ms is not None]
+    since = {
+        code: min(one.since_ms or 0 for one in known if one.code == code)
+        for code in {one.code for one in known}
+    }
+    kinds = [((code, str(kind.severity)), code) for code, kind in KINDS.items()]
+    return {
+        "tierledger_trouble": [(labels, counts[code]) for labels, code in kinds],
+        "tierledger_trouble_since_seconds": [
+            (labels, since[code] / 1000) for labels, code in kinds if code in since
         ],
     }
 

@@ -31,6 +31,10 @@ COORDINATOR_FIELDS = (
     "attending",
     "shadows",
     "kafka",
+    "owner_since_ms",
+    "give_up_after_ms",
+    "now_ms",
+    "conditions",
     "position",
     "partitions",
     "unplaced",
@@ -40,10 +44,10 @@ COORDINATOR_FIELDS = (
 """Fields of the coordinator's status, besides hosts and brokers."""
 
 QUARANTINED = "quarantined"
-HOST_SILENT = "host silent"
-NO_LEADER = "no leader"
+HOST_SILENT = "host-silent"
+NO_LEADER = "no-leader"
 LOADING = "loading"
-NO_SESSION = "no session"
+NO_SESSION = "no-session"
 BEHIND = "behind"
 
 TROUBLES = {
@@ -54,7 +58,7 @@ TROUBLES = {
     NO_SESSION: "its leader runs without an open session",
     BEHIND: f"a follower is {LAG_NOTED_EVENTS} events or more behind its leader",
 }
-"""The troubles of a partition, the worst first."""
+"""The troubles of a partition, the worst first, by their codes in the list of troubles."""
 
 _RANKS = {trouble: rank for rank, trouble in enumerate(TROUBLES)}
 
@@ -108,10 +112,17 @@ class HostStatus(NamedTuple):
     """The address for clients."""
     feeds: Mapping[str, int] = MappingProxyType({})
     """Counts of its feeds, with the names of `Feeds.counts`; empty for a silent host."""
+    conditions: Sequence[Mapping[str, Any]] = ()
+    """What its process says is wrong now; see `actors.conditions`."""
 
     def plain(self) -> dict[str, Any]:
         ratio = self.batches_per_commit
-        return {**self._asdict(), "feeds": dict(self.feeds), "batches_per_commit": ratio}
+        return {
+            **self._asdict(),
+            "feeds": dict(self.feeds),
+            "conditions": list(self.conditions),
+            "batches_per_commit": ratio,
+        }
 
     @property
     def batches_per_commit(self) -> float | None:
@@ -196,11 +207,6 @@ class ServiceStatus(NamedTuple):
     hosts: list[HostStatus]
     partitions: list[PartitionStatus]
 
-    @property
-    def has_set_aside(self) -> bool:
-        """Whether the coordinator has items that fail, so that an operator has to look."""
-        return self.coordinator is not None and bool(self.coordinator["set_aside"])
-
     def plain(self) -> dict[str, Any]:
         return {
             "coordinator": self.coordinator,
@@ -277,7 +283,7 @@ def status_of(reading: Reading) -> ServiceStatus:
     return ServiceStatus(
         None
         if coordinator is None
-        else {name: coordinator[name] for name in COORDINATOR_FIELDS},
+        else {name: coordinator.get(name) for name in COORDINATOR_FIELDS},
         {broker: dict(one) for broker, one in sorted(brokers.items())},
         [
             _host(name, host, coordinator or {})
@@ -320,6 +326,7 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
         host.silence,
         counts.get("door"),
         dict(counts.get("feeds", {})),
+        counts.get("conditions", ()),
     )
 
 

@@ -87,6 +87,14 @@ class Attend(NamedTuple):
     shadow: ShadowReport | None = None
 
 
+class PluginTrouble(NamedTuple):
+    """What is wrong with a broker's plugin: a code for monitors, and words."""
+
+    code: str
+    """`silent`, `mode` or `not-registered`."""
+    text: str
+
+
 class _Shadow:
     """The sums of all comparisons that a broker has reported."""
 
@@ -103,6 +111,8 @@ class Attendance:
         self._attending: dict[int, tuple[Attend, int]] = {}
         self._shadows: dict[int, _Shadow] = {}
         self._following: tuple[dict[str, Any], int] | None = None
+        self._failing_since_ms: int | None = None
+        """Since when the chosen follower has reported some trouble in every report."""
         self._chosen: str | None = None
         self._waiting: dict[str, int] = {}
         """By standby follower: its reports since the chosen one's last report."""
@@ -130,7 +140,7 @@ class Attendance:
         follower = report["follower"]
         if report.get("leaves"):
             if follower == self._chosen:
-                self._chosen = self._following = None
+                self._chosen = self._following = self._failing_since_ms = None
             return False
         if self._chosen not in {None, follower}:
             self._waiting[follower] = self._waiting.get(follower, 0) + 1
@@ -138,6 +148,10 @@ class Attendance:
                 return False
         self._chosen, self._waiting = follower, {}
         self._following = (report, now_ms)
+        if not report["trouble"]:
+            self._failing_since_ms = None
+        elif self._failing_since_ms is None:
+            self._failing_since_ms = now_ms
         return True
 
     def report(
@@ -152,25 +166,17 @@ class Attendance:
         if self._following is not None:
             report, heard_ms = self._following
             silent = "silent" if now_ms - heard_ms > SILENT_MS else None
+            failing_ms = self._failing_since_ms
             following = {
                 **report,
                 "heard_ms_ago": now_ms - heard_ms,
+                "trouble_ms_ago": None if failing_ms is None else now_ms - failing_ms,
                 "trouble": silent or report["trouble"],
             }
         return {
             "kafka": following,
             "attending": [
-                {
-                    "broker_id": broker_id,
-                    "incarnation": attend.incarnation,
-                    "mode": str(attend.mode),
-                    "owner_epoch": attend.owner_epoch,
-                    "is_idle": attend.is_idle,
-                    "heard_ms_ago": now_ms - heard_ms,
-                    "trouble": trouble(
-                        attend, ownership, incarnations.get(broker_id, 0), now_ms - heard_ms
-                    ),
-                }
+                _plugin(attend, ownership, incarnations.get(broker_id, 0), now_ms - heard_ms)
                 for broker_id, (attend, heard_ms) in sorted(self._attending.items())
             ],
             "shadows": [
@@ -187,7 +193,25 @@ class Attendance:
         }
 
 
-def trouble(attend: Attend, ownership: Ownership, newest: int, silent_ms: int) -> str | None:
+def _plugin(
+    attend: Attend, ownership: Ownership, newest: int, heard_ms_ago: int
+) -> dict[str, Any]:
+    found = trouble(attend, ownership, newest, heard_ms_ago)
+    return {
+        "broker_id": attend.broker_id,
+        "incarnation": attend.incarnation,
+        "mode": str(attend.mode),
+        "owner_epoch": attend.owner_epoch,
+        "is_idle": attend.is_idle,
+        "heard_ms_ago": heard_ms_ago,
+        "trouble": None if found is None else found.text,
+        "code": None if found is None else found.code,
+    }
+
+
+def trouble(
+    attend: Attend, ownership: Ownership, newest: int, silent_ms: int
+) -> PluginTrouble | None:
     """What is wrong with a broker, for operators; None if all is well."""
     owner = ownership.owner
     if silent_ms > SILENT_MS:
@@ -196,11 +220,11 @@ def trouble(attend: Attend, ownership: Ownership, newest: int, silent_ms: int) -
             or (attend.mode is PluginMode.HANDOVER and attend.owner_epoch == ownership.epoch)
         )
         # Whether it runs without the plugin by now or not: Kafka's own manager decides there.
-        return None if has_left else "silent"
+        return None if has_left else PluginTrouble("silent", "silent")
     if attend.mode is PluginMode.SHADOW and owner in {Owner.TIERLEDGER, Owner.MOVING}:
-        return f"in shadow, while the owner is {owner}"
+        return PluginTrouble("mode", f"in shadow, while the owner is {owner}")
     if attend.mode is PluginMode.TIERLEDGER and owner != Owner.TIERLEDGER:
-        return f"goes by tierledger, while the owner is {owner}"
+        return PluginTrouble("mode", f"goes by tierledger, while the owner is {owner}")
     if attend.incarnation < newest or not newest:
-        return "not registered"
+        return PluginTrouble("not-registered", "not registered")
     return None

@@ -81,6 +81,7 @@ def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
             _host_lost(state, body.host)
         case ev.OwnerChanged():
             state.ownership = ownership_after(state.ownership, body)
+            state.owner_since_ms = event.log_time_ms
             state.announced_before_change = dict(state.announced)
         case ev.PartitionForgotten():
             _forgotten(state, PartitionKey(body.topic_id, body.partition))

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 import structlog
 
 from tierledger.actors.calls import PartitionKey
+from tierledger.actors.conditions import Conditions
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.attendance import (
     Attend,
@@ -132,6 +133,8 @@ class CoordinatorService:
         self._callers: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
         self._attendance = Attendance()
+        self.conditions = Conditions(clock.now_ms)
+        """What is wrong with the coordinator now, for the list of troubles."""
         self._handles: dict[str, HostHandle] = {}
         """Handles on hosts' processes, by address."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -305,7 +308,7 @@ class CoordinatorService:
         now_ms = self._clock.now_ms()
         report = coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
         attending = self._attendance.report(state.ownership, state.incarnations, self._now_ms())
-        return {**report, **attending}
+        return {**report, **attending, "conditions": self.conditions.plain()}
 
     # The machine.
 

@@ -101,6 +101,8 @@ class CoordinatorState:
         self.chain_hash = chain_hash
         self.ownership = Ownership()
         """The owner of the cluster's remote log metadata."""
+        self.owner_since_ms: int | None = None
+        """Log time of the newest change of the owner; None: there was none."""
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, dict[bytes, int]] = {}
         """By broker: its last registrations, each request with the incarnation it was given."""
@@ -138,6 +140,7 @@ class CoordinatorState:
         draft = CoordinatorState(self.chain_hash)
         draft.next_position = self.next_position
         draft.ownership = self.ownership
+        draft.owner_since_ms = self.owner_since_ms
         draft.incarnations = dict(self.incarnations)
         draft.registrations = {
             broker: dict(known) for broker, known in self.registrations.items()

@@ -135,7 +135,7 @@ class Host:
         self.feeds = Feeds(self._shells)
         self.heads = Heads(self._shells)
         self.hints = Hints(self._shells)
-        self.report = HostReport(name, process, self.committer, self._shells)
+        self.report = HostReport(name, process, self.committer, self._shells, self.now_ms)
 
     def start(self) -> None:
         """Begin to commit, read and poll."""

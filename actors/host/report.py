@@ -7,12 +7,13 @@ consistent with each other; those of two partitions may be of different moments.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.conditions import Conditions
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.store_queues import Committer
 from tierledger.actors.slices import Slices
@@ -34,9 +35,12 @@ class HostReport:
         process: str,
         committer: Committer,
         shells: Mapping[tuple[PartitionKey, str], PartitionShell],
+        now_ms: Callable[[], int],
     ) -> None:
         self.door: str | None = None
         """Where clients reach this host (HOST:PORT); None if it does not listen."""
+        self.conditions = Conditions(now_ms)
+        """What is wrong with this host now; each becomes an entry in the list of troubles."""
         self._name = name
         self._process = process
         self._committer = committer
@@ -71,6 +75,7 @@ class HostReport:
             "commits": self._committer.commits,
             "batches": self._committer.batches,
             "alarms": dict(self._alarms),
+            "conditions": self.conditions.plain(),
         }
 
     async def partitions(self) -> list[dict[str, Any]]:

@@ -55,6 +55,32 @@ async def test_the_status_of_a_service_is_told_through_its_doors(tmp_path: Path)
     assert (shown.exit_code, url in shown.stdout) == (0, True)
 
 
+async def test_what_is_wrong_in_a_host_or_the_coordinator_is_in_the_list_until_it_is_over(
+    tmp_path: Path,
+) -> None:
+    async with published(tmp_path) as world:
+        await filled(world)
+        url, _ = await ways_to(world)
+        of_host = world.service.host("host-0").host.report.conditions
+        of_host.hold("behind", "it does not keep up", "the disk")
+        world.service.coordinator.conditions.hold("on-fire", "smoke")
+
+        shown = await run("status", "--store", url)
+        told = await run("status", "--json", "--store", url)
+        of_host.clear("behind", "the disk")
+        world.service.coordinator.conditions.clear("on-fire")
+        after = await run("status", "--store", url)
+
+    (one,) = lines(told)
+    assert [(each["code"], each["subject"]) for each in one["troubles"]] == [
+        ("behind", "host host-0, the disk"),
+        ("unknown-condition", "coordinator"),
+    ]
+    assert one["troubles"][0]["since_ms"] is not None
+    assert (shown.exit_code, told.exit_code, after.exit_code) == (1, 1, 0)
+    assert "behind 1, unknown-condition 1" in shown.stdout
+
+
 async def test_segments_are_asked_for_through_doors_by_a_topics_name_or_id(
     tmp_path: Path,
 ) -> None:

@@ -133,6 +133,21 @@ def test_totals_are_over_all_partitions() -> None:
     assert value(found, "follower_lag_events_max") == 5000
 
 
+def test_troubles_are_counted_by_code_with_the_time_since_when() -> None:
+    aside = [{"what": name, "reason": "none", "since_ms": 1000 * name} for name in (9, 7)]
+    hosts = {"host-0": host(served(0)), "host-1": silent()}
+
+    found = scraped(reading(hosts, set_aside=2, set_aside_items=aside))
+
+    labels = {"code": "set-aside", "severity": "warning"}
+    assert value(found, "trouble", **labels) == 2
+    assert value(found, "trouble_since_seconds", **labels) == 7
+    assert value(found, "trouble", code="host-silent", severity="critical") == 1
+    labels = {"code": "quarantined", "severity": "critical"}
+    assert value(found, "trouble", **labels) == 0
+    assert value(found, "trouble_since_seconds", **labels) is None
+
+
 def test_sizes_are_those_that_leaders_know_by_topic_and_by_partition() -> None:
     hosts = {
         "host-0": host(served(0, remote_log_bytes=70), served(1, remote_log_bytes=5)),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.cli.commands.status.view import Page, ServiceIdentity
     from tierledger.health.status import ServiceStatus
+    from tierledger.health.troubles import Trouble
 
 COUNT_MAX = 10_000
 """How many partitions of a store are counted without a service: half a second."""
@@ -39,6 +40,15 @@ class Look(NamedTuple):
     service: tuple[ServiceIdentity, ServiceStatus] | None
     stored: tuple[int, bool] | None = None
     """Without a service: the number of partitions in the store, and whether these are all."""
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        """All troubles that this look has found."""
+        from tierledger.health.troubles import no_service, troubles_of
+
+        if self.service is None:
+            return [no_service(self.cluster)]
+        return troubles_of(self.service[1])
 
 
 async def take_look(options: StatusOptions) -> Look:
@@ -156,9 +166,20 @@ def page_without_service(look: Look) -> Page:
 
 
 def _plain(look: Look) -> dict[str, object]:
+    troubles = [one.plain() for one in look.troubles]
     if look.service is None:
         count, are_all = look.stored or (None, False)
         stored = {"partitions": count, "is_complete": are_all}
-        return {"cluster": look.cluster, "service": None, "stored": stored}
+        return {
+            "cluster": look.cluster,
+            "service": None,
+            "troubles": troubles,
+            "stored": stored,
+        }
     identity, status = look.service
-    return {"cluster": look.cluster, "service": identity._asdict(), **status.plain()}
+    return {
+        "cluster": look.cluster,
+        "service": identity._asdict(),
+        "troubles": troubles,
+        **status.plain(),
+    }

@@ -26,6 +26,7 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.output import shortened
 from tierledger.events.errors import InvalidArgument
+from tierledger.health.troubles import are_well
 
 INTERVAL_S = 2.0
 DAY_S = 86_400.0
@@ -59,8 +60,8 @@ def status_command(
     """Show the service on a store: its hosts, what they lead and follow, and what is not well.
 
     JSON has all partitions, whatever the limit. Exit status 1: no service runs on the store, or
-    its coordinator has set items aside that it cannot carry out; with --watch the status is 0
-    when you end it.
+    it has a trouble that is critical or a warning; with --watch the status is 0 when you end
+    it.
     """
     log_to_stderr()
     if partition is not None:
@@ -86,4 +87,4 @@ def status_command(
 async def _status(options: StatusOptions) -> bool:
     look = await take_look(options)
     print_look(options, look)
-    return look.service is not None and not look.service[1].has_set_aside
+    return are_well(look.troubles)

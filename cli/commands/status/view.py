@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.cli.output import print_pairs, print_table, styled_table, time_text
+from tierledger.health.troubles import Severity, Trouble, troubles_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +47,10 @@ PARTITION_COLUMNS = (
 )
 
 
-SET_ASIDE_COLUMNS = ("set aside", "since", "reason")
+TROUBLE_COLUMNS = ("not well", "severity", "of", "since", "what", "do")
+
+SUBJECTS_SHOWN = 3
+"""Subjects that are named of all troubles with one code; JSON has all."""
 
 NODE_SHOWN = 8
 """Shown digits of a node's id, enough to tell it from others; JSON has all 56."""
@@ -85,10 +90,10 @@ def page_of(identity: ServiceIdentity, status: ServiceStatus, limit: int | None)
     """The page about a service, with at most `limit` partitions."""
     shown = status.partitions[:limit]
     brokers = [_broker_row(broker, report) for broker, report in status.brokers.items()]
-    aside = [] if status.coordinator is None else status.coordinator["set_aside_items"]
+    troubles = troubles_of(status)
     plugins = [] if status.coordinator is None else _plugin_rows(status.coordinator)
     tables = [
-        Table(SET_ASIDE_COLUMNS, [_set_aside_row(one) for one in aside[:limit]]),
+        _without_empty(TROUBLE_COLUMNS, _trouble_rows(troubles)),
         _without_empty(HOST_COLUMNS, [_host_row(one) for one in status.hosts]),
         _without_empty(PARTITION_COLUMNS, [_partition_row(one) for one in shown]),
         _without_empty(BROKER_COLUMNS, brokers[:limit]),
@@ -96,7 +101,7 @@ def page_of(identity: ServiceIdentity, status: ServiceStatus, limit: int | None)
     ]
     left = len(status.partitions) - len(shown)
     remark = f"{left} more partitions, none of them worse; --all shows them" if left else None
-    pairs = [*_identity_pairs(identity), *_total_pairs(status)]
+    pairs = [*_identity_pairs(identity), *_total_pairs(status, troubles)]
     return Page(pairs, [one for one in tables if one.rows], remark)
 
 
@@ -144,25 +149,13 @@ def _identity_pairs(identity: ServiceIdentity) -> list[tuple[str, object]]:
     ]
 
 
-def _total_pairs(status: ServiceStatus) -> list[tuple[str, object]]:
+def _total_pairs(status: ServiceStatus, troubles: list[Trouble]) -> list[tuple[str, object]]:
     totals = status.totals()
+    counts = Counter(one.code for one in troubles if one.severity is not Severity.NOTE)
+    bad = ", ".join(f"{code} {count}" for code, count in counts.items())
+    not_well = ("not well", bad or "nothing")
     if status.coordinator is None:
-        return [("coordinator", "does not answer; nobody else knows the hosts")]
-    bad = [f"{name} {count}" for name, count in totals["troubles"].items() if count]
-    if unplaced := status.coordinator["unplaced"]:
-        bad.append(f"without a host {unplaced}")
-    if aside := status.coordinator["set_aside"]:
-        bad.append(f"set aside {aside}")
-    troubled = [one for one in status.coordinator["attending"] if one["trouble"]]
-    if troubled:
-        bad.append(f"plugins of brokers {len(troubled)}")
-    if different := sum(one["different"] for one in status.coordinator["shadows"]):
-        bad.append(f"answers that differ from Kafka's {different}")
-    if (status.coordinator["kafka"] or {}).get("trouble"):
-        bad.append("Kafka's metadata topic")
-    if silent := totals["hosts_silent"]:
-        lost = totals["leaders_on_silent_hosts"]
-        bad.append(f"silent hosts {silent} (with {lost} leaders)")
+        return [("coordinator", "does not answer; nobody else knows the hosts"), not_well]
     served = (
         f"{totals['partitions_known']} known, {totals['partitions_led']} led, "
         f"{totals['sessions_open']} with an open session"
@@ -175,8 +168,23 @@ def _total_pairs(status: ServiceStatus) -> list[tuple[str, object]]:
         ("partitions", served),
         ("followers", behind),
         ("disputes", totals["disputes"] or None),
-        ("not well", ", ".join(bad) or "nothing"),
+        not_well,
     ]
+
+
+def _trouble_rows(troubles: list[Trouble]) -> list[tuple[object, ...]]:
+    """One row for each code, with what the first trouble says."""
+    rows: list[tuple[object, ...]] = []
+    for code in dict.fromkeys(one.code for one in troubles):
+        same = [one for one in troubles if one.code == code]
+        first, left = same[0], len(same) - SUBJECTS_SHOWN
+        subjects = [one.subject for one in same[:SUBJECTS_SHOWN]]
+        more = [f"and {left} more"] if left > 0 else []
+        since = min((one.since_ms for one in same if one.since_ms is not None), default=None)
+        shown = None if since is None else time_text(since)
+        of = ", ".join([*subjects, *more])
+        rows.append((code, str(first.severity), of, shown, first.text, first.action))
+    return rows
 
 
 def _host_row(one: HostStatus) -> tuple[object, ...]:
@@ -218,10 +226,6 @@ def _count_on(one: HostStatus, role: str) -> object:
     if running is None and one.placed is not None:
         return f"({one.placed[role]})"
     return running
-
-
-def _set_aside_row(one: Mapping[str, Any]) -> tuple[object, ...]:
-    return one["what"], time_text(one["since_ms"]), one["reason"]
 
 
 def _broker_row(broker: int, report: dict[str, Any]) -> tuple[object, ...]:

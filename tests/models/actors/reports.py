@@ -10,6 +10,9 @@ from tierledger.events.errors import OutcomeUnknown
 from tierledger.events.identifiers import Uuid
 from tierledger.health.status import HostReading, Reading
 
+NOW_MS = 1_700_000_100_000
+"""The coordinator's time at its answer."""
+
 TOPIC_ID = str(Uuid(bytes(range(16))))
 
 
@@ -88,6 +91,10 @@ def coordinator(*hosts: str, **more: object) -> dict[str, Any]:
         "owner_epoch": 3,
         "source": "",
         "heading": "",
+        "owner_since_ms": None,
+        "give_up_after_ms": 0,
+        "now_ms": NOW_MS,
+        "conditions": [],
         "attending": [],
         "shadows": [],
         "kafka": None,

@@ -1,0 +1,298 @@
+"""The one list of a service's troubles. Pure: made of a `ServiceStatus`.
+
+`tierledger status`, its exit status, its JSON and the metrics all take this list, so none can
+be well while another is not. A monitor goes by the code, which stays the same between releases,
+and by the severity; the sentences are for people.
+
+To add a trouble: give it a kind in `KINDS`, and find it here from what coordinator and hosts
+say, or let the process that knows hold a condition (`actors/conditions.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from tierledger.actors.coordinator.attendance import SILENT_MS
+from tierledger.actors.coordinator.events import Owner
+from tierledger.health.status import (
+    BEHIND,
+    HOST_SILENT,
+    LOADING,
+    NO_LEADER,
+    NO_SESSION,
+    QUARANTINED,
+    TROUBLES,
+    HostStatus,
+    PartitionStatus,
+    ServiceStatus,
+)
+
+
+class Severity(StrEnum):
+    """How soon somebody has to look, the most urgent first."""
+
+    CRITICAL = "critical"
+    """Something is not served, or about to cost data: wake somebody if it lasts."""
+    WARNING = "warning"
+    """All is served, but something failed and does not mend itself: look within the day."""
+    NOTE = "note"
+    """It passes, or somebody chose it. It does not count for the exit status."""
+
+
+class Kind(NamedTuple):
+    """What all troubles with one code have in common."""
+
+    severity: Severity
+    meaning: str
+    action: str
+    """What an operator does."""
+
+
+class Trouble(NamedTuple):
+    """One thing that is not well."""
+
+    code: str
+    severity: Severity
+    subject: str
+    """`cluster`, `coordinator`, `kafka`, `host NAME`, `broker ID` or `partition TOPIC-N`; what
+    an item or a condition is about may follow."""
+    since_ms: int | None
+    """Since when (ms); None if nobody knows."""
+    text: str
+    action: str
+
+    def plain(self) -> dict[str, Any]:
+        return {**self._asdict(), "severity": str(self.severity)}
+
+
+_ASK_VERIFY = "run `tierledger verify`, which shows the place, and see the host's log"
+
+KINDS = {
+    "no-service": Kind(
+        Severity.CRITICAL,
+        "no service runs on the store",
+        "start it with `tierledger serve`",
+    ),
+    "coordinator-silent": Kind(
+        Severity.CRITICAL,
+        "the coordinator does not answer, and nobody else knows the hosts",
+        "see the log of `serve`; if it lasts for more than 15 s, start the service again",
+    ),
+    "unplaced": Kind(
+        Severity.CRITICAL,
+        "leaders or followers of partitions have no host",
+        "see the log of `serve` for why no host can be started, or give it more hosts",
+    ),
+    HOST_SILENT: Kind(
+        Severity.CRITICAL,
+        "a host does not answer; what is placed there is not served",
+        "the coordinator replaces it within seconds; if it does not, see the log of `serve`",
+    ),
+    QUARANTINED: Kind(Severity.CRITICAL, TROUBLES[QUARANTINED], _ASK_VERIFY),
+    NO_LEADER: Kind(
+        Severity.CRITICAL,
+        TROUBLES[NO_LEADER],
+        "if it lasts, see the logs of the coordinator and of its host",
+    ),
+    NO_SESSION: Kind(
+        Severity.CRITICAL,
+        TROUBLES[NO_SESSION],
+        "its broker's writes wait: see whether the store answers, and who claims to lead",
+    ),
+    BEHIND: Kind(
+        Severity.WARNING,
+        TROUBLES[BEHIND],
+        "if it lasts, the follower's host does not keep up: give it more room",
+    ),
+    LOADING: Kind(Severity.NOTE, TROUBLES[LOADING], "wait"),
+    "set-aside": Kind(
+        Severity.WARNING,
+        "the coordinator has set an item aside that cannot be carried out",
+        "mend what the reason names, and restart the broker that announced it",
+    ),
+    "unknown-condition": Kind(
+        Severity.WARNING,
+        "a process reports a condition that this release does not know",
+        "see that process's log, and use a command of its release",
+    ),
+    "owner-moving": Kind(
+        Severity.NOTE,
+        "the metadata moves to another owner, and brokers hold their writes",
+        "wait for `tierledger handover` to end",
+    ),
+    "move-overdue": Kind(
+        Severity.CRITICAL,
+        "the metadata has been moving for longer than the move may take; brokers hold their "
+        "writes all the while",
+        "run `tierledger handover --to` the owner from before",
+    ),
+    "plugin-silent": Kind(
+        Severity.CRITICAL,
+        "the plugin of a broker has stopped reporting",
+        "see whether the broker runs, with the plugin, and reaches the service's doors",
+    ),
+    "plugin-mode": Kind(
+        Severity.CRITICAL,
+        "a broker runs in a mode in which it cannot follow the owner",
+        "restart it in the mode that docs/kafka.md names for this owner",
+    ),
+    "plugin-not-registered": Kind(
+        Severity.WARNING,
+        "a broker's plugin reports, but has not registered",
+        "see the broker's log for why the coordinator does not admit it",
+    ),
+    "shadow-differs": Kind(
+        Severity.WARNING,
+        "answers of tierledger and of Kafka's own manager differ on a broker in shadow",
+        "see `shadows` in `tierledger status --json`; do not hand over before it is explained",
+    ),
+    "follower-silent": Kind(
+        Severity.WARNING,
+        "the process that imports or mirrors Kafka's metadata topic has stopped reporting",
+        "see whether `serve --kafka` still runs",
+    ),
+    "import-fails": Kind(
+        Severity.WARNING,
+        "the import of Kafka's metadata topic fails",
+        "mend what the text names; until then the metadata cannot be handed over",
+    ),
+    "mirror-fails": Kind(
+        Severity.WARNING,
+        "the mirror into Kafka's metadata topic fails",
+        "mend what the text names; until then the metadata cannot go back",
+    ),
+}
+"""All kinds of trouble, by code; `docs/troubles.md` has the same table."""
+
+PLUGIN_CODES = {"silent", "mode", "not-registered"}
+"""The codes of `attendance.trouble`; here they begin with `plugin-`."""
+
+
+def troubles_of(status: ServiceStatus) -> list[Trouble]:
+    """All troubles, the most urgent first, then by code."""
+    found = [*_of_coordinator(status)]
+    for host in status.hosts:
+        found += _of_host(host, status)
+    for partition in status.partitions:
+        found += _of_partition(partition)
+    return sorted(found, key=_urgency)
+
+
+NO_SERVICE = "no-service"
+
+
+def no_service(cluster: str) -> Trouble:
+    """The only trouble of a store on which no service runs."""
+    return _trouble(NO_SERVICE, f"cluster {cluster}")
+
+
+def are_well(troubles: Iterable[Trouble]) -> bool:
+    """Whether there are none besides notes."""
+    return all(one.severity is Severity.NOTE for one in troubles)
+
+
+_RANKS = {severity: rank for rank, severity in enumerate(Severity)}
+_CODES = {code: rank for rank, code in enumerate(KINDS)}
+
+
+def _urgency(one: Trouble) -> tuple[int, int]:
+    return _RANKS[one.severity], _CODES[one.code]
+
+
+def _trouble(
+    code: str, subject: str, text: str | None = None, since_ms: int | None = None
+) -> Trouble:
+    kind = KINDS[code]
+    return Trouble(code, kind.severity, subject, since_ms, text or kind.meaning, kind.action)
+
+
+def _of_conditions(conditions: Iterable[Mapping[str, Any]], process: str) -> Iterator[Trouble]:
+    for one in conditions:
+        code, text = one["code"], one["text"]
+        if code not in KINDS:
+            code, text = "unknown-condition", f"{code}: {text}"
+        subject = f"{process}, {one['subject']}" if one["subject"] else process
+        yield _trouble(code, subject, text, one["since_ms"])
+
+
+def _of_host(host: HostStatus, status: ServiceStatus) -> Iterator[Trouble]:
+    if not host.is_up:
+        lost = "" if host.placed is None else f"; {host.placed['leaders']} leaders are there"
+        since_ms = _before(status, host.heard_ms_ago)
+        yield _trouble(HOST_SILENT, f"host {host.name}", f"{host.silence}{lost}", since_ms)
+    yield from _of_conditions(host.conditions, f"host {host.name}")
+
+
+def _of_partition(one: PartitionStatus) -> Iterator[Trouble]:
+    if one.trouble is None:
+        return
+    served = (one.leader, *one.followers)
+    reason = next((each.reason for each in served if each and each.reason), None)
+    text = TROUBLES[one.trouble]
+    yield _trouble(
+        one.trouble,
+        f"partition {one.topic}-{one.partition}",
+        text if reason is None else f"{text}: {reason}",
+    )
+
+
+def _before(status: ServiceStatus, ago_ms: int | None) -> int | None:
+    """The time that was `ago_ms` before the coordinator's answer."""
+    now_ms = None if status.coordinator is None else status.coordinator["now_ms"]
+    return None if now_ms is None or ago_ms is None else now_ms - ago_ms
+
+
+def _of_coordinator(status: ServiceStatus) -> Iterator[Trouble]:
+    known = status.coordinator
+    if known is None:
+        yield _trouble("coordinator-silent", "coordinator")
+        return
+    if unplaced := known["unplaced"]:
+        yield _trouble("unplaced", "cluster", f"{unplaced} leaders or followers have no host")
+    for item in known["set_aside_items"]:
+        yield _trouble("set-aside", f"item {item['what']}", item["reason"], item["since_ms"])
+    yield from _of_conditions(known["conditions"] or (), "coordinator")
+    yield from _of_owner(known)
+    yield from _of_plugins(status, known)
+    if known["kafka"] is not None:
+        yield from _of_follower(status, known["kafka"])
+
+
+def _of_owner(known: Mapping[str, Any]) -> Iterator[Trouble]:
+    if known["owner"] != Owner.MOVING:
+        return
+    since_ms, limit_ms = known["owner_since_ms"], known["give_up_after_ms"]
+    now_ms = known["now_ms"]
+    overdue = since_ms is not None and limit_ms and now_ms - since_ms > limit_ms + SILENT_MS
+    text = (
+        f"the metadata moves from {known['source']} to {known['heading']}, in owner epoch "
+        f"{known['owner_epoch']}; brokers hold their writes"
+    )
+    yield _trouble("move-overdue" if overdue else "owner-moving", "cluster", text, since_ms)
+
+
+def _of_plugins(status: ServiceStatus, known: Mapping[str, Any]) -> Iterator[Trouble]:
+    for one in known["attending"]:
+        if one["trouble"]:
+            code = f"plugin-{one['code']}"
+            silent = one["heard_ms_ago"] if code == "plugin-silent" else None
+            text = f"its plugin (mode {one['mode']}): {one['trouble']}"
+            since_ms = _before(status, silent)
+            yield _trouble(code, f"broker {one['broker_id']}", text, since_ms)
+    for one in known["shadows"]:
+        if count := one["different"]:
+            text = f"{count} answers differ from those of Kafka's own manager"
+            yield _trouble("shadow-differs", f"broker {one['broker_id']}", text)
+
+
+def _of_follower(status: ServiceStatus, kafka: Mapping[str, Any]) -> Iterator[Trouble]:
+    yield from _of_conditions(kafka.get("conditions") or (), "kafka")
+    if kafka["heard_ms_ago"] > SILENT_MS:
+        since_ms = _before(status, kafka["heard_ms_ago"])
+        yield _trouble("follower-silent", "kafka", None, since_ms)
+    elif kafka["trouble"]:
+        code = "mirror-fails" if kafka["task"] == "mirror" else "import-fails"
+        since_ms = _before(status, kafka.get("trouble_ms_ago"))
+        yield _trouble(code, "kafka", kafka["trouble"], since_ms)

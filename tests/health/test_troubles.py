@@ -1,0 +1,232 @@
+"""The list of troubles: what is found, how urgent it is, and that the documents have it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.house.test_documents import document, table
+from tests.models.actors.reports import NOW_MS, host, reading, served, silent
+from tierledger.actors.conditions import Conditions
+from tierledger.actors.coordinator.attendance import SILENT_MS
+from tierledger.health.status import TROUBLES, Reading, status_of
+from tierledger.health.troubles import KINDS, Severity, Trouble, are_well, troubles_of
+
+MOVING = {
+    "owner": "moving",
+    "owner_epoch": 2,
+    "source": "kafka",
+    "heading": "tierledger",
+    "owner_since_ms": NOW_MS - 10_000,
+    "give_up_after_ms": 20_000,
+}
+
+
+def found(given: Reading) -> list[Trouble]:
+    return troubles_of(status_of(given))
+
+
+def only(given: Reading) -> Trouble:
+    (one,) = found(given)
+    return one
+
+
+def cluster(**more: object) -> Reading:
+    """A service with one host, all well but for `more` in the coordinator's answer."""
+    return reading({"host-0": host(served(0))}, {}, **more)
+
+
+def plugin(**more: object) -> dict[str, Any]:
+    return {
+        "broker_id": 3,
+        "incarnation": 2,
+        "mode": "handover",
+        "owner_epoch": 3,
+        "is_idle": False,
+        "heard_ms_ago": 400,
+        "trouble": None,
+        "code": None,
+        **more,
+    }
+
+
+def follower(**more: object) -> dict[str, Any]:
+    return {"task": "import", "round": 7, "heard_ms_ago": 100, "trouble": None, **more}
+
+
+def test_a_service_without_trouble_is_well() -> None:
+    assert found(cluster(attending=[plugin()], kafka=follower())) == []
+
+
+def test_a_note_is_listed_and_well_and_a_warning_is_not() -> None:
+    loading = found(reading({"host-0": host(served(0, phase="loading"))}))
+    late = found(cluster(kafka=follower(trouble="no brokers")))
+
+    assert [one.severity for one in loading] == [Severity.NOTE]
+    assert are_well(loading)
+    assert [one.severity for one in late] == [Severity.WARNING]
+    assert not are_well(late)
+
+
+def test_the_most_urgent_comes_first() -> None:
+    given = reading(
+        {"host-0": host(served(0, phase="loading")), "host-1": silent()},
+        kafka=follower(trouble="no brokers"),
+    )
+
+    assert [one.code for one in found(given)] == ["host-silent", "import-fails", "loading"]
+
+
+def test_a_partitions_trouble_is_an_entry_with_its_reason() -> None:
+    bad = served(7, phase="quarantined", reason="a checksum is wrong")
+
+    one = only(reading({"host-0": host(bad)}))
+
+    assert (one.code, one.subject) == ("quarantined", "partition orders-7")
+    assert one.text.endswith("writes are refused: a checksum is wrong")
+
+
+def test_a_lost_coordinator_is_one_trouble() -> None:
+    assert only(Reading(None, {"host-0": host(served(0))}, {})).code == "coordinator-silent"
+
+
+def test_a_silent_host_is_silent_since_the_coordinator_heard_it_last() -> None:
+    one = only(reading({"host-1": silent()}))
+
+    assert (one.code, one.subject, one.since_ms) == ("host-silent", "host host-1", NOW_MS - 100)
+    assert one.text == "no answer within 2 s; 2 leaders are there"
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "subject", "since_ms"),
+    [
+        ({"unplaced": 4}, "unplaced", "cluster", None),
+        (
+            {
+                "set_aside": 1,
+                "set_aside_items": [{"what": "a--1", "reason": "none", "since_ms": 5}],
+            },
+            "set-aside",
+            "item a--1",
+            5,
+        ),
+        (MOVING, "owner-moving", "cluster", NOW_MS - 10_000),
+        (
+            {**MOVING, "owner_since_ms": NOW_MS - 60_000},
+            "move-overdue",
+            "cluster",
+            NOW_MS - 60_000,
+        ),
+        (
+            {"attending": [plugin(trouble="silent", code="silent", heard_ms_ago=9_000)]},
+            "plugin-silent",
+            "broker 3",
+            NOW_MS - 9_000,
+        ),
+        (
+            {"attending": [plugin(trouble="in shadow, while …", code="mode")]},
+            "plugin-mode",
+            "broker 3",
+            None,
+        ),
+        (
+            {"attending": [plugin(trouble="not registered", code="not-registered")]},
+            "plugin-not-registered",
+            "broker 3",
+            None,
+        ),
+        ({"shadows": [{"broker_id": 3, "different": 2}]}, "shadow-differs", "broker 3", None),
+        (
+            {"kafka": follower(heard_ms_ago=SILENT_MS + 1, trouble="silent")},
+            "follower-silent",
+            "kafka",
+            NOW_MS - SILENT_MS - 1,
+        ),
+        (
+            {"kafka": follower(trouble="no brokers", trouble_ms_ago=7_000)},
+            "import-fails",
+            "kafka",
+            NOW_MS - 7_000,
+        ),
+        ({"kafka": follower(task="mirror", trouble="x")}, "mirror-fails", "kafka", None),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_what_the_coordinator_knows_is_told_with_its_subject_and_since_when(
+    more: Mapping[str, object], code: str, subject: str, since_ms: int | None
+) -> None:
+    one = only(cluster(**more))
+
+    assert (one.code, one.subject, one.since_ms) == (code, subject, since_ms)
+
+
+# Conditions.
+
+
+def test_a_condition_holds_from_its_first_finding_until_it_is_cleared() -> None:
+    times = iter([5, 6])
+    conditions = Conditions(lambda: next(times))
+    conditions.hold("behind", "1 behind", "a")
+    conditions.hold("loading", "all")
+    conditions.hold("behind", "2 behind", "a")
+    conditions.clear("loading")
+    conditions.clear("loading")
+
+    assert conditions.plain() == [
+        {"code": "behind", "subject": "a", "since_ms": 5, "text": "2 behind"}
+    ]
+
+
+def test_a_condition_of_any_process_is_a_trouble_of_that_process() -> None:
+    held = Conditions(lambda: 5)
+    held.hold("behind", "it does not keep up", "the disk")
+    given = reading(
+        {"host-0": host(served(0), conditions=held.plain())},
+        conditions=held.plain(),
+        kafka=follower(conditions=held.plain()),
+    )
+
+    assert [(one.code, one.subject, one.since_ms) for one in found(given)] == [
+        ("behind", "coordinator, the disk", 5),
+        ("behind", "kafka, the disk", 5),
+        ("behind", "host host-0, the disk", 5),
+    ]
+    assert found(given)[0].text == "it does not keep up"
+
+
+def test_a_condition_of_a_newer_release_is_not_lost() -> None:
+    held = Conditions(lambda: 5)
+    held.hold("on-fire", "smoke")
+
+    one = only(reading({"host-0": host(served(0), conditions=held.plain())}))
+
+    assert (one.code, one.text) == ("unknown-condition", "on-fire: smoke")
+
+
+def test_an_older_service_says_less_and_its_troubles_are_told() -> None:
+    given = cluster(kafka=follower(trouble="no brokers"))
+    assert given.coordinator is not None
+    newer = {"conditions", "now_ms", "owner_since_ms", "give_up_after_ms"}
+    older = {name: one for name, one in given.coordinator.items() if name not in newer}
+
+    one = only(given._replace(coordinator=older))
+
+    assert (one.code, one.since_ms) == ("import-fails", None)
+
+
+# Documents.
+
+
+def test_the_documented_troubles_are_those_that_can_be_listed() -> None:
+    documented = table(document("docs/troubles.md"), "code")
+
+    kinds = [
+        [cell.strip("`") for cell in (code, kind.severity, kind.meaning, kind.action)]
+        for code, kind in KINDS.items()
+    ]
+    assert documented == kinds
+
+
+def test_all_troubles_of_partitions_have_a_kind_with_a_code_for_monitors() -> None:
+    assert TROUBLES.keys() <= KINDS.keys()
+    assert all(code == code.lower() and " " not in code for code in KINDS)
