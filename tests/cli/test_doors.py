@@ -71,13 +71,13 @@ async def test_what_is_wrong_in_a_host_or_the_coordinator_is_in_the_list_until_i
         world.service.coordinator.conditions.clear("on-fire")
         after = await run("status", "--store", url)
 
-    (one,) = lines(told)
+    one = json.loads(told.stdout)
     assert [(each["code"], each["subject"]) for each in one["troubles"]] == [
         ("behind", "host host-0, the disk"),
         ("unknown-condition", "coordinator"),
     ]
     assert one["troubles"][0]["since_ms"] is not None
-    assert (shown.exit_code, told.exit_code, after.exit_code) == (1, 1, 0)
+    assert [each.exit_code for each in (shown, told, after)] == [1, 1, 0], after.stdout
     assert "behind 1, unknown-condition 1" in shown.stdout
 
 
