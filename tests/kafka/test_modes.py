@@ -55,24 +55,26 @@ def plugins(broker: KafkaBroker) -> Iterator[Plugins]:
 
 
 async def opened(
-    broker: KafkaBroker, plugins: Plugins, doors: str, mode: str, **more: object
+    broker: KafkaBroker, plugins: Plugins, doors: str, mode: str, logs: Path, **more: object
 ) -> None:
-    """Open the plugin of broker 1 in that mode."""
+    """Open the plugin of broker 1 in that mode, with that log folder."""
     kafka = {
         CLIENTS: broker.address,
         "remote.log.metadata.topic.replication.factor": 1,
         "remote.log.metadata.topic.num.partitions": METADATA_PARTITIONS,
-        "log.dir": broker.logs,
+        "log.dir": logs,
         "tierledger.mode": mode,
         **more,
     }
     assert await plugins.open(1, CLUSTER, doors, **kafka) == "done"
 
 
-async def test_handover_goes_by_the_owner(broker: KafkaBroker, plugins: Plugins) -> None:
+async def test_handover_goes_by_the_owner(
+    broker: KafkaBroker, plugins: Plugins, tmp_path: Path
+) -> None:
     ask = plugins.ask
     async with OwnershipDoor(CLUSTER) as door:
-        await opened(broker, plugins, door.address, "handover")
+        await opened(broker, plugins, door.address, "handover", tmp_path)
         await ask("1 lead 1")
         heard = await door.attended(0)
         assert (heard.broker_id, heard.mode, heard.is_idle) == (1, pb.MODE_HANDOVER, True)
@@ -107,6 +109,41 @@ async def test_handover_goes_by_the_owner(broker: KafkaBroker, plugins: Plugins)
         assert door.registered[0].mode == pb.MODE_HANDOVER
     assert await ask("1 close") == "done"
     assert await ask("1 threads") == "none"
+
+
+async def test_a_broker_that_restarts_without_the_service_remembers_the_owner(
+    broker: KafkaBroker, plugins: Plugins, tmp_path: Path
+) -> None:
+    ask = plugins.ask
+    async with OwnershipDoor(CLUSTER) as door:
+        await opened(broker, plugins, door.address, "handover", tmp_path)
+        await ask("1 lead 5")
+        await door.change_owner("kafka")
+        assert await ask("1 ready 5") == "ready"
+        assert await ask("1 add 5 0") == "done"
+        assert await ask("1 move 5 0 COPY_SEGMENT_FINISHED") == "done"
+        assert await ask("1 close") == "done"
+
+    # Kafka's manager may not be the owner any more: only what it finds is sure.
+    await opened(broker, plugins, "127.0.0.1:1", "handover", tmp_path)
+    await ask("1 lead 5")
+    assert await ask("1 found 5 5") == "0:COPY_SEGMENT_FINISHED"
+    assert await ask("1 is-ready 5") == "false"
+    for question in ("lookup 5 15", "list 5", "highest 5", "add 5 1"):
+        assert await ask(f"1 {question}") == "ReplicaNotAvailableException"
+    assert "as in its last run" in await ask("1 metric Decision")
+    assert await ask("1 close") == "done"
+
+    async with OwnershipDoor(CLUSTER) as door:
+        await opened(broker, plugins, door.address, "handover", tmp_path)
+        # This ledger never had an owner, so it is another.
+        while "nobody, owner epoch 0" not in await ask("1 metric Decision"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await door.change_owner("kafka")
+        await ask("1 lead 5")
+        assert await ask("1 ready 5") == "ready"
+        assert await ask("1 list 5") == "0"
+        assert await ask("1 close") == "done"
 
 
 class Cluster:
@@ -212,10 +249,10 @@ async def cluster(broker: KafkaBroker, tmp_path: Path) -> AsyncIterator[Cluster]
 
 
 async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
-    broker: KafkaBroker, plugins: Plugins, cluster: Cluster
+    broker: KafkaBroker, plugins: Plugins, cluster: Cluster, tmp_path: Path
 ) -> None:
     ask = plugins.ask
-    await opened(broker, plugins, await cluster.doors(), "handover")
+    await opened(broker, plugins, await cluster.doors(), "handover", tmp_path)
     await ask("1 lead 0")
     await cluster.hand_over(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 0 5") == "none"
@@ -261,10 +298,10 @@ async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
 
 
 async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
-    broker: KafkaBroker, plugins: Plugins, cluster: Cluster
+    broker: KafkaBroker, plugins: Plugins, cluster: Cluster, tmp_path: Path
 ) -> None:
     ask = plugins.ask
-    await opened(broker, plugins, await cluster.doors(), "shadow")
+    await opened(broker, plugins, await cluster.doors(), "shadow", tmp_path)
     await ask("1 lead 2")
     await cluster.hand_over(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 2 5") == "none"
@@ -298,11 +335,11 @@ async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
 
 
 async def test_shadow_compares_what_the_replica_has_and_asks_nobody(
-    broker: KafkaBroker, plugins: Plugins, cluster: Cluster
+    broker: KafkaBroker, plugins: Plugins, cluster: Cluster, tmp_path: Path
 ) -> None:
     ask = plugins.ask
     no_room = {"tierledger.replica.max.bytes": 1}
-    await opened(broker, plugins, await cluster.doors(), "shadow", **no_room)
+    await opened(broker, plugins, await cluster.doors(), "shadow", tmp_path, **no_room)
     await ask("1 lead 3")
     await cluster.hand_over(Owner.KAFKA, Owner.NOBODY)
     assert await ask("1 found 3 5") == "none"

@@ -254,6 +254,48 @@ async def test_a_partition_is_kept_once_another_leaves_room(
     assert await ask("1 close") == "done"
 
 
+def saved_in(folder: Path) -> list[Path]:
+    return [*folder.glob("tierledger.replica.*")]
+
+
+async def test_a_broker_that_restarts_without_the_service_finds_its_segments(
+    tmp_path: Path, plugins: Plugins
+) -> None:
+    ask, store, away = plugins.ask, tmp_path / "store.sqlite", "ReplicaNotAvailableException"
+
+    async def opened(url: str) -> None:
+        assert await plugins.open(1, CLUSTER, url, **{"log.dir": tmp_path}) == "done"
+        await ask("1 lead 1")
+
+    async with owning(store) as world:
+        await opened(await world.service.url())
+        assert await ask("1 ready 1") == "ready"
+        assert await ask("1 copy 1 3") == "done"
+        assert await ask("1 close") == "done"
+
+    await opened("127.0.0.1:1")
+    assert await ask("1 found 1 15") == "10:COPY_SEGMENT_FINISHED"
+    assert await ask("1 metric PartitionsSaved") == "1"
+    assert int(await ask("1 metric SavedAgeMaxMs")) > 0
+    assert await ask("1 is-ready 1") == "false"
+    # What it does not find may have been written by others meanwhile.
+    for question in ("lookup 1 35", "list 1", "highest 1", "add 1 3"):
+        assert await ask(f"1 {question}") == away
+    assert await ask("1 close") == "done"
+
+    async with owning(store) as world:
+        await opened(await world.service.url())
+        assert await ask("1 ready 1") == "ready"
+        assert await ask("1 list 1") == "0,10,20"
+        assert await ask("1 metric PartitionsSaved") == "0"
+        assert await ask("1 metric Snapshots") in {"0", "1"}, "1 if a host was faster"
+        assert await ask("1 copy 1 1") == "done"
+        assert await ask("1 stop 1") == "done"
+        while saved_in(tmp_path):  # noqa: ASYNC110 - It has none.
+            await asyncio.sleep(0.01)
+        assert await ask("1 close") == "done"
+
+
 async def test_a_restored_ledger_is_not_taken_for_the_present_one(
     tmp_path: Path, plugins: Plugins
 ) -> None:

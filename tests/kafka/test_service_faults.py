@@ -74,3 +74,8 @@ async def test_a_broker_outlives_whatever_becomes_of_its_service(tmp_path: Path)
                 assert all(name.endswith(known) for name in left)
         assert broker.pid == pid
         assert is_running(pid)
+        # Without the service it finds what it has tiered even if it starts anew.
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            await asyncio.to_thread(broker.restart, how)
+            async with asyncio.timeout(60):
+                assert await consumed(broker.address, TOPIC) == sent

@@ -1,6 +1,7 @@
 package org.tierledger.kafka;
 
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
@@ -28,6 +29,10 @@ import org.tierledger.door.v1.Role;
 final class Deciding implements Manager {
     private static final String KAFKA = "kafka";
     private static final String TIERLEDGER = "tierledger";
+    /** In place of an owner: that of the broker's last run, until a host answers. */
+    private static final String RECALLED = "recalled";
+    /** In place of an owner: the service's ledger is not the one that this broker knew. */
+    private static final String ANOTHER = "another ledger";
     private static final int ATTEND_DEADLINE_MS = 2_000;
     private static final long ATTEND_MS = 500;
     private static final long HOMELESS_MS = 50;
@@ -44,6 +49,8 @@ final class Deciding implements Manager {
     private final Shadow shadow;
     /** Writes that a manager has begun and not ended, or that are about to choose a manager. */
     private final AtomicInteger underWay = new AtomicInteger();
+    /** The owner epoch that this broker had seen before it started; 0: none. */
+    private final long lastEpoch;
     /** The newest that this broker obeys; before the first, one that its mode implies. */
     private volatile Ownership ownership;
     /** Completed when a newer {@link Ownership} has replaced {@link #ownership}. */
@@ -63,8 +70,10 @@ final class Deciding implements Manager {
         kafka = settings.mode == PluginMode.MODE_TIERLEDGER ? null : new Embedded(configs);
         shadow = settings.mode == PluginMode.MODE_SHADOW
             ? new Shadow(settings, loop, kafka, ledger) : null;
-        go(Ownership.newBuilder().setReads(
-            kafka == null ? TIERLEDGER : shadow == null ? "" : KAFKA).build());
+        Ownership last = roles.memory.ownership();
+        lastEpoch = last == null ? 0 : last.getEpoch();
+        go(last == null || kafka == null ? Ownership.newBuilder().setReads(
+            kafka == null ? TIERLEDGER : shadow == null ? "" : KAFKA).build() : recalled(last));
     }
 
     void begin() {
@@ -97,14 +106,30 @@ final class Deciding implements Manager {
      * must not find a replica that is still ready under a claim from before the change.
      */
     private void go(Ownership next) {
-        roles.lead(next.getReads().equals(TIERLEDGER));
+        roles.lead(next.getReads().equals(TIERLEDGER) && !isRecalled(next));
         roles.metrics.decision = text(next);
         ownership = next;
     }
 
+    /**
+     * What a broker in shadow or handover obeys until a host answers: the manager by which it
+     * read last serves segments that it finds. It certifies nothing and takes no write, as the
+     * metadata may have moved since. In shadow only Kafka's manager answers.
+     */
+    private Ownership recalled(Ownership last) {
+        boolean isKafka = last.getReads().equals(KAFKA);
+        return Ownership.newBuilder().setOwner(shadow != null && isKafka ? KAFKA : RECALLED)
+            .setReads(shadow != null && !isKafka ? "" : last.getReads()).build();
+    }
+
+    private static boolean isRecalled(Ownership ownership) {
+        return ownership.getOwner().equals(RECALLED);
+    }
+
     private static String text(Ownership ownership) {
         return "reads by " + name(ownership.getReads()) + ", writes by " + name(writes(ownership))
-            + ", owner epoch " + ownership.getEpoch();
+            + (isRecalled(ownership) ? ", as in its last run"
+                : ", owner epoch " + ownership.getEpoch());
     }
 
     private static String name(String manager) {
@@ -117,7 +142,7 @@ final class Deciding implements Manager {
 
     /** The name of the manager that takes writes; empty while the metadata moves. */
     private static String writes(Ownership ownership) {
-        return isMoving(ownership) ? "" : ownership.getReads();
+        return isMoving(ownership) || isRecalled(ownership) ? "" : ownership.getReads();
     }
 
     /**
@@ -204,10 +229,14 @@ final class Deciding implements Manager {
 
     /** Obey {@code next} if it is newer than the last; whether it is. On the loop. */
     private boolean hear(Ownership next) {
-        if (isClosed || next.getEpoch() <= ownership.getEpoch()) {
+        if (!isClosed && next.getEpoch() < lastEpoch && ownership.getEpoch() == 0) {
+            another(next);
+        }
+        if (isClosed || next.getEpoch() <= ownership.getEpoch() || next.getEpoch() < lastEpoch) {
             return false;
         }
         go(next);
+        roles.memory.note(next);
         log.info("The owner of the remote log metadata is {}: {}", next.getOwner(), text(next));
         CompletableFuture<Void> waited = changed;
         changed = new CompletableFuture<>();
@@ -218,6 +247,17 @@ final class Deciding implements Manager {
             fitFor = next.getEpoch();
         }
         return true;
+    }
+
+    /** A ledger that is older than what this broker saw decides nothing. On the loop. */
+    private void another(Ownership older) {
+        if (!ownership.getOwner().equals(ANOTHER)) {
+            go(Ownership.newBuilder().setOwner(ANOTHER).build());
+            log.error("The remote log metadata is not read any more: the service is at owner epoch "
+                + "{}, and this broker has seen {}. If it was restored and that is right, stop "
+                + "this broker, remove {}, and start it",
+                older.getEpoch(), lastEpoch, roles.memory.file);
+        }
     }
 
     void onPartitionLeadershipChanges(
@@ -239,7 +279,7 @@ final class Deciding implements Manager {
     @Override
     public boolean isReady(TopicIdPartition tip) {
         Manager manager = manager(ownership.getReads());
-        return manager != null && manager.isReady(tip);
+        return manager != null && !isRecalled(ownership) && manager.isReady(tip);
     }
 
     @Override
@@ -250,6 +290,10 @@ final class Deciding implements Manager {
             throw notReady(question.tip, now);
         }
         Object answer = manager.answer(question);
+        if (isRecalled(now) && !(answer instanceof Optional && question.isOfSegment()
+            && ((Optional<?>) answer).isPresent())) {
+            throw notReady(question.tip, now);
+        }
         if (shadow != null) {
             shadow.compare(question);
         }
@@ -280,7 +324,7 @@ final class Deciding implements Manager {
         if (begun != null) {
             return begun;
         }
-        if (isMoving(now) && Manager.isFinish(change)) {
+        if ((isMoving(now) || isRecalled(now)) && Manager.isFinish(change)) {
             return hold(change, other.copy());
         }
         throw notReady(change.topicIdPartition(), now);

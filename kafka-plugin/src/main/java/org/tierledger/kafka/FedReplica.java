@@ -136,9 +136,7 @@ final class FedReplica implements FeedStream.Taker {
             metrics.replicasDropped.increment();
             log.warn("The replica of {} is dropped: {}", hosted.tip, gap);
         }
-        long grown = replica.heapBytes() - bytes;
-        bytes += grown;
-        boolean fits = roles.room.grow(grown) || grown <= 0;
+        boolean fits = fits();
         if (item.hasOtherHistory()) {
             log.error("{} is not read any more: the service's ledger has another log at position "
                 + "{} than the one that this broker was fed from, or ends before. If it was "
@@ -154,6 +152,20 @@ final class FedReplica implements FeedStream.Taker {
                 over();
             }
         }
+    }
+
+    /** The replica has taken what was saved: drop that if there is no room for it. */
+    void restored() {
+        if (isClosed || !fits()) {
+            drop();
+        }
+    }
+
+    /** Count what the replica takes; whether it has not grown or there is room for all. */
+    private boolean fits() {
+        long grown = replica.heapBytes() - bytes;
+        bytes += grown;
+        return roles.room.grow(grown) || grown <= 0;
     }
 
     private void drop() {

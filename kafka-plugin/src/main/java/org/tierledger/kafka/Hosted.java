@@ -10,6 +10,7 @@ final class Hosted {
     final Replica replica = new Replica();
     final FedReplica feed;
     final Writes writes;
+    final SavedReplica saved;
 
     /** The role from Kafka, and the one to announce; unspecified: no longer hosted here. */
     Role kafkaRole = Role.ROLE_UNSPECIFIED;
@@ -34,6 +35,7 @@ final class Hosted {
     Hosted(TopicIdPartition tip, Doors doors, Loop loop, Roles roles, Metrics metrics) {
         this.tip = tip;
         roles.memory.recall(tip, replica);
+        this.saved = new SavedReplica(roles.memory.folder, tip, replica);
         this.feed = new FedReplica(this, doors, loop, roles, metrics);
         this.writes = new Writes(this, doors, loop, roles);
     }

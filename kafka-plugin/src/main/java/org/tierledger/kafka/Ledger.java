@@ -1,6 +1,7 @@
 package org.tierledger.kafka;
 
 import com.google.protobuf.ByteString;
+import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Objects;
@@ -64,12 +65,13 @@ final class Ledger implements Manager {
         roles.begin();
     }
 
-    /** Close all streams and sockets, and save the replicas' positions; pending calls fail. */
+    /** Close all streams and sockets, and save the replicas and their positions; pending calls fail. */
     void close() {
         isClosed = true;
         roles.metrics.unregister();
+        List<Runnable> saves = new ArrayList<>();
         CompletableFuture<List<DoorStream>> ended = CompletableFuture.supplyAsync(() -> {
-            roles.close("the plugin was closed");
+            saves.addAll(roles.close("the plugin was closed"));
             return roles.doors.close();
         }, loop.timer());
         try {
@@ -77,6 +79,7 @@ final class Ledger implements Manager {
                 stream.awaitClosed(CLOSE_MS);
             }
             roles.memory.write();
+            saves.forEach(Runnable::run);
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         } catch (ExecutionException | TimeoutException error) {

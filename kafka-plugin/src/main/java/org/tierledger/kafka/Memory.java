@@ -13,22 +13,28 @@ import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.config.ConfigException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.Ownership;
 
 /**
- * The positions of this broker's replicas, in a file that outlives the broker. So a ledger that
- * is not the one that they were fed from is noticed after a restart, too. Safe for threads.
+ * The positions of this broker's replicas, and the last owner of the cluster's metadata, in a
+ * file that outlives the broker. So a ledger that is not the one that they came from is noticed
+ * after a restart, too. Safe for threads.
  */
 final class Memory {
     private static final String CLUSTER = "cluster";
+    /** Written as a position is: releases that know no owner read it as one. */
+    private static final String OWNER = "owner";
 
     private final Logger log = LoggerFactory.getLogger(Memory.class);
     /** Null: the broker's settings name no log folder, and positions are not kept. */
+    final Path folder;
     final Path file;
     private final Properties places = new Properties();
     private volatile boolean isChanged;
 
     /** {@code folder}: the broker's log folder; null if its settings name none. */
     Memory(String folder, String clusterId) {
+        this.folder = folder == null ? null : Path.of(folder);
         file = folder == null ? null : Path.of(folder, "tierledger.positions");
         if (file != null && Files.exists(file)) {
             try (InputStream in = Files.newInputStream(file)) {
@@ -61,10 +67,28 @@ final class Memory {
     }
 
     void note(TopicIdPartition tip, long position, ByteString chainHash) {
-        String place = position + " " + Base64.getEncoder().encodeToString(chainHash.toByteArray());
-        if (position >= 0 && !place.equals(places.put(key(tip), place))) {
+        if (position >= 0) {
+            put(key(tip), position, chainHash);
+        }
+    }
+
+    private void put(String key, long number, ByteString bytes) {
+        String place = number + " " + Base64.getEncoder().encodeToString(bytes.toByteArray());
+        if (!place.equals(places.put(key, place))) {
             isChanged = true;
         }
+    }
+
+    /** Note by which manager this broker reads, in which owner epoch. */
+    void note(Ownership ownership) {
+        put(OWNER, ownership.getEpoch(), ownership.getReadsBytes());
+    }
+
+    /** The last ownership that was noted, with its epoch and reads; null if none was. */
+    Ownership ownership() {
+        String place = places.getProperty(OWNER);
+        return place == null ? null : Ownership.newBuilder()
+            .setEpoch(positionIn(place)).setReadsBytes(hashIn(place)).build();
     }
 
     void forget(TopicIdPartition tip) {

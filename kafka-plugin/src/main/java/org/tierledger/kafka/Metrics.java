@@ -64,6 +64,11 @@ final class Metrics {
         show("PartitionsOfAnotherLedger", "of these, those whose log at the service is not the one "
             + "that they were fed from; a person has to look",
             () -> sum(one -> one.feed.isOther() ? 1 : 0));
+        show("PartitionsSaved", "of these, those read from the broker's folder since its start, which "
+            + "no host has confirmed yet", () -> sum(one -> one.replica.savedAt() > 0 ? 1 : 0));
+        show("SavedAgeMaxMs", "since the oldest of these was saved",
+            () -> max(one -> one.replica.savedAt() > 0
+                ? System.currentTimeMillis() - one.replica.savedAt() : 0));
         show("ReplicaSilenceMaxMs", "since a host last sent something, of the most silent replica",
             () -> max(one -> one.feed.silentMs()));
         show("ReplicaBehindMax", "positions by which a replica is behind the newest that it knows of",

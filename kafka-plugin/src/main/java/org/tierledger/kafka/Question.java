@@ -18,6 +18,11 @@ final class Question {
         this.offset = offset;
     }
 
+    /** Whether the answer is a segment or none. */
+    boolean isOfSegment() {
+        return kind == QuestionKind.LOOKUP || kind == QuestionKind.NEXT_TXN_SEGMENT;
+    }
+
     @Override
     public String toString() {
         return kind + " of " + tip + " in epoch " + epoch + " at " + offset;

@@ -10,7 +10,6 @@ import org.tierledger.door.v1.Call;
 import org.tierledger.door.v1.Found;
 import org.tierledger.door.v1.Kind;
 import org.tierledger.door.v1.NextPage;
-import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.Role;
 
 /**
@@ -38,9 +37,7 @@ final class Questions {
         var question = org.tierledger.door.v1.Question.newBuilder()
             .setPartition(Segments.partition(hosted.tip))
             .setKind(asked.kind).setEpoch(asked.epoch).setOffset(asked.offset);
-        boolean isLookup = asked.kind == QuestionKind.LOOKUP
-            || asked.kind == QuestionKind.NEXT_TXN_SEGMENT;
-        if (isLookup && hosted.role == Role.FOLLOWER) {
+        if (asked.isOfSegment() && hosted.role == Role.FOLLOWER) {
             Found found = found(hosted, question.setRole(Role.FOLLOWER), until, why);
             if (found.hasRow()) {
                 return found;

@@ -3,13 +3,16 @@ package org.tierledger.kafka;
 import com.google.protobuf.ByteString;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.kafka.common.TopicIdPartition;
 import org.tierledger.door.v1.Change;
 import org.tierledger.door.v1.Claim;
+import org.tierledger.door.v1.Contents;
 import org.tierledger.door.v1.DeletionState;
 import org.tierledger.door.v1.Fed;
 import org.tierledger.door.v1.FeedReady;
@@ -60,6 +63,8 @@ final class Replica {
     /** Position of the snapshot that is coming, or {@link #NO_SNAPSHOT}; and its next slice. */
     private long snapshotPosition;
     private long nextSlice;
+    /** When the rows were saved that no host has confirmed yet (epoch ms); 0: a host has. */
+    private long savedAt;
     private final List<Change> parts = new ArrayList<>();
     private ReplicaRows rows;
 
@@ -76,6 +81,7 @@ final class Replica {
         checksum = ByteString.EMPTY;
         snapshotPosition = NO_SNAPSHOT;
         nextSlice = 0;
+        savedAt = 0;
         parts.clear();
         rows = new ReplicaRows();
     }
@@ -137,6 +143,68 @@ final class Replica {
         return rows.size() + INDEX_BYTES * rows.count();
     }
 
+    /**
+     * Take the rows of {@code saved}, of the time {@code when} (epoch ms); whether it took them.
+     * It does not if a host has fed this replica meanwhile, or without a floor: then an operator
+     * lets this broker take any ledger. Until a host confirms them the rows serve segments that
+     * are found, and nothing else. They may be from before the floor: then a host is asked for
+     * all rows.
+     */
+    synchronized boolean adopt(Replica saved, long when) {
+        boolean isFed = position != NONE || snapshotPosition != NO_SNAPSHOT;
+        if (floor == NONE || isFed || !saved.isWhole()) {
+            return false;
+        }
+        position = saved.position;
+        chainHash = saved.chainHash;
+        deletion = saved.deletion;
+        checksum = saved.checksum;
+        rows = saved.rows;
+        savedAt = when;
+        if (position > floor) {
+            remember(position, chainHash);
+        }
+        return true;
+    }
+
+    /** When the rows were saved that no host has confirmed yet (epoch ms); 0 without any. */
+    synchronized long savedAt() {
+        return savedAt;
+    }
+
+    /**
+     * The replica as the items of a feed that make an equal one, to be read from one thread at
+     * any time; empty unless it is whole.
+     */
+    synchronized Optional<Iterator<Fed>> items() {
+        if (!isWhole()) {
+            return Optional.empty();
+        }
+        Fed begun = Fed.newBuilder().setSnapshot(SnapshotBegun.newBuilder().setPosition(position)
+            .setChainHash(chainHash).setDeletion(deletion).setChecksum(checksum)).build();
+        Slice.Builder slice = Slice.newBuilder().setPosition(position).setNumber(NONE);
+        Iterator<Contents> contents = rows.contents();
+        return Optional.of(new Iterator<>() {
+            private boolean isBegun;
+
+            @Override
+            public boolean hasNext() {
+                return contents.hasNext();
+            }
+
+            @Override
+            public Fed next() {
+                if (!isBegun) {
+                    isBegun = true;
+                    return begun;
+                }
+                slice.setNumber(slice.getNumber() + 1).setContents(contents.next())
+                    .setIsLast(!contents.hasNext());
+                return Fed.newBuilder().setSlice(slice).build();
+            }
+        });
+    }
+
     /** The subscription to send to a host: from the floor on, with rows if none are held. */
     synchronized Subscribe.Builder subscription() {
         Subscribe.Builder wanted = Subscribe.newBuilder();
@@ -147,7 +215,8 @@ final class Replica {
             wanted.setFloor(floor());
         }
         if (floor != NONE) {
-            wanted.setPosition(floor).setChainHash(floorHash).setWithoutRows(!isWhole());
+            wanted.setPosition(floor).setChainHash(floorHash)
+                .setWithoutRows(!isWhole() || position < floor);
         }
         return wanted;
     }
@@ -278,6 +347,7 @@ final class Replica {
      */
     synchronized void ready(Claim confirmed) {
         isReady = isReady || Objects.equals(confirmed, claim);
+        savedAt = isReady ? 0 : savedAt;
     }
 
     // Answers, as of the replica's position.

@@ -7,8 +7,11 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.PrimitiveIterator;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.SynchronousQueue;
@@ -28,6 +31,8 @@ import org.tierledger.door.v1.Strays;
  */
 final class ReplicaRows {
     private static final int MANY = 100;
+    /** Rows of a slice that is made here. */
+    private static final int SLICE = 4096;
     /** Threads that hash rows while another places them; idle ones end. */
     private static final ThreadPoolExecutor HASHERS = new ThreadPoolExecutor(
         0, Math.max(1, Math.min(4, Runtime.getRuntime().availableProcessors() - 1)),
@@ -77,6 +82,38 @@ final class ReplicaRows {
     /** Reads rows by references listed now, also while another thread changes rows. */
     IntFunction<Row> view() {
         return slab.view();
+    }
+
+    /** All of it as the contents of slices; to be read from one thread, at any time. */
+    Iterator<Contents> contents() {
+        IntFunction<ByteString> copies = slab.copies();
+        Map<Uuid, Strays> strayed = Map.copyOf(strays);
+        List<EpochNumbers> numbers = epochs.values().stream().map(one -> one.numbers)
+            .filter(Objects::nonNull).collect(Collectors.toList());
+        PrimitiveIterator.OfInt refs = Arrays.stream(ids.refs()).iterator();
+        return new Iterator<>() {
+            private boolean isDone;
+
+            @Override
+            public boolean hasNext() {
+                return !isDone;
+            }
+
+            @Override
+            public Contents next() {
+                Contents.Builder next = Contents.newBuilder();
+                while (refs.hasNext() && next.getRowsCount() < SLICE) {
+                    ByteString row = copies.apply(refs.nextInt());
+                    next.addRows(row);
+                    Strays given = strayed.get(Row.idAt(row.substring(0, Row.HEAD).toByteArray(), 0));
+                    if (given != null) {
+                        next.addStrays(given);
+                    }
+                }
+                isDone = !refs.hasNext();
+                return isDone ? next.addAllEpochs(numbers).build() : next.build();
+            }
+        };
     }
 
     // Placing.

@@ -1,6 +1,7 @@
 package org.tierledger.kafka;
 
 import com.google.protobuf.ByteString;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
 import java.util.Iterator;
@@ -37,6 +38,8 @@ final class Roles {
     private static final long PAUSE_MAX_MS = 10_000;
     private static final long READY_MS = 2_000;
     private static final long MEMORY_MS = 5_000;
+    /** By then Kafka has told the broker of all partitions that it hosts. */
+    private static final long SWEEP_MS = TimeUnit.HOURS.toMillis(1);
     private static final List<Role> ORDER =
         List.of(Role.LEADER, Role.FOLLOWER, Role.ROLE_UNSPECIFIED);
     private static final long FENCINGS_FORGOTTEN_NS = TimeUnit.MINUTES.toNanos(1);
@@ -90,11 +93,18 @@ final class Roles {
     void begin() {
         loop.run(() -> doors.seek(0));
         loop.after(MEMORY_MS, this::remember);
+        if (memory.folder != null) {
+            loop.after(SWEEP_MS, () -> loop.transports().execute(
+                () -> SavedReplica.sweep(memory.folder, all.keySet().stream())));
+        }
     }
 
     private void remember() {
         all.values().forEach(one -> one.replica.noteIn(memory, one.tip));
-        loop.transports().execute(memory::write);
+        loop.transports().execute(() -> {
+            memory.write();
+            hosted().forEach(one -> one.saved.write());
+        });
         loop.after(MEMORY_MS, this::remember);
     }
 
@@ -112,8 +122,8 @@ final class Roles {
     /** Take the role that Kafka gave this broker in those partitions. Safe for threads. */
     synchronized void become(Role role, Collection<TopicIdPartition> partitions) {
         for (TopicIdPartition tip : partitions) {
-            Hosted one = role == Role.ROLE_UNSPECIFIED ? all.get(tip) : all.computeIfAbsent(
-                tip, key -> new Hosted(key, doors, loop, this, metrics));
+            Hosted one = role == Role.ROLE_UNSPECIFIED ? all.get(tip)
+                : all.computeIfAbsent(tip, this::hosted);
             if (one != null) {
                 one.kafkaRole = role;
                 if (one.role != announcedAs(role)) {
@@ -122,6 +132,16 @@ final class Roles {
             }
         }
         loop.run(this::sendNext);
+    }
+
+    private Hosted hosted(TopicIdPartition tip) {
+        Hosted hosted = new Hosted(tip, doors, loop, this, metrics);
+        loop.transports().execute(() -> {
+            if (hosted.saved.restore()) {
+                loop.run(hosted.feed::restored);
+            }
+        });
+        return hosted;
     }
 
     /** Announce all again, Kafka's leaders as leaders or as followers. Safe for threads. */
@@ -171,13 +191,21 @@ final class Roles {
         loop.after(pause(hosted.fencings++), () -> repeat(hosted, number));
     }
 
-    /** Close all partitions; pending writes fail. On the loop. */
-    void close(String why) {
+    /**
+     * Close all partitions; pending writes fail. What it returns saves the replicas as they
+     * were. On the loop.
+     */
+    List<Runnable> close(String why) {
+        List<Runnable> saves = new ArrayList<>();
         for (Hosted one : all.values()) {
             one.replica.noteIn(memory, one.tip);
+            long position = one.replica.position();
+            one.replica.items().ifPresent(
+                items -> saves.add(() -> one.saved.write(position, items)));
             one.writes.close(why);
             one.feed.close();
         }
+        return saves;
     }
 
     /** Announce the role again, unless a newer role of that partition waits to be announced. */
@@ -315,6 +343,7 @@ final class Roles {
         if (one.hosted.roleNumber == one.number) {
             all.remove(one.hosted.tip);
             memory.forget(one.hosted.tip);
+            one.hosted.saved.delete();
             one.hosted.writes.close("this broker no longer hosts the partition");
             one.hosted.feed.close();
         }

@@ -11,6 +11,8 @@ final class Row {
     static final int LOST = 2;
     /** Index of the id in a row: after the array's header and the id's own. */
     static final int ID_AT = 3;
+    /** Bytes of a row in which its id is. */
+    static final int HEAD = ID_AT + 16;
     /** Index of the start offset: after the state, which takes a byte. */
     private static final int START_AT = ID_AT + 16 + 1;
 

@@ -1,5 +1,6 @@
 package org.tierledger.kafka;
 
+import com.google.protobuf.ByteString;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
@@ -87,6 +88,16 @@ final class Slab {
     IntFunction<Row> view() {
         byte[][] now = chunks.clone();
         return ref -> new Row(now[chunkOf(ref)], rowAt(ref));
+    }
+
+    /** Copies rows as they are now, also while another thread changes the slab. */
+    IntFunction<ByteString> copies() {
+        byte[][] now = chunks.clone();
+        return ref -> {
+            byte[] chunk = now[chunkOf(ref)];
+            return ByteString.copyFrom(
+                chunk, rowAt(ref), (int) INT.get(chunk, rowAt(ref) - HEAD));
+        };
     }
 
     /** Bytes of all chunks. */

@@ -95,6 +95,31 @@ class FeedsTest {
         assertTrue(isRefused);
     }
 
+    /** The replicas of a feed as it ends, by their names there. */
+    static Map<String, Replica> fed(Path feed) throws IOException {
+        Map<String, Replica> fed = new HashMap<>();
+        for (String line : lines(feed)) {
+            String[] words = line.split(" ", 3);
+            if (words[0].equals("partition")) {
+                Replica replica = new Replica();
+                replica.expect(Claim.parseFrom(bytes(words[2])));
+                fed.put(words[1], replica);
+            } else if (words[0].equals("fed")) {
+                take(fed.get(words[1]), Fed.parseFrom(bytes(words[2])));
+            }
+        }
+        return fed;
+    }
+
+    /** A replica's answers to all questions of a feed, whichever partition they were about. */
+    static List<String> answers(Path feed, Replica replica) throws IOException {
+        FeedsTest asking = new FeedsTest();
+        return lines(feed).stream().map(line -> line.split(" ", 3))
+            .filter(words -> !words[0].equals("partition") && !words[0].equals("fed"))
+            .map(words -> asking.answer(replica, words[2].substring(0, words[2].indexOf(" = "))))
+            .collect(Collectors.toList());
+    }
+
     private static void take(Replica replica, Fed item) {
         assertNull(replica.take(item));
     }

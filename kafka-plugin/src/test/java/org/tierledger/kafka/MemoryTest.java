@@ -2,6 +2,7 @@ package org.tierledger.kafka;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -15,6 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.tierledger.door.v1.Ownership;
 import org.tierledger.door.v1.Subscribe;
 
 /** What outlives a broker's process. */
@@ -53,6 +55,17 @@ class MemoryTest {
         memory.forget(TIP);
         memory.write();
         assertFalse(recalled().hasPosition());
+    }
+
+    @Test
+    void theLastOwnerIsKept() {
+        Memory memory = new Memory(folder.toString(), "c:1");
+        assertNull(memory.ownership());
+        Ownership moved = Ownership.newBuilder().setEpoch(7).setReads("kafka").build();
+        memory.note(moved);
+        memory.write();
+
+        assertEquals(moved, new Memory(folder.toString(), "c:1").ownership());
     }
 
     @ParameterizedTest
