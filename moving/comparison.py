@@ -7,7 +7,7 @@ Rule 1: a partition's leader answers; for a partition that nobody leads, as afte
 deletion, its log. Each question is asked anew, so a leader that opens meanwhile is asked next.
 Rule 2: what counts is what a broker could see or lose, and that hangs on segments. A partition
 without segments in either manager is equal, whether one knows it as deleted, forgotten or
-empty, and so is a leader epoch without segments.
+empty. A leader epoch's highest offset counts while the epoch has a segment that was finished.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tierledger.conformance.recorded_segments import (
 )
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.tables.segment_rows import id_of_row
 
 if TYPE_CHECKING:
@@ -126,32 +127,32 @@ class Comparison:
         except RemoteResourceNotFound:
             return {"deletion": None}
 
-    async def _answered(self, tip: TopicIdPartition, epochs: list[int]) -> dict[str, Any]:
+    async def _answered(self, tip: TopicIdPartition, epochs: dict[int, bool]) -> dict[str, Any]:
         ask, rows = self._manager.ask, self._manager.rows
         summary: Any = (await ask(tip, STORAGE, Query("summary"))).value
         answers: dict[str, Any] = {"deletion": summary[3]}
         if sum(summary[0]):  # Each question reads the whole log of a partition without leader.
             listed = map(recorded_segment, await rows(tip, Query("list"), STORAGE))
             answers |= {f"{SEGMENT}{one['id']}": one for one in listed}
-        for epoch in epochs:
+        for epoch, has_finished in epochs.items():
             ids = map(id_of_row, await rows(tip, Query("list_epoch", epoch), STORAGE))
             answers[f"segments of epoch {epoch}"] = sorted(str(Uuid(one)) for one in ids)
             size = await ask(tip, STORAGE, Query("size", epoch))
             answers[f"bytes of epoch {epoch}"] = size.value
-            highest = await ask(tip, STORAGE, Query("highest_offset", epoch))
-            answers[f"highest offset of epoch {epoch}"] = highest.value
+            if has_finished:
+                highest = await ask(tip, STORAGE, Query("highest_offset", epoch))
+                answers[f"highest offset of epoch {epoch}"] = highest.value
         return answers
 
 
-def epochs_of(kafka: RecordedPartition) -> list[int]:
-    """The leader epochs of the partition's segments, ascending."""
-    return sorted(
-        {
-            epoch
-            for segment in kafka.segments.values()
-            for epoch in segment.added.segment_leader_epochs
-        }
-    )
+def epochs_of(kafka: RecordedPartition) -> dict[int, bool]:
+    """The leader epochs of the partition's segments, and whether one of these was finished."""
+    epochs: dict[int, bool] = {}
+    for segment in kafka.segments.values():
+        was_finished = segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        for epoch in segment.added.segment_leader_epochs:
+            epochs[epoch] = epochs.get(epoch, False) or was_finished
+    return epochs
 
 
 def answers_of(kafka: RecordedPartition) -> Mapping[str, Any]:
@@ -162,11 +163,12 @@ def answers_of(kafka: RecordedPartition) -> Mapping[str, Any]:
         "deletion": None if kafka.deletion is None else int(kafka.deletion),
         **{f"{SEGMENT}{one}": _plain(segment) for one, segment in kafka.segments.items()},
     }
-    for epoch in epochs_of(kafka):
+    for epoch, has_finished in epochs_of(kafka).items():
         ids = kafka.of_epoch(epoch)
         answers[f"segments of epoch {epoch}"] = sorted(ids)
         answers[f"bytes of epoch {epoch}"] = kafka.sizes(ids)
-        answers[f"highest offset of epoch {epoch}"] = kafka.highest.get(epoch)
+        if has_finished:
+            answers[f"highest offset of epoch {epoch}"] = kafka.highest.get(epoch)
     return answers
 
 

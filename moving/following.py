@@ -155,18 +155,7 @@ class Following:
 
     async def _import(self) -> None:
         async with AsyncExitStack() as stack:
-            manager = AsyncRemoteLogMetadataManager(deadline_s=DEADLINE_S)
-            stack.push_async_callback(manager.close)
-            reader = await stack.enter_async_context(reading(self._options.brokers))
-            await manager.configure(
-                {
-                    **self._settings.storage,
-                    **self._settings.security.as_client.config,
-                    "cluster.id": self._settings.cluster_id,
-                    "broker.id": IMPORTER,
-                }
-            )
-            tail = TailImport(manager, reader, self._settings.cluster_id)
+            tail = await self._new_import(stack)
             try:
                 while True:
                     await tail.round()
@@ -181,17 +170,24 @@ class Following:
                 with contextlib.suppress(RemoteStorageError):
                     await tail.release()
 
+    async def _new_import(self, stack: AsyncExitStack) -> TailImport:
+        """An import from the topic's start, which `stack` closes."""
+        manager = AsyncRemoteLogMetadataManager(deadline_s=DEADLINE_S)
+        stack.push_async_callback(manager.close)
+        reader = await stack.enter_async_context(reading(self._options.brokers))
+        await manager.configure(
+            {
+                **self._settings.storage,
+                **self._settings.security.as_client.config,
+                "cluster.id": self._settings.cluster_id,
+                "broker.id": IMPORTER,
+            }
+        )
+        return TailImport(manager, reader, self._settings.cluster_id)
+
     async def _mirror(self) -> None:
-        settings, brokers = self._settings, self._options.brokers
-        connector = settings.connector()
         async with AsyncExitStack() as stack:
-            backend = await readable(connector)
-            stack.push_async_callback(backend.close)
-            keys = connector.key_factory(settings.cluster_id)
-            catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
-            reader = await stack.enter_async_context(reading(brokers))
-            producer = await stack.enter_async_context(producer_of(brokers))
-            mirror = Mirror(catalog, reader, producer, brokers, self._imported)
+            mirror = await self._new_mirror(stack)
             until = asyncio.get_running_loop().time() + MIRROR_S
             while asyncio.get_running_loop().time() < until:
                 await mirror.round()
@@ -199,6 +195,18 @@ class Following:
                 self._counts = {"records": mirror.mirrored, "foreign": mirror.foreign}
                 self._round += 1
                 await asyncio.sleep(ROUND_S)
+
+    async def _new_mirror(self, stack: AsyncExitStack) -> Mirror:
+        """A mirror from the topic's start and with a new producer, which `stack` closes."""
+        settings, brokers = self._settings, self._options.brokers
+        connector = settings.connector()
+        backend = await readable(connector)
+        stack.push_async_callback(backend.close)
+        keys = connector.key_factory(settings.cluster_id)
+        catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
+        reader = await stack.enter_async_context(reading(brokers))
+        producer = await stack.enter_async_context(producer_of(brokers))
+        return Mirror(catalog, reader, producer, brokers, self._imported)
 
 
 async def _ended(doing: asyncio.Task[None] | None) -> None:

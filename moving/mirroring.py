@@ -9,6 +9,9 @@ two mirrors may write. The start of a mirror's producer gets the newest producer
 it first writes to a metadata partition, the mirror writes a fence record there: from then on
 the broker of that partition refuses all earlier producers. Then the mirror reads what those had
 written before the fence, and only then writes.
+
+A log that was forgotten no longer has the events that would be mirrored. It held nothing then,
+so the mirror removes from the topic what the topic still has of that partition.
 """
 
 from __future__ import annotations
@@ -22,14 +25,21 @@ from typing import Any, TypeAlias
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
 from typing_extensions import override
 
-from tierledger.conformance.loaded_trace import RECORD_BYTES_MAX
+from tierledger.conformance.loaded_trace import (
+    RECORD_BYTES_MAX,
+    RefusedRecord,
+    imported_record,
+    partition_of,
+)
+from tierledger.conformance.recorded_segments import RecordedSegment, RecordedTopic
 from tierledger.events.errors import DataError
-from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import encode
 from tierledger.events.kafka.metadata_partition import metadata_partition
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import SessionOpened
 from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
+from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.moving.topic import HEADER, NO_TOPIC, MirroredFrom, TopicReader
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import REQUEST_MS, answering, ended, reached
@@ -134,6 +144,10 @@ class Mirror:
         self._fenced: set[int] = set()
         """Metadata partitions from which earlier mirrors are fenced."""
         self._imported = imported
+        self._ends: Mapping[int, int] = {}
+        """How far the topic was read."""
+        self._forgotten: list[TopicIdPartition] = []
+        """Logs that began with a boundary after which nothing was mirrored yet."""
 
     @property
     def trouble(self) -> str | None:
@@ -153,13 +167,21 @@ class Mirror:
         await self._read()
         damaged: list[str] = []
         async for tip, _ in self._catalog.first_batches():
-            key = (bytes(tip.topic_id), tip.partition)
-            try:
-                await self._mirror(tip, key)
-            except DataError as error:
-                if not await self._was_forgotten(tip, key):
-                    damaged.append(f"{tip}: {error}")
+            await self._mirror_or_note(tip, damaged)
+        forgotten, self._forgotten = self._forgotten, []
+        if forgotten:
+            await self._empty(forgotten)
+        for tip in forgotten:
+            await self._mirror_or_note(tip, damaged)
         self._damaged = damaged
+
+    async def _mirror_or_note(self, tip: TopicIdPartition, damaged: list[str]) -> None:
+        key = (bytes(tip.topic_id), tip.partition)
+        try:
+            await self._mirror(tip, key)
+        except DataError as error:
+            if not await self._was_forgotten(tip, key):
+                damaged.append(f"{tip}: {error}")
 
     async def _was_forgotten(self, tip: TopicIdPartition, key: Key) -> bool:
         """Whether a log begins after the place up to which it was read; go on at its start."""
@@ -174,7 +196,7 @@ class Mirror:
 
     async def _read(self) -> None:
         """Read the topic to its end: mirrored positions, and records of other writers."""
-        ends = await self._reader.ends()
+        ends = self._ends = await self._reader.ends()
         imported = self._imported = ends if self._imported is None else self._imported
         async for records in self._reader.read(ends):
             for record, mirrored in records:
@@ -191,6 +213,10 @@ class Mirror:
         if entry is None:
             state, next_batch = await log.start()
             entry = LogEntry(state.next_position, next_batch, state.chain_hash)
+            if state.next_position > max(0, self._positions.get(key, -1)):
+                self._entries[key] = entry
+                self._forgotten.append(tip)
+                return
         async for batch in log.decoded_batches(entry):
             sent: list[tuple[int, int, bytes]] = []
             for event in batch.events:
@@ -210,20 +236,72 @@ class Mirror:
             )
             self._entries[key] = entry
 
+    async def _empty(self, forgotten: list[TopicIdPartition]) -> None:
+        """Remove from the topic the segments that these logs do not hold any more.
+
+        Their events are gone, and with them perhaps some that were not mirrored yet.
+        """
+        left = await self._left(forgotten)
+        for tip in left:
+            await self._fence_once(self._place(tip))
+        if left:
+            left = await self._left([*left])  # An earlier mirror may have written meanwhile.
+        for tip, segments in left.items():
+            position = self._entries[bytes(tip.topic_id), tip.partition].next_position - 1
+            await self._produce(
+                tip,
+                [
+                    (position, one.last.event_timestamp_ms, encode(step))
+                    for one in segments
+                    for step in _removal(one)
+                ],
+            )
+
+    async def _left(
+        self, forgotten: list[TopicIdPartition]
+    ) -> dict[TopicIdPartition, list[RecordedSegment]]:
+        """Segments of these partitions that the topic has and the logs do not."""
+        asked = {(bytes(tip.topic_id), tip.partition) for tip in forgotten}
+        topic = RecordedTopic(())
+        await self._reader.rewind()
+        async for records in self._reader.read(self._ends):
+            for record, _ in records:
+                imported = imported_record(record)
+                if isinstance(imported, RefusedRecord):
+                    continue
+                tip = partition_of(imported)
+                if (bytes(tip.topic_id), tip.partition) in asked:
+                    assert record.value is not None, "it was decoded"
+                    topic.apply(record.value)
+        left: dict[TopicIdPartition, list[RecordedSegment]] = {}
+        for tip in forgotten:
+            known = topic.partition(tip.topic_id, tip.partition).segments
+            if known:
+                state, _ = await self._catalog.reader(tip).state()
+                held = {str(Uuid(id_of_row(row))) for row in state.rows}
+                left[tip] = [known[one] for one in known.keys() - held]
+        return {tip: segments for tip, segments in left.items() if segments}
+
     async def _send(self, tip: TopicIdPartition, records: list[tuple[int, int, bytes]]) -> None:
-        where = metadata_partition(
-            tip.topic_id, tip.partition, partition_count=self._reader.partition_count
-        )
-        if records and where not in self._fenced:
-            await self._fence(where)
+        if records and await self._fence_once(self._place(tip)):
             known = self._positions.get((bytes(tip.topic_id), tip.partition), -1)
             records = [one for one in records if one[0] > known]
+        await self._produce(tip, records)
+
+    def _place(self, tip: TopicIdPartition) -> int:
+        """The metadata partition of a partition's records."""
+        count = self._reader.partition_count
+        return metadata_partition(tip.topic_id, tip.partition, partition_count=count)
+
+    async def _produce(
+        self, tip: TopicIdPartition, records: list[tuple[int, int, bytes]]
+    ) -> None:
         async with answering(self._brokers):
             written = [
                 await self._producer.send(
                     METADATA_TOPIC,
                     value,
-                    partition=where,
+                    partition=self._place(tip),
                     timestamp_ms=time_ms,
                     headers=[(HEADER, MirroredFrom.of(tip, position).header())],
                 )
@@ -234,6 +312,13 @@ class Mirror:
         if records:
             self._positions[bytes(tip.topic_id), tip.partition] = records[-1][0]
             self.mirrored += len(records)
+
+    async def _fence_once(self, where: int) -> bool:
+        """Fence earlier mirrors from a metadata partition; false if that was done before."""
+        if where in self._fenced:
+            return False
+        await self._fence(where)
+        return True
 
     async def _fence(self, where: int) -> None:
         """Fence earlier mirrors from a metadata partition, then read what they had written."""
@@ -248,3 +333,20 @@ class Mirror:
             await written
         self._fenced.add(where)
         await self._read()
+
+
+def _removal(segment: RecordedSegment) -> list[RemoteLogSegmentMetadataUpdate]:
+    """The updates that remove a segment, from its present state on."""
+    steps = [
+        RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+        RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+    ]
+    return [
+        RemoteLogSegmentMetadataUpdate(
+            segment.added.remote_log_segment_id,
+            segment.last.event_timestamp_ms,
+            state,
+            segment.last.broker_id,
+        )
+        for state in steps[steps[0] is segment.state :]
+    ]

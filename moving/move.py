@@ -135,9 +135,7 @@ class Move:
                 raise AssertionError(f"not to be answered: {effect}")
 
     async def _look(self) -> steps.Looked:
-        status, alive = await asyncio.gather(
-            self._coordinator.status(), live_brokers(self._brokers)
-        )
+        status, alive = await asyncio.gather(self._coordinator.status(), self._alive())
         return steps.Looked(
             status["owner_epoch"],
             status["owner"],
@@ -145,6 +143,9 @@ class Move:
             tuple(status["attending"]),
             status["kafka"],
         )
+
+    async def _alive(self) -> set[int]:
+        return await live_brokers(self._brokers)
 
     async def _differences(self, comparison: Comparison, *, is_all: bool) -> list[Difference]:
         """The differences, of all partitions or of those that changed or differed last time.

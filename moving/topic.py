@@ -136,6 +136,17 @@ class TopicReader:
                         records.append(TopicRecord(record, mirrored))
             yield records
 
+    async def rewind(self) -> None:
+        """Continue at the topic's start.
+
+        Raises:
+            StorageUnavailable: The brokers do not answer.
+        """
+        async with answering(self._brokers):
+            first = await self._consumer.beginning_offsets(self._tops)
+        for top, offset in first.items():
+            self._consumer.seek(top, offset)
+
     def seek(self, partition: int, offset: int) -> None:
         """Continue that metadata partition at `offset`."""
         self._consumer.seek(TopicPartition(METADATA_TOPIC, partition), offset)
@@ -162,12 +173,10 @@ async def reading(brokers: KafkaBrokers) -> AsyncIterator[TopicReader]:
     async with consumer_of(brokers) as consumer:
         async with answering(brokers):
             numbers = await partitions_of(brokers, METADATA_TOPIC)
-            tops = [TopicPartition(METADATA_TOPIC, one) for one in numbers]
-            consumer.assign(tops)
-            first = await consumer.beginning_offsets(tops)
-            for top, offset in first.items():
-                consumer.seek(top, offset)
-        yield TopicReader(brokers, consumer, numbers)
+            consumer.assign([TopicPartition(METADATA_TOPIC, one) for one in numbers])
+        reader = TopicReader(brokers, consumer, numbers)
+        await reader.rewind()
+        yield reader
 
 
 async def live_brokers(brokers: KafkaBrokers) -> set[int]:

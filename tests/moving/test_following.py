@@ -296,6 +296,35 @@ async def test_a_log_that_was_forgotten_is_mirrored_from_its_boundary_on(
         assert (mirror.mirrored, mirror.trouble) == (5, None)
 
 
+async def test_what_was_removed_and_forgotten_before_the_mirror_saw_it_goes_from_the_topic(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0), *copied(0, OTHERS))
+    await imported(world, topic)
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(1))
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+    for number in (0, 1):
+        for state in (DELETING, DELETED):
+            await broker.update_remote_log_segment_metadata(moved(segment(number), state))
+    await released(world, broker, ORDERS)
+    backend = world.service._backend
+    assert backend is not None
+    await forget(PartitionReader(backend, KEYS, SERDE, CLUSTER, ORDERS))
+    assert len(await differences(world, topic)) == 2
+    await lead(broker, ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(2))
+
+    for _ in range(2):
+        async with mirror_of(world, topic) as mirror:
+            await mirror.round()
+            written = len(topic.values())
+            await mirror.round()
+            assert (len(topic.values()), mirror.trouble) == (written, None)
+        assert await differences(world, topic) == []
+
+
 async def test_who_writes_the_topic_beside_the_mirror_is_noticed(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
@@ -463,6 +492,27 @@ async def test_the_way_back_is_open_after_an_empty_partition_was_forgotten(
     assert await differences(world, topic) == [], "Kafka knows a highest offset, and no segment"
     await lead(broker, ORDERS)
     assert await differences(world, topic) == []
+
+
+async def test_what_was_forgotten_under_a_leader_whose_claim_was_given_up_is_compared(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0), moved(segment(0), DELETING), moved(segment(0), DELETED))
+    broker = await world.leader(ORDERS)
+    await broker.on_partition_leadership_changes([], [ORDERS])
+    backend = world.service._backend
+    assert backend is not None
+    log = PartitionReader(backend, KEYS, SERDE, CLUSTER, ORDERS)
+
+    async def is_closed() -> bool:
+        return not (await log.state()).state.is_open
+
+    await eventually(is_closed)
+    await forget(log)
+
+    assert (await world.route(ORDERS)).leader_host is not None
+    assert await differences(world, topic) == []
+    assert not (await world.service.host("host-0").counts())["leaders"], "it was asked"
 
 
 async def test_what_nobody_leads_is_compared_by_its_segments(

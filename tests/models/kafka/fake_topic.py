@@ -78,5 +78,9 @@ class FakeReader(TopicReader):
                 ]
 
     @override
+    async def rewind(self) -> None:
+        self._next = dict.fromkeys(self._next, 0)
+
+    @override
     def seek(self, partition: int, offset: int) -> None:
         self._next[partition] = offset
