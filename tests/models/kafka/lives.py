@@ -1,0 +1,81 @@
+"""What a cluster goes through: the steps of a life, drawn from a seed.
+
+A life knows topics by name; a name that was deleted may be made again. Who carries a step out
+keeps the cluster: `LivingCluster` on virtual time, or a real broker in tests/kafka.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from random import Random
+from typing import NamedTuple
+
+
+class What(Enum):
+    """A kind of step."""
+
+    MAKE = "a topic is made"
+    TIER = "segments are copied"
+    RETAIN = "retention removes the oldest segments"
+    DELETE_RECORDS = "all records so far are deleted"
+    REASSIGN = "another broker leads"
+    TIERING_OFF = "tiering is turned off, and the tier emptied"
+    TIERING_ON = "tiering is turned on again"
+    DELETE = "a topic is deleted"
+    DELETE_WHILE_MOVING = "a topic is deleted while the metadata moves"
+    FORGET = "logs that hold nothing are forgotten"
+    REPLACE = "a broker is replaced by a new one"
+    RESTART = "serve is restarted"
+    MOVE = "the metadata moves"
+    REST = "the metadata moves both ways, twice"
+
+
+class Step(NamedTuple):
+    """A step; `topic` is empty if it concerns the whole cluster."""
+
+    what: What
+    topic: str = ""
+
+
+NAMES = ("orders", "payments", "views")
+
+OF_TOPICS = {
+    What.TIER: 8,
+    What.RETAIN: 3,
+    What.DELETE_RECORDS: 2,
+    What.REASSIGN: 2,
+    What.TIERING_OFF: 2,
+    What.DELETE: 4,
+    What.DELETE_WHILE_MOVING: 1,
+}
+"""Steps of a topic that tiers, with weights."""
+
+OF_CLUSTERS = {What.FORGET: 3, What.REPLACE: 1, What.RESTART: 2, What.MOVE: 3, What.REST: 1}
+
+
+def life(seed: int, length: int = 24, *, without: frozenset[What] = frozenset()) -> list[Step]:
+    """The steps of a seed's life, which ends at rest; none of the kinds in `without`."""
+    drawn = _drawn(Random(f"life {seed}"), length)
+    steps = [one for one in drawn if one.what not in without]
+    return [*steps, Step(What.REST)]
+
+
+def _drawn(random: Random, length: int) -> Iterator[Step]:
+    tiers: dict[str, bool] = {}
+    """By the name of each topic there is, whether it tiers."""
+    for _ in range(length):
+        if random.random() < 0.3:
+            (what,) = random.choices([*OF_CLUSTERS], [*OF_CLUSTERS.values()])
+            yield Step(what)
+            continue
+        topic = random.choice(NAMES)
+        if topic not in tiers:
+            what = What.MAKE
+        elif not tiers[topic]:
+            what = random.choice((What.TIERING_ON, What.DELETE))
+        else:
+            (what,) = random.choices([*OF_TOPICS], [*OF_TOPICS.values()])
+        yield Step(what, topic)
+        if what in {What.DELETE, What.DELETE_WHILE_MOVING}:
+            del tiers[topic]
+        elif what in {What.MAKE, What.TIERING_OFF, What.TIERING_ON}:
+            tiers[topic] = what is not What.TIERING_OFF

@@ -1,0 +1,20 @@
+"""Whatever a cluster goes through, the way is open in both directions, and nothing is lost."""
+
+import pytest
+
+from tests.models.kafka.lives import What, life
+from tests.models.kafka.living_cluster import LivingCluster
+
+FEW = (1, 3, 7, 8, 10, 11)
+MANY = [one for one in range(206) if one not in FEW]
+
+
+@pytest.mark.parametrize(
+    "seed", [*FEW, *(pytest.param(one, marks=pytest.mark.long) for one in MANY)]
+)
+def test_the_way_is_open_both_ways_whatever_a_cluster_went_through(seed: int) -> None:
+    LivingCluster(seed).live(life(seed))
+
+
+def test_lives_have_steps_of_each_kind() -> None:
+    assert {step.what for seed in (*FEW, *MANY) for step in life(seed)} == {*What}
