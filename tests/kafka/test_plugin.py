@@ -254,6 +254,27 @@ async def test_a_partition_is_kept_once_another_leaves_room(
     assert await ask("1 close") == "done"
 
 
+async def test_a_follower_knows_what_has_been_tiered_a_moment_ago(
+    service: RayService, plugins: Plugins, first: int
+) -> None:
+    ask, partition = plugins.ask, first + 5
+    doors = ",".join((await RayConnection(service.settings).coordinator.doors()).values())
+    for broker, role in ((1, "lead"), (2, "follow")):
+        assert await plugins.open(broker, CLUSTER, doors) == "done"
+        await ask(f"{broker} {role} {partition}")
+        assert await ask(f"{broker} ready {partition}") == "ready"
+
+    for number in range(60):
+        assert await ask(f"1 add {partition} {number}") == "done"
+        assert await ask(f"1 move {partition} {number} COPY_SEGMENT_FINISHED") == "done"
+        found = await ask(f"2 lookup {partition} {10 * number}")
+        assert found == f"{10 * number}:COPY_SEGMENT_FINISHED"
+
+    assert await ask(f"2 lookup {partition} 600") == "none", "the leader says so"
+    for broker in (1, 2):
+        assert await ask(f"{broker} close") == "done"
+
+
 def saved_in(folder: Path) -> list[Path]:
     return [*folder.glob("tierledger.replica.*")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -103,6 +104,30 @@ async def test_a_partition_that_moves_to_another_broker_is_tiered_on_from_there(
     await cluster.tiered("moved", 140)
     assert await cluster.consumed("moved") == sent
     assert not list((cluster.brokers[1].logs).glob("moved-0"))
+
+
+@pytest.mark.long
+async def test_a_broker_that_lost_its_disk_comes_back_and_leads(cluster: TieredCluster) -> None:
+    await cluster.create("lost", [3, 2])
+    sent = await cluster.produced("lost", 0, 100)
+    await cluster.tiered("lost", 80)
+    await asyncio.to_thread(cluster.kill, 3)
+    await cluster.led_by("lost", 2)
+    disk = cluster.brokers[3].logs
+    for one in [one for one in disk.iterdir() if one.name != "meta.properties"]:
+        await asyncio.to_thread(shutil.rmtree if one.is_dir() else Path.unlink, one)
+    sent += await cluster.produced("lost", 100, 160)
+    await cluster.tiered("lost", 140)
+
+    await cluster.revive(3)
+    await cluster.in_sync("lost", [3, 2])
+    await asyncio.to_thread(cluster.kill, 2, signal.SIGTERM)
+    await cluster.led_by("lost", 3)
+    sent += await cluster.produced("lost", 160, 220)
+
+    await cluster.tiered("lost", 200)
+    assert await cluster.consumed("lost") == sent
+    await cluster.revive(2)
 
 
 async def test_an_unclean_leader_serves_its_own_history_and_no_other(

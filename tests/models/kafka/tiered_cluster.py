@@ -199,10 +199,12 @@ class TieredCluster:
         """Produce records in order, each acknowledged by all replicas in sync."""
         return await produced(self.bootstrap, topic, first, end, **DURABLE, **(producer or {}))
 
-    def producing(self, topic: str, sent: list[bytes]) -> AbstractAsyncContextManager[None]:
+    def producing(
+        self, topic: str, sent: list[bytes], pace_s: float = PACE_S
+    ) -> AbstractAsyncContextManager[None]:
         """Produce records during the block, each once; after it `sent` holds all of them."""
         return producing(
-            self.bootstrap, topic, sent, **DURABLE, pace_s=PACE_S, enable_idempotence=True
+            self.bootstrap, topic, sent, **DURABLE, pace_s=pace_s, enable_idempotence=True
         )
 
     async def transaction(self, topic: str, turn: int, *, commits: bool) -> list[bytes]:

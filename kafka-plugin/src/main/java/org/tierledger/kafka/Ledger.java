@@ -157,6 +157,12 @@ final class Ledger implements Manager {
         Object answer;
         try {
             answer = ownAnswer(question);
+            if (question.isOfSegment() && ((Optional<?>) answer).isEmpty()
+                && hosted(question.tip).role == Role.FOLLOWER) {
+                // The leader may have finished a segment that is still on its way to here. A
+                // follower that begins at the newest tiered offset asks for just that one.
+                throw new Replica.NotReady("a follower's replica may be behind its leader");
+            }
         } catch (Replica.NotReady why) {
             answer = answerOfService(question, why);
         } catch (Replica.Deleted error) {
