@@ -1,9 +1,9 @@
-"""`forget`: remove the log of a partition that holds nothing any more."""
+"""`forget`: remove the log of a partition that holds nothing any more, or what is left in it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -21,39 +21,161 @@ from tierledger.cli.options import (
     TopicArgument,
 )
 from tierledger.cli.output import escaped, print_json
+from tierledger.events.errors import InvalidArgument, RejectedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.storage.catalog import Catalog
+
+
+class _Wanted(NamedTuple):
+    """What is to become of segments that are left, and how the command asks."""
+
+    tier: str | None
+    leaves_data: bool
+    tries: bool
+    yes: bool
+    json: bool
+
+    @property
+    def takes_segments(self) -> bool:
+        return self.tier is not None or self.leaves_data
 
 
 def forget(
     topic: TopicArgument,
     partition: PartitionArgument,
+    tier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Remove also segments that are left: delete their data from this tier first.",
+        ),
+    ] = None,
+    leave_data: Annotated[
+        bool,
+        typer.Option(
+            "--leave-data",
+            help="Remove also segments that are left, and leave their data in the tier.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be removed.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     store: StoreOption = None,
     cluster: ClusterOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Remove the log of a partition without segments that nobody leads; its history is gone.
+    """Remove the log of a partition that nobody leads and that has no segments; its history is
+    gone.
+
+    A topic that is deleted while the metadata moves leaves segments that no broker deletes:
+    --tier removes them with their data, --leave-data without it. Both refuse a partition that
+    a broker hosts, and a cluster whose metadata Kafka's own manager owns.
 
     A service may run on a PostgreSQL store meanwhile; a SQLite file has one writer. The store
     keeps the position of the log's end, so that the partition can go on from there.
     """
-    asyncio.run(_forget(StoreOptions(store, cluster), (topic, partition), yes, json))
+    if tier is not None and leave_data:
+        raise InvalidArgument("expected --tier or --leave-data, got both")
+    wanted = _Wanted(tier, leave_data, dry_run, yes, json)
+    asyncio.run(_forget(StoreOptions(store, cluster), (topic, partition), wanted))
 
 
-async def _forget(options: StoreOptions, where: tuple[str, int], yes: bool, json: bool) -> None:
+async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted) -> None:
+    from tierledger.events.partition.answers import metadata_of
     from tierledger.storage.partition.forgetting import forget as forget_partition
-    from tierledger.storage.partition.forgetting import refuse_unless_empty
+    from tierledger.storage.partition.forgetting import refuse_led, refuse_unless_empty
 
-    async with opened_catalog(options, read_only=False) as catalog:
+    async with opened_catalog(options, read_only=wanted.tries) as catalog:
         tip = await found_partition(catalog, *where)
         reader = catalog.reader(tip)
         state, _ = await reader.state()
         print_notes(reader)
-        refuse_unless_empty(state)
-        events = state.next_position
-        if not yes:
-            typer.confirm(escaped(f"Forget {tip} and its {events} events?"), abort=True)
-        keys = await forget_partition(reader)
-    if json:
-        print_json({"forgotten": str(tip), "events": events, "keys": keys})
+        refuse_led(state)
+        if wanted.takes_segments:
+            await _refuse_hosted(catalog, tip)
+        else:
+            try:
+                refuse_unless_empty(state)
+            except RejectedError as error:
+                hint = "--tier or --leave-data removes them, too"
+                raise RejectedError(f"{error}: {hint}") from None
+        segments = [metadata_of(tip, row) for row in state.rows]
+        keys = 0
+        if not wanted.tries:
+            if not wanted.yes:
+                what = _text(tip, state.next_position, segments, wanted)
+                typer.confirm(escaped(f"Forget {what}?"), abort=True)
+            if wanted.tier is not None:
+                await _delete_data(wanted.tier, segments)
+            keys = await forget_partition(reader, segments_too=wanted.takes_segments)
+    if wanted.json:
+        print_json(
+            {
+                "forgotten": str(tip),
+                "events": state.next_position,
+                "keys": keys,
+                "segments": [str(one.remote_log_segment_id.id) for one in segments],
+                "dry_run": wanted.tries,
+            }
+        )
     else:
-        print(escaped(f"forgot {tip} and its {events} events"))
+        done = "would forget" if wanted.tries else "forgot"
+        print(escaped(f"{done} {_text(tip, state.next_position, segments, wanted)}"))
+
+
+def _text(
+    tip: TopicIdPartition,
+    events: int,
+    segments: Sequence[RemoteLogSegmentMetadata],
+    wanted: _Wanted,
+) -> str:
+    if not segments:
+        return f"{tip} and its {events} events"
+    size = sum(one.segment_size_in_bytes for one in segments)
+    data = "whose data stays in the tier" if wanted.leaves_data else "with their data"
+    return f"{tip}, its {events} events and {len(segments)} segments ({size} bytes) {data}"
+
+
+async def _refuse_hosted(catalog: Catalog, tip: TopicIdPartition) -> None:
+    """Check by the coordinator's log that nobody needs the partition's segments.
+
+    Raises:
+        RejectedError: A broker hosts it, or Kafka's own manager knows its segments.
+    """
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.actors.coordinator.events import Owner
+    from tierledger.actors.coordinator.fold import Fold
+    from tierledger.actors.coordinator.log import read_on
+
+    fold = Fold(catalog.cluster_id, catalog.keys, catalog.serde)
+    await read_on(fold, catalog.backend, catalog.keys)
+    ownership = fold.state.ownership
+    if Owner.KAFKA in {ownership.owner, ownership.source, ownership.heading}:
+        raise RejectedError(
+            f"{tip}: Kafka's own manager knows its segments; expected tierledger to own the "
+            "metadata, so that the mirror removes them from Kafka's topic, too"
+        )
+    route = fold.state.route(PartitionKey.of(tip))
+    claims = [*route.followers, *([] if route.leader is None else [route.leader])]
+    if claims:
+        brokers = ", ".join(str(one.broker_id) for one in sorted(claims))
+        raise RejectedError(f"{tip} is hosted by brokers {brokers}: they remove its segments")
+
+
+async def _delete_data(tier: str, segments: Sequence[RemoteLogSegmentMetadata]) -> None:
+    """Delete the data of `segments`; after a failure the command may be repeated."""
+    from tierledger.tiering.layouts.tier_url import open_tier
+
+    async with open_tier(tier) as storage:
+        for at, one in enumerate(segments):
+            try:
+                await storage.delete_log_segment_data(one)
+            except Exception as error:
+                error.add_note(f"the data of {at} of {len(segments)} segments is deleted")
+                raise

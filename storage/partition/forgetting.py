@@ -1,4 +1,4 @@
-"""Removes the log of a partition that has no segments and no leader.
+"""Removes the log of a partition that has no leader, and no segments or only unwanted ones.
 
 A boundary stays: the partition's value with position, chain hash and digest. It is stored
 twice: as the checkpoint from which a leader would continue, and in the next slot of the log,
@@ -25,8 +25,10 @@ from tierledger.storage.partition.reader import PartitionReader
 KEYS_PER_READ = 1000
 
 
-async def forget(reader: PartitionReader) -> int:
+async def forget(reader: PartitionReader, *, segments_too: bool = False) -> int:
     """Remove the partition's log and checkpoint, except the boundary; the number of keys.
+
+    `segments_too`: also if it has segments, which nothing names any more then.
 
     Raises:
         RejectedError: The partition has segments or a leader. Nothing changed.
@@ -35,7 +37,9 @@ async def forget(reader: PartitionReader) -> int:
         CorruptLog: The log does not verify, so what it holds is not known. Nothing changed.
     """
     state, next_batch = await reader.state()
-    refuse_unless_empty(state)
+    refuse_led(state)
+    if not segments_too:
+        refuse_unless_empty(state)
     slot = reader.log.key(next_batch)
     boundary, guard = await _boundary(reader, state, next_batch + 1)
     removals: list[Operation] = [Remove(key) async for key in _keys(reader) if key != guard.key]
@@ -43,16 +47,24 @@ async def forget(reader: PartitionReader) -> int:
     return len(removals)
 
 
-def refuse_unless_empty(state: PartitionState) -> None:
-    """Check that the partition has no segments and no leader.
+def refuse_led(state: PartitionState) -> None:
+    """Check that the partition has no leader.
 
     Raises:
         RejectedError: It has.
     """
-    tip = state.topic_id_partition
     if state.is_open and state.session is not None:
-        raise RejectedError(f"{tip} is led by broker {state.session.broker_id}: stop it first")
-    segments = sum(state.count_by_state)
+        tip, broker_id = state.topic_id_partition, state.session.broker_id
+        raise RejectedError(f"{tip} is led by broker {broker_id}: stop it first")
+
+
+def refuse_unless_empty(state: PartitionState) -> None:
+    """Check that the partition has no segments.
+
+    Raises:
+        RejectedError: It has.
+    """
+    tip, segments = state.topic_id_partition, sum(state.count_by_state)
     if segments:
         counts = zip(RemoteLogSegmentState, state.count_by_state, strict=False)
         by_state = ", ".join(f"{count} in {name.name}" for name, count in counts if count)
@@ -60,12 +72,13 @@ def refuse_unless_empty(state: PartitionState) -> None:
 
 
 def emptied(state: PartitionState) -> PartitionState:
-    """An empty partition's state reduced to its boundary: position, hash and head."""
+    """A partition's state without segments, reduced to its boundary."""
     kept = PartitionState(state.topic_id_partition, state.chain_hash)
     kept.next_position = state.next_position
     kept.restore_head(state.head_fields())
     kept.rows, kept.epochs, kept.tombstones = SegmentRows(), {}, Tombstones()
     kept.strays = {}
+    kept.count_by_state, kept.bytes_by_state = [0, 0, 0], [0, 0, 0]
     return kept
 
 

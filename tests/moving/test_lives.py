@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.models.kafka.lives import What, life
+from tests.models.kafka.lives import Step, What, life
 from tests.models.kafka.living_cluster import LivingCluster
 
 FEW = (1, 3, 7, 8, 10, 11)
@@ -18,3 +18,15 @@ def test_the_way_is_open_both_ways_whatever_a_cluster_went_through(seed: int) ->
 
 def test_lives_have_steps_of_each_kind() -> None:
     assert {step.what for seed in (*FEW, *MANY) for step in life(seed)} == {*What}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_a_topic_left_that_was_deleted_while_the_metadata_moved_can_be_removed(
+    seed: int,
+) -> None:
+    cluster = LivingCluster(seed)
+    topic = [Step(what, "orders") for what in (What.MAKE, What.TIER, What.DELETE_WHILE_MOVING)]
+    ends = [Step(What.FORGET), Step(What.REST), Step(What.MOVE), Step(What.FORGET)]
+    cluster.live([*topic, *ends, Step(What.REST)])
+
+    assert [one.segments for one in cluster.ever] == [{}]

@@ -22,7 +22,7 @@ class What(Enum):
     TIERING_ON = "tiering is turned on again"
     DELETE = "a topic is deleted"
     DELETE_WHILE_MOVING = "a topic is deleted while the metadata moves"
-    FORGET = "logs that hold nothing are forgotten"
+    FORGET = "logs that hold nothing are forgotten, and what deleted topics left"
     REPLACE = "a broker is replaced by a new one"
     RESTART = "serve is restarted"
     MOVE = "the metadata moves"

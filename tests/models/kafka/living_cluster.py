@@ -435,10 +435,20 @@ class LivingCluster:
     async def _forget(self) -> None:
         """Forget each log that may be forgotten, as an operator does who looks at `ls`."""
         catalog = self.catalog(self._process("operator"))
+        left = {} if self._owner == Owner.KAFKA else self._left()
         async for found in catalog.partitions():
-            reader: PartitionReader = catalog.reader(found.topic_id_partition)
+            tip = found.topic_id_partition
+            topic = left.get(tip.topic_id)
+            reader: PartitionReader = catalog.reader(tip)
             with suppress(RejectedError, AtomicConflict):
-                await forget(reader)
+                await forget(reader, segments_too=topic is not None)
+                if topic is not None:
+                    topic.segments.clear()
+
+    def _left(self) -> dict[Uuid, Topic]:
+        """Deleted topics."""
+        there = self.topics.values()
+        return {one.tip.topic_id: one for one in self.ever if one not in there}
 
     async def _replace(self) -> None:
         """A broker dies for good; a new one takes its topics over."""
