@@ -1,4 +1,4 @@
-"""`forget`: remove the log of a partition that holds nothing any more, or what is left in it."""
+"""`forget`: remove a partition's log that holds nothing any more, or what is left in it."""
 
 from __future__ import annotations
 
@@ -70,8 +70,7 @@ def forget(
     cluster: ClusterOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Remove the log of a partition that nobody leads and that has no segments; its history is
-    gone.
+    """Remove the log of a partition without segments that nobody leads; its history is gone.
 
     A topic that is deleted while the metadata moves leaves segments that no broker deletes:
     --tier removes them with their data, --leave-data without it. Both refuse a partition that
