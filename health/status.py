@@ -34,6 +34,7 @@ COORDINATOR_FIELDS = (
     "owner_since_ms",
     "give_up_after_ms",
     "now_ms",
+    "up_ms",
     "conditions",
     "position",
     "partitions",

@@ -128,10 +128,28 @@ KINDS = {
         "writes all the while",
         "run `tierledger handover --to` the owner from before",
     ),
+    "writes-held": Kind(
+        Severity.CRITICAL,
+        "a broker holds its writes, though the metadata does not move",
+        "if nobody owns the metadata yet, run `tierledger handover`; else see the broker's log",
+    ),
     "plugin-silent": Kind(
         Severity.CRITICAL,
-        "the plugin of a broker has stopped reporting",
-        "see whether the broker runs, with the plugin, and reaches the service's doors",
+        "the plugin of a broker has stopped reporting, and the broker is alive as far as "
+        "anybody knows",
+        "see whether the broker still has the plugin, and reaches the service's doors",
+    ),
+    "plugin-missing": Kind(
+        Severity.CRITICAL,
+        "a broker is alive and no plugin of it reports, though tierledger owns the metadata",
+        "without the plugin it does not see what others tier, and may delete it: stop the "
+        "broker, and start it with the plugin",
+    ),
+    "broker-down": Kind(
+        Severity.WARNING,
+        "the plugin of a broker has stopped reporting, and Kafka does not count the broker "
+        "among the living",
+        "start the broker, or ignore it for an hour if it has left for good",
     ),
     "plugin-mode": Kind(
         Severity.CRITICAL,
@@ -147,6 +165,24 @@ KINDS = {
         Severity.WARNING,
         "answers of tierledger and of Kafka's own manager differ on a broker in shadow",
         "see `shadows` in `tierledger status --json`; do not hand over before it is explained",
+    ),
+    "other-cluster": Kind(
+        Severity.CRITICAL,
+        "Kafka's brokers are of another cluster than the service; nothing is imported or "
+        "mirrored, and their word on leaders is wrong",
+        "start `serve` with the brokers of its own cluster, or with the right `--cluster`",
+    ),
+    "kafka-not-asked": Kind(
+        Severity.WARNING,
+        "brokers use the service, and it was started without `--kafka`: nobody asks Kafka who "
+        "leads, and nothing is imported or mirrored",
+        "start `serve` with `--kafka`",
+    ),
+    "foreign-records": Kind(
+        Severity.WARNING,
+        "Kafka's metadata topic has records that the mirror did not write",
+        "find out who writes the topic, such as a broker without the plugin; until then the "
+        "metadata does not go back",
     ),
     "follower-silent": Kind(
         Severity.WARNING,
@@ -258,6 +294,8 @@ def _of_coordinator(status: ServiceStatus) -> Iterator[Trouble]:
     yield from _of_plugins(status, known)
     if known["kafka"] is not None:
         yield from _of_follower(status, known["kafka"])
+    elif known["attending"] or known["owner"] in {Owner.KAFKA, Owner.MOVING}:
+        yield _trouble("kafka-not-asked", "cluster")
 
 
 def _of_owner(known: Mapping[str, Any]) -> Iterator[Trouble]:
@@ -274,13 +312,27 @@ def _of_owner(known: Mapping[str, Any]) -> Iterator[Trouble]:
 
 
 def _of_plugins(status: ServiceStatus, known: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Troubles of brokers' plugins: of those that report, and of those that should."""
+    alive = (known["kafka"] or {}).get("alive")
+    # A coordinator that has just started has not heard of any plugin yet.
+    is_settled = (known["up_ms"] or 0) > SILENT_MS
     for one in known["attending"]:
-        if one["trouble"]:
-            code = f"plugin-{one['code']}"
-            silent = one["heard_ms_ago"] if code == "plugin-silent" else None
+        subject = f"broker {one['broker_id']}"
+        is_held = one["is_idle"] and known["owner"] != Owner.MOVING
+        if one["code"] == "silent":
+            is_down = alive is not None and one["broker_id"] not in alive
+            code = "broker-down" if is_down else "plugin-silent"
+            yield _trouble(code, subject, None, _before(status, one["heard_ms_ago"]))
+        elif one["trouble"]:
             text = f"its plugin (mode {one['mode']}): {one['trouble']}"
-            since_ms = _before(status, silent)
-            yield _trouble(code, f"broker {one['broker_id']}", text, since_ms)
+            yield _trouble(f"plugin-{one['code']}", subject, text)
+        elif is_held and one["owner_epoch"] == known["owner_epoch"]:
+            text = f"it holds its writes (mode {one['mode']}); the owner is {known['owner']}"
+            yield _trouble("writes-held", subject, text)
+    attending = {one["broker_id"] for one in known["attending"]}
+    if known["owner"] in {Owner.TIERLEDGER, Owner.MOVING} and is_settled:
+        for broker in sorted(set(alive or ()) - attending):
+            yield _trouble("plugin-missing", f"broker {broker}")
     for one in known["shadows"]:
         if count := one["different"]:
             text = f"{count} answers differ from those of Kafka's own manager"
@@ -292,6 +344,10 @@ def _of_follower(status: ServiceStatus, kafka: Mapping[str, Any]) -> Iterator[Tr
     if kafka["heard_ms_ago"] > SILENT_MS:
         since_ms = _before(status, kafka["heard_ms_ago"])
         yield _trouble("follower-silent", "kafka", None, since_ms)
+    elif count := kafka.get("foreign"):
+        since_ms = _before(status, kafka.get("trouble_ms_ago"))
+        text = f"Kafka's metadata topic has {count} records that the mirror did not write"
+        yield _trouble("foreign-records", "kafka", text, since_ms)
     elif kafka["trouble"]:
         code = "mirror-fails" if kafka["task"] == "mirror" else "import-fails"
         since_ms = _before(status, kafka.get("trouble_ms_ago"))

@@ -17,16 +17,22 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.conditions import Conditions
 from tierledger.actors.coordinator.attendance import Followed
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.coordinator import readable
-from tierledger.events.errors import RemoteResourceNotFound, RemoteStorageError
+from tierledger.actors.wall_clock import WallClock
+from tierledger.events.errors import (
+    RejectedError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+)
 from tierledger.moving.importing import IMPORTER, TailImport
 from tierledger.moving.mirroring import Mirror, producer_of
-from tierledger.moving.topic import reading
+from tierledger.moving.topic import KafkaCluster, check_cluster, kafka_cluster, reading
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
@@ -41,6 +47,15 @@ BACKOFF_S = (1.0, 2.0, 5.0)
 
 DEADLINE_S = 10.0
 """Seconds for a write, or for a partition that is being placed."""
+
+WATCH_S = 5.0
+"""Seconds between two looks at the Kafka cluster."""
+
+STALE_S = 30.0
+"""Age (s) at which a look at the cluster no longer says which brokers are alive."""
+
+OTHER_CLUSTER = "other-cluster"
+"""The condition that Kafka's brokers are of another cluster than the service."""
 
 MIRROR_S = 6 * 3600.0
 """Seconds after which a mirror begins anew with a new producer. Kafka forgets the newest epoch
@@ -87,10 +102,14 @@ class Following:
         self._trouble: str | None = None
         self._imported: dict[int, int] | None = None
         """The topic's ends at the last round of the import; None without a round."""
+        self._conditions = Conditions(WallClock().now_ms)
+        self._seen: tuple[KafkaCluster, float] | None = None
+        """The last look at the Kafka cluster, and when that was."""
 
     async def run(self) -> None:
         """Import or mirror as the newest `Ownership` asks, until cancelled."""
         doing: asyncio.Task[None] | None = None
+        watching = asyncio.create_task(self._watch())
         try:
             while True:
                 await self._report()
@@ -105,6 +124,8 @@ class Following:
                     doing = asyncio.create_task(self._again(self._task))
                 await asyncio.sleep(REPORT_S)
         finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             await _ended(doing)
             with contextlib.suppress(RemoteStorageError), documenting("the coordinator"):
                 leaves = {"follower": self._name, "leaves": True}
@@ -118,6 +139,8 @@ class Following:
             "task": self._task,
             "round": self._round,
             "trouble": self._trouble,
+            "conditions": self._conditions.plain(),
+            "alive": self._alive(),
             **self._counts,
         }
         try:
@@ -129,6 +152,41 @@ class Following:
             _log.debug("the coordinator did not take a report", error=str(error))
             return
         self._asked = self._asked_by(ownership) if is_chosen else NOTHING
+
+    def _alive(self) -> list[int] | None:
+        """The ids of the brokers that are alive; None if that is not known now."""
+        if self._seen is None or asyncio.get_running_loop().time() - self._seen[1] > STALE_S:
+            return None
+        return sorted(self._seen[0].alive)
+
+    async def _watch(self) -> None:
+        """Look at the Kafka cluster again and again, so that `status` knows who is alive."""
+        while True:
+            try:
+                await self._look()
+            except Exception as error:  # noqa: BLE001 - The next look may succeed.
+                _log.debug("the Kafka cluster was not seen", error=repr(error))
+            await asyncio.sleep(WATCH_S)
+
+    async def _look(self) -> None:
+        """Note the cluster's id and living brokers.
+
+        Raises:
+            RejectedError: It is not the service's cluster.
+            StorageUnavailable: The brokers do not answer.
+        """
+        brokers, expected = self._options.brokers, self._settings.cluster_id
+        found = await self._kafka_cluster()
+        self._seen = found, asyncio.get_running_loop().time()
+        try:
+            check_cluster(brokers, found.cluster_id, expected)
+        except RejectedError as error:
+            self._conditions.hold(OTHER_CLUSTER, str(error))
+            raise
+        self._conditions.clear(OTHER_CLUSTER)
+
+    async def _kafka_cluster(self) -> KafkaCluster:
+        return await kafka_cluster(self._options.brokers)
 
     def _asked_by(self, ownership: Ownership) -> str:
         if ownership.decider == Owner.KAFKA:
@@ -143,6 +201,7 @@ class Following:
         while task != NOTHING:
             before = self._round
             try:
+                await self._look()  # Nothing is imported from, or written to, another cluster.
                 await (self._import() if task == IMPORT else self._mirror())
             except RemoteResourceNotFound as error:
                 self._trouble = str(error)  # Kafka's manager has not created its topic yet.

@@ -15,7 +15,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.moving.comparison import Comparison, Difference
-from tierledger.moving.topic import live_brokers, reading
+from tierledger.moving.topic import kafka_cluster, reading
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 LOOK_S = 0.1
@@ -145,7 +145,7 @@ class Move:
         )
 
     async def _alive(self) -> set[int]:
-        return await live_brokers(self._brokers)
+        return set((await kafka_cluster(self._brokers)).alive)
 
     async def _differences(self, comparison: Comparison, *, is_all: bool) -> list[Difference]:
         """The differences, of all partitions or of those that changed or differed last time.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from aiokafka import TopicPartition  # type: ignore[import-untyped] # It has no types.
 
 from tierledger.conformance.trace import TraceRecord
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, RejectedError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import (
@@ -179,12 +179,34 @@ async def reading(brokers: KafkaBrokers) -> AsyncIterator[TopicReader]:
         yield reader
 
 
-async def live_brokers(brokers: KafkaBrokers) -> set[int]:
-    """The ids of the brokers that Kafka regards as alive.
+class KafkaCluster(NamedTuple):
+    """A Kafka cluster, by its own account."""
+
+    cluster_id: str
+    alive: frozenset[int]
+    """The ids of the brokers that it regards as alive."""
+
+
+async def kafka_cluster(brokers: KafkaBrokers) -> KafkaCluster:
+    """The cluster that these brokers belong to.
 
     Raises:
         StorageUnavailable: No broker answers.
     """
     async with answering(brokers), admin_of(brokers) as admin:
         found = await admin.describe_cluster()
-    return {one["node_id"] for one in found["brokers"]}
+    alive = frozenset(one["node_id"] for one in found["brokers"])
+    return KafkaCluster(str(found["cluster_id"]), alive)
+
+
+def check_cluster(brokers: KafkaBrokers, found: str, expected: str) -> None:
+    """Refuse brokers of another cluster than the service's.
+
+    Raises:
+        RejectedError: They are; it names both.
+    """
+    if found != expected:
+        raise RejectedError(
+            f"the brokers at {brokers} are of the cluster {found}, and this service is of "
+            f"{expected}"
+        )

@@ -129,6 +129,7 @@ class CoordinatorService:
         self._new_machine = new_machine
         self._machine = self._new_machine()
         self._loop = asyncio.get_running_loop()
+        self._began_ms = self._now_ms()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._callers: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
@@ -308,7 +309,12 @@ class CoordinatorService:
         now_ms = self._clock.now_ms()
         report = coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
         attending = self._attendance.report(state.ownership, state.incarnations, self._now_ms())
-        return {**report, **attending, "conditions": self.conditions.plain()}
+        return {
+            **report,
+            **attending,
+            "up_ms": self._now_ms() - self._began_ms,
+            "conditions": self.conditions.plain(),
+        }
 
     # The machine.
 

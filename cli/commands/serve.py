@@ -20,7 +20,7 @@ from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, KafkaConfigOption, StoreOption, file_option
 from tierledger.cli.output import print_error, print_note
-from tierledger.events.errors import InvalidArgument, StorageUnavailable
+from tierledger.events.errors import InvalidArgument, RejectedError, StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -38,6 +38,9 @@ LOOK_S = 0.2
 
 START_GRACE_S = 5.0
 """How long a cancelled start may take to undo what it has done."""
+
+BROKERS_S = 3.0
+"""How long Kafka's brokers may take at the start to say of which cluster they are."""
 
 SILENCES = 2
 """A Ray cluster counts as gone after so many unanswered requests in a row."""
@@ -382,6 +385,7 @@ async def _serve(
     oracle_of(settings)  # Refuses a wrong list of addresses.
     if placement.kafka is not None:
         placement.kafka.client_options()  # Refuses a wrong file.
+        await _check_brokers(placement.kafka, settings.cluster_id)
     doors = DoorSettings(placement.listen, placement.advertise, own_ip)
     placement.security.check(doors.listen(0), WallClock().now_ms)
     if placement.address is None:  # Hosts run on this machine only.
@@ -405,6 +409,25 @@ async def _serve(
         print(f"clients come in at {url}", flush=True)
         async with _following(service.settings, connection, placement):
             await serving.wait_for_stop(record.address)
+
+
+async def _check_brokers(brokers: KafkaBrokers, cluster_id: str) -> None:
+    """Refuse brokers of another cluster; those that do not answer now are checked later.
+
+    Raises:
+        InvalidArgument: They are of another cluster.
+    """
+    from tierledger.moving.topic import check_cluster, kafka_cluster
+
+    try:
+        async with asyncio.timeout(BROKERS_S):
+            found = await kafka_cluster(brokers)
+    except (TimeoutError, StorageUnavailable):
+        return  # They may start after the service, which reports it then.
+    try:
+        check_cluster(brokers, found.cluster_id, cluster_id)
+    except RejectedError as error:
+        raise InvalidArgument(f"--cluster: {error}") from None
 
 
 async def _close(service: RayService) -> None:

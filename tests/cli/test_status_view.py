@@ -140,6 +140,7 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
         "is_idle": False,
         "heard_ms_ago": 400,
         "trouble": None,
+        "code": None,
     }
     bad = {**well, "broker_id": 2, "owner_epoch": 0, "is_idle": True}
     bad = {**bad, "trouble": "silent", "code": "silent"}
@@ -151,12 +152,13 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
         "skipped": 0,
         "differences": [],
     }
-    coordinator = {**one.coordinator, "attending": [well, bad], "shadows": [shadow]}
+    owned = {**one.coordinator, "owner": "kafka", "owner_epoch": 3}
+    coordinator = {**owned, "attending": [well, bad], "shadows": [shadow]}
 
     found = page(one._replace(coordinator=coordinator))
 
     assert dict(found.pairs)["owner"] == "kafka, owner epoch 3"
-    not_well = "plugin-silent 1, shadow-differs 1"
+    not_well = "plugin-silent 1, shadow-differs 1, kafka-not-asked 1"
     assert dict(found.pairs)["not well"] == not_well
     assert table(found, "plugin of") == [
         {

@@ -22,6 +22,9 @@ MOVING = {
 }
 
 
+OURS = {"owner": "tierledger", "owner_epoch": 3}
+
+
 def found(given: Reading) -> list[Trouble]:
     return troubles_of(status_of(given))
 
@@ -33,7 +36,8 @@ def only(given: Reading) -> Trouble:
 
 def cluster(**more: object) -> Reading:
     """A service with one host, all well but for `more` in the coordinator's answer."""
-    return reading({"host-0": host(served(0))}, {}, **more)
+    given = {"kafka": follower(), **more}
+    return reading({"host-0": host(served(0))}, {}, **given)
 
 
 def plugin(**more: object) -> dict[str, Any]:
@@ -51,7 +55,9 @@ def plugin(**more: object) -> dict[str, Any]:
 
 
 def follower(**more: object) -> dict[str, Any]:
-    return {"task": "import", "round": 7, "heard_ms_ago": 100, "trouble": None, **more}
+    """The report of the process that imports Kafka's topic; brokers 3 and 4 are alive."""
+    report = {"task": "import", "round": 7, "heard_ms_ago": 100, "trouble": None}
+    return {**report, "alive": [3, 4], **more}
 
 
 def test_a_service_without_trouble_is_well() -> None:
@@ -110,9 +116,9 @@ def test_a_silent_host_is_silent_since_the_coordinator_heard_it_last() -> None:
             "item a--1",
             5,
         ),
-        (MOVING, "owner-moving", "cluster", NOW_MS - 10_000),
+        ({**MOVING, "kafka": follower(alive=[])}, "owner-moving", "cluster", NOW_MS - 10_000),
         (
-            {**MOVING, "owner_since_ms": NOW_MS - 60_000},
+            {**MOVING, "owner_since_ms": NOW_MS - 60_000, "kafka": follower(alive=[])},
             "move-overdue",
             "cluster",
             NOW_MS - 60_000,
@@ -158,6 +164,59 @@ def test_what_the_coordinator_knows_is_told_with_its_subject_and_since_when(
     one = only(cluster(**more))
 
     assert (one.code, one.subject, one.since_ms) == (code, subject, since_ms)
+
+
+@pytest.mark.parametrize(
+    ("alive", "code"),
+    [([3, 4], "plugin-silent"), ([4], "broker-down"), (None, "plugin-silent")],
+)
+def test_a_silent_plugin_is_the_brokers_trouble_only_if_kafka_says_that_it_is_dead(
+    alive: list[int] | None, code: str
+) -> None:
+    silent_one = plugin(trouble="silent", code="silent", heard_ms_ago=9_000)
+
+    one = only(cluster(attending=[silent_one], kafka=follower(alive=alive)))
+
+    assert (one.code, one.since_ms) == (code, NOW_MS - 9_000)
+
+
+def test_a_living_broker_without_the_plugin_is_told_once_tierledger_owns_the_metadata() -> None:
+    attending = [plugin()]
+
+    one = only(cluster(**OURS, attending=attending))
+
+    assert (one.code, one.subject) == ("plugin-missing", "broker 4")
+    # Before that it is as it should be, and a new coordinator has not heard of anybody.
+    assert found(cluster(owner="kafka", owner_epoch=3, attending=attending)) == []
+    assert found(cluster(**OURS, attending=[], up_ms=SILENT_MS)) == []
+
+
+def test_writes_that_are_held_are_told_unless_the_metadata_moves() -> None:
+    idle = [plugin(is_idle=True, owner_epoch=2)]
+
+    one = only(cluster(owner_epoch=2, attending=idle))
+
+    assert (one.code, one.subject) == ("writes-held", "broker 3")
+    assert one.text == "it holds its writes (mode handover); the owner is nobody"
+    # It has not heard of the newest owner yet.
+    assert found(cluster(owner_epoch=3, attending=idle)) == []
+    moving = {**MOVING, "attending": [*idle, plugin(is_idle=True, broker_id=4)]}
+    assert [one.code for one in found(cluster(**moving))] == ["owner-moving"]
+
+
+def test_a_service_that_nobody_told_of_kafka_is_told_if_brokers_use_it() -> None:
+    assert found(cluster(kafka=None)) == []
+    assert only(cluster(kafka=None, attending=[plugin()])).code == "kafka-not-asked"
+    assert only(cluster(kafka=None, owner="kafka")).code == "kafka-not-asked"
+
+
+def test_foreign_records_are_a_trouble_of_their_own() -> None:
+    report = follower(task="mirror", foreign=5, trouble="another process", trouble_ms_ago=9)
+
+    one = only(cluster(kafka=report))
+
+    assert (one.code, one.since_ms) == ("foreign-records", NOW_MS - 9)
+    assert "has 5 records" in one.text
 
 
 # Conditions.

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
 
-from tests.models.actors.local_world import CLUSTER, LocalWorld, sqlite_in
+from tests.models.actors.local_world import CLUSTER, LocalWorld, eventually, sqlite_in
+from tests.models.actors.published import published, settings_of
 from tests.models.cli.command_line import invoke
 from tests.models.kafka.clients import create_topic, delete_topic
 from tests.ray.test_serve import run, served
+from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import Handover
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.moving.following import Following, FollowOptions
 from tierledger.pipeline.imports.topic import REQUEST_MS, cluster_id_of
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -76,6 +80,49 @@ async def test_a_service_of_another_cluster_is_not_handed_this_one(
     assert refused.exit_code != ExitStatus.WELL
     assert CLUSTER in refused.stderr
     assert CLUSTER_ID in refused.stderr
+
+
+def test_a_service_does_not_start_with_the_brokers_of_another_cluster(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
+    given = ("serve", "--store", store, "--cluster", CLUSTER, "--kafka", broker.address)
+
+    refused = run(*given)
+
+    assert refused.returncode == ExitStatus.USAGE
+    assert f"of the cluster {CLUSTER_ID}, and this service is of {CLUSTER}" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_follower_of_another_clusters_brokers_imports_nothing_and_tells(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    async with published(tmp_path) as world:
+        coordinator = world.service.coordinator
+        await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
+        options = FollowOptions(KafkaBrokers(broker.address))
+        following = Following(settings_of(world), coordinator, options)
+        task = asyncio.create_task(following.run())
+
+        async def is_told() -> bool:
+            kafka = (await coordinator.status())["kafka"] or {}
+            return bool(kafka.get("conditions") and kafka["trouble"])
+
+        await eventually(is_told)
+        url = await world.service.url()
+        asked = ("status", "--json", "--store", url, "--cluster", CLUSTER)
+        shown = await asyncio.to_thread(invoke, *asked)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    told = json.loads(shown.stdout)
+    assert shown.exit_code == ExitStatus.FOUND
+    codes = {one["code"]: one["text"] for one in told["troubles"]}
+    assert list(codes) == ["other-cluster", "import-fails"]
+    assert CLUSTER in codes["other-cluster"]
+    assert CLUSTER_ID in codes["other-cluster"]
+    assert told["coordinator"]["kafka"]["round"] == 0
 
 
 async def owner(store: str) -> str:

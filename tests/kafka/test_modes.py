@@ -13,7 +13,7 @@ from aiokafka import (  # type: ignore[import-untyped] # It has no types.
     TopicPartition,
 )
 
-from tests.models.actors.local_world import CLUSTER, LocalWorld, sqlite_in
+from tests.models.actors.local_world import LocalWorld, sqlite_in
 from tests.models.actors.published import publish, settings_of
 from tests.models.kafka.clients import WAIT_S
 from tests.models.kafka.ownership_door import OwnershipDoor
@@ -28,7 +28,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka.codec import decode
 from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
 from tierledger.moving.following import Following, FollowOptions
-from tierledger.simulation.live.kafka_broker import JARS, OLDEST, KafkaBroker
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST, KafkaBroker
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 METADATA = "__remote_log_metadata"
@@ -66,14 +66,14 @@ async def opened(
         "tierledger.mode": mode,
         **more,
     }
-    assert await plugins.open(1, CLUSTER, doors, **kafka) == "done"
+    assert await plugins.open(1, CLUSTER_ID, doors, **kafka) == "done"
 
 
 async def test_handover_goes_by_the_owner(
     broker: KafkaBroker, plugins: Plugins, tmp_path: Path
 ) -> None:
     ask = plugins.ask
-    async with OwnershipDoor(CLUSTER) as door:
+    async with OwnershipDoor(CLUSTER_ID) as door:
         await opened(broker, plugins, door.address, "handover", tmp_path)
         await ask("1 lead 1")
         heard = await door.attended(0)
@@ -115,7 +115,7 @@ async def test_a_broker_that_restarts_without_the_service_remembers_the_owner(
     broker: KafkaBroker, plugins: Plugins, tmp_path: Path
 ) -> None:
     ask = plugins.ask
-    async with OwnershipDoor(CLUSTER) as door:
+    async with OwnershipDoor(CLUSTER_ID) as door:
         await opened(broker, plugins, door.address, "handover", tmp_path)
         await ask("1 lead 5")
         await door.change_owner("kafka")
@@ -134,7 +134,7 @@ async def test_a_broker_that_restarts_without_the_service_remembers_the_owner(
     assert "as in its last run" in await ask("1 metric Decision")
     assert await ask("1 close") == "done"
 
-    async with OwnershipDoor(CLUSTER) as door:
+    async with OwnershipDoor(CLUSTER_ID) as door:
         await opened(broker, plugins, door.address, "handover", tmp_path)
         # This ledger never had an owner, so it is another.
         while "nobody, owner epoch 0" not in await ask("1 metric Decision"):  # noqa: ASYNC110
@@ -211,7 +211,7 @@ class Cluster:
         tip = TopicIdPartition(TOPIC_ID, partition, TOPIC)
         if not self._brokers.managers:
             importer = await self._brokers.manager(1_000)
-            await importer.announce_import({tip: 0}, [], CLUSTER)
+            await importer.announce_import({tip: 0}, [], CLUSTER_ID)
             await importer.when_ready([tip])
         await self._brokers.managers[0].import_records(tip, await self._records(tip))
 
@@ -241,7 +241,9 @@ class Cluster:
 
 @pytest_asyncio.fixture
 async def cluster(broker: KafkaBroker, tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with LocalWorld(sqlite_in(tmp_path), clock=WallClock(), door=True) as world:
+    store = sqlite_in(tmp_path)
+    world = LocalWorld(store, clock=WallClock(), door=True, cluster=CLUSTER_ID)
+    async with world:
         await publish(world)
         cluster = Cluster(world, broker)
         yield cluster

@@ -13,6 +13,7 @@ from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.moving import following
 from tierledger.moving.following import Following, FollowOptions
+from tierledger.moving.topic import KafkaCluster
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 KAFKAS = Ownership(1, "kafka")
@@ -35,6 +36,10 @@ class Follower(Following):
     """One whose rounds take no topic."""
 
     importing = 0
+
+    @override
+    async def _kafka_cluster(self) -> KafkaCluster:
+        return KafkaCluster(CLUSTER, frozenset())
 
     @override
     async def _import(self) -> None:

@@ -88,12 +88,14 @@ class LocalWorld:
         clock: Clock | None = None,
         oracle: LeaderOracle | None = None,
         door: bool | DoorSettings = False,
+        cluster: str = CLUSTER,
     ) -> None:
         """`door`: brokers connect through the hosts' doors, as other processes do."""
         if door is True:
             door = DoorSettings(f"127.0.0.1:{free_ports(hosts)}")
         self.door = door or None
         self.storage = dict(storage)
+        self.cluster = cluster
         self.hosts = hosts
         self.clock = clock or TickingClock()
         self.oracle = oracle
@@ -114,7 +116,7 @@ class LocalWorld:
         return self._service
 
     async def start(self) -> None:
-        settings = ServiceSettings(CLUSTER, self.storage, limits_of(self.storage))
+        settings = ServiceSettings(self.cluster, self.storage, limits_of(self.storage))
         self._service = LocalService(settings, self.clock, self.hosts, self.oracle, self.door)
         await self._service.start()
 
@@ -144,7 +146,7 @@ class LocalWorld:
         manager = AsyncRemoteLogMetadataManager(
             await self.way(), CountedIds(), deadline_s=DEADLINE_S
         )
-        identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
+        identity = {"cluster.id": self.cluster, "broker.id": broker_id}
         await manager.configure({**self.storage, **identity, **(more or {})})
         self.opened.push_async_callback(manager.close)
         return manager
@@ -172,7 +174,7 @@ class LocalWorld:
 
     async def router(self) -> Router:
         """A router to the service, without a manager."""
-        settings = ServiceSettings(CLUSTER, self.storage)
+        settings = ServiceSettings(self.cluster, self.storage)
         link = ServiceLink(lambda: self.service.connect(settings))
         router = Router(link, DEADLINE_S)
         self.opened.push_async_callback(router.close)
@@ -205,12 +207,14 @@ class LocalWorld:
 
     async def events(self, tip: TopicIdPartition) -> list[Event]:
         """All events of a partition's log, verified."""
-        connector = ServiceSettings(CLUSTER, self.storage).connector()
+        connector = ServiceSettings(self.cluster, self.storage).connector()
         backend = await connector.backend(read_only=True)
         events: list[Event] = []
-        previous = genesis(CLUSTER, tip.topic_id, tip.partition)
+        previous = genesis(self.cluster, tip.topic_id, tip.partition)
         try:
-            async for batch in EventLog(backend, KEYS, tip).batches():
+            async for batch in EventLog(
+                backend, DefaultMetadataKeyFactory(self.cluster), tip
+            ).batches():
                 decoded = decode_batch(SERDE, batch, len(events), previous)
                 events += decoded.events
                 previous = decoded.chain_hash
@@ -224,7 +228,7 @@ class LocalWorld:
         Returns how many values were replaced.
         """
         assert self._service is None, "the store has one writer"
-        connector = ServiceSettings(CLUSTER, self.storage).connector()
+        connector = ServiceSettings(self.cluster, self.storage).connector()
         backend = await connector.backend(read_only=False)
         found = await backend.get_like("", limit=100_000)
         changed = [(key, change(key, value)) for key, value in found]

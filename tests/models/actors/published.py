@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.models.actors.local_world import CLUSTER, LocalWorld, sqlite_in
+from tests.models.actors.local_world import LocalWorld, sqlite_in
 from tierledger.actors.discovery.recorded_doors import Doors, RecordedDoors
 from tierledger.actors.discovery.service_record import ServiceRecord, record_change, record_of
 from tierledger.actors.door.security.settings import DoorSecurity
@@ -19,7 +19,7 @@ NOBODY = "127.0.0.1:1"
 
 def settings_of(world: LocalWorld) -> ServiceSettings:
     security = world.door.security if world.door else DoorSecurity()
-    return ServiceSettings(CLUSTER, world.storage, security=security)
+    return ServiceSettings(world.cluster, world.storage, security=security)
 
 
 async def put_record(world: LocalWorld, record: ServiceRecord | None) -> None:

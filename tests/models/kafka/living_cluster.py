@@ -54,6 +54,7 @@ from tierledger.moving.following import Following, FollowOptions
 from tierledger.moving.importing import IMPORTER, TailImport
 from tierledger.moving.mirroring import Mirror
 from tierledger.moving.move import OBSERVER, Move
+from tierledger.moving.topic import KafkaCluster
 from tierledger.simulation.service.cluster import Cluster, CoordinatorWay
 from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.network import WORLD_CONTEXT
@@ -131,6 +132,10 @@ class LivingFollowing(Following):
         catalog = self._cluster.catalog(self._process)
         topic = self._cluster.topic
         return Mirror(catalog, FakeReader(topic), topic, NOWHERE, self._imported)
+
+    @override
+    async def _kafka_cluster(self) -> KafkaCluster:
+        return KafkaCluster(CLUSTER_ID, frozenset(self._cluster.brokers))
 
 
 class LivingMove(Move):

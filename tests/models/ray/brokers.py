@@ -19,7 +19,7 @@ class Brokers:
         self.managers: list[AsyncRemoteLogMetadataManager] = []
 
     def config(self, broker_id: int) -> dict[str, object]:
-        identity = {"cluster.id": CLUSTER, "broker.id": broker_id}
+        identity = {"cluster.id": self.settings.cluster_id, "broker.id": broker_id}
         return {**self.settings.storage, **identity}
 
     async def manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
