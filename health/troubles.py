@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from tierledger.actors.coordinator.attendance import SILENT_MS
 from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.hosts import NOT_STARTED
 from tierledger.health.status import (
     BEHIND,
     HOST_SILENT,
@@ -89,6 +90,11 @@ KINDS = {
         Severity.CRITICAL,
         "a host does not answer; what is placed there is not served",
         "the coordinator replaces it within seconds; if it does not, see the log of `serve`",
+    ),
+    NOT_STARTED: Kind(
+        Severity.CRITICAL,
+        "a host cannot be started",
+        "mend what the text names; if it is Ray, start the service again",
     ),
     QUARANTINED: Kind(Severity.CRITICAL, TROUBLES[QUARANTINED], _ASK_VERIFY),
     NO_LEADER: Kind(

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TypeAlias
 
 from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.conditions import Condition
 from tierledger.actors.coordinator import evolve, placement
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.events import ITEMS_MAX
@@ -58,6 +59,12 @@ BACKOFF_MAX_S = 10.0
 
 AT_ONCE_S = 1.0
 """A host that lived for less than this died early: its start may be the cause."""
+
+NOT_STARTED = "host-not-started"
+"""The code of the condition that a host cannot be started."""
+
+OVERDUE_S = 15.0
+"""A host that has been starting for so long is a condition; most need a second."""
 
 FREE_DEATHS = 20
 """Early deaths in a row without a pause: in drills hosts are also killed quickly."""
@@ -110,9 +117,12 @@ class Step(Enum):
 class Start:
     """A process that is being started, until one serves."""
 
-    def __init__(self, former: tuple[str, str] | None) -> None:
+    def __init__(self, former: tuple[str, str] | None, now: msg.Moment) -> None:
         """`former`: address and name of the process that must end before this one starts."""
         self.former = former
+        self.since = now
+        self.error: RemoteStorageError | None = None
+        """Why the last attempt failed."""
         self.failures = 0
         self.step = Step.PAUSING
         self.address = ""
@@ -164,11 +174,11 @@ class Hosts:
         self._is_open = False
         """Whether hosts are sent work yet."""
         self._watches = count(1)
-        self._now = msg.Moment(0.0, 0)
+        self.now = msg.Moment(0.0, 0)
+        """When the present stimulus came."""
 
-    def handle(self, stimulus: msg.Stimulus, now: msg.Moment) -> list[msg.Effect]:
+    def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:
         """The effects that a stimulus about a host calls for."""
-        self._now = now
         match stimulus:
             case msg.PingAnswered() | msg.PingMissed() | msg.HostEnded():
                 look = self.looking.get(stimulus.host)
@@ -231,6 +241,25 @@ class Hosts:
         """How many hosts run under a process that the log names."""
         hosts = self._state.hosts
         return sum(hosts.get(name) == host.process for name, host in self.running.items())
+
+    @property
+    def can_serve(self) -> bool:
+        """Whether a host runs that can accept writes: any, or the one that writes for all."""
+        return bool(self.running) if self.writer is None else self.writer in self.running
+
+    def not_started(self, now: msg.Moment) -> list[Condition]:
+        """Hosts whose start has failed, or takes too long; each a condition until it serves."""
+        found = []
+        for name, start in list(self.starting.items()):
+            took_s = now.s - start.since.s
+            if start.error is not None:
+                text = f"{name} does not start: {start.error}"
+            elif took_s > OVERDUE_S:
+                text = f"{name} has not started within {took_s:.0f} s"
+            else:
+                continue
+            found.append(Condition(NOT_STARTED, name, start.since.ms, text))
+        return found
 
     def set_aside(self) -> list[SetAside]:
         """Work that living hosts have failed at."""
@@ -332,7 +361,7 @@ class Hosts:
         return [forget, *self._give_up(name, look.address, look.process)]
 
     def _add(self, name: str, address: str, ping: HostPing) -> Host:
-        host = Host(name, address, ping, next(self._watches), self._now.s)
+        host = Host(name, address, ping, next(self._watches), self.now.s)
         self.running[name] = host
         return host
 
@@ -361,7 +390,7 @@ class Hosts:
             return []
         look = self.looking.pop(name, None)
         forget = [] if look is None else [msg.Forget(look.address)]
-        self.starting[name] = Start(former)
+        self.starting[name] = Start(former, self.now)
         return [*forget, *self._back_off(name)]
 
     def _back_off(self, name: str) -> list[msg.Effect]:
@@ -424,6 +453,7 @@ class Hosts:
         # A start that fails is followed by a pause from the first time on.
         self._deaths[name] = max(self._deaths.get(name, 0), FREE_DEATHS) + 1
         start.failures += name != self.writer
+        start.error = error
         details = {"host": name, "error": str(error)}
         return [msg.Note("warning", "a host does not start", details), *self._back_off(name)]
 
@@ -435,13 +465,13 @@ class Hosts:
     # Watching.
 
     def _ping(self, host: Host) -> msg.Effect:
-        host.asked_s = self._now.s
+        host.asked_s = self.now.s
         return msg.Ping(host.name, host.address, host.watch, patience(host.took_s))
 
     def _pinged(
         self, host: Host, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded
     ) -> list[msg.Effect]:
-        took_s = self._now.s - host.asked_s
+        took_s = self.now.s - host.asked_s
         if isinstance(stimulus, msg.HostEnded):
             return self._lose(host)
         if isinstance(stimulus, msg.PingMissed):
@@ -460,7 +490,7 @@ class Hosts:
     def _reported(self, host: Host, ping: HostPing) -> list[msg.Effect]:
         """Take note of a host's report. Effects only if a later process has replaced it."""
         name, state = host.name, self._state
-        self.heard_ms[name] = self._now.ms
+        self.heard_ms[name] = self.now.ms
         host.behind = ping.behind
         if state.hosts.get(name) != host.process:
             if self._is_older(host):
@@ -478,7 +508,7 @@ class Hosts:
 
     def _lose(self, host: Host) -> list[msg.Effect]:
         name = host.name
-        is_early = self._now.s - host.since_s < AT_ONCE_S
+        is_early = self.now.s - host.since_s < AT_ONCE_S
         self._deaths[name] = self._deaths.get(name, 0) + 1 if is_early else 0
         details = {"host": name, "process": host.process}
         effects = [msg.Note("warning", "host is gone", details), *self._drop(host)]
@@ -560,7 +590,7 @@ class Hosts:
         key, role = _seat(item)
         what = f"{key.named('?')}, {role} on {host.name}"
         reason = f"{type(error).__name__}: {error}"
-        host.set_aside[key, role] = SetAside(what, reason, self._now.ms)
+        host.set_aside[key, role] = SetAside(what, reason, self.now.ms)
         details = {"kind": "SetAside", "what": what, "reason": reason}
         return msg.Note("error", "alarm", details)
 

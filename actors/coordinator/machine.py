@@ -205,7 +205,7 @@ class Coordinator:
 
     def handle(self, stimulus: msg.Stimulus, now: msg.Moment) -> list[msg.Effect]:
         """The effects that `stimulus` calls for, to be carried out in order."""
-        self._now = now
+        self._now = self.hosts.now = now
         if self.phase is Phase.STOPPED:
             return self._when_stopped(stimulus)
         assert type(stimulus) in HEARS[self.phase], (
@@ -266,7 +266,7 @@ class Coordinator:
         error = None if self.is_started else getattr(stimulus, "error", None)
         if error is not None:
             return self._give_up(error)
-        effects = self.hosts.handle(stimulus, self._now)
+        effects = self.hosts.handle(stimulus)
         if not self.is_started and self.phase is Phase.IDLE and self._has_writer():
             effects += self._read()  # Until now the writer's predecessor may have written.
         return effects
@@ -322,7 +322,7 @@ class Coordinator:
             case "give up":
                 return self._give_up_move(timer)
             case _:
-                return self.hosts.handle(msg.TimerFired(timer), self._now)
+                return self.hosts.handle(msg.TimerFired(timer))
 
     # A move of the cluster's metadata.
 

@@ -309,19 +309,28 @@ class CoordinatorService:
         now_ms = self._clock.now_ms()
         report = coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
         attending = self._attendance.report(state.ownership, state.incarnations, self._now_ms())
-        return {
-            **report,
-            **attending,
-            "up_ms": self._now_ms() - self._began_ms,
-            "conditions": self.conditions.plain(),
-        }
+        conditions = [one._asdict() for one in hosts.not_started(self._now())]
+        conditions += self.conditions.plain()
+        up_ms = self._now_ms() - self._began_ms
+        return {**report, **attending, "up_ms": up_ms, "conditions": conditions}
+
+    def hindrance(self) -> str | None:
+        """Why nothing can be written for want of a host; any thread may ask.
+
+        None if that is possible, or the host starts as others do.
+        """
+        hosts = self._machine.hosts
+        found = [] if hosts.can_serve else hosts.not_started(self._now())
+        return found[0].text if found else None
 
     # The machine.
 
+    def _now(self) -> msg.Moment:
+        return msg.Moment(self._loop.time(), self._clock.now_ms())
+
     def _feed(self, stimulus: msg.Stimulus) -> None:
-        now = msg.Moment(self._loop.time(), self._clock.now_ms())
         try:
-            for effect in self._machine.handle(stimulus, now):
+            for effect in self._machine.handle(stimulus, self._now()):
                 self._carry_out(effect)
         except Exception as error:  # noqa: BLE001 - Nobody foresaw it.
             self._failed(error)

@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -43,7 +44,11 @@ from ray._raylet import GcsClient  # type: ignore[attr-defined] # It is compiled
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tierledger.actors.processes import descendants
+from tierledger.actors.ray.sessions import Session, remove_dead
 from tierledger.events.errors import InvalidArgument, NotReady
+
+ENVIRONMENT = dict(os.environ)
+"""Of this process, before Ray adds to it at the start of a cluster."""
 
 NAMESPACE = "tierledger"
 """The Ray namespace of this process; each service has another for its actors, see `handles`."""
@@ -99,6 +104,8 @@ def start_cluster() -> str:
     # Ray would send SIGTERM first, which its processes do not get if this thread blocks it.
     node: Any = ray._private.worker._global_node
     node.kill_all_processes = lambda **_: end_own_cluster()
+    node.session = Session(Path(node.get_session_dir_path()))
+    remove_dead(Path(node.get_temp_dir_path()))
     address: str = context.address_info["gcs_address"]
     return address
 
@@ -155,6 +162,13 @@ def own_cluster_died() -> bool:
         for kind in ("gcs_server", "raylet")
         for one in started.get(kind, ())
     )
+
+
+def own_cluster_lacks() -> Path | None:
+    """A deleted file without which the cluster that this process started starts no process."""
+    node: Any = ray._private.worker._global_node
+    session: Session | None = getattr(node, "session", None)
+    return None if session is None else session.lacks()
 
 
 def join_cluster(address: str) -> str:

@@ -97,6 +97,11 @@ class CoordinatorShell:
         """The name of this process; `serve` calls this to check that it lives."""
         return self._process
 
+    @ray.method(concurrency_group=WATCHED)
+    async def hindrance(self) -> str | None:
+        """Why nothing can be written for want of a host; `serve` asks."""
+        return None if self._service is None else self._service.hindrance()
+
     async def register(
         self, broker_id: int, request: bytes, after: int, mode: PluginMode | None
     ) -> Registered:

@@ -235,6 +235,11 @@ class RayCoordinator:
         process: str = await self._call("process")
         return process
 
+    async def hindrance(self) -> str | None:
+        """Why nothing can be written for want of a host; None if that is possible."""
+        hindrance: str | None = await self._call("hindrance")
+        return hindrance
+
 
 class WritingHost:
     """Finds the host that writes for all, and again after a call on it was lost."""

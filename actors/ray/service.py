@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import structlog
 
@@ -52,6 +53,12 @@ SILENCES = 3
 
 LATE_S = 0.5
 """If a check's timeout fires so much too late, this process was busy, not the coordinator."""
+
+UNSERVED_S = 120.0
+"""How long a service on a cluster of its own may accept no writes before it is given up. A busy
+machine takes half a minute to start a host, and a store's writer has two minutes."""
+
+UNANSWERED = "the coordinator does not answer"
 
 CLOSE_TIMEOUT_S = 20.0
 """How long a host may take to drain; without a checkpoint more of the log is read later."""
@@ -106,15 +113,21 @@ class RayService:
         settings: ServiceSettings,
         metrics: str | None = None,
         address: str | None = None,
+        give_up: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`metrics`: where the service's metrics are, for its record.
 
         `address`: the Ray cluster to use; None: a new one, which ends with this process.
+
+        `give_up`: called with a reason if the new cluster starts no hosts any more.
         """
         self.settings = with_absolute_store(settings)
         self.record: ServiceRecord | None = None
         self._metrics = metrics
         self._address = address
+        self._give_up = give_up
+        self._is_hindered = False
+        """Whether it was said that nothing can be written for want of a host."""
         self._namespace = namespace_of(settings)
         self._connection: RayConnection | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -213,12 +226,15 @@ class RayService:
         loop = asyncio.get_running_loop()
         process: str | None = None
         silences = 0
+        well_s = loop.time()
         while True:
+            hindrance: str | None = UNANSWERED
             deadline = loop.time() + COORDINATOR_TIMEOUT_S
             try:
                 async with asyncio.timeout_at(deadline):
                     with documenting("the coordinator"):
                         process = await coordinator.process()
+                        hindrance = await coordinator.hindrance()
                 silences = 0
             except TimeoutError:
                 silences += loop.time() - deadline < LATE_S
@@ -230,7 +246,21 @@ class RayService:
             except RemoteStorageError as error:
                 # The watch must not end: if the error persists, the next check gets it again.
                 _log.warning("a look at the coordinator failed", error=str(error))
+            well_s = self._judged(hindrance, well_s)
             await asyncio.sleep(WATCH_INTERVAL_S)
+
+    def _judged(self, hindrance: str | None, well_s: float) -> float:
+        """When writes could be accepted last; the service is given up if that is long ago."""
+        now_s = asyncio.get_running_loop().time()
+        if hindrance is None:
+            self._is_hindered = False
+            return now_s
+        if hindrance != UNANSWERED and not self._is_hindered:
+            self._is_hindered = True
+            _log.error("nothing can be written", reason=hindrance)
+        if now_s - well_s > UNSERVED_S and self._address is None:
+            self._give_up(f"nothing could be written for {UNSERVED_S:g} s: {hindrance}")
+        return well_s
 
     async def _end_coordinator(self, process: str | None) -> None:
         kill_actor(COORDINATOR, self._namespace)

@@ -263,6 +263,8 @@ class _Serving(threading.Thread):
         self.address: str | None = None
         """The address of the Ray cluster, once everything has started there."""
         self.error: BaseException | None = None
+        self.given_up: str | None = None
+        """Why this service cannot go on in this process."""
         self._serve = serve
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -285,6 +287,10 @@ class _Serving(threading.Thread):
         self.address = address
         await self._stopping.wait()
 
+    def give_up(self, reason: str) -> None:
+        """Let the process end at once: its Ray cluster is of no use any more."""
+        self.given_up = reason
+
     def stop(self) -> None:
         """End the service, or cancel its start; may be called from any thread."""
         assert self._loop is not None, "it has begun"
@@ -298,8 +304,10 @@ def _until_stopped(serving: _Serving) -> None:
 
     The signals are blocked for processes that Ray starts: they must live until all is drained.
 
+    It ends with `FAILED` if Ray is gone, or of no use any more, and no signal has ended it.
+    If files of Ray are deleted, it begins anew with another cluster.
+
     Raises:
-        StorageUnavailable: Ray is gone, and no signal has ended the service.
         RemoteStorageError: The service cannot start.
     """
     from tierledger.actors.ray import cluster as ray_cluster
@@ -310,10 +318,19 @@ def _until_stopped(serving: _Serving) -> None:
         serving.begun.wait()
         while serving.is_alive() and not signal.sigpending() & STOPS:
             serving.join(LOOK_S)
-            died = serving.address is not None and ray_cluster.own_cluster_died()
-            if died and not signal.sigpending() & STOPS:
-                print_error(StorageUnavailable("the Ray cluster of this service has ended"))
+            if serving.address is None or signal.sigpending() & STOPS:
+                continue
+            if ray_cluster.own_cluster_died():
+                serving.give_up("the Ray cluster of this service has ended")
+            if serving.given_up is not None and not signal.sigpending() & STOPS:
+                print_error(StorageUnavailable(serving.given_up))
                 _leave_at_once(ExitStatus.FAILED)
+            if (path := ray_cluster.own_cluster_lacks()) is not None:
+                print_note(
+                    f"{path} was deleted, and Ray starts no host without it: beginning anew, "
+                    "with another Ray cluster"
+                )
+                _begin_anew()
         if serving.is_alive():
             signal.sigwait(STOPS)
             serving.stop()
@@ -355,6 +372,19 @@ def _leave_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
+def _begin_anew() -> NoReturn:
+    """Run the same command in this process, after an end of what it has started.
+
+    The pid and the standard streams stay, so whoever looks after this process need not know.
+    """
+    from tierledger.actors.ray import cluster as ray_cluster
+
+    ray_cluster.end_own_cluster()
+    sys.stdout.flush()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # The new program inherits the mask.
+    os.execve(sys.executable, sys.orig_argv, ray_cluster.ENVIRONMENT)
+
+
 async def _serve(
     options: StoreOptions,
     limit: int,
@@ -393,7 +423,7 @@ async def _serve(
     # The metrics end first. From then on no process may look for the coordinator: one that
     # misses it starts another.
     async with AsyncExitStack() as running, metrics_served(metrics) as served:
-        service = RayService(settings, served.address, placement.address)
+        service = RayService(settings, served.address, placement.address, serving.give_up)
         record = await service.start()
         running.push_async_callback(_close, service)
         connection = RayConnection(service.settings)

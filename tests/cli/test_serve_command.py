@@ -44,7 +44,7 @@ async def test_a_service_that_has_started_is_closed_whatever_happens_then(
         1, 10, "10.0.0.1:6379", "127.0.0.1:0", None, DoorSecurity(), None, None
     )
     options = StoreOptions(f"sqlite:{tmp_path / 'store.sqlite'}", "orders")
-    until: Any = None  # Nothing gets so far.
+    until: Any = SimpleNamespace(give_up=steps.append)  # Nothing gets so far.
 
     with pytest.raises(type(error)):
         await serve._serve(options, 128, placement, None, until)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -75,6 +77,27 @@ async def test_a_service_whose_ray_is_gone_ends_and_says_so(tmp_path: Path) -> N
 
         assert process.wait(STOP_S) == ExitStatus.FAILED
     await eventually(lambda: not any(map(is_running, started)))
+
+
+async def test_a_service_whose_ray_lost_its_folder_begins_anew_and_accepts_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TemporaryDirectory() as folder:  # Its path is short, as those of sockets must be.
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        store = f"sqlite:{tmp_path / 'store.sqlite'}"
+        with served(store) as process:
+            started = descendants(process.pid)
+            rmtree(Path(folder) / "ray")
+            assert process.stdout is not None
+            lines = iter(process.stdout.readline, "")
+            assert any(line.startswith("serving cluster ") for line in lines)
+            assert not any(map(is_running, started))
+            replayed = run("replay", TRACES / "tier", "--store", store, "--check")
+            process.send_signal(signal.SIGTERM)
+
+            assert process.wait(STOP_S) == ExitStatus.WELL
+    assert replayed.returncode == 0, replayed.stderr
+    assert f"pid {process.pid}" in replayed.stderr
 
 
 @pytest.mark.parametrize(

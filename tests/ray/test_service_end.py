@@ -102,6 +102,9 @@ async def test_the_watch_over_the_coordinator_outlives_whatever_a_look_raises(
             seen.set()
             return "process"
 
+        async def hindrance(self) -> None:
+            """Writes are accepted."""
+
     monkeypatch.setattr(ray_service, "coordinator_of", Coordinator)
     monkeypatch.setattr(ray_service, "WATCH_INTERVAL_S", 0)
     monkeypatch.setattr(ray_cluster, "own_node", lambda: "node")
@@ -110,6 +113,43 @@ async def test_the_watch_over_the_coordinator_outlives_whatever_a_look_raises(
     await asyncio.wait({asyncio.create_task(seen.wait()), watch}, return_when="FIRST_COMPLETED")
     assert not watch.done()
     watch.cancel()
+
+
+@pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
+async def test_a_service_without_hosts_is_given_up_if_the_ray_cluster_is_its_own(
+    address: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons: list[str] = []
+    looks = 0
+    seen = asyncio.Event()
+
+    class Coordinator:
+        def __init__(self, *_: object) -> None:
+            """It has no host, and starts none."""
+
+        async def process(self) -> str:
+            return "process"
+
+        async def hindrance(self) -> str | None:
+            nonlocal looks
+            looks += 1
+            if looks == 3:
+                seen.set()
+            return None if looks == 1 else "host-0 does not start: no room"
+
+    monkeypatch.setattr(ray_service, "coordinator_of", Coordinator)
+    monkeypatch.setattr(ray_service, "WATCH_INTERVAL_S", 0)
+    monkeypatch.setattr(ray_service, "UNSERVED_S", 0)
+    monkeypatch.setattr(ray_cluster, "own_node", lambda: "node")
+    settings = settings_for(tmp_path / "store")
+    service = RayService(settings, address=address, give_up=reasons.append)
+    watch = asyncio.create_task(service._look_after())
+
+    await seen.wait()
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+    reason = "nothing could be written for 0 s: host-0 does not start: no room"
+    assert set(reasons) == (set() if address else {reason})
 
 
 async def test_a_start_that_is_refused_leaves_the_actors_of_a_service_that_lives(

@@ -494,6 +494,28 @@ def test_a_start_that_fails_is_tried_again_later_at_another_address() -> None:
     assert one.take(msg.StartProcess).address == "host-0/2"
 
 
+def test_a_host_that_does_not_start_is_a_condition_until_it_serves() -> None:
+    one = Driven().begun()
+    hosts, begun = one.machine.hosts, one.now
+    start = one.take(msg.StartProcess)
+    assert (hosts.not_started(begun), hosts.can_serve) == ([], False)
+    late = msg.Moment(begun.s + parts.OVERDUE_S + 1, begun.ms + 16_000)
+    (overdue,) = hosts.not_started(late)
+    assert overdue.text == "host-0 has not started within 16 s"
+    one.hear(
+        msg.StartFailed(start.host, start.address, StorageUnavailable("the port is taken"))
+    )
+    (failed,) = hosts.not_started(begun)
+    assert failed[:2] == (parts.NOT_STARTED, "host-0")
+    assert failed.since_ms == begun.ms
+    assert failed.text == "host-0 does not start: the port is taken"
+    one.hear(msg.TimerFired(msg.Timer("start", "host-0")))
+
+    one.serve(one.take(msg.StartProcess))
+
+    assert (hosts.not_started(late), hosts.can_serve) == ([], True)
+
+
 def test_only_so_many_processes_start_side_by_side() -> None:
     one = Driven(hosts=parts.LAUNCHES_AT_ONCE + 2).begun()
     starts = [effect for effect in one.open if isinstance(effect, msg.StartProcess)]

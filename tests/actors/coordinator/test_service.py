@@ -43,6 +43,24 @@ async def test_a_process_whose_first_message_is_lost_does_not_stay(host: DeafHos
     assert launcher.asked[2:4] == ["launch host-0/2", "end host-0/2"]
 
 
+async def test_a_coordinator_that_cannot_start_its_only_host_says_so_meanwhile(
+    host: DeafHost,
+) -> None:
+    launcher = Launched(host)
+    service = await started(host, launcher=launcher)
+    assert service.hindrance() is None
+    launcher.is_deaf = True
+    host.is_gone = True
+
+    await eventually(lambda: service.hindrance() is not None)
+    (condition,) = (await service.status())["conditions"]
+    assert (condition["code"], condition["subject"]) == ("host-not-started", "host-0")
+    assert condition["text"] == "host-0 does not start: the answer was lost"
+    launcher.is_deaf = False
+    await eventually(lambda: service.hindrance() is None)
+    assert (await service.status())["conditions"] == []
+
+
 @pytest.mark.parametrize(("took", "patience_s"), [(0.005, 0.8), (0.5, 2.0), (30.0, 4.0)])
 def test_a_host_may_take_longer_where_everything_is_slow(
     took: float, patience_s: float
