@@ -64,7 +64,8 @@ class Driver:
         self._strict = strict
         self._churn = list(churn)
         self._progress = progress
-        self._managers: dict[int, AsyncRemoteLogMetadataManager] = {OBSERVER: self.observer}
+        self._managers: dict[int, AsyncRemoteLogMetadataManager] = {}  # All are configured.
+        self._meeting = asyncio.Lock()
         self._leaders: dict[TopicIdPartition, int] = {}
         self._locks: dict[TopicIdPartition, asyncio.Lock] = {
             part.topic_id_partition: asyncio.Lock() for part in trace.partitions
@@ -75,6 +76,7 @@ class Driver:
     async def start(self) -> None:
         """Announce all partitions: led by the first record's broker, followed by `OBSERVER`."""
         await self.observer.configure(self._config(OBSERVER))
+        self._managers[OBSERVER] = self.observer
         first: dict[int, list[FedPartition]] = {}
         for part in self._trace.partitions:
             first.setdefault(broker_of(part.records[0]), []).append(part)
@@ -224,17 +226,21 @@ class Driver:
                     await self._lead(tip, stand_in, part.records[at].timestamp_ms)
             case Disturbance.PARTITION_STOP:
                 async with self._locks[tip]:
-                    for manager in self._managers.values():
+                    # A copy: another partition may meet a new broker meanwhile.
+                    for manager in list(self._managers.values()):
                         await manager.on_stop_partitions([tip])
                     self._leaders.pop(tip, None)
                     await self.observer.on_partition_leadership_changes([], [tip])
 
     async def _manager(self, broker_id: int) -> AsyncRemoteLogMetadataManager:
-        manager = self._managers.get(broker_id)
-        if manager is None:
-            manager = self._managers[broker_id] = self._service.manager(DEADLINE_S)
-            await manager.configure(self._config(broker_id))
-        return manager
+        # Partitions that meet a new broker at once wait for its one manager.
+        async with self._meeting:
+            manager = self._managers.get(broker_id)
+            if manager is None:
+                manager = self._service.manager(DEADLINE_S)
+                await manager.configure(self._config(broker_id))
+                self._managers[broker_id] = manager
+            return manager
 
     def _config(self, broker_id: int) -> dict[str, object]:
         settings = self._service.settings

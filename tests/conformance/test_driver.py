@@ -1,5 +1,8 @@
-"""A replay whose partitions somebody else takes away in the middle of a run."""
+"""A replay whose partitions somebody else takes away, or that meet a new broker at once."""
 
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,22 @@ class RivalledService:
         await self.local.close()
 
 
+class SlowlyMetService(RivalledService):
+    """A service with which a broker's manager connects in several turns of the loop."""
+
+    @override
+    def manager(self, deadline_s: float) -> AsyncRemoteLogMetadataManager:
+        return SlowManager(self.local.connect, CountedIds())
+
+
+class SlowManager(AsyncRemoteLogMetadataManager):
+    @override
+    async def configure(self, config: Mapping[str, object]) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await super().configure(config)
+
+
 class RivalledManager(AsyncRemoteLogMetadataManager):
     """Loses its partition just before it reports that the first segment is deleted."""
 
@@ -96,4 +115,22 @@ async def test_what_was_sent_before_the_partition_was_lost_is_not_sent_again(
 
     await service.close()
     assert service.disputes == (1 if strict else 0)
+    assert result.refusals == []
+
+
+async def test_partitions_that_meet_a_new_broker_at_once_get_its_configured_manager(
+    tmp_path: Path,
+) -> None:
+    moves: list[KafkaValue] = []
+    for number in range(4):
+        early = segment(0, partition(number))
+        late = replace(segment(1, partition(number)), broker_id=2)
+        moves += [early, moved(early), late, replace(moved(late), broker_id=2)]
+    trace = load_trace(write_trace(tmp_path / "trace", moves))
+    service = SlowlyMetService()
+    await service.local.start()
+
+    result = await replay(service, trace, [], ReplayOptions(strict=True), lambda _: None)
+
+    await service.close()
     assert result.refusals == []
