@@ -24,6 +24,16 @@ STORAGE = "storage"
 """No actor's role: the host reads the partition from its store, for the waiting calls only."""
 
 
+IMPORTER = 2**31 - 2
+"""The broker id under which records are imported; Kafka gives none so high."""
+
+OBSERVER = 2**31 - 3
+"""The broker id of the client of `handover`."""
+
+NO_BROKERS = {IMPORTER, OBSERVER}
+"""Clients of tierledger's own that register as brokers do."""
+
+
 class PartitionKey(NamedTuple):
     """A partition's identity: topic id and number; the name is left out."""
 

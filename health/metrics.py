@@ -8,11 +8,12 @@ Prometheus' functions for counters expect.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from tierledger.actors.coordinator.events import Owner
 from tierledger.health.status import QUARANTINED, HostStatus, PartitionStatus, ServiceStatus
 from tierledger.health.troubles import KINDS, Trouble, troubles_of
 
@@ -20,6 +21,7 @@ SERIES_PARTITIONS_MAX = 1000
 """Most partitions that have series of their own; with more there are only the totals."""
 
 HOST = ("host",)
+BROKER = ("broker",)
 TROUBLE = ("code", "severity")
 PARTITION = ("topic", "topic_id", "partition", "host")
 
@@ -60,6 +62,72 @@ METRICS = (
         "tierledger_trouble_since_seconds",
         TROUBLE,
         "When the oldest trouble with this code began, in seconds since 1970, if known.",
+    ),
+    Metric(
+        "tierledger_owner",
+        ("owner",),
+        "1 for the owner of the cluster's remote log metadata, 0 for all others.",
+    ),
+    Metric("tierledger_owner_epoch", (), "Number of changes of the owner so far."),
+    Metric(
+        "tierledger_moving_since_seconds",
+        (),
+        "When the metadata began to move to another owner, in seconds since 1970; absent if "
+        "it does not move.",
+    ),
+    Metric(
+        "tierledger_plugin_mode",
+        ("broker", "mode"),
+        "1 for the mode in which the broker's plugin runs.",
+    ),
+    Metric(
+        "tierledger_plugin_owner_epoch",
+        BROKER,
+        "Owner epoch that the broker's plugin follows; 0 if it knows none.",
+    ),
+    Metric("tierledger_plugin_silence_seconds", BROKER, "Age of the last report of a plugin."),
+    Metric(
+        "tierledger_plugin_idle",
+        BROKER,
+        "1 if no write of the broker is under way, and none begins in its owner epoch.",
+    ),
+    Metric(
+        "tierledger_shadow_answers",
+        ("broker", "result"),
+        "Answers that a broker in shadow has compared, by result, since the coordinator's "
+        "process began.",
+    ),
+    Metric(
+        "tierledger_kafka_task",
+        ("task",),
+        "1 for what `serve --kafka` does with Kafka's metadata topic: import, mirror, or "
+        "nothing.",
+    ),
+    Metric(
+        "tierledger_kafka_silence_seconds",
+        (),
+        "Age of the last report of the process that imports or mirrors.",
+    ),
+    Metric(
+        "tierledger_kafka_success_seconds",
+        (),
+        "When a round of the import or mirror last ended without trouble, in seconds since "
+        "1970; each round covers all that came before it.",
+    ),
+    Metric(
+        "tierledger_kafka_records",
+        (),
+        "Records that the present import or mirror has transferred.",
+    ),
+    Metric(
+        "tierledger_kafka_import_lag_records",
+        (),
+        "Offsets of Kafka's metadata topic that are not imported yet.",
+    ),
+    Metric(
+        "tierledger_kafka_foreign_records",
+        (),
+        "Records in Kafka's metadata topic that the mirror did not write.",
     ),
     Metric("tierledger_host_up", HOST, "1 if the host answered within 2 s."),
     Metric("tierledger_host_leaders", HOST, "Leaders that run on the host."),
@@ -170,6 +238,9 @@ def families(
     shown = status.partitions if count <= partitions_max else []
     samples: dict[str, Iterable[Sample]] = {
         **_of_coordinator(status),
+        **_of_owner(status.coordinator),
+        **_of_plugins(status.coordinator or _NOTHING),
+        **_of_follower(status.coordinator or _NOTHING),
         **_of_troubles(troubles_of(status)),
         **_of_hosts(status.hosts),
         **_of_totals(status),
@@ -210,6 +281,68 @@ def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
         "tierledger_broker_incarnation": [
             ((str(broker),), known["incarnation"]) for broker, known in status.brokers.items()
         ],
+    }
+
+
+_NOTHING: dict[str, Any] = {"attending": [], "shadows": [], "kafka": None, "now_ms": None}
+"""What a silent coordinator says of plugins and of Kafka's topic."""
+
+
+def _of_owner(known: Mapping[str, Any] | None) -> dict[str, Iterable[Sample]]:
+    owners: list[Sample] = []
+    epochs: list[Sample] = []
+    moving: list[Sample] = []
+    if known is not None:
+        owners = [((str(owner),), owner == known["owner"]) for owner in Owner]
+        epochs = [((), known["owner_epoch"])]
+        if known["owner"] == Owner.MOVING and known["owner_since_ms"] is not None:
+            moving = [((), known["owner_since_ms"] / 1000)]
+    return {
+        "tierledger_owner": owners,
+        "tierledger_owner_epoch": epochs,
+        "tierledger_moving_since_seconds": moving,
+    }
+
+
+SHADOW_RESULTS = ("equal", "recovered", "different", "skipped")
+
+
+def _of_plugins(known: Mapping[str, Any]) -> dict[str, Iterable[Sample]]:
+    plugins = [(str(one["broker_id"]), one) for one in known["attending"]]
+    return {
+        "tierledger_plugin_mode": [((broker, one["mode"]), 1) for broker, one in plugins],
+        "tierledger_plugin_owner_epoch": [
+            ((broker,), one["owner_epoch"]) for broker, one in plugins
+        ],
+        "tierledger_plugin_silence_seconds": [
+            ((broker,), one["heard_ms_ago"] / 1000) for broker, one in plugins
+        ],
+        "tierledger_plugin_idle": [((broker,), one["is_idle"]) for broker, one in plugins],
+        "tierledger_shadow_answers": [
+            ((str(one["broker_id"]), result), one[result])
+            for one in known["shadows"]
+            for result in SHADOW_RESULTS
+        ],
+    }
+
+
+def _of_follower(known: Mapping[str, Any]) -> dict[str, Iterable[Sample]]:
+    """What the follower has reported; what it has not is absent."""
+    kafka, now_ms = known["kafka"] or {}, known["now_ms"]
+
+    def told(value: float | None) -> list[Sample]:
+        return [] if value is None else [((), value)]
+
+    silence, success = kafka.get("heard_ms_ago"), kafka.get("succeeded_ms_ago")
+    if success is not None:
+        success = None if now_ms is None else (now_ms - silence - success) / 1000
+    return {
+        "tierledger_kafka_task": [((kafka["task"],), 1)] if kafka else [],
+        "tierledger_kafka_silence_seconds": told(None if silence is None else silence / 1000),
+        "tierledger_kafka_success_seconds": told(success),
+        "tierledger_kafka_records": told(kafka.get("records")),
+        "tierledger_kafka_import_lag_records": told(kafka.get("lag")),
+        "tierledger_kafka_foreign_records": told(kafka.get("foreign")),
     }
 
 

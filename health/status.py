@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.calls import FOLLOWER, LEADER, NO_BROKERS
 from tierledger.actors.processes import node_of
 from tierledger.events.errors import RemoteResourceNotFound
 
@@ -285,7 +285,11 @@ def status_of(reading: Reading) -> ServiceStatus:
         None
         if coordinator is None
         else {name: coordinator.get(name) for name in COORDINATOR_FIELDS},
-        {broker: dict(one) for broker, one in sorted(brokers.items())},
+        {
+            broker: dict(one)
+            for broker, one in sorted(brokers.items())
+            if broker not in NO_BROKERS
+        },
         [
             _host(name, host, coordinator or {})
             for name, host in sorted(reading.hosts.items(), key=lambda one: _natural(one[0]))

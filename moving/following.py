@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from secrets import token_hex
 from typing import Any, NamedTuple, Protocol
 
 import structlog
 
+from tierledger.actors.calls import IMPORTER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.coordinator.attendance import Followed
@@ -30,7 +32,7 @@ from tierledger.events.errors import (
     RemoteResourceNotFound,
     RemoteStorageError,
 )
-from tierledger.moving.importing import IMPORTER, TailImport
+from tierledger.moving.importing import TailImport
 from tierledger.moving.mirroring import Mirror, producer_of
 from tierledger.moving.topic import KafkaCluster, check_cluster, kafka_cluster, reading
 from tierledger.storage.catalog import Catalog
@@ -98,7 +100,10 @@ class Following:
         self._task = self._asked = NOTHING
         self._reports = self._round = 0
         """Reports to the coordinator, and finished rounds, since this follower was chosen."""
-        self._counts: dict[str, Any] = {}
+        self._counts: Callable[[], dict[str, int]] = dict
+        """The counts of the present import or mirror, also during a round."""
+        self._succeeded: float | None = None
+        """When a round last ended without trouble."""
         self._trouble: str | None = None
         self._imported: dict[int, int] | None = None
         """The topic's ends at the last round of the import; None without a round."""
@@ -120,7 +125,7 @@ class Following:
                         # The command counts rounds of the chosen follower. Rounds from before
                         # another follower was chosen must not count as new ones.
                         self._reports = self._round = 0
-                    self._task, self._trouble, self._counts = self._asked, None, {}
+                    self._task, self._trouble, self._counts = self._asked, None, dict
                     doing = asyncio.create_task(self._again(self._task))
                 await asyncio.sleep(REPORT_S)
         finally:
@@ -141,7 +146,8 @@ class Following:
             "trouble": self._trouble,
             "conditions": self._conditions.plain(),
             "alive": self._alive(),
-            **self._counts,
+            "succeeded_ms_ago": self._succeeded_ms_ago(),
+            **self._counts(),
         }
         try:
             # Starting a coordinator anew may fail with Ray's own errors.
@@ -152,6 +158,17 @@ class Following:
             _log.debug("the coordinator did not take a report", error=str(error))
             return
         self._asked = self._asked_by(ownership) if is_chosen else NOTHING
+
+    def _succeeded_ms_ago(self) -> int | None:
+        if self._succeeded is None:
+            return None
+        return int((asyncio.get_running_loop().time() - self._succeeded) * 1000)
+
+    def _ended_round(self, trouble: str | None) -> None:
+        self._trouble = trouble
+        if trouble is None:
+            self._succeeded = asyncio.get_running_loop().time()
+        self._round += 1
 
     def _alive(self) -> list[int] | None:
         """The ids of the brokers that are alive; None if that is not known now."""
@@ -215,12 +232,16 @@ class Following:
     async def _import(self) -> None:
         async with AsyncExitStack() as stack:
             tail = await self._new_import(stack)
+            self._counts = lambda: {
+                "records": tail.imported,
+                "refused": len(tail.refused),
+                "lag": tail.lag,
+            }
             try:
                 while True:
                     await tail.round()
-                    self._trouble, self._imported = tail.trouble, tail.ends
-                    self._counts = {"records": tail.imported, "refused": len(tail.refused)}
-                    self._round += 1
+                    self._imported = tail.ends
+                    self._ended_round(tail.trouble)
                     await asyncio.sleep(ROUND_S)
             except RemoteStorageError as error:
                 self._trouble = str(error)  # Now: to release and to close may take seconds.
@@ -247,12 +268,11 @@ class Following:
     async def _mirror(self) -> None:
         async with AsyncExitStack() as stack:
             mirror = await self._new_mirror(stack)
+            self._counts = lambda: {"records": mirror.mirrored, "foreign": mirror.foreign}
             until = asyncio.get_running_loop().time() + MIRROR_S
             while asyncio.get_running_loop().time() < until:
                 await mirror.round()
-                self._trouble = mirror.trouble
-                self._counts = {"records": mirror.mirrored, "foreign": mirror.foreign}
-                self._round += 1
+                self._ended_round(mirror.trouble)
                 await asyncio.sleep(ROUND_S)
 
     async def _new_mirror(self, stack: AsyncExitStack) -> Mirror:

@@ -33,9 +33,6 @@ from tierledger.events.typed_fields import INT64_MAX
 if TYPE_CHECKING:
     from tierledger.moving.topic import TopicReader, TopicRecord
 
-IMPORTER = 2**31 - 2
-"""The broker id under which records are imported; Kafka gives none so high."""
-
 AT_ONCE = 16
 """Partitions that are imported concurrently."""
 
@@ -60,6 +57,8 @@ class TailImport:
         """Records sent to leaders, including those that had been imported before."""
         self.refused: list[RefusedRecord] = []
         """Records that belong to no partition, and are skipped."""
+        self.seen: dict[int, int] = {}
+        """By metadata partition its end when the newest round began."""
         self.ends: dict[int, int] = {}
         """By metadata partition the offset up to which the last round has imported."""
         self._manager = manager
@@ -78,6 +77,14 @@ class TailImport:
         tip, (_, failed) = next(iter(self._failed.items()))
         return f"{len(self._failed)} partitions are not imported, {tip}: {failed.error}"
 
+    @property
+    def lag(self) -> int:
+        """Offsets that the topic had when the newest round began, and are not imported."""
+        done = dict(self.ends)
+        for number, failed in self._failed.values():
+            done[number] = min(failed.offset, done.get(number, 0))
+        return sum(end - done.get(number, 0) for number, end in self.seen.items())
+
     async def round(self) -> None:
         """Import all records that are in the topic now; `trouble` reports failed partitions.
 
@@ -85,7 +92,7 @@ class TailImport:
             RemoteStorageError: The brokers or the coordinator do not answer.
         """
         self._again()
-        ends = await self._reader.ends()
+        ends = self.seen = await self._reader.ends()
         async for records in self._reader.read(ends):
             await self._take(records)
         self.ends = ends

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from tierledger.actors.calls import OBSERVER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator import procedure as steps
@@ -20,9 +21,6 @@ from tierledger.storage.kafka_brokers import KafkaBrokers
 
 LOOK_S = 0.1
 """Pause before each `Look`, in seconds."""
-
-OBSERVER = 2**31 - 3
-"""The broker id of the command's client of the service; Kafka gives none so high."""
 
 COMPARE_PAUSE_S = 0.5
 """Pause before partitions that differ are compared again, in seconds."""

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.house.test_documents import document, table
 from tests.models.actors.local_world import POLL_S
 from tests.models.actors.reports import (
+    NOW_MS,
     TOPIC_ID,
     SpokenHost,
     SpokenService,
@@ -131,6 +132,54 @@ def test_totals_are_over_all_partitions() -> None:
     assert value(found, "troubled_partitions", trouble="behind") == 1
     assert value(found, "troubled_partitions", trouble="loading") == 0
     assert value(found, "follower_lag_events_max") == 5000
+
+
+def test_the_owner_and_a_move_are_told() -> None:
+    still = scraped(reading({}, owner="tierledger", owner_epoch=3, owner_since_ms=5_000))
+    moving = scraped(reading({}, owner="moving", owner_epoch=4, owner_since_ms=7_000))
+
+    owners = ("nobody", "kafka", "tierledger", "moving")
+    assert [value(still, "owner", owner=one) for one in owners] == [0, 0, 1, 0]
+    assert value(still, "owner_epoch") == 3
+    assert value(still, "moving_since_seconds") is None
+    assert value(moving, "owner", owner="moving") == 1
+    assert value(moving, "moving_since_seconds") == 7
+
+
+def test_plugins_are_told_of_with_their_comparisons() -> None:
+    plugin = {"broker_id": 3, "mode": "shadow", "owner_epoch": 2, "is_idle": True}
+    plugin = {**plugin, "heard_ms_ago": 1_500, "trouble": None, "code": None}
+    shadow = {"broker_id": 3, "equal": 7, "recovered": 2, "different": 1, "skipped": 4}
+
+    found = scraped(reading({}, attending=[plugin], shadows=[shadow]))
+
+    assert value(found, "plugin_mode", broker="3", mode="shadow") == 1
+    assert value(found, "plugin_owner_epoch", broker="3") == 2
+    assert value(found, "plugin_silence_seconds", broker="3") == 1.5
+    assert value(found, "plugin_idle", broker="3") == 1
+    results = ("equal", "recovered", "different", "skipped")
+    told = [value(found, "shadow_answers", broker="3", result=one) for one in results]
+    assert told == [7, 2, 1, 4]
+
+
+def test_the_import_and_the_mirror_are_told_with_lag_and_last_success() -> None:
+    common = {"round": 7, "heard_ms_ago": 500, "trouble": None, "records": 9}
+    importing = {**common, "task": "import", "succeeded_ms_ago": 2_500, "lag": 4}
+    mirroring = {**common, "task": "mirror", "succeeded_ms_ago": None, "foreign": 2}
+
+    found = scraped(reading({}, kafka=importing))
+    other = scraped(reading({}, kafka=mirroring))
+
+    assert value(found, "kafka_task", task="import") == 1
+    assert value(found, "kafka_silence_seconds") == 0.5
+    assert value(found, "kafka_success_seconds") == (NOW_MS - 3_000) / 1000
+    assert value(found, "kafka_records") == 9
+    assert value(found, "kafka_import_lag_records") == 4
+    assert value(found, "kafka_foreign_records") is None
+    assert value(other, "kafka_task", task="mirror") == 1
+    assert value(other, "kafka_success_seconds") is None
+    assert value(other, "kafka_import_lag_records") is None
+    assert value(other, "kafka_foreign_records") == 2
 
 
 def test_troubles_are_counted_by_code_with_the_time_since_when() -> None:

@@ -28,7 +28,7 @@ from tests.models.actors.reports import (
     silent,
 )
 from tests.models.storage.flipped_bits import flipped
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import IMPORTER, OBSERVER, PartitionKey
 from tierledger.actors.coordinator.events import Route
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.commands import Claim
@@ -100,6 +100,15 @@ def test_a_follower_of_what_no_broker_leads_is_well() -> None:
 
     (one,) = status.partitions
     assert (one.trouble, one.leader, one.followers[0].lag_events) == (None, None, None)
+
+
+def test_clients_of_our_own_are_no_brokers() -> None:
+    known = {"incarnation": 2, "announced": None}
+    brokers = {1: known, OBSERVER: known, IMPORTER: known}
+
+    status = status_of(reading({}, brokers=brokers))
+
+    assert status.brokers == {1: known}
 
 
 def test_a_deleted_partition_needs_no_session() -> None:

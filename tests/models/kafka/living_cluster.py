@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
 from tests.models.kafka.lives import Step, What
-from tierledger.actors.calls import STORAGE
+from tierledger.actors.calls import IMPORTER, OBSERVER, STORAGE
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.attendance import Attend, Followed
@@ -51,9 +51,9 @@ from tierledger.events.metadata import (
 from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.moving.comparison import Comparison
 from tierledger.moving.following import Following, FollowOptions
-from tierledger.moving.importing import IMPORTER, TailImport
+from tierledger.moving.importing import TailImport
 from tierledger.moving.mirroring import Mirror
-from tierledger.moving.move import OBSERVER, Move
+from tierledger.moving.move import Move
 from tierledger.moving.topic import KafkaCluster
 from tierledger.simulation.service.cluster import Cluster, CoordinatorWay
 from tierledger.simulation.service.lying_store import StoreConnection
