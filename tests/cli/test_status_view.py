@@ -9,6 +9,7 @@ from tests.models.actors.reports import host, reading, served, session, silent
 from tests.models.cli.command_line import refused, run
 from tierledger.cli.commands.status.view import Page, ServiceIdentity, page_of, print_page
 from tierledger.cli.output import time_text
+from tierledger.health.left import LeftPartition
 from tierledger.health.status import Reading, status_of
 
 IDENTITY = ServiceIdentity("c1", "sqlite:/x", "127.0.0.1:1", 7, 0, None)
@@ -40,6 +41,21 @@ def test_many_partitions_do_not_flood_a_terminal_and_the_worst_is_first() -> Non
     assert dict(found.pairs)["not well"] == "quarantined 1"
     assert len(table(page(many, None), "topic")) == 501
     assert page(many, None).remark is None
+
+
+def test_what_no_broker_hosts_is_shown_last_with_what_to_do() -> None:
+    left = LeftPartition("gone", "AAAAAAAAAAAAAAAAAAAAAQ", 3, 20, 4096)
+    found = page_of(IDENTITY, status_of(reading({"host-0": host(served(0))})), 20, [left])
+
+    (row,) = table(found, "left of")
+
+    assert row == {
+        "left of": "gone (AAAAAAAAAAAAAAAAAAAAAQ)",
+        "partition": 3,
+        "segments": 20,
+        "bytes": 4096,
+        "what to do": "no broker hosts it: tierledger forget removes them",
+    }
 
 
 def test_a_partition_is_shown_with_its_session_and_followers() -> None:

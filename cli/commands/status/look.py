@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.cli.opened_store import StoreOptions
@@ -10,11 +11,16 @@ from tierledger.cli.output import print_json, print_pairs
 from tierledger.events.errors import NotReady
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.actors.connection import ServiceConnection
     from tierledger.actors.discovery.service_record import ServiceRecord
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.cli.commands.status.view import Page, ServiceIdentity
+    from tierledger.health.left import LeftPartition
     from tierledger.health.status import ServiceStatus
     from tierledger.health.troubles import Trouble
+    from tierledger.storage.catalog import Catalog
 
 COUNT_MAX = 10_000
 """How many partitions of a store are counted without a service: half a second."""
@@ -31,6 +37,8 @@ class StatusOptions(NamedTuple):
     host: str | None = None
     limit: int | None = LIMIT
     json: bool = False
+    is_repeated: bool = False
+    """Whether it is looked at again soon; then logs in the store are not read each time."""
 
 
 class Look(NamedTuple):
@@ -40,6 +48,8 @@ class Look(NamedTuple):
     service: tuple[ServiceIdentity, ServiceStatus] | None
     stored: tuple[int, bool] | None = None
     """Without a service: the number of partitions in the store, and whether these are all."""
+    left: list[LeftPartition] | None = None
+    """Segments that no broker deletes any more; None if that is not known."""
 
     @property
     def troubles(self) -> list[Trouble]:
@@ -81,12 +91,47 @@ async def take_look(options: StatusOptions) -> Look:
     hosts = {one.address.rpartition("/")[0]: one.address for one in known}
     try:
         status = status_of(await read_service(connection, hosts))
+        left = None
+        if record is not None and not options.is_repeated:
+            left = await _left(settings, connection, status)
     finally:
         await connection.close()
     identity = _identity(settings, record)
-    return Look(
-        settings.cluster_id, (identity, status.narrowed(options.partition, options.host))
-    )
+    narrowed = status.narrowed(options.partition, options.host)
+    return Look(settings.cluster_id, (identity, narrowed), left=left)
+
+
+async def _left(
+    settings: ServiceSettings, connection: ServiceConnection, status: ServiceStatus
+) -> list[LeftPartition] | None:
+    """What deleted topics left; None if brokers do not announce what they host, or on errors.
+
+    Brokers announce all that they host once tierledger owns their metadata.
+    """
+    from tierledger.actors.coordinator.events import Owner
+    from tierledger.events.errors import RemoteStorageError
+    from tierledger.health.left import left_in
+
+    if status.coordinator is None or status.coordinator["owner"] != Owner.TIERLEDGER:
+        return None
+    try:
+        async with _stored(settings) as catalog:
+            return await left_in(catalog, connection.coordinator)
+    except RemoteStorageError:
+        return None  # The list of troubles, or `verify`, reports what is wrong.
+
+
+@asynccontextmanager
+async def _stored(settings: ServiceSettings) -> AsyncIterator[Catalog]:
+    from tierledger.storage.catalog import Catalog
+
+    connector = settings.connector()
+    keys = connector.key_factory(settings.cluster_id)
+    backend = await connector.backend(read_only=True)
+    try:
+        yield Catalog(backend, keys, settings.serde(), settings.cluster_id)
+    finally:
+        await backend.close()
 
 
 def _identity(settings: ServiceSettings, record: ServiceRecord | None) -> ServiceIdentity:
@@ -109,22 +154,16 @@ def _identity(settings: ServiceSettings, record: ServiceRecord | None) -> Servic
 async def _count_stored(settings: ServiceSettings) -> tuple[int, bool] | None:
     """The number of partitions in the store, one read each; none if they cannot be read."""
     from tierledger.events.errors import RemoteStorageError
-    from tierledger.storage.catalog import Catalog
 
-    connector = settings.connector()
-    keys = connector.key_factory(settings.cluster_id)
-    backend = await connector.backend(read_only=True)
     count = 0
     try:
-        catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
-        async for entry in catalog.partitions():
-            count += not entry.is_forgotten
-            if count == COUNT_MAX:
-                return count, False
+        async with _stored(settings) as catalog:
+            async for entry in catalog.partitions():
+                count += not entry.is_forgotten
+                if count == COUNT_MAX:
+                    return count, False
     except RemoteStorageError:
         return None  # `verify` reports what is wrong.
-    finally:
-        await backend.close()
     return count, True
 
 
@@ -145,7 +184,7 @@ def page_with_service(options: StatusOptions, look: Look) -> Page:
     assert look.service is not None, "the caller has looked"
     # A partition that was asked for by name is shown in any case.
     limit = None if options.partition is not None else options.limit
-    return page_of(*look.service, limit)
+    return page_of(*look.service, limit, look.left or ())
 
 
 def page_without_service(look: Look) -> Page:
@@ -182,4 +221,5 @@ def _plain(look: Look) -> dict[str, object]:
         "service": identity._asdict(),
         "troubles": troubles,
         **status.plain(),
+        "left": None if look.left is None else [one._asdict() for one in look.left],
     }

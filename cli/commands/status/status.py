@@ -79,7 +79,7 @@ def status_command(
     if watch:
         from tierledger.cli.commands.status.watch import watch_status
 
-        watch_status(options, interval)
+        watch_status(options._replace(is_repeated=True), interval)
     elif not asyncio.run(_status(options)):
         raise typer.Exit(ExitStatus.FOUND)
 

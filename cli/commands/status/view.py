@@ -9,10 +9,11 @@ from tierledger.cli.output import print_pairs, print_table, styled_table, time_t
 from tierledger.health.troubles import Severity, Trouble, troubles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
+    from tierledger.health.left import LeftPartition
     from tierledger.health.status import (
         HostStatus,
         PartitionStatus,
@@ -45,7 +46,8 @@ PARTITION_COLUMNS = (
     "followers",
     "disputes",
 )
-
+LEFT_COLUMNS = ("left of", "partition", "segments", "bytes", "what to do")
+LEFT_DO = "no broker hosts it: tierledger forget removes them"
 
 TROUBLE_COLUMNS = ("not well", "severity", "of", "since", "what", "do")
 
@@ -86,8 +88,16 @@ class Page(NamedTuple):
     remark: str | None = None
 
 
-def page_of(identity: ServiceIdentity, status: ServiceStatus, limit: int | None) -> Page:
-    """The page about a service, with at most `limit` partitions."""
+def page_of(
+    identity: ServiceIdentity,
+    status: ServiceStatus,
+    limit: int | None,
+    left: Sequence[LeftPartition] = (),
+) -> Page:
+    """The page about a service, with at most `limit` partitions.
+
+    `left`: partitions with segments that no broker hosts.
+    """
     shown = status.partitions[:limit]
     brokers = [_broker_row(broker, report) for broker, report in status.brokers.items()]
     troubles = troubles_of(status)
@@ -98,11 +108,17 @@ def page_of(identity: ServiceIdentity, status: ServiceStatus, limit: int | None)
         _without_empty(PARTITION_COLUMNS, [_partition_row(one) for one in shown]),
         _without_empty(BROKER_COLUMNS, brokers[:limit]),
         _without_empty(PLUGIN_COLUMNS, plugins[:limit]),
+        Table(LEFT_COLUMNS, [_left_row(one) for one in left[:limit]]),
     ]
-    left = len(status.partitions) - len(shown)
-    remark = f"{left} more partitions, none of them worse; --all shows them" if left else None
+    more = len(status.partitions) - len(shown)
+    remark = f"{more} more partitions, none of them worse; --all shows them" if more else None
     pairs = [*_identity_pairs(identity), *_total_pairs(status, troubles)]
     return Page(pairs, [one for one in tables if one.rows], remark)
+
+
+def _left_row(left: LeftPartition) -> tuple[object, ...]:
+    name = f"{left.topic} ({left.topic_id})"
+    return name, left.partition, left.segments, left.bytes, LEFT_DO
 
 
 def _without_empty(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> Table:
