@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tierledger.actors.calls import Call, PartitionKey
-from tierledger.actors.coordinator.attendance import Attend
+from tierledger.actors.coordinator.attendance import Attend, Attended
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, Owned, Ownership, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
 from tierledger.actors.deadline import Attempt
 from tierledger.events.commands import Claim
 
@@ -50,7 +50,7 @@ class CoordinatorHandle(Protocol):
         """Change the owner of the cluster's metadata; the owner after that, durable."""
         ...
 
-    async def attend(self, attend: Attend) -> Ownership:
+    async def attend(self, attend: Attend) -> Attended:
         """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata."""
         ...
 

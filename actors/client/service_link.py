@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from tierledger.actors.calls import Call, PartitionKey
 from tierledger.actors.connection import CoordinatorHandle, ServiceConnection
-from tierledger.actors.coordinator.attendance import Attend
+from tierledger.actors.coordinator.attendance import Attend, Attended
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, Owned, Ownership, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
 from tierledger.events.commands import Claim
@@ -181,7 +181,7 @@ class _LinkedCoordinator:
     async def hand_over(self, wish: Handover) -> Owned:
         return await self._ask(lambda one: one.hand_over(wish))
 
-    async def attend(self, attend: Attend) -> Ownership:
+    async def attend(self, attend: Attend) -> Attended:
         return await self._ask(lambda one: one.attend(attend))
 
     async def announce(self, announcement: Announcement) -> list[Claim]:

@@ -26,6 +26,18 @@ follower. The bound is no time: a coordinator that was paused gets the late repo
 DIFFERENCES_KEPT = 100
 """Newest differences that are kept of each broker."""
 
+STALE_MS = 600_000
+"""Age (ms) of a broker's last verified answer at which nothing is verified any more: a broker
+asks about each partition that it leads twice a minute."""
+
+
+class Attended(NamedTuple):
+    """The answer to a plugin's report."""
+
+    ownership: Ownership
+    import_rounds: int | None
+    """Rounds that the import has finished; it stands still while they do not grow."""
+
 
 class Followed(NamedTuple):
     """The answer to a follower: a process that imports Kafka's topic, or mirrors into it."""
@@ -53,6 +65,11 @@ class Difference(NamedTuple):
     """The fields in which segments with the same id differ."""
 
     @property
+    def question(self) -> tuple[PartitionKey, str, int, int]:
+        """What was asked, by which a difference that has gone is found again."""
+        return (self.key, self.kind, self.epoch, self.offset)
+
+    @property
     def is_recovered(self) -> bool:
         """Whether the replica only has segments that Kafka's own manager lost from its tables.
 
@@ -71,6 +88,14 @@ class ShadowReport(NamedTuple):
     equal: Count
     skipped: Count
     differences: tuple[Difference, ...]
+    resolved: tuple[Difference, ...] = ()
+    """Earlier differences that have gone, by their questions alone."""
+    standing: Count | None = None
+    """Differences that stand now, without recovered ones; None: an older plugin."""
+    verified: Count | None = None
+    """Answers that were alike since the plugin began, or since the newest difference."""
+    verified_ms_ago: Count | None = None
+    """Milliseconds since the last of these; None: there is none."""
 
 
 class Attend(NamedTuple):
@@ -99,9 +124,54 @@ class _Shadow:
     """The sums of all comparisons that a broker has reported."""
 
     def __init__(self) -> None:
-        self.equal = self.skipped = self.recovered = self.different = 0
+        self.equal = self.skipped = self.recovered = self.different = self.resolved = 0
+        self.standing: int | None = None
+        self.verified: int | None = None
+        self.verified_at_ms: int | None = None
         self.newest: list[Difference] = []
-        """The newest differences, without recovered ones."""
+        """The newest differences that stand, without recovered ones."""
+
+    def compared(self, report: ShadowReport, now_ms: int) -> None:
+        gone = {one.question for one in report.resolved}
+        different = [one for one in report.differences if not one.is_recovered]
+        self.equal += report.equal
+        self.skipped += report.skipped
+        self.different += len(different)
+        self.recovered += len(report.differences) - len(different)
+        self.resolved += len(report.resolved)
+        # What differed and has gone since the last report is in both.
+        newest = [one for one in (*self.newest, *different) if one.question not in gone]
+        self.newest = newest[-DIFFERENCES_KEPT:]
+        self.standing, self.verified = report.standing, report.verified
+        ago_ms = report.verified_ms_ago
+        self.verified_at_ms = None if ago_ms is None else now_ms - ago_ms
+
+    def report(self, broker_id: int, now_ms: int) -> dict[str, Any]:
+        at_ms = self.verified_at_ms
+        ago_ms = None if at_ms is None else now_ms - at_ms
+        return {
+            "broker_id": broker_id,
+            "verification": self._verification(ago_ms),
+            "verified": self.verified,
+            "verified_ms_ago": ago_ms,
+            "standing": self.different if self.standing is None else self.standing,
+            "equal": self.equal,
+            "skipped": self.skipped,
+            "recovered": self.recovered,
+            "different": self.different,
+            "resolved": self.resolved,
+            "differences": [one._asdict() for one in self.newest],
+        }
+
+    def _verification(self, ago_ms: int | None) -> str | None:
+        """`never`, `verified`, `stale` or `differs`; None: an older plugin does not tell."""
+        if self.verified is None:
+            return None
+        if self.standing:
+            return "differs"
+        if ago_ms is None or not self.verified:
+            return "never"
+        return "stale" if ago_ms > STALE_MS else "verified"
 
 
 class Attendance:
@@ -121,16 +191,13 @@ class Attendance:
         """Note a plugin's report at `now_ms`, by a clock that never goes back."""
         self._attending[attend.broker_id] = (attend, now_ms)
         if attend.shadow is not None:
-            self._compared(attend.broker_id, attend.shadow)
+            shadow = self._shadows.setdefault(attend.broker_id, _Shadow())
+            shadow.compared(attend.shadow, now_ms)
 
-    def _compared(self, broker_id: int, report: ShadowReport) -> None:
-        shadow = self._shadows.setdefault(broker_id, _Shadow())
-        shadow.equal += report.equal
-        shadow.skipped += report.skipped
-        different = [one for one in report.differences if not one.is_recovered]
-        shadow.different += len(different)
-        shadow.recovered += len(report.differences) - len(different)
-        shadow.newest = [*shadow.newest, *different][-DIFFERENCES_KEPT:]
+    @property
+    def import_rounds(self) -> int:
+        """Rounds that the chosen follower has finished; 0 without one."""
+        return 0 if self._following is None else int(self._following[0]["round"])
 
     def followed(self, report: dict[str, Any], now_ms: int) -> bool:
         """Whether the follower that reports is chosen to import Kafka's topic, or mirror.
@@ -180,14 +247,7 @@ class Attendance:
                 for broker_id, (attend, heard_ms) in sorted(self._attending.items())
             ],
             "shadows": [
-                {
-                    "broker_id": broker_id,
-                    "equal": shadow.equal,
-                    "skipped": shadow.skipped,
-                    "recovered": shadow.recovered,
-                    "different": shadow.different,
-                    "differences": [one._asdict() for one in shadow.newest],
-                }
+                shadow.report(broker_id, now_ms)
                 for broker_id, shadow in sorted(self._shadows.items())
             ],
         }

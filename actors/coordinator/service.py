@@ -18,6 +18,7 @@ from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.attendance import (
     Attend,
     Attendance,
+    Attended,
     Followed,
 )
 from tierledger.actors.coordinator.door import (
@@ -29,7 +30,7 @@ from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
 from tierledger.actors.coordinator.machine import Coordinator
-from tierledger.actors.coordinator.ownership import Handover, Owned, Ownership, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.foreign_errors import failure_of
@@ -204,7 +205,7 @@ class CoordinatorService:
         owned: Owned = await self._ask(msg.HandOver(checked(Handover, wish, "handover")))
         return owned
 
-    async def attend(self, attend: Attend) -> Ownership:
+    async def attend(self, attend: Attend) -> Attended:
         """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata.
 
         Raises:
@@ -220,7 +221,7 @@ class CoordinatorService:
                 f"incarnation {attend.incarnation} is fenced"
             )
         self._attendance.attended(attend, self._now_ms())
-        return state.ownership
+        return Attended(state.ownership, self._attendance.import_rounds)
 
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """Take a follower's report; the answer is the owner, and whether it is chosen."""

@@ -513,28 +513,38 @@ class Attend(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ...) -> None: ...
 
 class Ownership(_message.Message):
-    __slots__ = ("epoch", "owner", "source", "heading", "reads")
+    __slots__ = ("epoch", "owner", "source", "heading", "reads", "import_rounds")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     HEADING_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
+    IMPORT_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     owner: str
     source: str
     heading: str
     reads: str
-    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., source: _Optional[str] = ..., heading: _Optional[str] = ..., reads: _Optional[str] = ...) -> None: ...
+    import_rounds: int
+    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., source: _Optional[str] = ..., heading: _Optional[str] = ..., reads: _Optional[str] = ..., import_rounds: _Optional[int] = ...) -> None: ...
 
 class ShadowReport(_message.Message):
-    __slots__ = ("equal", "skipped", "differences")
+    __slots__ = ("equal", "skipped", "differences", "resolved", "standing", "verified", "verified_ms_ago")
     EQUAL_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    RESOLVED_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_MS_AGO_FIELD_NUMBER: _ClassVar[int]
     equal: int
     skipped: int
     differences: _containers.RepeatedCompositeFieldContainer[Difference]
-    def __init__(self, equal: _Optional[int] = ..., skipped: _Optional[int] = ..., differences: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ...) -> None: ...
+    resolved: _containers.RepeatedCompositeFieldContainer[Difference]
+    standing: int
+    verified: int
+    verified_ms_ago: int
+    def __init__(self, equal: _Optional[int] = ..., skipped: _Optional[int] = ..., differences: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., resolved: _Optional[_Iterable[_Union[Difference, _Mapping]]] = ..., standing: _Optional[int] = ..., verified: _Optional[int] = ..., verified_ms_ago: _Optional[int] = ...) -> None: ...
 
 class Difference(_message.Message):
     __slots__ = ("partition", "kind", "epoch", "offset", "position", "kafka", "replica", "kafka_number", "replica_number", "contents")

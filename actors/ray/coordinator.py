@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator.attendance import Attend, Followed
+from tierledger.actors.coordinator.attendance import Attend, Attended, Followed
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, Owned, Ownership, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.discovery.recorded_doors import RecordedDoors
 from tierledger.actors.host_settings import ServiceSettings
@@ -110,7 +110,7 @@ class CoordinatorShell:
     async def hand_over(self, wish: Handover) -> Owned:
         return await self._started().hand_over(wish)
 
-    async def attend(self, attend: Attend) -> Ownership:
+    async def attend(self, attend: Attend) -> Attended:
         return await self._started().attend(attend)
 
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:

@@ -13,9 +13,9 @@ from typing import Any
 from typing_extensions import override
 
 from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
-from tierledger.actors.coordinator.attendance import Attend, Followed
+from tierledger.actors.coordinator.attendance import Attend, Attended, Followed
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, Owned, Ownership, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
 from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
 from tierledger.actors.ports import HostFailed, HostGone
 from tierledger.actors.ray.cluster import actor_names, beside, find_actor, ray
@@ -201,9 +201,9 @@ class RayCoordinator:
         owned: Owned = await self._call("hand_over", wish)
         return owned
 
-    async def attend(self, attend: Attend) -> Ownership:
-        ownership: Ownership = await self._call("attend", attend)
-        return ownership
+    async def attend(self, attend: Attend) -> Attended:
+        attended: Attended = await self._call("attend", attend)
+        return attended
 
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """The owner of the metadata, and whether `serve` is chosen; no client can call this."""

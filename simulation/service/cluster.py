@@ -15,12 +15,11 @@ from typing import Any
 
 from tierledger.actors.calls import LEADER, CloseCall, HostPing, PartitionKey, Placement
 from tierledger.actors.connection import ServiceConnection
-from tierledger.actors.coordinator.attendance import Attend
+from tierledger.actors.coordinator.attendance import Attend, Attended
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import (
     Handover,
     Owned,
-    Ownership,
     PluginMode,
 )
 from tierledger.actors.coordinator.placement import WRITER
@@ -151,9 +150,9 @@ class CoordinatorWay:
         owned: Owned = await self._call(lambda one: one.hand_over(wish), "hand over")
         return owned
 
-    async def attend(self, report: Attend) -> Ownership:
-        ownership: Ownership = await self._call(lambda one: one.attend(report), "attend")
-        return ownership
+    async def attend(self, report: Attend) -> Attended:
+        attended: Attended = await self._call(lambda one: one.attend(report), "attend")
+        return attended
 
     async def register(
         self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None

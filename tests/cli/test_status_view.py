@@ -163,8 +163,13 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
     shadow = {
         "broker_id": 1,
         "equal": 7,
+        "verification": "verified",
+        "verified": 6,
+        "verified_ms_ago": 125_000,
+        "standing": 1,
         "recovered": 2,
-        "different": 1,
+        "different": 3,
+        "resolved": 2,
         "skipped": 0,
         "differences": [],
     }
@@ -193,7 +198,8 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
             "writes": None,
             "heard": "0.4 s ago",
             "trouble": None,
-            "compared": "7 equal, 2 recovered, 1 different, 0 skipped",
+            "compared": "verified 2 min ago over 6 answers: 7 equal, 2 recovered, "
+            "3 different, 2 resolved, 1 standing, 0 skipped",
         },
     ]
 

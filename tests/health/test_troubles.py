@@ -141,7 +141,7 @@ def test_a_silent_host_is_silent_since_the_coordinator_heard_it_last() -> None:
             "broker 3",
             None,
         ),
-        ({"shadows": [{"broker_id": 3, "different": 2}]}, "shadow-differs", "broker 3", None),
+        ({"shadows": [{"broker_id": 3, "standing": 2}]}, "shadow-differs", "broker 3", None),
         (
             {"kafka": follower(heard_ms_ago=SILENT_MS + 1, trouble="silent")},
             "follower-silent",

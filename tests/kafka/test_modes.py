@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -197,6 +199,26 @@ class Cluster:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    @asynccontextmanager
+    async def importing(self) -> AsyncIterator[None]:
+        """A follower reports meanwhile that it finishes rounds of the import."""
+
+        async def report() -> None:
+            said = {"follower": token_hex(4), "task": "import", "trouble": None}
+            try:
+                for number in count(1):
+                    await self.coordinator.follow_kafka({**said, "round": number})
+                    await asyncio.sleep(0.1)
+            finally:
+                await self.coordinator.follow_kafka({**said, "leaves": True})
+
+        task = asyncio.create_task(report())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     async def until(self, what: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first entry of `what` in the status that `is_so`, once there is one."""
         async with asyncio.timeout(WAIT_S):
@@ -306,34 +328,81 @@ async def test_shadow_answers_as_kafka_does_and_tells_what_the_ledger_lacks(
     await opened(broker, plugins, await cluster.doors(), "shadow", tmp_path)
     await ask("1 lead 2")
     await cluster.hand_over(Owner.KAFKA, Owner.NOBODY)
-    assert await ask("1 found 2 5") == "none"
-    await copied(ask, 2, 0)
-    # Of what was not taken over at all yet nothing differs.
-    assert await ask("1 lookup 2 5") == "0:COPY_SEGMENT_FINISHED"
-    report = await cluster.until("shadows", lambda one: one["skipped"] > 0)
-    assert report["different"] == 0
-    await cluster.import_all(2)
-    equal = report["equal"]
-    for question in ("lookup 2 5", "list 2", "highest 2"):
-        assert await ask(f"1 {question}") in {"0:COPY_SEGMENT_FINISHED", "0", "9"}
-        report = await cluster.until("shadows", lambda one: one["equal"] > equal)  # noqa: B023
-        equal = report["equal"]
+    async with cluster.importing():
+        assert await ask("1 found 2 5") == "none"
+        await copied(ask, 2, 0)
+        # Of what was not taken over at all yet nothing differs.
+        assert await ask("1 lookup 2 5") == "0:COPY_SEGMENT_FINISHED"
+        report = await cluster.until("shadows", lambda one: one["skipped"] > 0)
         assert report["different"] == 0
+        await cluster.import_all(2)
+        equal = report["equal"]
+        for question in ("lookup 2 5", "list 2", "highest 2"):
+            assert await ask(f"1 {question}") in {"0:COPY_SEGMENT_FINISHED", "0", "9"}
+            report = await cluster.until("shadows", lambda one: one["equal"] > equal)  # noqa: B023
+            equal = report["equal"]
+            assert report["different"] == 0
+        assert (report["verification"], report["verified"]) == ("verified", report["equal"])
 
-    await copied(ask, 2, 1)
-    assert await ask("1 lookup 2 15") == "10:COPY_SEGMENT_FINISHED"
-    report = await cluster.until("shadows", lambda one: one["different"] > 0)
-    (difference,) = report["differences"]
-    assert (difference["kind"], difference["offset"]) == ("lookup", 15)
-    assert len(difference["kafka"]) == 1
-    assert not difference["replica"]
+        await copied(ask, 2, 1)
+        assert await ask("1 lookup 2 15") == "10:COPY_SEGMENT_FINISHED"
+        report = await cluster.until("shadows", lambda one: one["different"] > 0)
+        (difference,) = report["differences"]
+        assert (difference["kind"], difference["offset"]) == ("lookup", 15)
+        assert len(difference["kafka"]) == 1
+        assert not difference["replica"]
+        assert (report["standing"], report["verification"]) == (1, "differs")
 
-    await cluster.import_all(2)
-    assert await ask("1 lookup 2 15") == "10:COPY_SEGMENT_FINISHED"
-    after = await cluster.until("shadows", lambda one: one["equal"] > report["equal"])
-    assert after["different"] == 1
+        # Once it is imported the plugin finds by itself that nothing differs any more.
+        await cluster.import_all(2)
+        report = await cluster.until("shadows", lambda one: one["resolved"] > 0)
+        assert (report["standing"], report["different"], report["differences"]) == (0, 1, [])
+        assert report["verification"] == "verified"
+    assert await ask("1 metric ShadowDifferent") == "1"
+    assert await ask("1 metric ShadowStanding") == "0"
     assert await ask("1 close") == "done"
     assert await ask("1 threads") == "none"
+
+
+async def test_shadow_compares_nothing_while_the_import_stands_still(
+    broker: KafkaBroker, plugins: Plugins, cluster: Cluster, tmp_path: Path
+) -> None:
+    ask = plugins.ask
+    await opened(broker, plugins, await cluster.doors(), "shadow", tmp_path)
+    await ask("1 lead 6")
+    await cluster.hand_over(Owner.KAFKA, Owner.NOBODY)
+    assert await ask("1 found 6 5") == "none"
+    await copied(ask, 6, 0)
+    await cluster.import_all(6)
+    async with cluster.importing():
+        await asked_until(ask, cluster, "lookup 6 5", "equal")
+    await asked_until(ask, cluster, "lookup 6 5", "skipped")
+    await copied(ask, 6, 1)
+    for _ in range(2):
+        await asked_until(ask, cluster, "lookup 6 15", "skipped")
+    async with cluster.importing():
+        # The import goes on, and is behind: one look says nothing yet.
+        await cluster.import_all(6)
+        report = await asked_until(ask, cluster, "lookup 6 15", "equal")
+    assert (report["different"], report["standing"], report["resolved"]) == (0, 0, 0)
+    assert await ask("1 close") == "done"
+
+
+async def asked_until(
+    ask: Callable[[str], Awaitable[str]], cluster: Cluster, question: str, what: str
+) -> dict[str, Any]:
+    """Ask until that count has grown, and no other has."""
+    found = await cluster.until("shadows", bool)
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            before = found
+            assert await ask(f"1 {question}") != "none"
+            found = await cluster.until(
+                "shadows",
+                lambda one: one["equal"] + one["skipped"] > before["equal"] + before["skipped"],  # noqa: B023
+            )
+            if found[what] > before[what]:
+                return found
 
 
 async def test_shadow_compares_what_the_replica_has_and_asks_nobody(

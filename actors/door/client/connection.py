@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tierledger.actors.calls import Call, PartitionKey
-from tierledger.actors.coordinator.attendance import Attend
+from tierledger.actors.coordinator.attendance import Attend, Attended
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, Owned, Ownership, PluginMode
+from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
@@ -228,9 +228,9 @@ class DoorCoordinator:
         answer = await self._ask("owned", hand_over=message)
         return Owned(answer.owned.owner, answer.owned.owner_epoch)
 
-    async def attend(self, attend: Attend) -> Ownership:
+    async def attend(self, attend: Attend) -> Attended:
         answer = await self._ask("ownership", attend=coordination.attend_message(attend))
-        return coordination.ownership_of(answer.ownership)
+        return coordination.attended_of(answer.ownership)
 
     async def announce(self, announcement: Announcement) -> list[Claim]:
         message = coordination.announce_message(announcement)

@@ -234,10 +234,8 @@ class Desk:
                 return pb.Answer(owned=pb.Owned(owner=owner, owner_epoch=owner_epoch))
             case "attend":
                 attend = coordination.attend_of(message.attend)
-                ownership = await self._coordinator.attend(attend)
-                return pb.Answer(
-                    ownership=coordination.ownership_message(ownership, attend.mode)
-                )
+                attended = await self._coordinator.attend(attend)
+                return pb.Answer(ownership=coordination.attended_message(attended, attend.mode))
             case "announce":
                 announcement = coordination.announcement_of(message.announce)
                 claims = await self._coordinator.announce(announcement)

@@ -9,6 +9,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.attendance import (
     DIFFERENCES_KEPT,
     Attend,
+    Attended,
     Difference,
     ShadowReport,
 )
@@ -150,42 +151,51 @@ def attend_of(message: pb.Attend) -> Attend:
     return attend
 
 
-def ownership_message(ownership: Ownership, mode: PluginMode) -> pb.Ownership:
+def attended_message(attended: Attended, mode: PluginMode) -> pb.Ownership:
     """The ownership, and by whose manager a broker in `mode` reads then."""
+    ownership = attended.ownership
     return pb.Ownership(
         epoch=ownership.epoch,
         owner=ownership.owner,
         source=ownership.source,
         heading=ownership.heading,
         reads=decision(mode, ownership).reads,
+        import_rounds=attended.import_rounds,
     )
 
 
-def ownership_of(message: pb.Ownership) -> Ownership:
-    return Ownership(message.epoch, message.owner, message.source, message.heading)
+def attended_of(message: pb.Ownership) -> Attended:
+    ownership = Ownership(message.epoch, message.owner, message.source, message.heading)
+    rounds = message.import_rounds if message.HasField("import_rounds") else None
+    return Attended(ownership, rounds)
 
 
 def shadow_message(report: ShadowReport) -> pb.ShadowReport:
     return pb.ShadowReport(
         equal=report.equal,
         skipped=report.skipped,
-        differences=[
-            pb.Difference(
-                partition=pb.Partition(
-                    topic_id=one.key.topic_id, partition=one.key.partition, topic=one.topic
-                ),
-                kind=kind_number(one.kind),
-                epoch=one.epoch,
-                offset=one.offset,
-                position=one.position,
-                kafka=one.kafka,
-                replica=one.replica,
-                kafka_number=one.kafka_number,
-                replica_number=one.replica_number,
-                contents=one.contents,
-            )
-            for one in report.differences
-        ],
+        differences=map(_difference_message, report.differences),
+        resolved=map(_difference_message, report.resolved),
+        standing=report.standing,
+        verified=report.verified,
+        verified_ms_ago=report.verified_ms_ago,
+    )
+
+
+def _difference_message(one: Difference) -> pb.Difference:
+    return pb.Difference(
+        partition=pb.Partition(
+            topic_id=one.key.topic_id, partition=one.key.partition, topic=one.topic
+        ),
+        kind=kind_number(one.kind),
+        epoch=one.epoch,
+        offset=one.offset,
+        position=one.position,
+        kafka=one.kafka,
+        replica=one.replica,
+        kafka_number=one.kafka_number,
+        replica_number=one.replica_number,
+        contents=one.contents,
     )
 
 
@@ -195,29 +205,33 @@ def shadow_of(message: pb.ShadowReport) -> ShadowReport:
     Raises:
         InvalidArgument: A field is wrong.
     """
-    if len(message.differences) > DIFFERENCES_KEPT:
-        raise InvalidArgument(
-            f"expected at most {DIFFERENCES_KEPT} differences, got {len(message.differences)}"
-        )
+    count = max(len(message.differences), len(message.resolved))
+    if count > DIFFERENCES_KEPT:
+        raise InvalidArgument(f"expected at most {DIFFERENCES_KEPT} differences, got {count}")
     return ShadowReport(
         message.equal,
         message.skipped,
-        tuple(
-            Difference(
-                key_of(one.partition),
-                one.partition.topic,
-                kind_of(one.kind),
-                one.epoch,
-                one.offset,
-                one.position,
-                tuple(one.kafka),
-                tuple(one.replica),
-                one.kafka_number if one.HasField("kafka_number") else None,
-                one.replica_number if one.HasField("replica_number") else None,
-                one.contents,
-            )
-            for one in message.differences
-        ),
+        tuple(map(_difference_of, message.differences)),
+        tuple(map(_difference_of, message.resolved)),
+        message.standing if message.HasField("standing") else None,
+        message.verified if message.HasField("verified") else None,
+        message.verified_ms_ago if message.HasField("verified_ms_ago") else None,
+    )
+
+
+def _difference_of(one: pb.Difference) -> Difference:
+    return Difference(
+        key_of(one.partition),
+        one.partition.topic,
+        kind_of(one.kind),
+        one.epoch,
+        one.offset,
+        one.position,
+        tuple(one.kafka),
+        tuple(one.replica),
+        one.kafka_number if one.HasField("kafka_number") else None,
+        one.replica_number if one.HasField("replica_number") else None,
+        one.contents,
     )
 
 

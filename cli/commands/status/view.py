@@ -284,7 +284,7 @@ def _plugin_rows(status: dict[str, Any]) -> list[tuple[object, ...]]:
     ]
 
 
-_COMPARED = ("equal", "recovered", "different", "skipped")
+_COMPARED = ("equal", "recovered", "different", "resolved", "standing", "skipped")
 
 
 def _compared_text(shadow: Mapping[str, Any] | None) -> str | None:
@@ -292,7 +292,21 @@ def _compared_text(shadow: Mapping[str, Any] | None) -> str | None:
     if shadow is None:
         return None
     counts = [f"{shadow[name]} {name}" for name in _COMPARED]
-    return ", ".join(counts)
+    return f"{_verified_text(shadow)}: {', '.join(counts)}"
+
+
+def _verified_text(shadow: Mapping[str, Any]) -> str:
+    """How far the answers of a broker in shadow are verified, and since when."""
+    match shadow["verification"]:
+        case None:
+            return "an older plugin"
+        case "never":
+            return "never verified"
+        case "differs":
+            return f"{shadow['standing']} differ"
+        case state:
+            ago = f"{shadow['verified_ms_ago'] // 60_000} min ago"
+            return f"{state} {ago} over {shadow['verified']} answers"
 
 
 def _partition_row(one: PartitionStatus) -> tuple[object, ...]:

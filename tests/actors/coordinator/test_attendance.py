@@ -1,5 +1,7 @@
 """Reports of brokers' plugins, and how `status` shows them."""
 
+from typing import Any
+
 import pytest
 
 from tierledger.actors.calls import PartitionKey
@@ -7,6 +9,7 @@ from tierledger.actors.coordinator.attendance import (
     FORGOTTEN_MS,
     REPORTS_MISSED,
     SILENT_MS,
+    STALE_MS,
     Attend,
     Attendance,
     Difference,
@@ -132,10 +135,15 @@ def test_what_a_broker_in_shadow_has_compared_is_added_up() -> None:
 
     assert shadow == {
         "broker_id": 1,
+        "verification": None,
+        "verified": None,
+        "verified_ms_ago": None,
+        "standing": 0,
         "equal": 10,
         "skipped": 2,
         "recovered": 0,
         "different": 0,
+        "resolved": 0,
         "differences": [],
     }
 
@@ -180,3 +188,53 @@ def test_a_follower_that_is_silent_and_that_nobody_replaces_is_told() -> None:
 
     assert attendance.report(KAFKAS, {}, SILENT_MS)["kafka"]["trouble"] is None
     assert attendance.report(KAFKAS, {}, SILENT_MS + 1)["kafka"]["trouble"] == "silent"
+
+
+def test_a_difference_that_has_gone_stands_no_more() -> None:
+    attendance = Attendance()
+    first, second = (NONE._replace(offset=one, kafka=(ONE,)) for one in (5, 6))
+    lost = NONE._replace(replica=(ONE,))
+    differ = ShadowReport(7, 0, (first, second, lost), (), 2, 0, None)
+    attendance.attended(in_shadow(differ), 0)
+
+    def shadow(now_ms: int = 0) -> dict[str, Any]:
+        (found,) = attendance.report(KAFKAS, {}, now_ms)["shadows"]
+        return dict(found)
+
+    found = shadow()
+    assert (found["standing"], found["different"], found["verification"]) == (2, 2, "differs")
+
+    gone = tuple(one._replace(kafka=()) for one in (first, second))
+    attendance.attended(in_shadow(ShadowReport(0, 0, (), gone[:1], 1, 0, None)), 500)
+
+    found = shadow(600)
+    assert (found["standing"], found["resolved"], found["different"]) == (1, 1, 2)
+    assert found["differences"] == [second._asdict()]
+
+    attendance.attended(in_shadow(ShadowReport(0, 0, (), gone[1:], 0, 0, None)), 600)
+    assert shadow(700)["verification"] == "never", "since the newest difference"
+    attendance.attended(in_shadow(ShadowReport(3, 0, (), (), 0, 3, 500)), 1_000)
+    found = shadow(2_000)
+    assert found["differences"] == []
+    assert (found["verification"], found["verified"]) == ("verified", 3)
+    assert found["verified_ms_ago"] == 1_500
+    assert shadow(STALE_MS + 501)["verification"] == "stale"
+
+
+def test_an_older_plugin_does_not_tell_what_stands() -> None:
+    attendance = Attendance()
+    different = NONE._replace(kafka=(ONE,))
+    attendance.attended(in_shadow(ShadowReport(5, 1, (different,))), 0)
+
+    (found,) = attendance.report(KAFKAS, {}, 0)["shadows"]
+
+    assert (found["standing"], found["verification"]) == (1, None)
+
+
+def test_a_plugin_hears_how_many_rounds_the_import_has_finished() -> None:
+    attendance = Attendance()
+    assert attendance.import_rounds == 0
+
+    attendance.followed({"follower": "one", "trouble": None, "task": "import", "round": 4}, 0)
+
+    assert attendance.import_rounds == 4

@@ -18,7 +18,7 @@ from tierledger.actors.calls import (
     QueryCall,
     ReadyCall,
 )
-from tierledger.actors.coordinator.attendance import Attend, Difference, ShadowReport
+from tierledger.actors.coordinator.attendance import Attend, Attended, Difference, ShadowReport
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
 from tierledger.actors.door import door_pb2 as pb
@@ -161,6 +161,8 @@ SHADOW = ShadowReport(
         Difference(KEY, "orders", "highest_offset", 0, 0, -1, (), (), -1, 99, ""),
     ),
 )
+GONE = Difference(KEY, "orders", "list", 0, 0, 41, (), (), None, None, "")
+VERIFIED = ShadowReport(1000, 2, (), (GONE,), 1, 997, 60_000)
 ATTEND = Attend(7, 2, PluginMode.SHADOW, 3, True)
 DOORS = {"host-1/3": "[::1]:4712", "host-0/1": "127.0.0.1:4711"}
 
@@ -245,17 +247,25 @@ OBJECTS: dict[str, Domain] = {
         coordination.attend_of,
     ),
     "ownership": Domain(
-        OWNERSHIP,
-        lambda: coordination.ownership_message(OWNERSHIP, PluginMode.TIERLEDGER),
-        coordination.ownership_of,
+        Attended(OWNERSHIP, None),
+        lambda: coordination.attended_message(Attended(OWNERSHIP, None), PluginMode.TIERLEDGER),
+        coordination.attended_of,
+    ),
+    "ownership-and-import": Domain(
+        Attended(OWNERSHIP, 12),
+        lambda: coordination.attended_message(Attended(OWNERSHIP, 12), PluginMode.SHADOW),
+        coordination.attended_of,
     ),
     "ownership-for-handover": Domain(
-        OWNERSHIP,
-        lambda: coordination.ownership_message(OWNERSHIP, PluginMode.HANDOVER),
-        coordination.ownership_of,
+        Attended(OWNERSHIP, None),
+        lambda: coordination.attended_message(Attended(OWNERSHIP, None), PluginMode.HANDOVER),
+        coordination.attended_of,
     ),
     "shadow-report": Domain(
         SHADOW, lambda: coordination.shadow_message(SHADOW), coordination.shadow_of
+    ),
+    "shadow-verified": Domain(
+        VERIFIED, lambda: coordination.shadow_message(VERIFIED), coordination.shadow_of
     ),
     "registered": Domain(
         Registered(2, True),

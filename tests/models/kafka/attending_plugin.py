@@ -44,7 +44,7 @@ class AttendingPlugin:
             report = Attend(
                 self._broker_id, given.incarnation, self._mode, self.ownership.epoch, is_idle
             )
-            ownership = await self._coordinator.attend(report)
+            ownership = (await self._coordinator.attend(report)).ownership
             if ownership.epoch > self.ownership.epoch:
                 self.ownership = ownership
                 self.followed.append(ownership)

@@ -195,7 +195,7 @@ class LivingBroker:
                     epoch,
                     is_moving and self._fit_for == epoch,
                 )
-                newer = await coordinator.attend(report)
+                newer = (await coordinator.attend(report)).ownership
                 if newer.epoch > epoch:
                     former, self.ownership = self.reads, newer
                     if former != self.reads:

@@ -10,10 +10,11 @@ import grpc
 import grpc.aio
 
 from tests.models.kafka.clients import WAIT_S
+from tierledger.actors.coordinator.attendance import Attended
 from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.limits import METHOD, SERVICE, DoorLimits
-from tierledger.actors.door.wire.coordination import attend_of, ownership_message
+from tierledger.actors.door.wire.coordination import attend_of, attended_message
 
 
 class OwnershipDoor:
@@ -79,7 +80,8 @@ class OwnershipDoor:
             async with self._heard_one:
                 self.heard.append(call.attend)
                 self._heard_one.notify_all()
-            ownership = ownership_message(self.ownership, attend_of(call.attend).mode)
+            attended = Attended(self.ownership, None)
+            ownership = attended_message(attended, attend_of(call.attend).mode)
             return pb.Answer(id=call.id, ownership=ownership)
         if call.HasField("register"):
             self.registered.append(call.register)

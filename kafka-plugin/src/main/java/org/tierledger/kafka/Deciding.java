@@ -81,6 +81,9 @@ final class Deciding implements Manager {
         if (kafka != null) {
             kafka.begin(loop);
         }
+        if (shadow != null) {
+            shadow.begin();
+        }
         loop.run(this::attend);
     }
 
@@ -178,7 +181,7 @@ final class Deciding implements Manager {
             if (error != null) {
                 missed((CallFailed) error);
             } else if (shadow != null) {
-                shadow.reported(attend.getShadow());
+                shadow.reported(attend.getShadow(), answer.getOwnership());
             }
             loop.after(isNews ? 0 : ATTEND_MS, this::attend);
         });

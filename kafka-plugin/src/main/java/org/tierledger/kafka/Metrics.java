@@ -2,6 +2,7 @@ package org.tierledger.kafka;
 
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Supplier;
 import java.util.function.ToLongFunction;
@@ -33,6 +34,12 @@ final class Metrics {
         counted("ShadowDifferent", "in shadow: answers that differed at two looks");
     final LongAdder shadowSkipped =
         counted("ShadowSkipped", "in shadow: answers that were not compared");
+    final LongAdder shadowResolved =
+        counted("ShadowResolved", "in shadow: differences that have gone again");
+    /** In shadow: differences that stand; answers alike since the newest; and when (nanoTime). */
+    volatile long standing;
+    volatile long verified;
+    volatile long verifiedAt;
     /** Times in nanoseconds, to two significant digits. */
     final ConcurrentHistogram lookups = new ConcurrentHistogram(2);
     final ConcurrentHistogram writes = new ConcurrentHistogram(2);
@@ -54,6 +61,12 @@ final class Metrics {
         show("WriteMaxMs", "of the slowest", () -> ms(writes, 100));
         show("Decision", "by which manager this broker reads and writes, in which owner epoch",
             () -> decision);
+        show("ShadowStanding", "in shadow: differences that stand now, without those in which only "
+            + "Kafka's manager lacks segments", () -> standing);
+        show("ShadowVerified", "in shadow: answers alike since the start or the newest difference",
+            () -> verified);
+        show("ShadowVerifiedAgoMs", "since the last of these; -1 without one",
+            this::verifiedAgoMs);
         show("ServiceAway", "whether no host could be reached when that was tried last",
             () -> roles.doors.isAway());
         show("Partitions", "partitions that this broker hosts", () -> sum(one -> 1));
@@ -80,6 +93,10 @@ final class Metrics {
 
     private static double ms(ConcurrentHistogram times, double percentile) {
         return times.getValueAtPercentile(percentile) / 1e6;
+    }
+
+    long verifiedAgoMs() {
+        return verified == 0 ? -1 : TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - verifiedAt);
     }
 
     private LongAdder counted(String attribute, String description) {
