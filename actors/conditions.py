@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+NO_STEPS = "no-steps"
+"""The condition of a host some of whose leaders have callers that wait, and do nothing."""
+
 
 class Condition(NamedTuple):
     """One thing that is wrong now."""

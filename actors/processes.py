@@ -13,10 +13,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
 from typing_extensions import override
 
 from tierledger.actors.wall_clock import RandomIds
+from tierledger.storage.process_log import ProcessLog
 
 PROC = Path("/proc")
 BOOT = PROC / "sys" / "kernel" / "random" / "boot_id"
@@ -25,7 +25,7 @@ BOOT = PROC / "sys" / "kernel" / "random" / "boot_id"
 ENDED = "Z"
 """State of a process that has ended, while its parent has not waited for it yet (a zombie)."""
 
-_log = structlog.get_logger("tierledger.processes")
+_log = ProcessLog("tierledger.processes")
 
 
 class Process(NamedTuple):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import sys
 
 
 def log_to_stderr() -> None:
     import structlog
 
+    from tierledger.storage.process_log import QueuedLogger
+
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        # The stderr of the moment: one that was bound now might be closed when it is used.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: QueuedLogger(),
     )

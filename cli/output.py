@@ -112,7 +112,12 @@ def styled_table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> T
 
 def print_note(message: str) -> None:
     """Print a note about the result, which does not change it, on standard error."""
-    print(f"note: {escaped(_without_numbers(message))}", file=sys.stderr)
+    print(note_line(message), file=sys.stderr)
+
+
+def note_line(message: str) -> str:
+    """A note in one line, for standard error."""
+    return f"note: {escaped(_without_numbers(message))}"
 
 
 def error_text(error: BaseException) -> str:
@@ -125,7 +130,12 @@ def error_text(error: BaseException) -> str:
 
 def print_error(error: Exception) -> None:
     """Print an error in one line on standard error."""
-    print(f"error: {escaped(_without_numbers(error_text(error)))}", file=sys.stderr)
+    print(error_line(error), file=sys.stderr)
+
+
+def error_line(error: Exception) -> str:
+    """An error in one line, for standard error."""
+    return f"error: {escaped(_without_numbers(error_text(error)))}"
 
 
 def _without_numbers(message: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from tierledger.actors.conditions import NO_STEPS
 from tierledger.actors.coordinator.attendance import SILENT_MS
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.hosts import NOT_STARTED
@@ -95,6 +96,12 @@ KINDS = {
         Severity.CRITICAL,
         "a host cannot be started",
         "mend what the text names; if it is Ray, start the service again",
+    ),
+    NO_STEPS: Kind(
+        Severity.CRITICAL,
+        "leaders on a host have made no step for 30 s though callers wait",
+        "see whether the store answers; if it does, kill the host's process (its pid is in "
+        "`tierledger status --json`): it is replaced",
     ),
     QUARANTINED: Kind(Severity.CRITICAL, TROUBLES[QUARANTINED], _ASK_VERIFY),
     NO_LEADER: Kind(

@@ -15,8 +15,6 @@ from contextlib import AsyncExitStack
 from secrets import token_hex
 from typing import Any, NamedTuple, Protocol
 
-import structlog
-
 from tierledger.actors.calls import IMPORTER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.conditions import Conditions
@@ -37,6 +35,7 @@ from tierledger.moving.mirroring import Mirror, producer_of
 from tierledger.moving.topic import KafkaCluster, check_cluster, kafka_cluster, reading
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
+from tierledger.storage.process_log import ProcessLog
 
 REPORT_S = 0.25
 """Seconds between two reports to the coordinator, whose answer is the newest `Ownership`."""
@@ -65,7 +64,7 @@ of a producer that has been idle for some days, and could then no longer fence a
 
 IMPORT, MIRROR, NOTHING = "import", "mirror", "nothing"
 
-_log = structlog.get_logger("tierledger.moving")
+_log = ProcessLog("tierledger.moving")
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # It floods logs without brokers.
 
 

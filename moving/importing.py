@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-import structlog
-
 from tierledger.actors.calls import STORAGE
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
@@ -29,6 +27,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.typed_fields import INT64_MAX
+from tierledger.storage.process_log import ProcessLog
 
 if TYPE_CHECKING:
     from tierledger.moving.topic import TopicReader, TopicRecord
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 AT_ONCE = 16
 """Partitions that are imported concurrently."""
 
-_log = structlog.get_logger("tierledger.moving")
+_log = ProcessLog("tierledger.moving")
 
 
 class _Failed(NamedTuple):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import structlog
-
 from tierledger.events.errors import (
     InvalidArgument,
     RemoteResourceNotFound,
@@ -13,6 +11,7 @@ from tierledger.events.errors import (
     RetryableError,
 )
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.leader_epoch_checkpoint import parse_leader_epochs
 from tierledger.tiering.local.leader_epochs import OffsetAndEpoch
@@ -28,7 +27,7 @@ from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 AUX_STATE: Final = frozenset({IndexType.LEADER_EPOCH, IndexType.PRODUCER_SNAPSHOT})
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 
 class LeaderLog(NamedTuple):

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import structlog
-
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.formats.index_type import ALL_INDEX_TYPES, IndexType
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 
 @dataclass(frozen=True, slots=True)

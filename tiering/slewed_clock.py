@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.clock import Clock
 
 SPEED_MAX: Final = 2
@@ -19,7 +18,7 @@ day after a day, in which an operator may notice it; with a jump of a century, n
 JUMP_MS: Final = 60_000
 """A jump is reported, once, when the wall clock is this far ahead of this clock."""
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 
 class SlewedClock:

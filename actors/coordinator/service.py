@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any, assert_never
 
-import structlog
-
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.coordinator import messages as msg
@@ -69,9 +67,10 @@ from tierledger.events.errors import (
 from tierledger.events.typed_fields import checked
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import MetadataKeyFactory
+from tierledger.storage.process_log import ProcessLog
 from tierledger.storage.serde import MetadataSerDe
 
-_log = structlog.get_logger("tierledger.coordinator")
+_log = ProcessLog("tierledger.coordinator")
 
 
 class CoordinatorService:
@@ -334,15 +333,18 @@ class CoordinatorService:
             for effect in self._machine.handle(stimulus, self._now()):
                 self._carry_out(effect)
         except Exception as error:  # noqa: BLE001 - Nobody foresaw it.
-            self._failed(error)
+            self.failed(error)
 
-    def _failed(self, error: BaseException) -> None:
-        story = self._machine.story.numbered()
-        _log.error("a task of the coordinator failed", exc_info=error, story=story)
+    def failed(self, error: BaseException) -> None:
+        """Give up after an unforeseen error."""
         if not self._ready.done():
             self._ready.set_exception(error)
-        # It is not known what this left undone. A successor reads the log and does all of it.
-        self.give_up()
+        try:
+            story = self._machine.story.numbered()
+            _log.error("a task of the coordinator failed", exc_info=error, story=story)
+        finally:
+            # It is not known what this left undone. A successor reads the log and does it all.
+            self.give_up()
 
     def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901, PLR0912
         match effect:  # However many cases: each is one line.
@@ -377,7 +379,7 @@ class CoordinatorService:
             case msg.GiveUp(error=error):
                 self._ready.set_exception(error)
             case msg.Note(level=level, event=event, details=details, error=error):
-                getattr(_log, level)(event, **details, exc_info=error)
+                _log.tell(level, event, {**details, "exc_info": error})
             case _:
                 assert_never(effect)
 
@@ -409,7 +411,7 @@ class CoordinatorService:
         def done(task: asyncio.Task[None]) -> None:
             del self._tasks[number]
             if (error := failure_of(task)) is not None:
-                self._failed(error)
+                self.failed(error)
 
         task = self._tasks[number] = self._loop.create_task(do())
         task.add_done_callback(done)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from tierledger.actors.discovery.service_record import stored_record
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import RemoteStorageError
 from tierledger.storage.backend import MetadataStorageBackend, Update
+from tierledger.storage.process_log import ProcessLog
 
 CHANGED_S = 0.1
 """How often to check in memory whether hosts have come or gone."""
@@ -25,7 +24,7 @@ LOOK_S = 1.0
 """How often to read the record itself: another coordinator, or a new start of the service, may
 have written something else."""
 
-_log = structlog.get_logger("tierledger.coordinator")
+_log = ProcessLog("tierledger.coordinator")
 
 Doors = tuple[tuple[str, str, str], ...]
 """As in the record, for each host: its address, its door, and the name of its process."""

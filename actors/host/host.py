@@ -14,8 +14,6 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, assert_never
 
-import structlog
-
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import (
     FOLLOWER,
@@ -44,7 +42,7 @@ from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import NoOracle
-from tierledger.actors.ports import Clock, LeaderOracle
+from tierledger.actors.ports import Clock, HostFailed, LeaderOracle
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     InvalidArgument,
@@ -58,6 +56,7 @@ from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import ROWS_AT_ONCE
 from tierledger.storage.partition.reader import PartitionReader
+from tierledger.storage.process_log import ProcessLog
 from tierledger.storage.serde import MetadataSerDe
 
 POLL_INTERVAL_S = 0.05
@@ -85,7 +84,7 @@ STORE_METHODS = (
     "create_each",
 )
 
-_log = structlog.get_logger("tierledger.host")
+_log = ProcessLog("tierledger.host")
 
 
 class Host:
@@ -132,6 +131,9 @@ class Host:
         self._patience: AlarmClock[int] = AlarmClock(self._expire)
         self._reply_ids = itertools.count(1)
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._standing: list[asyncio.Task[None]] = []
+        """Tasks without which a living host would serve nothing."""
+        self._has_failed = False
         self.feeds = Feeds(self._shells)
         self.heads = Heads(self._shells)
         self.hints = Hints(self._shells)
@@ -140,7 +142,7 @@ class Host:
     def start(self) -> None:
         """Begin to commit, read and poll."""
         for loop in (self.committer.run(), self._slots.run(), self._poll()):
-            self.spawn(loop)
+            self._standing.append(self.spawn(loop))
 
     async def close(self) -> None:
         """Stop all partitions in good order (drain, checkpoint), then all other tasks.
@@ -376,9 +378,16 @@ class Host:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if (error := failure_of(task)) is not None:
-            _log.error("a task of the host failed", host=self.name, exc_info=error)
             # Only tasks that serve all partitions, as the committer does, end here: an error
-            # of one partition ends only that partition. A successor replays the logs.
+            # of one partition ends only that partition.
+            self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        """Give up after an unforeseen error; a successor replays the logs."""
+        self._has_failed = True  # If nothing else works any more, the next ping says it.
+        try:
+            _log.error("a task of the host failed", host=self.name, exc_info=error)
+        finally:
             self._give_up()
 
     def read_slot(self, slot: PendingSlot, delay_ms: int) -> None:
@@ -414,6 +423,8 @@ class Host:
     async def _poll(self) -> None:
         for number in itertools.count():
             await asyncio.sleep(POLL_INTERVAL_S)
+            if not number % ALL_POLLED_EVERY:
+                self.report.look_for_standstill(asyncio.get_running_loop().time())
             unheard = self.hints.unheard()
             followers = self.hints.look()
             if number % ALL_POLLED_EVERY:
@@ -434,7 +445,16 @@ class Host:
                 await slices.yield_if_due()
 
     async def ping(self) -> HostPing:
-        """This host's report to the coordinator; that it comes shows that the host lives."""
+        """This host's report to the coordinator; that it comes shows that the host serves.
+
+        Raises:
+            HostFailed: It lives, but serves nothing any more, and has to be replaced.
+        """
+        ended = [task for task in self._standing if task.done()]
+        if ended and not self._has_failed and not self.is_closing:
+            self.failed(failure_of(ended[0]) or HostFailed("a task of the host has ended"))
+        if self._has_failed:
+            raise HostFailed(f"{self.name} lives, but has failed and serves nothing any more")
         return HostPing(
             process=self.process,
             door=self.report.door,

@@ -12,8 +12,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-import structlog
-
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import LEADER, Answered, PartitionKey
 from tierledger.actors.follower import Follower
@@ -41,6 +39,7 @@ from tierledger.storage.partition.checkpoint import (
 from tierledger.storage.partition.event_log import StoredBatch
 from tierledger.storage.partition.loading import LoadedPartition, Loading
 from tierledger.storage.partition.reader import PartitionReader
+from tierledger.storage.process_log import ProcessLog
 
 T = TypeVar("T")
 
@@ -59,7 +58,7 @@ RETRY_DELAY_S = 0.1
 Notice: TypeAlias = "msg.HeadMoved | msg.Alarm | msg.ClaimRefused | msg.Gone"
 """What a machine notifies its process of."""
 
-_log = structlog.get_logger("tierledger.partition")
+_log = ProcessLog("tierledger.partition")
 
 
 class Process(Protocol):
@@ -96,6 +95,8 @@ class PartitionShell:
         self.life = life
         self.loading: asyncio.Task[None] | None = None
         """The task of the load that is under way."""
+        self.stepped_s = asyncio.get_running_loop().time()
+        """When the machine made its last step."""
         self.after_step: Callable[[], None] | None = None
         """Called after each step of the machine; see `Feeds`."""
         self._guard = MachineGuard(machine)
@@ -113,6 +114,7 @@ class PartitionShell:
             # The held commands came before `stimulus`. An answered append is no reason: the
             # next batch begins after it, and more commands may come until then.
             self.hand_over()
+        self.stepped_s = asyncio.get_running_loop().time()
         self._carry_out_all(self._guard.handle(stimulus))
         if self.after_step is not None:
             self.after_step()
@@ -141,10 +143,10 @@ class PartitionShell:
 
     def failed(self, error: Exception) -> None:
         """Quarantine this partition after an unforeseen error; see `MachineGuard`."""
-        tip = str(self.topic_id_partition)
-        _log.error("a step of the partition failed", partition=tip, exc_info=error)
         self._carry_out_all(self._guard.failed(error))
         self.hand_over()
+        tip = str(self.topic_id_partition)
+        _log.error("a step of the partition failed", partition=tip, exc_info=error)
 
     def _carry_out_all(self, effects: list[msg.Effect]) -> None:
         reply = self.host.reply

@@ -10,20 +10,22 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import structlog
-
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.conditions import Conditions
+from tierledger.actors.conditions import NO_STEPS, Conditions
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.store_queues import Committer
 from tierledger.actors.slices import Slices
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.partition.state import PartitionState
+from tierledger.storage.process_log import ProcessLog
 
 QUARANTINED = "quarantined"
 """The alarm whose message is the reason for a quarantine."""
 
-_log = structlog.get_logger("tierledger.host")
+STEP_S = 30.0
+"""How long a leader may make no step though callers wait; a store answers or fails sooner."""
+
+_log = ProcessLog("tierledger.host")
 
 
 class HostReport:
@@ -59,6 +61,24 @@ class HostReport:
         """Count and log an alarm that is about no partition."""
         self._count(kind)
         _log.warning("alarm", kind=kind, message=message)
+
+    def look_for_standstill(self, now_s: float) -> None:
+        """Hold or clear the condition `NO_STEPS`."""
+        still = [
+            shell
+            for (_, role), shell in self._shells.items()
+            if role == LEADER
+            and now_s - shell.stepped_s > STEP_S
+            and shell.machine.waiting + shell.held
+        ]
+        if still:
+            text = (
+                f"{len(still)} leaders have made no step for {STEP_S:g} s though callers wait, "
+                f"such as that of {still[0].topic_id_partition}"
+            )
+            self.conditions.hold(NO_STEPS, text)
+        else:
+            self.conditions.clear(NO_STEPS)
 
     def _count(self, kind: str) -> None:
         self._alarms[kind] = self._alarms.get(kind, 0) + 1

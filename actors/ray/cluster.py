@@ -38,7 +38,6 @@ import ray._private.ray_constants
 import ray._private.worker
 import ray.exceptions
 import ray.util
-import structlog
 from ray._private.authentication import authentication_token_setup
 from ray._raylet import GcsClient  # type: ignore[attr-defined] # It is compiled.
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -46,6 +45,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tierledger.actors.processes import descendants
 from tierledger.actors.ray.sessions import Session, remove_dead
 from tierledger.events.errors import InvalidArgument, NotReady
+from tierledger.storage.process_log import ProcessLog
 
 ENVIRONMENT = dict(os.environ)
 """Of this process, before Ray adds to it at the start of a cluster."""
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 _joining = threading.Lock()
 
-_log = structlog.get_logger("tierledger.ray")
+_log = ProcessLog("tierledger.ray")
 
 __all__ = ["NAMESPACE", "find_actor", "join_cluster", "leave_cluster", "ray", "start_cluster"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -17,6 +16,7 @@ from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.discovery.recorded_doors import RecordedDoors
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import process_name
+from tierledger.actors.ray.callbacks import end_after_failed_callbacks
 from tierledger.actors.ray.cluster import on_node, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, named_actor, namespace_of
@@ -27,6 +27,7 @@ from tierledger.events.commands import Claim
 from tierledger.events.errors import StoreRefused
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.connector import MetadataStorageConnector
+from tierledger.storage.process_log import end_at_once
 
 COORDINATOR = "coordinator"
 WATCHED = "watched"
@@ -54,6 +55,7 @@ class CoordinatorShell:
                 service = self._service = await self._started_service()
                 doors = RecordedDoors(self._settings, service.backend, service.listening)
                 self._recording = asyncio.get_running_loop().create_task(doors.keep())
+                end_after_failed_callbacks(service.failed)
                 keep_pauses_short()
 
     async def _started_service(self) -> CoordinatorService:
@@ -79,7 +81,9 @@ class CoordinatorShell:
                 backend=None if one_writer else store,
                 reader=store if one_writer else None,
                 oracle=oracle_of(settings),
-                give_up=lambda: os._exit(70),  # The next process that calls it makes another.
+                give_up=lambda: end_at_once(
+                    70
+                ),  # The next process that calls it makes another.
             )
             undone.push_async_callback(service.close)
             await service.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,11 +14,13 @@ from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.processes import process_name
+from tierledger.actors.ray.callbacks import end_after_failed_callbacks
 from tierledger.actors.ray.cluster import own_ip, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, WritingHost, named_actor, namespace_of
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import WallClock
+from tierledger.storage.process_log import end_at_once
 
 
 class HostShell:
@@ -46,6 +47,7 @@ class HostShell:
             if self._host is None:
                 host = await self._made()
                 host.start()
+                end_after_failed_callbacks(host.failed)
                 self._gateway = await self._door(host)
                 self._host = host
                 keep_pauses_short()
@@ -79,7 +81,7 @@ class HostShell:
             clock=WallClock(),
             oracle=oracle_of(settings),
             # It ends the process; a successor replays the logs.
-            give_up=lambda: os._exit(70),
+            give_up=lambda: end_at_once(70),
         )
 
     def _opened(self) -> Host:

@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-import structlog
-
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.discovery.service_record import (
     ServiceRecord,
@@ -41,6 +39,7 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.storage.backend import Operation
+from tierledger.storage.process_log import ProcessLog
 
 WATCH_INTERVAL_S = 1.0
 """How often `serve` checks whether the coordinator answers."""
@@ -63,7 +62,7 @@ UNANSWERED = "the coordinator does not answer"
 CLOSE_TIMEOUT_S = 20.0
 """How long a host may take to drain; without a checkpoint more of the log is read later."""
 
-_log = structlog.get_logger("tierledger.service")
+_log = ProcessLog("tierledger.service")
 
 
 class RayConnection:

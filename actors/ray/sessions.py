@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import structlog
+from tierledger.storage.process_log import ProcessLog
 
 MARK = "tierledger"
 """An empty file that distinguishes our clusters' folders from those of others."""
@@ -27,7 +27,7 @@ NEEDED = ("logs", "sockets/raylet", "sockets/plasma_store")
 DEAD_KEPT = 1
 """Folders of dead clusters that stay: their logs may tell why the last one died."""
 
-_log = structlog.get_logger("tierledger.ray")
+_log = ProcessLog("tierledger.ray")
 
 
 class Session:

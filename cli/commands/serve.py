@@ -19,7 +19,7 @@ from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, KafkaConfigOption, StoreOption, file_option
-from tierledger.cli.output import print_error, print_note
+from tierledger.cli.output import error_line, note_line
 from tierledger.events.errors import InvalidArgument, RejectedError, StorageUnavailable
 
 if TYPE_CHECKING:
@@ -311,6 +311,7 @@ def _until_stopped(serving: _Serving) -> None:
         RemoteStorageError: The service cannot start.
     """
     from tierledger.actors.ray import cluster as ray_cluster
+    from tierledger.storage.process_log import LOG
 
     former = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
@@ -323,13 +324,14 @@ def _until_stopped(serving: _Serving) -> None:
             if ray_cluster.own_cluster_died():
                 serving.give_up("the Ray cluster of this service has ended")
             if serving.given_up is not None and not signal.sigpending() & STOPS:
-                print_error(StorageUnavailable(serving.given_up))
+                LOG.put(error_line(StorageUnavailable(serving.given_up)))
                 _leave_at_once(ExitStatus.FAILED)
             if (path := ray_cluster.own_cluster_lacks()) is not None:
-                print_note(
+                anew = (
                     f"{path} was deleted, and Ray starts no host without it: beginning anew, "
                     "with another Ray cluster"
                 )
+                LOG.put(note_line(anew))
                 _begin_anew()
         if serving.is_alive():
             signal.sigwait(STOPS)
@@ -339,7 +341,8 @@ def _until_stopped(serving: _Serving) -> None:
             while serving.is_alive():
                 if lost.wait(LOOK_S) and serving.is_alive():
                     what = "Ray is gone" if serving.address else "Ray is still starting"
-                    print_note(f"{what}: nothing was drained; the logs have everything")
+                    nothing = f"{what}: nothing was drained; the logs have everything"
+                    LOG.put(note_line(nothing))
                     _leave_at_once(ExitStatus.WELL)
     finally:
         while signal.sigpending() & STOPS:
@@ -366,10 +369,10 @@ def _watch(address: str | None, lost: threading.Event) -> None:
 def _leave_at_once(status: int) -> NoReturn:
     """End this process and what it has started, though one of its threads waits for Ray."""
     from tierledger.actors.ray import cluster as ray_cluster
+    from tierledger.storage.process_log import end_at_once
 
     ray_cluster.end_own_cluster()
-    sys.stdout.flush()
-    os._exit(status)
+    end_at_once(status)
 
 
 def _begin_anew() -> NoReturn:
@@ -378,9 +381,11 @@ def _begin_anew() -> NoReturn:
     The pid and the standard streams stay, so whoever looks after this process need not know.
     """
     from tierledger.actors.ray import cluster as ray_cluster
+    from tierledger.storage.process_log import FLUSH_S, LOG, RESULTS
 
     ray_cluster.end_own_cluster()
-    sys.stdout.flush()
+    for lines in (LOG, RESULTS):
+        lines.flush(FLUSH_S)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # The new program inherits the mask.
     os.execve(sys.executable, sys.orig_argv, ray_cluster.ENVIRONMENT)
 
@@ -402,6 +407,7 @@ async def _serve(
     from tierledger.events.partition.decide import Limits
     from tierledger.health.server import metrics_served
     from tierledger.storage.locate import public_url
+    from tierledger.storage.process_log import RESULTS
 
     settings = replace(
         await service_settings(options, Limits(custom_metadata_bytes_max=limit)),
@@ -433,10 +439,10 @@ async def _serve(
         # Asked before the first line: from that line on, a lost cluster ends `serve`.
         found = (await connection.coordinator.doors()).values()
         url = url_of(found, tls=placement.security.pair is not None)
-        print(f"serving cluster {settings.cluster_id} from {store} {where}", flush=True)
+        RESULTS.put(f"serving cluster {settings.cluster_id} from {store} {where}")
         if served.address is not None:
-            print(f"metrics at {served.address}", flush=True)
-        print(f"clients come in at {url}", flush=True)
+            RESULTS.put(f"metrics at {served.address}")
+        RESULTS.put(f"clients come in at {url}")
         async with _following(service.settings, connection, placement):
             await serving.wait_for_stop(record.address)
 
@@ -461,7 +467,9 @@ async def _check_brokers(brokers: KafkaBrokers, cluster_id: str) -> None:
 
 
 async def _close(service: RayService) -> None:
-    print_note("stopping: draining partitions")
+    from tierledger.storage.process_log import LOG
+
+    LOG.put(note_line("stopping: draining partitions"))
     await service.close()
 
 

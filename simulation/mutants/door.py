@@ -19,6 +19,7 @@ from tierledger.actors.host.host import Host
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.mutants.mistakes import Patches, declared_in, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.storage.process_log import ProcessLog
 
 
 @mistake("D1", "misanswered", within=10, in_service=True)
@@ -98,6 +99,12 @@ def hint_believed_as_data() -> Patches:
         "arrived.position_min <= self.position",
         "arrived.position_min <= max(self.position, self._hint_max)",
     )
+
+
+@mistake("D10", "unforeseen_failure unread liveness", within=10, in_service=True)
+def log_line_that_fails_its_step() -> Patches:
+    """A process whose log is full fails wherever it logs."""
+    return rewritten(ProcessLog._tell, "LOG.lose(1)", "raise")
 
 
 DOOR_MUTANTS = declared_in(__name__)

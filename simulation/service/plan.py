@@ -143,9 +143,13 @@ FAULTS = (
 )
 """Everything that the world can do to its processes."""
 
+LOG_LINE_FAILED = "log line failed"
+"""The mark of a line that a process could not write to its log."""
+
 FURTHER = (
     *DOOR_FAULTS,
     *FAULTS,
+    LOG_LINE_FAILED,
     "broker fenced",
     "crash after durable, before acknowledged",
     "gave up",

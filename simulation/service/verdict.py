@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gc
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import structlog
 
@@ -21,7 +22,7 @@ from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.verdict import uncollected
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.controller import READ_S
-from tierledger.simulation.service.plan import WorldPlan
+from tierledger.simulation.service.plan import LOG_LINE_FAILED, WorldPlan, stream
 from tierledger.simulation.service.stage import CLUSTER_ID
 from tierledger.simulation.service.world import World
 from tierledger.storage.partition.checkpoint import CheckpointStore
@@ -44,16 +45,28 @@ def judge(plan: WorldPlan) -> Verdict:
 def ran(plan: WorldPlan) -> World:
     """Make the world of `plan` and run it to its end."""
     world = World(plan)
-    with _silence(), uncollected():
+    with _logging_in(world), uncollected():
         world.run()
     return world
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Suppress the service's log lines, as a world has too many faults to print each."""
+def _logging_in(world: World) -> Iterator[None]:
+    """Suppress the service's log lines, and let some fail: its file system may be full.
+
+    A line that fails must make no difference to the run.
+    """
+    chances = stream(world.plan.seed, "log lines")
+    chance = chances.choice((0.0, 0.1, 1.0))
+
+    def written(_: object, __: str, ___: MutableMapping[str, Any]) -> NoReturn:
+        if not world.is_healing and chances.random() < chance:
+            world.recording.mark(LOG_LINE_FAILED)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        raise structlog.DropEvent
+
     former = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    structlog.configure(processors=[written])
     try:
         yield
     finally:

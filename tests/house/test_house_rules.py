@@ -160,6 +160,35 @@ def test_a_pid_is_no_process() -> None:
     assert not others, "send it through actors/processes.py"
 
 
+LOGGERS = {
+    "storage/process_log.py",
+    "cli/log_setup.py",  # It sets the level of a command's own log.
+    "cli/commands/simulate/live.py",  # Results only.
+    "simulation/service/verdict.py",  # A world's log, in which lines fail.
+}
+"""Who may touch structlog."""
+
+TELLING = ("actors", "storage", "tiering", "moving", "health", "events")
+
+
+def test_a_process_tells_by_the_log_that_cannot_fail() -> None:
+    telling = {path for path, uses in product().items() if any(map(of_structlog, uses))}
+    printing = {
+        name(path)
+        for path in SOURCES
+        if path.relative_to(ROOT).parts[0] in TELLING or path.stem == "serve"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name) and node.id in {"print", "print_note", "print_error"}
+    }
+
+    assert telling == LOGGERS, "log by a ProcessLog (storage/process_log.py)"
+    assert not printing, "log by a ProcessLog; `serve` puts its results into RESULTS"
+
+
+def of_structlog(name: str) -> bool:
+    return name.partition(".")[0] == "structlog"
+
+
 def test_the_environment_is_read_in_one_place() -> None:
     reading = users({"os.environ", "os.getenv"})
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, NoReturn
 
-import structlog
-
 from tierledger.events.errors import (
     CustomMetadataSizeLimitExceeded,
     Fenced,
@@ -31,6 +29,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
 )
 from tierledger.events.partition.answers import PartitionSummary
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.copying.dangling_copies import DanglingCopies
 from tierledger.tiering.copying.quota import CopyQuota
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
@@ -52,7 +51,7 @@ from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
 INT32_MAX: Final = (1 << 31) - 1
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-import structlog
-
 from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.clock import Clock
 from tierledger.tiering.deletion.segment_deletion import delete_segment
 from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
@@ -25,7 +24,7 @@ from tierledger.tiering.slewed_clock import SlewedClock
 
 RemoveIndexes = Callable[[Iterable[RemoteLogSegmentId]], None]
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 
 def no_index_cache(_: Iterable[RemoteLogSegmentId]) -> None:

@@ -12,18 +12,17 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import structlog
-
 from tierledger.events.errors import Fenced, NotLeader, PartitionDeleted, RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.closing import closing
 
 if TYPE_CHECKING:
     from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 SEGMENTS_LISTED_MAX = 1000
 """Segments held at once. A list left open during their deletion would be closed meanwhile, so

@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Self
 
-import structlog
-
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument, NotReady, StoreRefused
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.index_cache.cleaner import FileCleaner
 from tierledger.tiering.index_cache.counts import IndexCacheCounts
 from tierledger.tiering.index_cache.entry import (
@@ -36,7 +35,7 @@ LOADS_MAX: Final = 32
 DOWNLOADS_MAX: Final = 2
 """Fetches per load: corrupt indexes are fetched once more, in case the transfer broke them."""
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 
 class _Slot:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NamedTuple
 
-import structlog
-
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.formats.index_files import (
     TIMES_WITHOUT_OFFSETS_MAX,
     OffsetIndex,
@@ -25,7 +24,7 @@ CHECKED_IN_PLACE_BYTES_MAX: Final = 16 << 10
 """Checking this much takes about a millisecond; larger indexes are checked in a thread."""
 
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 
 class IndexEntry(NamedTuple):

@@ -12,9 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import structlog
-
 from tierledger.events.errors import CorruptRemoteData
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.formats.index_files import TIME_ENTRY
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.producer_snapshot import parse_producer_snapshot
@@ -32,7 +31,7 @@ PIECE_BYTES: Final = 1 << 20
 
 _LOG_NAME = re.compile(r"(\d{20})" + re.escape(LOG_SUFFIX), re.ASCII)
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 
 class LogFiles(NamedTuple):

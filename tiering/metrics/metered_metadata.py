@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import structlog
-
 from tierledger.events.errors import PartitionDeleted, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.metadata import (
@@ -15,12 +13,13 @@ from tierledger.events.metadata import (
     RemotePartitionDeleteMetadata,
 )
 from tierledger.events.partition.answers import PartitionSummary
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.metadata_ports import RemoteLogMetadataSource, RemoteLogMetadataStore
 
 if TYPE_CHECKING:
     from tierledger.tiering.metrics.tier_metrics import TierMetrics
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 AnySource = TypeVar("AnySource", bound=RemoteLogMetadataSource)
 

@@ -12,14 +12,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import structlog
-
 from tierledger.events.errors import Fenced, InvalidArgument, PartitionDeleted
 from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import PartitionSummary
+from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.closing import closing
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.local.log import LocalLog
@@ -39,7 +38,7 @@ from tierledger.tiering.retention.plan import (
     expiry,
 )
 
-_log = structlog.get_logger("tierledger.tiering")
+_log = ProcessLog("tierledger.tiering")
 
 SEGMENTS_PER_RUN_MAX = 10_000
 """Segments that one run deletes at most; the next run goes on. Each takes 1 KB of memory."""

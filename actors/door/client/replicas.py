@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
-import structlog
-
 from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
@@ -30,6 +28,7 @@ from tierledger.events.errors import CorruptLog, NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import metadata_of
+from tierledger.storage.process_log import ProcessLog
 
 PAUSE_S = 0.05
 PAUSE_MAX_S = 2.0
@@ -41,7 +40,7 @@ SILENCE_S = 10.0
 DOORS_KEPT = 64
 """Doors learnt from hosts that are kept; the oldest is dropped for a new one."""
 
-_log = structlog.get_logger("tierledger.replica")
+_log = ProcessLog("tierledger.replica")
 
 
 class ReplicaCounts(NamedTuple):

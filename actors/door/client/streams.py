@@ -356,9 +356,33 @@ def frame_in(data: Any) -> pb.HostFrame:  # noqa: ANN401 - Bytes, or gRPC's own 
         raise ConnectionError(f"the server there is no host: {error}") from error
 
 
+_CAUSES = {
+    "Connection refused": "nothing listens there",
+    "DNS resolution failed": "the host's name is not known",
+    "Name or service not known": "the host's name is not known",
+    "No route to host": "there is no route to the host",
+}
+"""What a caller is told, by a part of gRPC's words for a connection that cannot be made."""
+
+_STATUSES = {
+    grpc.StatusCode.UNAVAILABLE: "the host is not reached, or has closed the connection",
+    grpc.StatusCode.UNKNOWN: "the host failed in the middle of the conversation",
+    grpc.StatusCode.INTERNAL: "the conversation with the host broke off",
+    grpc.StatusCode.UNIMPLEMENTED: "the server there is no host",
+    grpc.StatusCode.CANCELLED: "the conversation with the host was cancelled",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "the host or this process has no room for the message",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "the host did not answer in time",
+}
+
+
 def _reason(error: BaseException) -> str:
+    """Why a stream failed, in our own words: gRPC's are for its developers."""
     if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
+        details = error.details() or ""
+        known = next((said for part, said in _CAUSES.items() if part in details), None)
+        return known or _STATUSES.get(
+            error.code(), f"the conversation ended with gRPC's status {error.code().name}"
+        )
     if isinstance(error, TimeoutError):
         return f"no greeting within {OPEN_S:g} s"
     return str(error)

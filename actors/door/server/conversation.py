@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import grpc.aio
-import structlog
 from google.protobuf.message import DecodeError
 
 from tierledger.actors.calls import Answered
@@ -36,6 +35,7 @@ from tierledger.events.errors import (
     Overloaded,
     RemoteStorageError,
 )
+from tierledger.storage.process_log import ProcessLog
 
 FAREWELL_S = 1.0
 """How long a client may take to read the farewell, which says why the stream ends."""
@@ -49,7 +49,7 @@ CHANGES = ("write", "register", "announce")
 ANSWER_BYTES = 64
 """Bytes that an answer without rows counts for."""
 
-_log = structlog.get_logger("tierledger.door")
+_log = ProcessLog("tierledger.door")
 
 
 class _Open:

@@ -6,7 +6,6 @@ import asyncio
 
 import grpc
 import grpc.aio
-import structlog
 
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import DoorAddress
@@ -24,12 +23,19 @@ from tierledger.actors.door.server.conversation import Conversation, next_frame
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.feeding import FeedConversation
 from tierledger.actors.door.wire.failures import failure_message
-from tierledger.events.errors import InvalidArgument, NotReady, Overloaded, RemoteStorageError
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+    RemoteStorageError,
+)
+from tierledger.storage.process_log import ProcessLog
 
 FAREWELL_S = 2.0
 """How long the streams of a door that closes may take to end."""
 
-_log = structlog.get_logger("tierledger.door")
+_log = ProcessLog("tierledger.door")
 
 
 class Gateway:
@@ -130,6 +136,9 @@ class Gateway:
             )
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             pass  # The client is gone.
+        except Exception as error:  # noqa: BLE001 - The client gets words of ours, not gRPC's.
+            await _refuse(context, OutcomeUnknown(f"the host failed: {type(error).__name__}"))
+            _log.exception("a stream failed")
         finally:
             self._connections -= 1
 

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import structlog
-
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.host.heads import Hints
 from tierledger.actors.host.host import Host
 from tierledger.events.errors import RemoteStorageError
+from tierledger.storage.process_log import ProcessLog
 
 if TYPE_CHECKING:
     from tierledger.actors.door import door_pb2 as pb
@@ -31,7 +30,7 @@ while they are the same ones, as where no broker leads."""
 
 ROUTES_AT_ONCE = 500
 
-_log = structlog.get_logger("tierledger.host")
+_log = ProcessLog("tierledger.host")
 
 
 class _Told:

@@ -48,7 +48,7 @@ def mutants(
 ) -> None:
     """Plant known mistakes one by one, and see that the checkers notice each.
 
-    The mistakes of the door, D1 to D9, are planted in the world of the service, all others in
+    The mistakes of the door, D1 to D10, are planted in the world of the service, all others in
     the world of the state machines. As a control the same seeds run without a mistake. Exit 1
     if the control is not clean, or if a mistake is not caught by a checker that has to catch
     it.

@@ -174,3 +174,16 @@ async def test_a_host_whose_task_a_library_cancels_is_replaced(shared: LocalWorl
 
     await copy(manager, segment(0, tip))
     assert shared.service.host("host-0").host is not former
+
+
+async def test_a_host_that_lives_without_its_standing_tasks_is_replaced(
+    shared: LocalWorld,
+) -> None:
+    tip = partition()
+    manager = await shared.leader(tip)
+    former = shared.service.host("host-0").host
+
+    former._standing[0].cancel()  # Nobody hears of that before the host is pinged.
+
+    await copy(manager, segment(0, tip))
+    assert shared.service.host("host-0").host is not former
