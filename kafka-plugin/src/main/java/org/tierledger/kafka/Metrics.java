@@ -1,11 +1,14 @@
 package org.tierledger.kafka;
 
+import java.lang.management.ManagementFactory;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.Supplier;
 import java.util.function.ToLongFunction;
+import javax.management.MalformedObjectNameException;
+import javax.management.ObjectName;
 import org.HdrHistogram.ConcurrentHistogram;
 import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.common.metrics.JmxReporter;
@@ -13,6 +16,9 @@ import org.apache.kafka.common.metrics.KafkaMetricsContext;
 
 /** What the plugin counts, as an MBean of Kafka's own kind while it is registered. */
 final class Metrics {
+    private static final String DOMAIN = "org.tierledger";
+    private static final String TYPE = "RemoteLogMetadataManager";
+
     /** Each metric's description and value, by name. */
     final Map<String, Map.Entry<String, Supplier<?>>> shown = new LinkedHashMap<>();
 
@@ -117,18 +123,32 @@ final class Metrics {
         return roles.hosted().mapToLong(of).max().orElse(0);
     }
 
-    /** Show all metrics by JMX, through Kafka's own registry. */
+    /**
+     * Show all metrics by JMX, through Kafka's own registry. The name is the same at each start
+     * of the broker; only a second manager of that broker in one JVM has a name of its own.
+     */
     void register(int brokerId) {
         JmxReporter jmx = new JmxReporter();
-        jmx.contextChange(new KafkaMetricsContext("org.tierledger"));
+        jmx.contextChange(new KafkaMetricsContext(DOMAIN));
         registry.removeMetric(registry.metricName("count", "kafka-metrics-count")); // Kafka's.
         registry.addReporter(jmx);
         Map<String, String> tags = new LinkedHashMap<>();
         tags.put("broker", String.valueOf(brokerId));
-        tags.put("instance", Integer.toHexString(System.identityHashCode(this)));
+        if (isTaken(brokerId)) {
+            tags.put("instance", Integer.toHexString(System.identityHashCode(this)));
+        }
         shown.forEach((name, one) -> registry.addMetric(
-            registry.metricName(name, "RemoteLogMetadataManager", one.getKey(), tags),
+            registry.metricName(name, TYPE, one.getKey(), tags),
             (Gauge<Object>) (config, now) -> one.getValue().get()));
+    }
+
+    private static boolean isTaken(int brokerId) {
+        try {
+            return ManagementFactory.getPlatformMBeanServer().isRegistered(
+                new ObjectName(DOMAIN + ":type=" + TYPE + ",broker=" + brokerId));
+        } catch (MalformedObjectNameException error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     void unregister() {
