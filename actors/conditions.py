@@ -19,6 +19,10 @@ NO_STEPS = "no-steps"
 """The condition of a host some of whose leaders have callers that wait, and do nothing."""
 
 
+CLOCK_JUMPED = "clock-jumped"
+"""The condition of a process whose machine's clock has jumped ahead."""
+
+
 class Condition(NamedTuple):
     """One thing that is wrong now."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from tierledger.actors.conditions import NO_STEPS
+from tierledger.actors.conditions import CLOCK_JUMPED, NO_STEPS
 from tierledger.actors.coordinator.attendance import SILENT_MS
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.hosts import NOT_STARTED
@@ -120,6 +120,12 @@ KINDS = {
         "if it lasts, the follower's host does not keep up: give it more room",
     ),
     LOADING: Kind(Severity.NOTE, TROUBLES[LOADING], "wait"),
+    CLOCK_JUMPED: Kind(
+        Severity.WARNING,
+        "the clock of a machine jumped ahead; the time in the logs follows only slowly",
+        "set the machine's clock right; until then do not end the process, as its successor "
+        "would believe the clock",
+    ),
     "set-aside": Kind(
         Severity.WARNING,
         "the coordinator has set an item aside that cannot be carried out",

@@ -15,6 +15,7 @@ from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.discovery.recorded_doors import RecordedDoors
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.process_clock import process_clock
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.callbacks import end_after_failed_callbacks
 from tierledger.actors.ray.cluster import on_node, own_node, ray
@@ -67,6 +68,9 @@ class CoordinatorShell:
                 readable(connector) if one_writer else connector.backend(read_only=False)
             )
             undone.push_async_callback(store.close)  # The next attempt opens it again.
+            clock = process_clock(
+                WallClock(), asyncio.get_running_loop().time, lambda: service.conditions
+            )
             service = CoordinatorService(
                 cluster_id=settings.cluster_id,
                 keys=connector.key_factory(settings.cluster_id),
@@ -74,7 +78,7 @@ class CoordinatorShell:
                 launcher=RayLauncher(
                     settings, self._home, coordinator_of(settings, self._home)
                 ),
-                clock=WallClock(),
+                clock=clock,
                 hosts=settings.hosts,
                 partitions_per_host=settings.partitions_per_host,
                 identity=RandomIds().request_id(),

@@ -13,6 +13,7 @@ from tierledger.actors.door.server.host_door import DoorSettings, open_door
 from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
+from tierledger.actors.process_clock import process_clock
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.callbacks import end_after_failed_callbacks
 from tierledger.actors.ray.cluster import own_ip, own_node, ray
@@ -70,7 +71,10 @@ class HostShell:
             reader = await connector.backend(read_only=True) if node == self._home else None
             writer = WritingHost(self._coordinator, settings, WRITER)
             backend = HostedBackend(writer.current, reader, writer.forget)
-        return Host(
+        clock = process_clock(
+            WallClock(), asyncio.get_running_loop().time, lambda: host.report.conditions
+        )
+        host = Host(
             name,
             process=process_name(self._address, node),
             cluster_id=settings.cluster_id,
@@ -78,11 +82,12 @@ class HostShell:
             keys=connector.key_factory(settings.cluster_id),
             serde=settings.serde(),
             limits=settings.limits,
-            clock=WallClock(),
+            clock=clock,
             oracle=oracle_of(settings),
             # It ends the process; a successor replays the logs.
             give_up=lambda: end_at_once(70),
         )
+        return host
 
     def _opened(self) -> Host:
         assert self._host is not None, "the launcher opens a host before anybody knows it"

@@ -10,6 +10,7 @@ from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.storage.process_log import ProcessLog
+from tierledger.storage.slewed_clock import SlewedClock
 from tierledger.tiering.clock import Clock
 from tierledger.tiering.deletion.segment_deletion import delete_segment
 from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
@@ -20,7 +21,6 @@ from tierledger.tiering.metrics.tier_metrics import (
     TierMetrics,
 )
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-from tierledger.tiering.slewed_clock import SlewedClock
 
 RemoveIndexes = Callable[[Iterable[RemoteLogSegmentId]], None]
 

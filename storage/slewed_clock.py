@@ -1,15 +1,15 @@
-"""A clock for retention that follows a forward jump of the wall clock only slowly.
+"""A clock that follows a forward jump of the wall clock only slowly.
 
-Retention deletes by the clock, so a jump into the future would delete data that is not due.
+Retention deletes by the clock, and leaders drop tombstones by it, so a jump into the future
+would delete what is not due.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from tierledger.storage.process_log import ProcessLog
-from tierledger.tiering.clock import Clock
 
 SPEED_MAX: Final = 2
 """The clock runs at most this many times as fast as real time. It catches up with a jump of a
@@ -21,6 +21,14 @@ JUMP_MS: Final = 60_000
 _log = ProcessLog("tierledger.tiering")
 
 
+class Clock(Protocol):
+    """Tells the time; `actors.wall_clock.WallClock` is one."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970; may step either way."""
+        ...
+
+
 class SlewedClock:
     """A clock that follows the wall clock, but runs at most `SPEED_MAX` times real time.
 
@@ -29,14 +37,20 @@ class SlewedClock:
     """
 
     def __init__(
-        self, wall: Clock, monotonic_s: Callable[[], float], on_jump: Callable[[], None]
+        self,
+        wall: Clock,
+        monotonic_s: Callable[[], float],
+        on_jump: Callable[[], None],
+        on_agreement: Callable[[], None] = lambda: None,
     ) -> None:
         """`monotonic_s` is a monotonic clock in seconds, such as an event loop's `time`.
 
-        `on_jump` is called when the wall clock gets ahead by more than `JUMP_MS`.
+        `on_jump` is called when the wall clock gets ahead by more than `JUMP_MS`, and
+        `on_agreement` when it is no longer so.
         """
         self._wall = wall
         self._on_jump = on_jump
+        self._on_agreement = on_agreement
         self._monotonic_s = monotonic_s
         self._seen_s = monotonic_s()
         self._believed_ms: float = wall.now_ms()
@@ -49,8 +63,10 @@ class SlewedClock:
         self._believed_ms = min(wall_ms, self._believed_ms + SPEED_MAX * passed_ms)
         self._seen_s = now_s
         ahead_ms = wall_ms - self._believed_ms
-        if ahead_ms > JUMP_MS and not self._is_ahead:
+        was_ahead, self._is_ahead = self._is_ahead, ahead_ms > JUMP_MS
+        if self._is_ahead and not was_ahead:
             _log.warning("the clock jumped ahead", ahead_ms=int(ahead_ms))
             self._on_jump()
-        self._is_ahead = ahead_ms > JUMP_MS
+        elif was_ahead and not self._is_ahead:
+            self._on_agreement()
         return int(self._believed_ms)

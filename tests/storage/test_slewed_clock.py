@@ -5,9 +5,9 @@ import asyncio
 from structlog.testing import capture_logs
 
 from tests.models.tiering.retention_world import NOW_MS, TIP, FixedClock, RetentionWorld
+from tierledger.storage.slewed_clock import SlewedClock
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.metrics.tier_metrics import CLOCK_JUMPS
-from tierledger.tiering.slewed_clock import SlewedClock
 
 DAY_MS = 86_400_000
 
