@@ -110,6 +110,8 @@ class Attend(NamedTuple):
     is_idle: bool
     """No write of this broker is under way, and none begins in that owner epoch."""
     shadow: ShadowReport | None = None
+    positions: Count = 0
+    """Partitions of which the broker remembers how far its replica was fed, by any ledger."""
 
 
 class PluginTrouble(NamedTuple):
@@ -263,6 +265,7 @@ def _plugin(
         "mode": str(attend.mode),
         "owner_epoch": attend.owner_epoch,
         "is_idle": attend.is_idle,
+        "positions": attend.positions,
         "heard_ms_ago": heard_ms_ago,
         "trouble": None if found is None else found.text,
         "code": None if found is None else found.code,

@@ -497,20 +497,22 @@ class Owned(_message.Message):
     def __init__(self, owner: _Optional[str] = ..., owner_epoch: _Optional[int] = ...) -> None: ...
 
 class Attend(_message.Message):
-    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow")
+    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow", "positions")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     OWNER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     IS_IDLE_FIELD_NUMBER: _ClassVar[int]
     SHADOW_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation: int
     mode: PluginMode
     owner_epoch: int
     is_idle: bool
     shadow: ShadowReport
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ...) -> None: ...
+    positions: int
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ...) -> None: ...
 
 class Ownership(_message.Message):
     __slots__ = ("epoch", "owner", "source", "heading", "reads", "import_rounds")

@@ -127,6 +127,7 @@ def attend_message(attend: Attend) -> pb.Attend:
         owner_epoch=attend.owner_epoch,
         is_idle=attend.is_idle,
         shadow=None if attend.shadow is None else shadow_message(attend.shadow),
+        positions=attend.positions,
     )
 
 
@@ -145,6 +146,7 @@ def attend_of(message: pb.Attend) -> Attend:
             message.owner_epoch,
             message.is_idle,
             shadow_of(message.shadow) if message.HasField("shadow") else None,
+            message.positions,
         ),
         "attend",
     )

@@ -170,7 +170,8 @@ final class Deciding implements Manager {
             .setIncarnation(roles.incarnation)
             .setMode(settings.mode)
             .setOwnerEpoch(stand.getEpoch())
-            .setIsIdle(isIdle);
+            .setIsIdle(isIdle)
+            .setPositions(roles.memory.count());
         if (shadow != null) {
             attend.setShadow(shadow.report());
         }

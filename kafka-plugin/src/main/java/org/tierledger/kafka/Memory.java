@@ -97,6 +97,12 @@ final class Memory {
         }
     }
 
+    /** The number of partitions whose position is remembered. */
+    long count() {
+        return places.keySet().stream()
+            .filter(key -> !key.equals(CLUSTER) && !key.equals(OWNER)).count();
+    }
+
     /** Make changes durable, atomically: after a crash the file is the old or the new one. */
     synchronized void write() {
         if (!isChanged || file == null) {

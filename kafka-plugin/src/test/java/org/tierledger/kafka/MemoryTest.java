@@ -34,6 +34,15 @@ class MemoryTest {
     }
 
     @Test
+    void onlyPartitionsAreCounted() {
+        Memory memory = new Memory(folder.toString(), "c:1");
+        memory.note(Ownership.newBuilder().setEpoch(1).setReads("tierledger").build());
+        assertEquals(0, memory.count(), "no ledger has fed a replica");
+        memory.note(TIP, 41, HASH);
+        assertEquals(1, memory.count());
+    }
+
+    @Test
     void aReplicaGoesOnFromWhereItWasInAnotherProcess() throws Exception {
         Memory memory = new Memory(folder.toString(), "c:1");
         memory.note(TIP, -1, ByteString.EMPTY);
