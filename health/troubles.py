@@ -205,7 +205,7 @@ KINDS = {
     ),
     "follower-silent": Kind(
         Severity.WARNING,
-        "the process that imports or mirrors Kafka's metadata topic has stopped reporting",
+        "the process that follows Kafka's metadata topic has stopped reporting",
         "see whether `serve --kafka` still runs",
     ),
     "import-fails": Kind(
@@ -217,6 +217,11 @@ KINDS = {
         Severity.WARNING,
         "the mirror into Kafka's metadata topic fails",
         "mend what the text names; until then the metadata cannot go back",
+    ),
+    "seal-fails": Kind(
+        Severity.WARNING,
+        "Kafka's metadata topic cannot be sealed",
+        "mend what the text names; until then start no broker without the plugin",
     ),
 }
 """All kinds of trouble, by code; `docs/troubles.md` has the same table."""
@@ -368,6 +373,8 @@ def _of_follower(status: ServiceStatus, kafka: Mapping[str, Any]) -> Iterator[Tr
         text = f"Kafka's metadata topic has {count} records that the mirror did not write"
         yield _trouble("foreign-records", "kafka", text, since_ms)
     elif kafka["trouble"]:
-        code = "mirror-fails" if kafka["task"] == "mirror" else "import-fails"
+        code = {"mirror": "mirror-fails", "seal": "seal-fails"}.get(
+            kafka["task"], "import-fails"
+        )
         since_ms = _before(status, kafka.get("trouble_ms_ago"))
         yield _trouble(code, "kafka", kafka["trouble"], since_ms)

@@ -1,4 +1,4 @@
-"""The follower of `serve --kafka`: imports Kafka's metadata topic, or mirrors into it.
+"""The follower of `serve --kafka`: imports Kafka's metadata topic, mirrors into it or seals it.
 
 The owner of the metadata, an `Ownership` of the coordinator's, tells which. The coordinator
 chooses one follower, which reports its progress; others stand by. The follower continues while
@@ -32,6 +32,7 @@ from tierledger.events.errors import (
 )
 from tierledger.moving.importing import TailImport
 from tierledger.moving.mirroring import Mirror, producer_of
+from tierledger.moving.sealing import create, seal
 from tierledger.moving.topic import KafkaCluster, check_cluster, kafka_cluster, reading
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -62,7 +63,10 @@ MIRROR_S = 6 * 3600.0
 """Seconds after which a mirror begins anew with a new producer. Kafka forgets the newest epoch
 of a producer that has been idle for some days, and could then no longer fence an old one."""
 
-IMPORT, MIRROR, NOTHING = "import", "mirror", "nothing"
+SEAL_S = 60.0
+"""Seconds between two looks whether the topic still has its seals."""
+
+IMPORT, MIRROR, SEAL, NOTHING = "import", "mirror", "seal", "nothing"
 
 _log = ProcessLog("tierledger.moving")
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # It floods logs without brokers.
@@ -79,7 +83,7 @@ class FollowOptions(NamedTuple):
 
     brokers: KafkaBrokers
     mirror: bool | None = None
-    """Whether to mirror; None: only if the cluster came from Kafka's own manager."""
+    """Whether to mirror and not to seal; None: if the cluster came from Kafka's own manager."""
 
 
 class Following:
@@ -109,9 +113,10 @@ class Following:
         self._conditions = Conditions(WallClock().now_ms)
         self._seen: tuple[KafkaCluster, float] | None = None
         """The last look at the Kafka cluster, and when that was."""
+        self._doing = {IMPORT: self._import, MIRROR: self._mirror, SEAL: self._seal}
 
     async def run(self) -> None:
-        """Import or mirror as the newest `Ownership` asks, until cancelled."""
+        """Do what the newest `Ownership` asks for, until cancelled."""
         doing: asyncio.Task[None] | None = None
         watching = asyncio.create_task(self._watch())
         try:
@@ -207,9 +212,10 @@ class Following:
     def _asked_by(self, ownership: Ownership) -> str:
         if ownership.decider == Owner.KAFKA:
             return IMPORT
+        if ownership.decider != Owner.TIERLEDGER:
+            return NOTHING
         mirror = self._options.mirror
-        wanted = ownership.epoch > 1 if mirror is None else mirror
-        return MIRROR if ownership.decider == Owner.TIERLEDGER and wanted else NOTHING
+        return MIRROR if (ownership.epoch > 1 if mirror is None else mirror) else SEAL
 
     async def _again(self, task: str) -> None:
         """Run a task for ever, with a back-off after failures."""
@@ -218,7 +224,7 @@ class Following:
             before = self._round
             try:
                 await self._look()  # Nothing is imported from, or written to, another cluster.
-                await (self._import() if task == IMPORT else self._mirror())
+                await self._doing[task]()
             except RemoteResourceNotFound as error:
                 self._trouble = str(error)  # Kafka's manager has not created its topic yet.
             except Exception as error:  # noqa: BLE001 - It must not end what is served.
@@ -285,6 +291,14 @@ class Following:
         reader = await stack.enter_async_context(reading(brokers))
         producer = await stack.enter_async_context(producer_of(brokers))
         return Mirror(catalog, reader, producer, brokers, self._imported)
+
+    async def _seal(self) -> None:
+        while True:
+            await create(self._options.brokers)
+            await seal(self._options.brokers)
+            self._trouble = None
+            self._round += 1
+            await asyncio.sleep(SEAL_S)
 
 
 async def _ended(doing: asyncio.Task[None] | None) -> None:

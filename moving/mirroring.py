@@ -12,6 +12,9 @@ written before the fence, and only then writes.
 
 A log that was forgotten no longer has the events that would be mirrored. It held nothing then,
 so the mirror removes from the topic what the topic still has of that partition.
+
+What stands before a seal counts for nothing. Behind it the mirror writes all events, imported
+ones, too. When the topic has everything, the mirror deletes the seals and what stands before.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ from tierledger.conformance.loaded_trace import (
     partition_of,
 )
 from tierledger.conformance.recorded_segments import RecordedSegment, RecordedTopic
-from tierledger.events.errors import DataError
+from tierledger.conformance.trace import TraceRecord
+from tierledger.events.errors import DataError, StorageUnavailable
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import encode
 from tierledger.events.kafka.metadata_partition import metadata_partition
@@ -66,6 +70,7 @@ FENCE = encode(
     )
 )
 """A record of a partition that no broker hosts, so Kafka's own manager ignores it."""
+FENCE_HEADERS = [(HEADER, MirroredFrom.of(_BARRED, 0).header())]
 
 
 class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no types.
@@ -148,6 +153,11 @@ class Mirror:
         """How far the topic was read."""
         self._forgotten: list[TopicIdPartition] = []
         """Logs that began with a boundary after which nothing was mirrored yet."""
+        self._seals: dict[int, int] = {}
+        """By metadata partition the offset of the last seal."""
+        self._is_begun = False
+        self._is_open = False
+        """Whether the topic has everything, and its seals were deleted."""
 
     @property
     def trouble(self) -> str | None:
@@ -162,9 +172,11 @@ class Mirror:
         """Write the events that were in the logs when the round began.
 
         Raises:
-            RemoteStorageError: The brokers or the store do not answer, or a log is damaged.
+            RemoteStorageError: The brokers or the store do not answer, a log is damaged, or
+                the topic was sealed meanwhile.
         """
         await self._read()
+        self._is_begun = True
         damaged: list[str] = []
         async for tip, _ in self._catalog.first_batches():
             await self._mirror_or_note(tip, damaged)
@@ -174,9 +186,12 @@ class Mirror:
         for tip in forgotten:
             await self._mirror_or_note(tip, damaged)
         self._damaged = damaged
+        if self._seals and not self._is_open and not damaged:
+            await self._reader.unseal(self._seals)
+            self._is_open = True
 
     async def _mirror_or_note(self, tip: TopicIdPartition, damaged: list[str]) -> None:
-        key = (bytes(tip.topic_id), tip.partition)
+        key = _key(tip)
         try:
             await self._mirror(tip, key)
         except DataError as error:
@@ -199,13 +214,29 @@ class Mirror:
         ends = self._ends = await self._reader.ends()
         imported = self._imported = ends if self._imported is None else self._imported
         async for records in self._reader.read(ends):
-            for record, mirrored in records:
-                if mirrored is not None:
+            for one in records:
+                record, mirrored = one
+                if one.is_seal:
+                    self._meet_seal(record)
+                elif mirrored is not None:
                     key = (bytes(mirrored.topic_id), mirrored.partition)
                     last = self._positions.get(key, -1)
                     self._positions[key] = max(last, mirrored.position)
                 elif record.offset >= imported.get(record.partition, 0):
                     self.foreign += 1
+
+    def _meet_seal(self, record: TraceRecord) -> None:
+        """Forget what stands before a seal: it will be deleted."""
+        if self._is_begun:
+            raise StorageUnavailable(
+                f"{METADATA_TOPIC}-{record.partition} was sealed while it was mirrored"
+            )
+        self._seals[record.partition] = record.offset
+        self._positions = {
+            key: position
+            for key, position in self._positions.items()
+            if self._place(*key) != record.partition
+        }
 
     async def _mirror(self, tip: TopicIdPartition, key: Key) -> None:
         log = self._catalog.reader(tip)
@@ -224,7 +255,8 @@ class Mirror:
                     self._topics[key] = event.body.topic
                 if event.position <= self._positions.get(key, -1):
                     continue
-                if getattr(event.body, "source", None) is not None:
+                source = getattr(event.body, "source", None)
+                if source is not None and source[1] > self._seals.get(source[0], -1):
                     continue  # Imported from the topic, so it is there already.
                 named = replace(tip, topic=self._topics.get(key, ""))
                 value = kafka_record(named, event.body)
@@ -243,11 +275,11 @@ class Mirror:
         """
         left = await self._left(forgotten)
         for tip in left:
-            await self._fence_once(self._place(tip))
+            await self._fence_once(self._place(*_key(tip)))
         if left:
             left = await self._left([*left])  # An earlier mirror may have written meanwhile.
         for tip, segments in left.items():
-            position = self._entries[bytes(tip.topic_id), tip.partition].next_position - 1
+            position = self._entries[_key(tip)].next_position - 1
             await self._produce(
                 tip,
                 [
@@ -261,16 +293,17 @@ class Mirror:
         self, forgotten: list[TopicIdPartition]
     ) -> dict[TopicIdPartition, list[RecordedSegment]]:
         """Segments of these partitions that the topic has and the logs do not."""
-        asked = {(bytes(tip.topic_id), tip.partition) for tip in forgotten}
+        asked = set(map(_key, forgotten))
         topic = RecordedTopic(())
         await self._reader.rewind()
         async for records in self._reader.read(self._ends):
             for record, _ in records:
                 imported = imported_record(record)
-                if isinstance(imported, RefusedRecord):
+                is_gone = record.offset <= self._seals.get(record.partition, -1)
+                if is_gone or isinstance(imported, RefusedRecord):
                     continue
                 tip = partition_of(imported)
-                if (bytes(tip.topic_id), tip.partition) in asked:
+                if _key(tip) in asked:
                     assert record.value is not None, "it was decoded"
                     topic.apply(record.value)
         left: dict[TopicIdPartition, list[RecordedSegment]] = {}
@@ -283,15 +316,15 @@ class Mirror:
         return {tip: segments for tip, segments in left.items() if segments}
 
     async def _send(self, tip: TopicIdPartition, records: list[tuple[int, int, bytes]]) -> None:
-        if records and await self._fence_once(self._place(tip)):
-            known = self._positions.get((bytes(tip.topic_id), tip.partition), -1)
+        if records and await self._fence_once(self._place(*_key(tip))):
+            known = self._positions.get(_key(tip), -1)
             records = [one for one in records if one[0] > known]
         await self._produce(tip, records)
 
-    def _place(self, tip: TopicIdPartition) -> int:
+    def _place(self, topic_id: bytes, partition: int) -> int:
         """The metadata partition of a partition's records."""
         count = self._reader.partition_count
-        return metadata_partition(tip.topic_id, tip.partition, partition_count=count)
+        return metadata_partition(Uuid(topic_id), partition, partition_count=count)
 
     async def _produce(
         self, tip: TopicIdPartition, records: list[tuple[int, int, bytes]]
@@ -301,7 +334,7 @@ class Mirror:
                 await self._producer.send(
                     METADATA_TOPIC,
                     value,
-                    partition=self._place(tip),
+                    partition=self._place(*_key(tip)),
                     timestamp_ms=time_ms,
                     headers=[(HEADER, MirroredFrom.of(tip, position).header())],
                 )
@@ -310,7 +343,7 @@ class Mirror:
             for one in written:
                 await one
         if records:
-            self._positions[bytes(tip.topic_id), tip.partition] = records[-1][0]
+            self._positions[_key(tip)] = records[-1][0]
             self.mirrored += len(records)
 
     async def _fence_once(self, where: int) -> bool:
@@ -328,11 +361,15 @@ class Mirror:
                 FENCE,
                 partition=where,
                 timestamp_ms=None,
-                headers=[(HEADER, MirroredFrom.of(_BARRED, 0).header())],
+                headers=FENCE_HEADERS,
             )
             await written
         self._fenced.add(where)
         await self._read()
+
+
+def _key(tip: TopicIdPartition) -> Key:
+    return bytes(tip.topic_id), tip.partition
 
 
 def _removal(segment: RecordedSegment) -> list[RemoteLogSegmentMetadataUpdate]:

@@ -10,10 +10,12 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from aiokafka import TopicPartition  # type: ignore[import-untyped] # It has no types.
+from aiokafka.admin import RecordsToDelete  # type: ignore[import-untyped] # It has no types.
 
 from tierledger.conformance.trace import TraceRecord
 from tierledger.events.errors import InvalidArgument, RejectedError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.kafka.seal import is_seal
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import (
     Consumer,
@@ -29,7 +31,7 @@ HEADER = "tierledger"
 """Header of a mirrored record; its value is `TOPIC_ID:PARTITION:POSITION`, in ASCII."""
 
 NO_TOPIC = Uuid(bytes(16))
-"""The topic id in a mirror's fence records; Kafka gives it to no topic."""
+"""The topic id in a mirror's fence records and in seals; Kafka gives it to no topic."""
 
 POLL_MS = 500
 
@@ -74,6 +76,15 @@ class TopicRecord(NamedTuple):
     record: TraceRecord
     mirrored: MirroredFrom | None
     """The mirrored event; None if Kafka's own manager or anybody else wrote the record."""
+
+    @property
+    def is_seal(self) -> bool:
+        return is_seal(self.record.value)
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether it only fences earlier mirrors; a seal does that, too."""
+        return self.mirrored is not None and self.mirrored.is_fence and not self.is_seal
 
 
 class TopicReader:
@@ -128,13 +139,9 @@ class TopicReader:
                 if len(within) < len(some):
                     self.seek(top.partition, ends[top.partition])
                 for one in within:
-                    mirrored = _mirrored(one.headers)
-                    if mirrored is None or not mirrored.is_fence:
-                        record = TraceRecord(
-                            one.partition, one.offset, one.timestamp, one.value
-                        )
-                        records.append(TopicRecord(record, mirrored))
-            yield records
+                    record = TraceRecord(one.partition, one.offset, one.timestamp, one.value)
+                    records.append(TopicRecord(record, _mirrored(one.headers)))
+            yield [one for one in records if not one.is_fence]
 
     async def rewind(self) -> None:
         """Continue at the topic's start.
@@ -150,6 +157,21 @@ class TopicReader:
     def seek(self, partition: int, offset: int) -> None:
         """Continue that metadata partition at `offset`."""
         self._consumer.seek(TopicPartition(METADATA_TOPIC, partition), offset)
+
+    async def unseal(self, seals: Mapping[int, int]) -> None:
+        """Delete all records up to the seal at that offset, by metadata partition.
+
+        Kafka's own manager then reads from the first record that is left.
+
+        Raises:
+            StorageUnavailable: The brokers do not answer, or refuse.
+        """
+        before = {
+            TopicPartition(METADATA_TOPIC, number): RecordsToDelete(before_offset=offset + 1)
+            for number, offset in seals.items()
+        }
+        async with answering(self._brokers), admin_of(self._brokers) as admin:
+            await admin.delete_records(before)
 
 
 def _mirrored(headers: tuple[tuple[str, bytes], ...]) -> MirroredFrom | None:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, JsonOption, KafkaConfigOption, ServiceOption
 from tierledger.cli.output import print_json, print_note
-from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResourceNotFound
+from tierledger.events.errors import InvalidArgument, StorageUnavailable
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
-    from tierledger.actors.coordinator.events import Owner
+    from tierledger.actors.connection import CoordinatorHandle
     from tierledger.actors.coordinator.ownership import Owned
     from tierledger.actors.host_settings import ServiceSettings
 
 DIRECTIONS = ("kafka", "tierledger")
+
+LOOK_S, LOOKS = 0.2, 150
+"""Pause between two looks whether `serve --kafka` has sealed, in seconds, and how many."""
 
 
 def handover_command(
@@ -32,7 +35,7 @@ def handover_command(
         typer.Option(
             "--fresh",
             help="Let tierledger own the metadata of a cluster that has tiered nothing yet; "
-            "Kafka's metadata topic proves that.",
+            "brokers, plugins and Kafka's metadata topic have to prove that.",
         ),
     ] = False,
     to: Annotated[
@@ -50,6 +53,14 @@ def handover_command(
             "are printed.",
         ),
     ] = False,
+    metadata_partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --fresh: partitions of Kafka's metadata topic, if it is created now; "
+            "needed if brokers set rlmm.config.remote.log.metadata.topic.num.partitions.",
+        ),
+    ] = None,
     store: ServiceOption = None,
     cluster: ClusterOption = None,
     kafka_config: KafkaConfigOption = None,
@@ -57,7 +68,8 @@ def handover_command(
 ) -> None:
     """Say who owns the remote log metadata of a Kafka cluster, or move it.
 
-    --fresh lets tierledger own the metadata of a cluster that has tiered nothing. --to kafka
+    --fresh lets tierledger own the metadata of a cluster that has tiered nothing, and seals
+    Kafka's metadata topic, so that a broker without the plugin deletes nothing. --to kafka
     records that Kafka's own manager owns the metadata. --to tierledger moves the metadata to
     tierledger while all brokers run in handover, and --to kafka moves it back; brokers hold
     their writes for seconds. The command may be repeated. Exit status 2: the move was refused
@@ -67,45 +79,44 @@ def handover_command(
         raise InvalidArgument(
             "expected --fresh, for a cluster that has tiered nothing, or --to"
         )
+    if metadata_partitions is not None and not fresh:
+        raise InvalidArgument("--metadata-partitions: expected --fresh, too")
     if to is not None and to not in DIRECTIONS:
         raise InvalidArgument(f"--to: expected {' or '.join(DIRECTIONS)}, got {to!r:.80}")
     brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
-    asyncio.run(_hand_over(StoreOptions(store, cluster), brokers, to, accept_losses, json))
+    wish = _Wish(brokers, to, accept_losses, metadata_partitions)
+    asyncio.run(_hand_over(StoreOptions(store, cluster), wish, json))
 
 
-async def _hand_over(
-    options: StoreOptions,
-    brokers: KafkaBrokers,
-    to: str | None,
-    accepts_losses: bool,
-    json: bool,
-) -> None:
-    """Hand over to `to`; none for a fresh cluster."""
-    from tierledger.actors.coordinator.events import Owner
+class _Wish(NamedTuple):
+    """What an operator asks for; `to` is None for a fresh cluster."""
+
+    brokers: KafkaBrokers
+    to: str | None
+    accepts_losses: bool
+    metadata_partitions: int | None
+
+
+async def _hand_over(options: StoreOptions, wish: _Wish, json: bool) -> None:
     from tierledger.cli.service_settings import client_settings
     from tierledger.pipeline.imports.topic import cluster_id_of
 
-    cluster_id = await cluster_id_of(brokers)
+    cluster_id = await cluster_id_of(wish.brokers)
     if options.cluster not in {None, cluster_id}:
         raise InvalidArgument(
-            f"--cluster: the brokers at {brokers} are of the cluster {cluster_id}, "
+            f"--cluster: the brokers at {wish.brokers} are of the cluster {cluster_id}, "
             f"got {options.cluster}"
         )
-    if to is None:
-        await _refuse_metadata(brokers)
     # Naming this cluster makes the service of any other one refuse.
     settings = replace(await client_settings(options), cluster_id=cluster_id)
-    wanted = None if to is None else Owner(to)
-    owner, owner_epoch = await _owned(settings, brokers, wanted, accepts_losses)
+    owner, owner_epoch = await _owned(settings, wish)
     if json:
         print_json({"cluster": cluster_id, "owner": owner, "owner_epoch": owner_epoch})
     else:
         print(f"{owner} owns the remote log metadata of the cluster {cluster_id}")
 
 
-async def _owned(
-    settings: ServiceSettings, brokers: KafkaBrokers, to: Owner | None, accepts_losses: bool
-) -> Owned:
+async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Handover, Owned
     from tierledger.actors.discovery.connecting import connect
@@ -114,36 +125,46 @@ async def _owned(
     connection = await connect(settings)
     try:
         coordinator = connection.coordinator
-        status = await coordinator.status()
-        if to is None:
-            return await coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
+        if wish.to is None:
+            return await _fresh(coordinator, wish)
+        status, to = await coordinator.status(), Owner(wish.to)
         if status["owner"] == to:
             return Owned(to, status["owner_epoch"])
         if to == Owner.KAFKA and status["owner"] == Owner.NOBODY:
             return await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
-        move = Move(settings, connection, brokers, to, accepts_losses=accepts_losses)
+        move = Move(settings, connection, wish.brokers, to, accepts_losses=wish.accepts_losses)
         return await move.made(print_note)
     finally:
         await connection.close()
 
 
-async def _refuse_metadata(brokers: KafkaBrokers) -> None:
-    """Accept only a cluster whose own manager has never written anything.
-
-    Raises:
-        RejectedError: Its metadata topic has records, or had some.
-    """
+async def _fresh(coordinator: CoordinatorHandle, wish: _Wish) -> Owned:
+    """Hand a fresh cluster over, and see that Kafka's topic is sealed."""
+    from tierledger.actors.coordinator.events import Owner
+    from tierledger.actors.coordinator.ownership import Handover
+    from tierledger.actors.coordinator.procedure import SILENT_MS
+    from tierledger.moving.following import MIRROR, SEAL
+    from tierledger.moving.freshness import refuse_tiered
+    from tierledger.moving.sealing import create, seal
     from tierledger.pipeline.imports.source import METADATA_TOPIC
-    from tierledger.pipeline.imports.topic import offsets_of
 
-    try:
-        found = await offsets_of(brokers, METADATA_TOPIC)
-    except RemoteResourceNotFound:
-        return
-    written = {number: end for number, (_, end) in found.items() if end}
-    if written:
-        number, end = min(written.items())
-        raise RejectedError(
-            f"the cluster at {brokers} is not fresh: {METADATA_TOPIC}-{number} has had {end} "
-            "records, so Kafka's own manager has tiered"
-        )
+    status = await coordinator.status()
+    if status["owner"] == Owner.NOBODY:
+        await refuse_tiered(wish.brokers, status["attending"])
+        # Now: a broker without the plugin that starts later must not find no topic.
+        await create(wish.brokers, wish.metadata_partitions)
+    owned = await coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
+    following = status["kafka"]
+    if following is None or following["heard_ms_ago"] > SILENT_MS:
+        await seal(wish.brokers)
+        return owned
+    # `serve --kafka` seals, or mirrors. Two that seal would fence each other.
+    for _ in range(LOOKS):
+        following = (await coordinator.status())["kafka"] or {}
+        if following.get("task") in {MIRROR, SEAL} and following["round"]:
+            return owned
+        await asyncio.sleep(LOOK_S)
+    raise StorageUnavailable(
+        f"tierledger owns the metadata, but serve --kafka has not sealed {METADATA_TOPIC} yet: "
+        f"{following.get('trouble') or 'see `status`'}"
+    )

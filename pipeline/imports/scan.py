@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument, MetadataParseError
 from tierledger.events.kafka.codec import peek_partition
 from tierledger.events.kafka.layout import KEY_OF_FRAME
+from tierledger.events.kafka.seal import is_seal
 from tierledger.pipeline.imports.units import JsonSplit, SegmentFile, TopicRange, Unit
 from tierledger.pipeline.worker import page_loop
 from tierledger.tiering.formats.record_batches import BatchSplitter
@@ -140,6 +141,8 @@ class Rows:
 
     def add(self, found: Found) -> None:
         source, offset, timestamp_ms, value, reason = found
+        if is_seal(value):
+            return
         key = None
         if reason is None:
             # Most records have the head of an earlier one, whose partition is known.

@@ -155,6 +155,7 @@ def test_a_silent_host_is_silent_since_the_coordinator_heard_it_last() -> None:
             NOW_MS - 7_000,
         ),
         ({"kafka": follower(task="mirror", trouble="x")}, "mirror-fails", "kafka", None),
+        ({"kafka": follower(task="seal", trouble="x")}, "seal-fails", "kafka", None),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )

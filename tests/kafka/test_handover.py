@@ -17,7 +17,9 @@ from tests.ray.test_serve import run, served
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.events.kafka.metadata_partition import METADATA_PARTITIONS
 from tierledger.moving.following import Following, FollowOptions
+from tierledger.moving.sealing import sealed_partitions
 from tierledger.pipeline.imports.topic import REQUEST_MS, cluster_id_of
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -60,6 +62,7 @@ async def test_a_fresh_cluster_is_handed_over_once_and_one_that_has_tiered_is_no
                 f"tierledger owns the remote log metadata of the cluster {CLUSTER_ID}\n"
             )
             assert await owner(store) == "tierledger"
+        assert len(await sealed_partitions(KafkaBrokers(broker.address))) == METADATA_PARTITIONS
 
 
 async def test_a_broker_that_is_frozen_hides_no_other(broker: KafkaBroker) -> None:

@@ -26,13 +26,14 @@ from tests.models.actors.local_world import (
     segment,
     sqlite_in,
 )
-from tests.models.kafka.fake_topic import FakeReader, FakeTopic
+from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
 from tierledger.actors.calls import IMPORTER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import StorageUnavailable
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import KafkaValue, decode, encode
+from tierledger.events.kafka.seal import is_seal
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.log_events import ImportRecordDropped, SegmentAdded
 from tierledger.events.metadata import (
@@ -378,6 +379,78 @@ async def test_who_wrote_the_topic_between_the_import_and_the_mirror_is_noticed(
         await mirror.round()
 
         assert mirror.trouble == "another process writes __remote_log_metadata: 1 records"
+
+
+# The seal.
+
+
+async def test_a_seal_is_neither_imported_nor_compared(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    topic.seal()
+    append(topic, *copied(0))
+    tail = await tail_of(world, topic)
+    await tail.round()
+
+    assert (tail.trouble, tail.refused) == (None, [])
+    assert await differences(world, topic) == []
+
+
+async def test_behind_a_seal_the_mirror_writes_everything_and_then_deletes_what_was_before(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0), *copied(0, OTHERS))
+    await imported(world, topic)
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(1))
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        assert mirror.mirrored == 1, "what was imported is there"
+    topic.seal()
+    await broker.update_remote_log_segment_metadata(moved(segment(1)))
+
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        assert (mirror.mirrored, mirror.trouble) == (6, None), "imported events, too"
+        assert not any(map(is_seal, topic.values()))
+        await broker.update_remote_log_segment_metadata(moved(segment(0), DELETING))
+        await mirror.round()
+        assert mirror.mirrored == 7
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        assert (mirror.mirrored, mirror.trouble) == (0, None), "the topic says how far it is"
+    assert await differences(world, topic) == []
+
+
+async def test_a_mirror_that_ends_before_its_first_round_does_leaves_the_seal(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(0))
+    topic.seal()
+    async with mirror_of(world, topic) as mirror:
+        await mirror._read()
+        tip, key = ORDERS, (bytes(ORDERS.topic_id), ORDERS.partition)
+        await mirror._mirror(tip, key)
+    assert sum(map(is_seal, topic.values())) == PARTITIONS
+    await broker.update_remote_log_segment_metadata(moved(segment(0)))
+
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        assert mirror.mirrored == 1, "what the first wrote stands behind the seal"
+    assert not any(map(is_seal, topic.values()))
+    assert await differences(world, topic) == []
+
+
+async def test_a_mirror_begins_anew_when_the_topic_is_sealed_meanwhile(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        topic.seal()
+        with pytest.raises(StorageUnavailable, match="was sealed while it was mirrored"):
+            await mirror.round()
+    assert sum(map(is_seal, topic.values())) == PARTITIONS
 
 
 # The comparison.

@@ -13,7 +13,8 @@ from typing import Any
 from typing_extensions import override
 
 from tierledger.conformance.trace import TraceRecord
-from tierledger.moving.topic import MirroredFrom, TopicReader, TopicRecord
+from tierledger.events.kafka.seal import SEAL
+from tierledger.moving.topic import NO_TOPIC, MirroredFrom, TopicReader, TopicRecord
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 PARTITIONS = 2
@@ -24,6 +25,8 @@ class FakeTopic:
 
     def __init__(self) -> None:
         self.records: dict[int, list[TopicRecord]] = {one: [] for one in range(PARTITIONS)}
+        self.starts = dict.fromkeys(range(PARTITIONS), 0)
+        """The offset of each partition's first record that was not deleted."""
 
     def add(
         self, value: bytes | None, partition: int = 0, mirrored: MirroredFrom | None = None
@@ -47,9 +50,18 @@ class FakeTopic:
         done.set_result(None)
         return done
 
+    def seal(self) -> None:
+        """Seal each partition."""
+        for partition in self.records:
+            self.add(SEAL, partition, MirroredFrom(NO_TOPIC, 0, 0))
+
+    def kept(self, partition: int) -> list[TopicRecord]:
+        """The partition's records, without those that were deleted."""
+        return self.records[partition][self.starts[partition] :]
+
     def values(self) -> list[bytes]:
         """All values in the topic, partition after partition; deletions are left out."""
-        found = [one.record.value for some in self.records.values() for one in some]
+        found = [one.record.value for number in self.records for one in self.kept(number)]
         return [one for one in found if one is not None]
 
 
@@ -60,7 +72,7 @@ class FakeReader(TopicReader):
         none: Any = None
         super().__init__(KafkaBrokers("nobody:9092"), none, list(range(PARTITIONS)))
         self._topic = topic
-        self._next = dict.fromkeys(range(PARTITIONS), 0)
+        self._next = dict(topic.starts)
 
     @override
     async def ends(self) -> dict[int, int]:
@@ -71,16 +83,18 @@ class FakeReader(TopicReader):
         for number, end in ends.items():
             first, self._next[number] = self._next[number], end
             if first < end:
-                yield [
-                    one
-                    for one in self._topic.records[number][first:end]
-                    if one.mirrored is None or not one.mirrored.is_fence
-                ]
+                records = self._topic.records[number][first:end]
+                yield [one for one in records if not one.is_fence]
 
     @override
     async def rewind(self) -> None:
-        self._next = dict.fromkeys(self._next, 0)
+        self._next = dict(self._topic.starts)
 
     @override
     def seek(self, partition: int, offset: int) -> None:
         self._next[partition] = offset
+
+    @override
+    async def unseal(self, seals: Mapping[int, int]) -> None:
+        for partition, offset in seals.items():
+            self._topic.starts[partition] = offset + 1

@@ -1,0 +1,99 @@
+"""A stock broker that starts while tierledger owns the metadata meets a seal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.test_moving import Cluster
+from tests.kafka.test_one_broker import TOPIC, settings_of, until
+from tests.models.kafka.clients import create_topic
+from tests.models.kafka.tiered_broker import STOCK, TieredBroker
+from tests.moving.test_stock_cluster import Ledger, eventually
+from tests.ray.test_serve import served
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.moving.freshness import starts_of
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST
+from tierledger.simulation.live.server import free_ports
+from tierledger.storage.kafka_brokers import KafkaBrokers
+
+DOOR = f"127.0.0.1:{free_ports()}"
+PARTITIONS = {key: STOCK[key] for key in STOCK if "metadata.topic" in key}
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(OLDEST, marks=pytest.mark.long, id="3.9"),
+        pytest.param(JARS, id="newest"),
+    ]
+)
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TieredBroker]:
+    with TieredBroker(DOOR, tmp_path / "tier", PARTITIONS, request.param) as broker:
+        yield broker
+
+
+def ledger_of(broker: TieredBroker, tmp_path: Path, name: str) -> Ledger:
+    return Ledger(f"sqlite:{tmp_path / name}", DOOR, broker.address)
+
+
+async def test_a_stock_broker_deletes_nothing_and_the_way_back_is_open(
+    broker: TieredBroker, tmp_path: Path
+) -> None:
+    ledger, lost = (ledger_of(broker, tmp_path, name) for name in ("ledger", "another"))
+    one = Cluster(broker, ledger)
+    given = ["--cluster", CLUSTER_ID, "--listen", DOOR, "--kafka", broker.address]
+    with served(ledger.store, *given):
+        refused = await ledger.hand_over("--fresh")
+        assert refused.exit_code == ExitStatus.USAGE
+        assert "num.partitions, and Kafka does not tell the value" in refused.stderr
+        done = await ledger.hand_over("--fresh", "--metadata-partitions", "3")
+        assert done.exit_code == ExitStatus.WELL, done.stderr
+        assert await has_gone_round(ledger, "seal")
+        await create_topic(broker.address, TOPIC, settings=settings_of(broker))
+        await one.grow(80)
+
+    with served(lost.store, *given):
+        await eventually(lambda: remembers(lost))
+        refused = await lost.hand_over("--fresh")
+        assert refused.exit_code == ExitStatus.USAGE
+        assert "has tierledger's seal" in refused.stderr
+        assert "has fed the plugins of brokers 1 (1 partitions)" in refused.stderr
+        assert f"{TOPIC}-0 starts at 0, in its leader's folder at" in refused.stderr
+        assert (await lost.status())["coordinator"]["owner"] == "nobody"
+
+    tiered = broker.tiered_logs()
+    await one.become(None)
+    await until(lambda: "Error occurred while processing the records" in broker.log())
+    for _ in range(20):  # Each takes longer than a round of the broker's manager.
+        assert await earliest(broker) == 0
+    assert broker.tiered_logs() == tiered
+
+    with served(ledger.store, *given, "--mirror"):
+        await eventually(lambda: has_gone_round(ledger, "mirror"))
+        await one.become("handover")
+        await one.is_whole()
+        await one.grow(40)
+        await one.ledger.moved("kafka")
+        await one.grow(40)
+        await one.is_whole()
+        await one.become(None)
+        await one.is_whole()
+
+
+async def has_gone_round(ledger: Ledger, task: str) -> bool:
+    """Whether `serve --kafka` has done that with Kafka's topic once."""
+    report = (await ledger.status())["coordinator"]["kafka"] or {}
+    return bool(report.get("task") == task and report["round"])
+
+
+async def remembers(ledger: Ledger) -> bool:
+    return any(one["positions"] for one in (await ledger.status())["coordinator"]["attending"])
+
+
+async def earliest(broker: TieredBroker) -> int:
+    starts = await starts_of(KafkaBrokers(broker.address))
+    return next(one.earliest for one in starts if one.partition == f"{TOPIC}-0")
