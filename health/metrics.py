@@ -98,6 +98,16 @@ METRICS = (
         "process began.",
     ),
     Metric(
+        "tierledger_shadow_standing",
+        BROKER,
+        "Answers of a broker in shadow that differ from those of Kafka's own manager now.",
+    ),
+    Metric(
+        "tierledger_shadow_verified_age_seconds",
+        BROKER,
+        "Age of the last answer that was verified; absent if there is none.",
+    ),
+    Metric(
         "tierledger_kafka_task",
         ("task",),
         "1 for what `serve --kafka` does with Kafka's metadata topic: import, mirror, or "
@@ -304,7 +314,7 @@ def _of_owner(known: Mapping[str, Any] | None) -> dict[str, Iterable[Sample]]:
     }
 
 
-SHADOW_RESULTS = ("equal", "recovered", "different", "skipped")
+SHADOW_RESULTS = ("equal", "recovered", "different", "resolved", "skipped")
 
 
 def _of_plugins(known: Mapping[str, Any]) -> dict[str, Iterable[Sample]]:
@@ -322,8 +332,18 @@ def _of_plugins(known: Mapping[str, Any]) -> dict[str, Iterable[Sample]]:
             ((str(one["broker_id"]), result), one[result])
             for one in known["shadows"]
             for result in SHADOW_RESULTS
+            if result in one
+        ],
+        "tierledger_shadow_standing": _of_shadows(known, "standing"),
+        "tierledger_shadow_verified_age_seconds": [
+            (labels, ago_ms / 1000) for labels, ago_ms in _of_shadows(known, "verified_ms_ago")
         ],
     }
+
+
+def _of_shadows(known: Mapping[str, Any], count: str) -> list[Sample]:
+    found = [(str(one["broker_id"]), one.get(count)) for one in known["shadows"]]
+    return [((broker,), value) for broker, value in found if value is not None]
 
 
 def _of_follower(known: Mapping[str, Any]) -> dict[str, Iterable[Sample]]:

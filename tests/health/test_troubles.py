@@ -272,6 +272,8 @@ def test_an_older_service_says_less_and_its_troubles_are_told() -> None:
     one = only(given._replace(coordinator=older))
 
     assert (one.code, one.since_ms) == ("import-fails", None)
+    shadow = {"broker_id": 3, "different": 2}
+    assert only(cluster(shadows=[shadow])).code == "shadow-differs"
 
 
 # Documents.
