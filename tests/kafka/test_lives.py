@@ -172,18 +172,24 @@ class StockLife:
     async def move(self) -> None:
         """Move the metadata to the other owner."""
         await eventually(self._is_still)
-        owner = (await self.ledger.status())["coordinator"]["owner"]
+        begun = (await self.ledger.status())["coordinator"]
+        # The round under way may have begun before the last move ended.
+        await eventually(lambda: self._is_still(begun["kafka"]["round"] + 2))
+        owner = begun["owner"]
         await self.ledger.moved("kafka" if owner == "tierledger" else "tierledger")
 
-    async def _is_still(self) -> bool:
-        """Whether the broker attends, and `serve` follows the topic without trouble."""
+    async def _is_still(self, rounds: int = 0) -> bool:
+        """Whether the broker attends, and `serve` has followed the topic without trouble.
+
+        `rounds`: how many rounds `serve` has to have gone by then.
+        """
         status = (await self.ledger.status())["coordinator"]
         task = "mirror" if status["owner"] == "tierledger" else "import"
         follower, plugins = status["kafka"] or {}, status["attending"]
         attends = [(one["mode"], one["owner_epoch"], one["trouble"]) for one in plugins]
-        return (follower.get("task"), follower.get("trouble")) == (task, None) and (
-            attends == [("handover", status["owner_epoch"], None)]
-        )
+        follows = (follower.get("task"), follower.get("trouble")) == (task, None)
+        attended = attends == [("handover", status["owner_epoch"], None)]
+        return follows and attended and follower["round"] >= rounds
 
 
 @pytest.mark.parametrize("seed", range(3))
