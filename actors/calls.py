@@ -117,6 +117,7 @@ class Placement(NamedTuple):
     """The coordinator's order to a host: take on one partition in one role, or release it.
 
     Without an assignment the role is released if its placement's number is at most `until`.
+    `is_moved`: another host takes it on, so the session stays open.
     """
 
     key: PartitionKey
@@ -124,6 +125,7 @@ class Placement(NamedTuple):
     role: str
     assignment: Assignment | None
     until: int = 0
+    is_moved: bool = False
 
 
 class CloseCall(NamedTuple):

@@ -220,17 +220,22 @@ def _leading(key: PartitionKey, entry: Entry) -> Placement:
 
 def _leaders_placed(state: CoordinatorState, body: ev.LeadersPlaced) -> list[HostWork]:
     placements = []
+    work: list[HostWork] = []
     for topic_id, partition, number in body.partitions:
         state.assignment = max(state.assignment, number)
         key = PartitionKey(topic_id, partition)
         entry = state.partitions.get(key)
         if entry is None or entry.leadership is None:
             continue  # Its announcement was set aside, or resigned in the same batch.
+        former = entry.leader_host
+        if former is not None and former != body.host:
+            moved = Placement(key, entry.topic, LEADER, None, number - 1, is_moved=True)
+            work.append(HostWork(former, (moved,)))
         state.seat(key, entry, LEADER, body.host)
         entry.leadership = entry.leadership._replace(assignment=number)
         state.review(key, entry)
         placements.append(_leading(key, entry))
-    return [HostWork(body.host, tuple(placements))] if placements else []
+    return [*work, HostWork(body.host, tuple(placements))] if placements else work
 
 
 def _followers_placed(

@@ -60,6 +60,9 @@ BACKOFF_MAX_S = 10.0
 AT_ONCE_S = 1.0
 """A host that lived for less than this died early: its start may be the cause."""
 
+SETTLED_S = 60.0
+"""A host that has served for so long, and has taken all its work, may get others' leaders."""
+
 NOT_STARTED = "host-not-started"
 """The code of the condition that a host cannot be started."""
 
@@ -241,6 +244,15 @@ class Hosts:
         """How many hosts run under a process that the log names."""
         hosts = self._state.hosts
         return sum(hosts.get(name) == host.process for name, host in self.running.items())
+
+    def settled(self) -> list[str]:
+        """Hosts that have been well for a while, and have taken all their work."""
+        return [
+            name
+            for name, host in self.running.items()
+            if self.now.s - host.since_s >= SETTLED_S
+            and not (host.missed or host.unsent or host.sending or host.set_aside)
+        ]
 
     @property
     def can_serve(self) -> bool:

@@ -313,7 +313,10 @@ class Coordinator:
         match timer.kind:
             case "look":
                 again = msg.SetTimer(timer, LOG_INTERVAL_S)
-                return [again, *self._look()] if self.phase is Phase.IDLE else [again]
+                if self.phase is not Phase.IDLE:
+                    return [again]
+                self._balance()
+                return [again, *self._look()]
             case "ready":
                 return [] if self._is_ready else self._ready(waited=True)
             case "retry":
@@ -323,6 +326,19 @@ class Coordinator:
                 return self._give_up_move(timer)
             case _:
                 return self.hosts.handle(msg.TimerFired(timer))
+
+    def _balance(self) -> None:
+        """Move one leader, if hosts are too unequal, and nothing is more urgent."""
+        state = self.state
+        is_moving = state.ownership.owner == Owner.MOVING
+        if self.waiting or state.unplaced or state.together or is_moving:
+            return
+        hosts = self.hosts
+        found = placement.balanced(
+            state, hosts.settled(), self._partitions_per_host, hosts.behind()
+        )
+        if found is not None:
+            self.waiting.append(Waiting(msg.Balance(found), None))
 
     # A move of the cluster's metadata.
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tierledger.actors.calls import HostPing, PartitionKey
-from tierledger.actors.coordinator import decide
+from tierledger.actors.coordinator import decide, placement
 from tierledger.actors.coordinator.events import Announcement, CoordinatorBody, Registered
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode, hand_over
@@ -118,6 +118,22 @@ class Announce(NamedTuple):
     def answer(self, state: CoordinatorState) -> list[Claim]:
         decide.hear(state, self.given)
         return decide.in_force(state, self.given, self.denied)
+
+
+class Balance(NamedTuple):
+    """The coordinator's own wish to move a leader to a host that has fewer."""
+
+    move: placement.Move
+
+    @property
+    def items(self) -> int:
+        return 1
+
+    def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
+        return placement.move(state, self.move)
+
+    def answer(self, state: CoordinatorState) -> None:
+        """Answer nothing: no caller waits."""
 
 
 def informed(given: Announcement, verdicts: Mapping[PartitionKey, LeaderVerdict]) -> Announce:

@@ -9,6 +9,8 @@ even if that host is full for a moment: the partition has to be served again fir
 follower moves on. That it has caught up is a hint and may be wrong; the leader reads the log in
 any case.
 Rule 4: partitions without room call for further hosts, up to `HOSTS_MAX`.
+Rule 5: if one host has many more leaders than another that has been well for a while, leaders
+move from the one to the other, one at a time, as an exception to rule 1.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from typing import NamedTuple
 
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator import events as ev
@@ -28,6 +31,10 @@ PARTITIONS_PER_HOST = 4096
 
 HOSTS_MAX = 1000
 """Hosts of one service, however many are called for: 50 GB of idle processes."""
+
+SPREAD = 4
+SPREAD_SHARE = 4
+"""Hosts may differ by so many leaders, and by this part of an average host's leaders."""
 
 WRITER = "host-0"
 """The host that writes for all, where a store has one writer."""
@@ -145,6 +152,71 @@ def place(
         if entry.follower_host is not None and entry.follower_host == led_from:
             placing.follow(key, entry, must_move=True)
     return placing.bodies()
+
+
+class Move(NamedTuple):
+    """A leader that is to run on another host, though nothing is wrong with its own."""
+
+    key: PartitionKey
+    former: str
+    host: str
+    position: int
+    """The end of the log that it was decided on."""
+
+
+def spread_allowed(leaders: int, hosts: int) -> int:
+    """By how many leaders the fullest and the emptiest host may differ; more than 1.
+
+    So each move makes hosts more equal, and moves come to an end.
+    """
+    return max(SPREAD, leaders // hosts // SPREAD_SHARE)
+
+
+def balanced(
+    state: CoordinatorState,
+    settled: Collection[str],
+    partitions_per_host: int = PARTITIONS_PER_HOST,
+    behind: Collection[PartitionKey] = (),
+) -> Move | None:
+    """The next move by rule 5; None if there is none.
+
+    Leaders move only to `settled` hosts, which have been well for a while; preferably one whose
+    follower has caught up there, since it has most of what it needs (`behind`: see `place`).
+    """
+    targets = [
+        host
+        for host in settled
+        if host in state.hosts and state.loads[host] < partitions_per_host
+    ]
+    if not targets or len(state.hosts) < 2:
+        return None
+    led = {host: _led(state, host) for host in state.hosts}
+    fullest = max(sorted(led), key=lambda host: len(led[host]))
+    emptiest = min(sorted(targets), key=lambda host: len(led[host]))
+    allowed = spread_allowed(sum(map(len, led.values())), len(led))
+    movable = [key for key in led[fullest] if _may_move(state.partitions[key])]
+    if len(led[fullest]) - len(led[emptiest]) <= allowed or not movable:
+        return None
+    warm = (key for key in movable if state.partitions[key].follower_host == emptiest)
+    first = next((key for key in warm if key not in behind), movable[0])
+    return Move(first, fullest, emptiest, state.next_position)
+
+
+def _led(state: CoordinatorState, host: str) -> list[PartitionKey]:
+    return [key for key, role in state.seats.get(host, ()) if role == LEADER]
+
+
+def _may_move(entry: Entry) -> bool:
+    """Whether a broker leads the partition; an import is not interrupted."""
+    led = entry.leadership
+    return led is not None and led.assignment > 0 and led.import_cluster is None
+
+
+def move(state: CoordinatorState, wanted: Move) -> list[CoordinatorBody]:
+    """The event of a move; none if anything was logged since it was decided on."""
+    if state.next_position != wanted.position:
+        return []
+    return [ev.LeadersPlaced(wanted.host, ((*wanted.key, state.assignment + 1),))]
 
 
 def hosts_wanted(

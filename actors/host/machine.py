@@ -197,7 +197,9 @@ class HostMachine:
             return []
         if assignment is None:
             assert life is not None, "a release of nothing is late"
-            return self._let_go(life, partition.StopArrived(None, now_ms))
+            is_released = not placement.is_moved
+            stop = partition.StopArrived(None, now_ms, is_released=is_released)
+            return self._let_go(life, stop)
         if self.is_closing:
             return []  # This process ends; the coordinator will use another host.
         if placement.role == LEADER:

@@ -245,15 +245,18 @@ class SlowCoordinator:
         return Placement(key, row.topic, LEADER, assigned)
 
     def _LeadersPlaced(self, body: ev.LeadersPlaced) -> list[HostWork]:  # noqa: N802
-        placements = []
+        works, placements = list[HostWork](), list[Placement]()
         for topic_id, partition, number in body.partitions:
             self.number = max(self.number, number)
             key = PartitionKey(topic_id, partition)
             row = self.rows.get(key)
             if row is not None and row.led is not None:
+                if row.leader_host not in {None, body.host}:
+                    release = Placement(key, row.topic, LEADER, None, number - 1, True)
+                    works.append(_host_work(str(row.leader_host), release))
                 row.leader_host, row.led = body.host, row.led._replace(number=number)
                 placements.append(self._to_lead(key))
-        return [_host_work(body.host, *placements)] if placements else []
+        return [*works, _host_work(body.host, *placements)] if placements else works
 
     def _FollowersPlaced(self, body: ev.FollowersPlaced) -> list[HostWork]:  # noqa: N802
         works, placements = list[HostWork](), list[Placement]()

@@ -7,7 +7,7 @@ renewed only makes loading slow.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -85,6 +85,10 @@ def refusal_repeated(log: Sequence[Coordinated]) -> Iterator[Violation]:
         first.setdefault(refusal, time)
 
 
+EQUAL_ENOUGH = 4
+"""If hosts differ by so many leaders or fewer, none moves from one to the other."""
+
+
 def needless_move(
     log: Sequence[Coordinated],
     moved: set[int],
@@ -92,6 +96,7 @@ def needless_move(
 ) -> Iterator[Violation]:
     """A leader was placed on another host while nothing was wrong with the one it was on.
 
+    Nor did that one lead many more partitions than the other.
     Or the coordinator took it from its host because another host reported its claim as refused.
 
     `moved`: the numbers of placements that the world itself has asked for. `refusals`: host,
@@ -112,7 +117,9 @@ def needless_move(
         if isinstance(body, ev.LeadersPlaced):
             for topic_id, partition, number in body.partitions:
                 home = seats.homes.get((topic_id, partition))
-                if home is not None and home[0] != body.host and number not in moved:
+                if home is None or home[0] == body.host or number in moved:
+                    continue
+                if not seats.are_unequal(home[0], body.host):
                     message = (
                         f"placement {number} at {ms_text(time)} moved the leader from "
                         f"{home[0]}, which leads under {home[1]}, to {body.host}"
@@ -223,12 +230,20 @@ class _Seats:
         """The leader's host, and the number of its placement."""
         self.followed_from: dict[tuple[bytes, int], str] = {}
         self.hosts: set[str] = set()
+        self._last: dict[tuple[bytes, int], str] = {}
+        """The host on which a leader was placed last; it may have been let go there since."""
         self._followers: defaultdict[tuple[bytes, int], set[int]] = defaultdict(set)
 
     def load(self, host: str) -> int:
         """How many leaders and followers run on `host`."""
         led = sum(home == host for home, _ in self.homes.values())
         return led + sum(home == host for home in self.followed_from.values())
+
+    def are_unequal(self, host: str, other: str) -> bool:
+        """Whether `host` leads so many more partitions than `other` that one may move there."""
+        led = Counter(home for home, _ in self.homes.values())
+        may_lead = sum(home == host for home in self._last.values())
+        return may_lead - led[other] > EQUAL_ENOUGH
 
     def take(self, body: object) -> bool:
         """Apply an event; the result is whether it can have changed what runs where."""
@@ -240,6 +255,7 @@ class _Seats:
             case ev.LeadersPlaced():
                 for topic_id, partition, number in body.partitions:
                     self.homes[topic_id, partition] = (body.host, number)
+                    self._last[topic_id, partition] = body.host
             case ev.FollowersPlaced():
                 for topic_id, partition in body.partitions:
                     self.followed_from[topic_id, partition] = body.host
@@ -249,6 +265,7 @@ class _Seats:
                 self._left((body.topic_id, body.partition), body.assignment)
             case ev.HostLost():
                 self._lost(body.host)
+                self._last = {key: at for key, at in self._last.items() if at != body.host}
             case ev.PartitionForgotten():
                 self._let_go((body.topic_id, body.partition))
             case _:

@@ -388,9 +388,19 @@ class CoordinatorNode:
         number = self._calls
         self._unacknowledged[number] = order
         if host is not None:
-            work = self._distorted(order.work)
+            work = self._distorted(self._unnotified(order.work))
             self._wires.send(self.life, host.life, host.take_work, self, number, work)
         self._clock.after(SEND_AGAIN, self.life, self._not_acknowledged, number)
+
+    def _unnotified(self, work: HostWork) -> HostWork:
+        """The orders without releases that moves by `Moved` call for."""
+        moved = self.world.moved
+        kept = [
+            one
+            for one in work.placements
+            if one.assignment is not None or one.role != LEADER or one.until + 1 not in moved
+        ]
+        return work._replace(placements=tuple(kept))
 
     def _distorted(self, work: HostWork) -> HostWork:
         """The orders that are sent: `work`, joined by older placements if a lie is due."""

@@ -516,6 +516,36 @@ def test_a_host_that_does_not_start_is_a_condition_until_it_serves() -> None:
     assert (hosts.not_started(late), hosts.can_serve) == ([], True)
 
 
+def test_a_host_that_came_back_gets_leaders_one_by_one_once_it_has_been_well() -> None:
+    one = Driven(hosts=2).started()
+    leads = tuple((ID, number, "orders", None, None) for number in range(12))
+    one.hear(msg.Requested(1, msg.Register(1, b"once", 0)))
+    one.rest()
+    lose(one, "host-1")
+    one.rest()
+    one.hear(msg.Requested(2, msg.Announce(Announcement(1, 1, 1, leads, (), ()))))
+    one.rest()
+    while one.has(msg.StartProcess):
+        one.serve(one.take(msg.StartProcess))
+
+    def led() -> list[int]:
+        homes = [entry.leader_host for entry in one.machine.state.partitions.values()]
+        return sorted(homes.count(name) for name in one.machine.state.hosts)
+
+    def look(after_s: float) -> list[int]:
+        while one.has(msg.SendWork):
+            send = one.take(msg.SendWork)
+            one.hear(msg.WorkDone(send.work.host, send.watch))
+        one.hear(msg.TimerFired(msg.Timer("look")), after_s)
+        one.rest()
+        return led()
+
+    assert look(0) == [0, 12]
+    assert look(parts.SETTLED_S / 2) == [0, 12]
+    seen = [look(parts.SETTLED_S / 2) for _ in range(8)]
+    assert seen == [[1, 11], [2, 10], [3, 9], *[[4, 8]] * 5]
+
+
 def test_only_so_many_processes_start_side_by_side() -> None:
     one = Driven(hosts=parts.LAUNCHES_AT_ONCE + 2).begun()
     starts = [effect for effect in one.open if isinstance(effect, msg.StartProcess)]

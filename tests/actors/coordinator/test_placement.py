@@ -3,17 +3,23 @@
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.models.actors.coordinated import Coordinated, announcement, key, placements
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator import decide, evolve
-from tierledger.actors.coordinator.events import ITEMS_MAX, FollowersPlaced
+from tierledger.actors.coordinator.events import ITEMS_MAX, FollowersPlaced, LeadersPlaced
 from tierledger.actors.coordinator.placement import (
     HOSTS_MAX,
+    SPREAD,
+    balanced,
     emptiest_node,
     hosts_wanted,
+    move,
     next_address,
     place,
+    spread_allowed,
 )
 
 
@@ -245,3 +251,91 @@ def test_a_host_that_led_thousands_is_replaced_in_pieces() -> None:
     assert waiting == list(range(waiting[0], -1, -ITEMS_MAX)) + [0] * (
         waiting[0] % ITEMS_MAX > 0
     )
+
+
+def leaders(one: Coordinated) -> dict[str, int]:
+    found = Counter(entry.leader_host for entry in one.state.partitions.values())
+    return {host: found[host] for host in one.state.hosts}
+
+
+def with_leaders(counts: list[int]) -> Coordinated:
+    """Hosts that lead so many partitions each, of which half are followed."""
+    one = Coordinated()
+    first = 0
+    for number, count in enumerate(counts):
+        one.start(f"host-{number}")
+        one.announce(1, leads=list(range(first, first + count)))
+        # Until all are started, no other host has fewer.
+        for at in range(first, first + count):
+            led = one.entry(at)
+            if led.leader_host != f"host-{number}":
+                number_after = one.state.assignment + 1
+                placed = LeadersPlaced(f"host-{number}", ((*key(at), number_after),))
+                one.evolve(placed)
+        first += count
+    one.announce(2, follows=list(range(0, first, 2)))
+    return one
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6))
+def test_leaders_move_until_hosts_are_equal_enough_and_none_moves_twice(
+    counts: list[int],
+) -> None:
+    one = with_leaders(counts)
+    before, total = leaders(one), sum(counts)
+    moved = []
+
+    while (found := balanced(one.state, list(one.state.hosts))) is not None:
+        works = one.apply(move(one.state, found))
+        (released,) = [
+            (work.host, placed.key, placed.is_moved)
+            for work in works
+            for placed in work.placements
+            if placed.role == LEADER and placed.assignment is None
+        ]
+        assert released == (found.former, found.key, True)
+        assert one.state.partitions[found.key].leader_host == found.host
+        moved.append(found.key)
+        assert len(moved) <= total
+
+    after = leaders(one).values()
+    assert max(after) - min(after) <= spread_allowed(total, len(counts))
+    assert len(set(moved)) == len(moved)
+    surplus = sum(max(0, count - total // len(counts)) for count in before.values())
+    assert len(moved) <= surplus
+    assert not one.state.unplaced
+    assert not one.state.together or len(counts) == 1
+
+
+def test_a_leader_goes_to_its_follower_and_that_moves_on() -> None:
+    one = with_leaders([SPREAD + 1, 0])
+    followed = [at for at in range(SPREAD + 1) if one.entry(at).followers]
+
+    found = balanced(one.state, ["host-1"])
+    cold = balanced(one.state, ["host-1"], behind=[key(at) for at in followed])
+    assert found is not None
+    assert cold is not None
+    one.apply(move(one.state, found))
+
+    entry = one.state.partitions[found.key]
+    assert (entry.leader_host, entry.follower_host) == ("host-1", "host-0")
+    assert balanced(one.state, ["host-1"]) is None
+
+
+def test_nothing_moves_to_a_host_that_is_full_new_or_almost_as_loaded() -> None:
+    one = with_leaders([SPREAD + 1, 0])
+
+    assert balanced(one.state, []) is None
+    assert balanced(one.state, ["host-0", "gone"]) is None
+    assert balanced(one.state, ["host-1"], 1) is None
+    assert balanced(with_leaders([SPREAD, 0]).state, ["host-1"]) is None
+
+
+def test_a_move_that_was_overtaken_does_not_happen() -> None:
+    one = with_leaders([SPREAD + 1, 0])
+    found = balanced(one.state, ["host-1"])
+    assert found is not None
+    (placed,) = move(one.state, found)
+    one.evolve(placed)
+
+    assert move(one.state, found) == []

@@ -70,6 +70,18 @@ def test_a_leader_is_made_with_its_claim_and_a_follower_hears_of_its_own() -> No
     assert feed == msg.Feed(1, claim)
 
 
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_only_a_leader_that_has_not_moved_closes_its_session_when_it_is_let_go(
+    is_moved: bool,
+) -> None:
+    machine = hosting(placed(), msg.Loaded(1))
+    order = released().placement._replace(is_moved=is_moved)
+
+    (feed,) = machine.handle(msg.Placed(order, NOW))
+
+    assert feed == msg.Feed(1, partition.StopArrived(None, NOW, is_released=not is_moved))
+
+
 def test_a_newer_claim_goes_to_what_runs_and_an_older_one_nowhere() -> None:
     machine = hosting(placed(2), msg.Loaded(1))
 
