@@ -358,7 +358,7 @@ def _of_plugins(status: ServiceStatus, known: Mapping[str, Any]) -> Iterator[Tro
         for broker in sorted(set(alive or ()) - attending):
             yield _trouble("plugin-missing", f"broker {broker}")
     for one in known["shadows"]:
-        if count := one.get("standing", one["different"]):  # An older service counts all.
+        if count := one.get("standing", one.get("different")):  # An older service counts all.
             text = f"{count} answers differ from those of Kafka's own manager"
             yield _trouble("shadow-differs", f"broker {one['broker_id']}", text)
 
