@@ -18,6 +18,7 @@ from tierledger.actors.conditions import CLOCK_JUMPED, NO_STEPS
 from tierledger.actors.coordinator.attendance import SILENT_MS
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.hosts import NOT_STARTED
+from tierledger.actors.host.store_queues import STORE_REFUSED
 from tierledger.health.status import (
     BEHIND,
     HOST_SILENT,
@@ -102,6 +103,11 @@ KINDS = {
         "leaders on a host have made no step for 30 s though callers wait",
         "see whether the store answers; if it does, kill the host's process (its pid is in "
         "`tierledger status --json`): it is replaced",
+    ),
+    STORE_REFUSED: Kind(
+        Severity.CRITICAL,
+        "the store takes no writes, such as a file that was replaced while it was open",
+        "end the service, put back the store that the text names, and start the service again",
     ),
     QUARANTINED: Kind(Severity.CRITICAL, TROUBLES[QUARANTINED], _ASK_VERIFY),
     NO_LEADER: Kind(

@@ -23,7 +23,6 @@ from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ray.coordinator import readable
 from tierledger.actors.wall_clock import WallClock
 from tierledger.events.errors import (
     RejectedError,
@@ -284,7 +283,7 @@ class Following:
         """A mirror from the topic's start and with a new producer, which `stack` closes."""
         settings, brokers = self._settings, self._options.brokers
         connector = settings.connector()
-        backend = await readable(connector)
+        backend = await connector.backend(read_only=True)
         stack.push_async_callback(backend.close)
         keys = connector.key_factory(settings.cluster_id)
         catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)

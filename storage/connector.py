@@ -71,6 +71,24 @@ class MetadataStorageConnector(ABC):
         """
 
 
+async def opened(
+    connector: MetadataStorageConnector, *, read_only: bool
+) -> MetadataStorageBackend:
+    """The store, which is there already; the caller closes it.
+
+    Raises:
+        NoSuchStore: There is none, and none is made.
+        StoreRefused: As `MetadataStorageConnector.backend`.
+    """
+    reading = await connector.backend(read_only=True)
+    if read_only:
+        return reading
+    try:
+        return await connector.backend(read_only=False)
+    finally:
+        await reading.close()
+
+
 class SqliteConnector(MetadataStorageConnector):
     """Opens a SQLite file: `metadata.storage.url` = `sqlite:FILE`; default: the user's own."""
 

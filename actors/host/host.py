@@ -29,6 +29,7 @@ from tierledger.actors.calls import (
     QueryCall,
     ReadyCall,
 )
+from tierledger.actors.conditions import Conditions
 from tierledger.actors.deadline import AlarmClock
 from tierledger.actors.follower import Follower, Phase
 from tierledger.actors.foreign_errors import failure_of
@@ -112,7 +113,8 @@ class Host:
         self.keys = keys
         self.serde = serde
         self.lists = OpenLists(process)
-        self.committer = Committer(backend)
+        conditions = Conditions(self.now_ms)
+        self.committer = Committer(backend, conditions)
         self.oracle: LeaderOracle = oracle or NoOracle()
         self.is_closing = False
         self._limits = limits
@@ -137,7 +139,7 @@ class Host:
         self.feeds = Feeds(self._shells)
         self.heads = Heads(self._shells)
         self.hints = Hints(self._shells)
-        self.report = HostReport(name, process, self.committer, self._shells, self.now_ms)
+        self.report = HostReport(name, process, self.committer, self._shells, conditions)
 
     def start(self) -> None:
         """Begin to commit, read and poll."""

@@ -7,7 +7,7 @@ consistent with each other; those of two partitions may be of different moments.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
@@ -37,11 +37,11 @@ class HostReport:
         process: str,
         committer: Committer,
         shells: Mapping[tuple[PartitionKey, str], PartitionShell],
-        now_ms: Callable[[], int],
+        conditions: Conditions,
     ) -> None:
         self.door: str | None = None
         """Where clients reach this host (HOST:PORT); None if it does not listen."""
-        self.conditions = Conditions(now_ms)
+        self.conditions = conditions
         """What is wrong with this host now; each becomes an entry in the list of troubles."""
         self._name = name
         self._process = process

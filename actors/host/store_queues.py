@@ -10,9 +10,13 @@ import asyncio
 from typing import NamedTuple, Protocol
 
 from tierledger.actors import messages as msg
+from tierledger.actors.conditions import Conditions
 from tierledger.actors.slices import Slices
-from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
+from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StoreRefused
 from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, folder_of
+
+STORE_REFUSED = "store-refused"
+"""The condition of a host whose store takes no commit, such as a file that was replaced."""
 
 COMMIT_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of one commit; more waits for the next."""
@@ -57,8 +61,10 @@ class PendingAppend(NamedTuple):
 class Committer:
     """Commits all appends that wait in one durable step, again and again."""
 
-    def __init__(self, backend: MetadataStorageBackend) -> None:
+    def __init__(self, backend: MetadataStorageBackend, conditions: Conditions) -> None:
+        """`conditions`: the host's; `STORE_REFUSED` holds while the store takes no commit."""
         self._backend = backend
+        self._conditions = conditions
         self._pending: list[PendingAppend] = []
         self._holding: list[Holding] = []
         self._wake = asyncio.Event()
@@ -153,11 +159,14 @@ class Committer:
                 msg.AppendAnswered(append.number, _OUTCOMES[outcome])
                 for append, outcome in zip(appends, outcomes, strict=True)
             ]
+            self._conditions.clear(STORE_REFUSED)
         except OutcomeUnknown:
             unknown = msg.AppendOutcome.UNKNOWN
             stimuli = [msg.AppendAnswered(append.number, unknown) for append in appends]
         except RemoteStorageError as error:
             stimuli = [msg.AppendRefused(append.number, error) for append in appends]
+            if isinstance(error, StoreRefused):
+                self._conditions.hold(STORE_REFUSED, str(error))
         slices = Slices()
         for append, stimulus in zip(appends, stimuli, strict=True):
             append.partition.feed(stimulus)

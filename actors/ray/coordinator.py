@@ -25,9 +25,7 @@ from tierledger.actors.ray.launcher import RayLauncher
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
 from tierledger.events.commands import Claim
-from tierledger.events.errors import StoreRefused
-from tierledger.storage.backend import MetadataStorageBackend
-from tierledger.storage.connector import MetadataStorageConnector
+from tierledger.storage.connector import opened
 from tierledger.storage.process_log import end_at_once
 
 COORDINATOR = "coordinator"
@@ -49,7 +47,7 @@ class CoordinatorShell:
         """Read the log and start missing hosts; a repeat does nothing.
 
         Raises:
-            StoreRefused: The store cannot be opened.
+            StoreRefused: The store cannot be opened, or there is none (`NoSuchStore`).
         """
         async with self._starting:
             if self._service is None:
@@ -64,9 +62,7 @@ class CoordinatorShell:
         connector = settings.connector()
         one_writer = connector.has_one_writer
         async with AsyncExitStack() as undone:
-            store = await (
-                readable(connector) if one_writer else connector.backend(read_only=False)
-            )
+            store = await opened(connector, read_only=one_writer)
             undone.push_async_callback(store.close)  # The next attempt opens it again.
             clock = process_clock(
                 WallClock(), asyncio.get_running_loop().time, lambda: service.conditions
@@ -176,18 +172,3 @@ def create_coordinator(settings: ServiceSettings, home: str) -> Any:
 def coordinator_of(settings: ServiceSettings, home: str) -> RayCoordinator:
     """`home`: the Ray node whose machine has the store's file, if it is one."""
     return RayCoordinator(partial(create_coordinator, settings, home))
-
-
-async def readable(connector: MetadataStorageConnector) -> MetadataStorageBackend:
-    """The store, opened for reading; made if there is none.
-
-    Raises:
-        StoreRefused: It is no store of ours, or cannot be made.
-    """
-    try:
-        return await connector.backend(read_only=True)
-    except StoreRefused:
-        # Opening it for writing makes a missing store, and completes one whose making was
-        # interrupted (an empty file). If neither is the reason, it raises.
-        await (await connector.backend(read_only=False)).close()
-        return await connector.backend(read_only=True)

@@ -21,6 +21,7 @@ from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, WritingHost, named_actor, namespace_of
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import WallClock
+from tierledger.storage.connector import opened
 from tierledger.storage.process_log import end_at_once
 
 
@@ -42,7 +43,8 @@ class HostShell:
         """Open the store and begin to serve; a repeat does nothing.
 
         Raises:
-            StoreRefused: Another process writes to the store, or it is no store of ours.
+            StoreRefused: Another process writes to the store, it is no store of ours, or there
+                is none (`NoSuchStore`).
         """
         async with self._opening:
             if self._host is None:
@@ -66,7 +68,7 @@ class HostShell:
         name = self._address.rpartition("/")[0]
         node = own_node()
         if name == WRITER or not connector.has_one_writer:
-            backend = await connector.backend(read_only=False)
+            backend = await opened(connector, read_only=False)
         else:
             reader = await connector.backend(read_only=True) if node == self._home else None
             writer = WritingHost(self._coordinator, settings, WRITER)

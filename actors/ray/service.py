@@ -148,6 +148,8 @@ class RayService:
         is_new = False
         try:
             is_new = not ray_cluster.actor_names(self._namespace)
+            if is_new:  # What serves already has its store, wherever that is now.
+                await self._make_store()
             self._refuse_unreachable()
             connection = RayConnection(self.settings)
             doors = await _listening(connection.coordinator)
@@ -186,6 +188,21 @@ class RayService:
         raise StoreRefused(
             f"a service runs on this store already: pid {record.pid}, at {record.address}"
         )
+
+    async def _make_store(self) -> None:
+        """Make the store if there is none. Only this start does; see 0057.
+
+        A host or coordinator that replaces another would serve an empty store otherwise, with
+        the true one moved away for a moment.
+        """
+        connector = self.settings.connector()
+        try:
+            backend = await connector.backend(read_only=True)
+        except StoreRefused:
+            # Opening it for writing makes a missing store, and completes one whose making was
+            # interrupted (an empty file). If neither is the reason, it raises.
+            backend = await connector.backend(read_only=False)
+        await backend.close()
 
     def _refuse_unreachable(self) -> None:
         """Refuse a loopback address if there are several machines: hosts call each other."""

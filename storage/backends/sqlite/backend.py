@@ -44,6 +44,7 @@ from tierledger.storage.backend import (
 from tierledger.storage.backends.checking import checked_beside
 from tierledger.storage.backends.sqlite.file import (
     FORMAT_VERSION,
+    OpenedFiles,
     StoreReader,
     is_corrupt,
     is_full,
@@ -87,10 +88,16 @@ class _Writer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.connection, self._lock = open_writer(path)
+        try:
+            self._files = OpenedFiles(path)
+        except OSError as error:
+            self.close()
+            raise StoreRefused(f"{path} went away while it was opened: {error}") from error
         self.unsettled = False
 
     def step(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The result of `work`, once its changes are durable; an error if nothing changed."""
+        self._files.check()
         self.settle()
         try:
             self.connection.execute("BEGIN IMMEDIATE")
@@ -113,6 +120,7 @@ class _Writer:
         The statement is a transaction by itself, so Python's lock is released once instead of
         three times.
         """
+        self._files.check()
         self.settle()
         try:
             return self.connection.execute(text, values).rowcount
@@ -138,7 +146,10 @@ class _Writer:
         self.unsettled = False
 
     def close(self) -> None:
-        # If SQLite cannot checkpoint its log now, the next process to open the file does.
+        # The file alone is the whole store then, though readers have it open. If one of them
+        # reads for so long that SQLite gives up, a later process that opens the file does it.
+        with suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with suppress(sqlite3.Error):
             self.connection.close()
         self._lock.release()
@@ -175,7 +186,7 @@ class SqliteBackend(MetadataStorageBackend):
         Raises:
             NoSuchStore: There is none, and it was opened for reading.
             StoreRefused: Another process writes it, it is another program's file, or it cannot
-                be written.
+                be written. A later write raises it if the store's files were touched.
             FormatTooNew: A newer program created it.
             StorageUnavailable: The medium failed.
         """
@@ -236,7 +247,7 @@ class SqliteBackend(MetadataStorageBackend):
                 removed = await self._write(
                     lambda connection: connection.execute(DELETE_LIKE, bounds).rowcount
                 )
-            except StorageUnavailable as error:
+            except (StorageUnavailable, StoreRefused) as error:
                 if total:
                     raise OutcomeUnknown(f"{error}; {total} keys are removed") from error
                 raise

@@ -9,11 +9,13 @@ import pytest
 from typing_extensions import override
 
 from tierledger.actors import messages as msg
+from tierledger.actors.conditions import Conditions
 from tierledger.actors.host.store_queues import (
     GATHER_S,
     GATHERED_MIN,
     GATHERED_PER_BATCH,
     QUIET_S,
+    STORE_REFUSED,
     Committer,
     PendingAppend,
 )
@@ -87,7 +89,7 @@ def second_commit(
         loop.call_later(seconds, work)
 
     async def run() -> None:
-        committer = Committer(store)
+        committer = Committer(store, Conditions(lambda: 0))
         first, other = Partition(committer, "first"), Partition(committer, "other")
         running = asyncio.ensure_future(committer.run())
         if back_s is not None:
@@ -130,3 +132,29 @@ def test_nobody_is_waited_for_where_batches_are_large_as_it_is(loop: VirtualLoop
 
     assert second.partitions == ["other"]
     assert second.began == 0
+
+
+def test_a_store_that_takes_no_commit_is_a_condition_until_it_takes_one(
+    loop: VirtualLoop,
+) -> None:
+    conditions = Conditions(lambda: 7)
+
+    def commit_to(store: MemoryBackend) -> list[tuple[str, int]]:
+        async def run() -> None:
+            committer = Committer(store, conditions)
+            partition = Partition(committer, "only")
+            running = asyncio.ensure_future(committer.run())
+
+            def stop() -> None:
+                running.cancel()
+
+            partition.then = stop
+            partition.want(1)
+            await asyncio.wait([running])
+
+        loop.spawn(Process("host"), run())
+        loop.run(until=loop.time() + 1)
+        return [(one["code"], one["since_ms"]) for one in conditions.plain()]
+
+    assert commit_to(MemoryBackend(read_only=True)) == [(STORE_REFUSED, 7)]
+    assert commit_to(MemoryBackend()) == []

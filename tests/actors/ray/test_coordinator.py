@@ -1,4 +1,4 @@
-"""The coordinator's actor, without Ray."""
+"""The coordinator's and the hosts' actors, without Ray."""
 
 from pathlib import Path
 
@@ -7,9 +7,10 @@ import pytest
 from tests.models.storage import faulty_store
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ray import coordinator
-from tierledger.actors.ray.coordinator import CoordinatorShell
-from tierledger.events.errors import NotReady
+from tierledger.actors.ray import coordinator, host
+from tierledger.actors.ray.coordinator import CoordinatorShell, coordinator_of
+from tierledger.actors.ray.host import HostShell
+from tierledger.events.errors import NoSuchStore, NotReady
 
 
 async def test_a_start_that_fails_leaves_no_store_open(
@@ -29,3 +30,20 @@ async def test_a_start_that_fails_leaves_no_store_open(
             await shell.start()
 
     assert faulty_store.faults(str(tmp_path)).open == 0
+
+
+async def test_who_replaces_a_lost_coordinator_or_host_makes_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (coordinator, host):
+        monkeypatch.setattr(module, "own_node", lambda: "node")
+    path = tmp_path / "folder" / "store.sqlite"
+    settings = ServiceSettings("cluster-1", {"metadata.storage.url": f"sqlite:{path}"})
+    way = coordinator_of(settings, "node")
+
+    with pytest.raises(NoSuchStore, match="no such store"):
+        await CoordinatorShell(settings, "node").start()
+    with pytest.raises(NoSuchStore, match="no such store"):
+        await HostShell("host-0/1", settings, "node", way).open()
+
+    assert not path.parent.exists()
