@@ -26,7 +26,6 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.output import shortened
 from tierledger.events.errors import InvalidArgument
-from tierledger.health.troubles import are_well
 
 INTERVAL_S = 2.0
 DAY_S = 86_400.0
@@ -85,6 +84,8 @@ def status_command(
 
 
 async def _status(options: StatusOptions) -> bool:
+    from tierledger.health.troubles import are_well
+
     look = await take_look(options)
     print_look(options, look)
     return are_well(look.troubles)
