@@ -361,6 +361,9 @@ _CAUSES = {
     "DNS resolution failed": "the host's name is not known",
     "Name or service not known": "the host's name is not known",
     "No route to host": "there is no route to the host",
+    "CERTIFICATE_VERIFY_FAILED": "the host's certificate is not one of a known authority "
+    "(CERTIFICATE_VERIFY_FAILED)",
+    "handshake failed": "the TLS handshake with the host failed",
 }
 """What a caller is told, by a part of gRPC's words for a connection that cannot be made."""
 
