@@ -195,7 +195,7 @@ class Connection:
         found = self.streams.listener(self.door, self.client.name)
         if found is None:
             self.server.error = "nobody listens"
-            self.server.send(self.client.broken, f"{self.door}: connection refused")
+            self.server.send(self.client.broken, f"{self.door}: Connection refused")
             return
         process, gateway = found
         self.streams.recording.event("connected", self.client.name, process.name)

@@ -87,7 +87,7 @@ os.wait()
     )
 
     assert "sent: False" in done.stdout
-    assert "another user" in done.stdout
+    assert "another user" in done.stderr
 
 
 def test_where_there_is_no_proc_the_system_is_asked(

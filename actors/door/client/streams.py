@@ -363,6 +363,8 @@ _CAUSES = {
     "No route to host": "there is no route to the host",
     "CERTIFICATE_VERIFY_FAILED": "the host's certificate is not one of a known authority "
     "(CERTIFICATE_VERIFY_FAILED)",
+    "no sign of life": "the host gives no sign of life",
+    "keepalive watchdog timeout": "the host gives no sign of life",
     "handshake failed": "the TLS handshake with the host failed",
 }
 """What a caller is told, by a part of gRPC's words for a connection that cannot be made."""

@@ -26,7 +26,6 @@ from tierledger.actors.door.wire.failures import failure_message
 from tierledger.events.errors import (
     InvalidArgument,
     NotReady,
-    OutcomeUnknown,
     Overloaded,
     RemoteStorageError,
 )
@@ -136,9 +135,6 @@ class Gateway:
             )
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             pass  # The client is gone.
-        except Exception as error:  # noqa: BLE001 - The client gets words of ours, not gRPC's.
-            await _refuse(context, OutcomeUnknown(f"the host failed: {type(error).__name__}"))
-            _log.exception("a stream failed")
         finally:
             self._connections -= 1
 
