@@ -35,12 +35,13 @@ class DoorLimits(NamedTuple):
     frame_bytes_max: int = 16 * 1024 * 1024
     """Bytes of a client's frame, which is in memory as a whole."""
     calls_max: int = 4096
-    """Calls of a connection without a written answer; at so many it is read no further."""
+    """Calls of a stream without a written answer; at so many it is read no further."""
     connections_max: int = 4096
     subscriptions_max: int = 10_000
     """Subscriptions of one connection: a broker may have replicas of so many partitions."""
     unread_bytes_max: int = 64 * 1024 * 1024
-    """Bytes of answers that a client has not read; with more it is cut off."""
+    """Bytes of answers that clients have not read, of all streams of a host; with more the
+    stream with the most is cut off."""
     greeting_s: float = 10.0
     """How long a connection may take to greet."""
     reading_s: float = 30.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -19,6 +19,7 @@ from tierledger.actors.calls import (
     FOLLOWER,
     LEADER,
     STORAGE,
+    Answered,
     Call,
     CloseCall,
     CommandCall,
@@ -45,6 +46,7 @@ from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import NoOracle
 from tierledger.actors.ports import Clock, HostFailed, LeaderOracle
 from tierledger.actors.slices import Slices
+from tierledger.actors.turns import InProcess, Reader, Turns
 from tierledger.events.errors import (
     InvalidArgument,
     NotLeader,
@@ -128,6 +130,10 @@ class Host:
         """The leaders and followers, which take calls directly, without the machine."""
         self._closed = asyncio.Event()
         self._replies: dict[int, Callable[[object], None]] = {}
+        self._readers: dict[int, Reader] = {}
+        """Who reads the answers of queries among `_replies`, if that is a stream."""
+        self._turns = Turns()
+        self._in_process = InProcess()
         self._questions: dict[int, PartitionShell | None] = {}
         """Queries among `_replies`, with the shell that answers; None: it is being loaded."""
         self._patience: AlarmClock[int] = AlarmClock(self._expire)
@@ -189,8 +195,12 @@ class Host:
             future.add_done_callback(lambda _: self.give_up(reply_to))
         return future
 
-    def answer(self, call: Call, then: Callable[[object], None]) -> int:
+    def answer(
+        self, call: Call, then: Callable[[object], None], reader: Reader | None = None
+    ) -> int:
         """Carry out a checked call; returns the number under which it can be given up.
+
+        `reader`: whose turn it is while a long answer is made; None: of all in this process.
 
         `then` is called with the result, a value or an error as a value. That happens in the
         step that makes the answer, perhaps before this returns: a future and a turn of the loop
@@ -206,17 +216,25 @@ class Host:
                     self._replies[reply_to] = then
                     shell.want(msg.CommandArrived(reply_to, command, self._clock.now_ms()))
             case QueryCall():
-                self._replies[reply_to] = then
+                self._await(reply_to, then, reader)
                 self._query(call, reply_to)
             case ReadyCall():
                 then(self._is_ready(call))
             case PageCall(cursor):
-                self._replies[reply_to] = then
+                self._await(reply_to, then, reader)
                 self.spawn(self._next_page(cursor, reply_to))
         return reply_to
 
+    def _await(
+        self, reply_to: int, then: Callable[[object], None], reader: Reader | None
+    ) -> None:
+        self._replies[reply_to] = then
+        if reader is not None:
+            self._readers[reply_to] = reader
+
     def give_up(self, reply_to: int) -> None:
         """Drop a call whose caller no longer waits. A query ends; a write may still happen."""
+        self._readers.pop(reply_to, None)
         if self._replies.pop(reply_to, None) is not None and reply_to in self._questions:
             self._patience.take_out(reply_to)
             self._end_query(reply_to)
@@ -237,9 +255,24 @@ class Host:
 
     async def _next_page(self, cursor: str, reply_to: int) -> None:
         try:
-            self.reply(reply_to, await self.lists.next_page(cursor))
+            await self.make(reply_to, partial(self.lists.next_page, cursor))
         except RemoteStorageError as error:
             self.reply(reply_to, error)
+
+    async def make(
+        self, reply_to: msg.ReplyTo, work: Callable[[], Awaitable[Answered]]
+    ) -> None:
+        """Reply with the result of long work. It is done in its reader's turn, one at a time.
+
+        It begins once the reader has read most of its former answers, and not at all if nobody
+        waits for it any more. An error of `work` is raised.
+        """
+        reader = (None if reply_to is None else self._readers.get(reply_to)) or self._in_process
+        async with reader.making:
+            await reader.room()
+            async with self._turns.of(reader.name):
+                if reply_to in self._replies:
+                    self.reply(reply_to, await work())
 
     def _expire(self, reply_to: int) -> None:
         self._end_query(reply_to)
@@ -266,6 +299,7 @@ class Host:
         then = None if reply_to is None else self._replies.pop(reply_to, None)
         if then is None or reply_to is None:
             return
+        self._readers.pop(reply_to, None)
         if reply_to in self._questions:
             del self._questions[reply_to]
             self._patience.take_out(reply_to)

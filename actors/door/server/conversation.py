@@ -2,7 +2,8 @@
 
 One task reads and begins calls, another writes the answers that are ready since its last frame.
 Back-pressure: a client with too many calls without a written answer, as one that does not read,
-is read no further. So one client's load does not slow others down.
+is read no further. Pages of lists are made when there is room for them. So a client that does
+not read costs others neither time nor memory.
 """
 
 from __future__ import annotations
@@ -46,10 +47,35 @@ CALLS_AT_ONCE = 32
 CHANGES = ("write", "register", "announce")
 """Calls that are in doubt when their time is over."""
 
+WINDOW_BYTES = 1024 * 1024
+"""Unread bytes of a stream from which no further page of a list is made for it."""
+
 ANSWER_BYTES = 64
 """Bytes that an answer without rows counts for."""
 
 _log = ProcessLog("tierledger.door")
+
+
+class Unread:
+    """Bounds the bytes of answers that clients have not read, of all streams of a host."""
+
+    def __init__(self, limits: DoorLimits) -> None:
+        self._bytes_max = limits.unread_bytes_max
+        self._bytes = 0
+        self._streams: dict[Conversation, None] = {}
+
+    def count(self, stream: Conversation, added: int) -> None:
+        """Count `added` bytes; if all are too many, end the stream that has the most."""
+        self._streams[stream] = None
+        self._bytes += added
+        if self._bytes > self._bytes_max and added > 0:
+            most = max(self._streams, key=lambda one: one.unread_bytes)
+            most.end(Overloaded(f"{most.unread_bytes} bytes of answers were not read"))
+
+    def left(self, stream: Conversation) -> None:
+        """The stream has ended, and with it its answers."""
+        if self._streams.pop(stream, 0) is None:
+            self._bytes -= stream.unread_bytes
 
 
 class _Open:
@@ -67,9 +93,19 @@ class Conversation:
     """One stream, made after the greetings; `run` returns when either side has ended it."""
 
     def __init__(
-        self, desk: Desk, limits: DoorLimits, context: Context, credential: Credential
+        self,
+        desk: Desk,
+        limits: DoorLimits,
+        context: Context,
+        credential: Credential,
+        unread: Unread | None = None,
     ) -> None:
-        """`context`: gRPC's end of the stream; `credential`: the client's."""
+        """`context`: gRPC's end of the stream; `credential`: the client's.
+
+        `unread`: counts unread bytes for all streams of the host.
+        """
+        self.making = asyncio.Lock()
+        self._unread = unread or Unread(limits)
         self._desk = desk
         self._credential = credential
         self._limits = limits
@@ -86,6 +122,7 @@ class Conversation:
         """Calls that were begun, without those whose answers are in written frames."""
         self._has_answers = asyncio.Event()
         self._has_room = asyncio.Event()
+        self._has_read = asyncio.Event()
         self._farewell: asyncio.Future[RemoteStorageError | None] = (
             asyncio.get_running_loop().create_future()
         )
@@ -95,6 +132,23 @@ class Conversation:
         if not self._farewell.done():
             self._farewell.set_result(error)
             self._has_answers.set()  # Wakes the writer.
+            self._has_read.set()
+
+    @property
+    def name(self) -> str:
+        """The client's connection, whose streams share their turns at the host."""
+        return self._context.peer()
+
+    @property
+    def unread_bytes(self) -> int:
+        """About the bytes of answers that are made and not written."""
+        return self._unread_bytes
+
+    async def room(self) -> None:
+        """Return once the client has read most of its answers, or the stream ends."""
+        while self._unread_bytes >= WINDOW_BYTES and not self._farewell.done():
+            self._has_read.clear()
+            await self._has_read.wait()
 
     async def run(self) -> None:
         """Read and answer calls until the client has left, or `end` was called."""
@@ -103,19 +157,25 @@ class Conversation:
         writing = loop.create_task(self._guarded(self._write))
         try:
             error = await asyncio.shield(self._farewell)
+            self._give_up_all()
             # Let a write that is under way finish: gRPC would take no farewell after half a
             # frame.
             await asyncio.wait([writing], timeout=FAREWELL_S)
         finally:
             for task in (reading, writing):
                 task.cancel()
-            for number in list(self._open):
-                self._give_up(number)
+            self._give_up_all()
             self._patience.stop()
             await asyncio.gather(reading, writing, return_exceptions=True)
+            self._frames.clear()
+            self._unread.left(self)
         if error is not None:
             with contextlib.suppress(TimeoutError):  # The client does not read.
                 await self._end_with(error)
+
+    def _give_up_all(self) -> None:
+        for number in list(self._open):
+            self._give_up(number)
 
     async def _end_with(self, error: RemoteStorageError) -> None:
         async with asyncio.timeout(FAREWELL_S):
@@ -175,7 +235,7 @@ class Conversation:
         one = self._open[number] = _Open(message)
         try:
             check_allowed(identity, message)
-            one.answering = self._desk.answer(message, partial(self._answered, number))
+            one.answering = self._desk.answer(message, partial(self._answered, number), self)
         except RemoteStorageError as error:
             self._answered(number, error)
         if number in self._open:
@@ -209,6 +269,8 @@ class Conversation:
             self._put(number, result)
 
     def _put(self, number: int, result: object) -> None:
+        if self._farewell.done():
+            return  # Nothing is written any more.
         frame, size = self._frames[-1] if self._frames else (pb.HostFrame(), FRAME_BYTES)
         if size >= FRAME_BYTES or len(frame.answers) >= FRAME_ITEMS:
             frame, size = pb.HostFrame(), 0
@@ -225,10 +287,13 @@ class Conversation:
             added = _bytes(result)
         answer.id = number
         self._frames[-1] = (frame, size + added)
-        self._unread_bytes += added
-        if self._unread_bytes > self._limits.unread_bytes_max:
-            self.end(Overloaded(f"{self._unread_bytes} bytes of answers were not read"))
+        self._count(added)
         self._has_answers.set()
+
+    def _count(self, added: int) -> None:
+        """Count bytes that are made, or (negative) that were read."""
+        self._unread_bytes += added
+        self._unread.count(self, added)
 
     async def _write(self) -> None:
         while not self._farewell.done():
@@ -237,7 +302,8 @@ class Conversation:
             while self._frames and not self._farewell.done():
                 frame, size = self._frames.popleft()
                 await self._send(frame)
-                self._unread_bytes -= size
+                self._count(-size)
+                self._has_read.set()
                 self._unwritten -= len(frame.answers)
                 self._has_room.set()
 

@@ -30,6 +30,7 @@ from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads
 from tierledger.actors.routes import Routes
+from tierledger.actors.turns import Reader
 from tierledger.events.errors import (
     InvalidArgument,
     NotReady,
@@ -58,7 +59,9 @@ class ServingHost(Protocol):
 
     def call(self, call: Call) -> asyncio.Future[Any]: ...
 
-    def answer(self, call: Call, then: Callable[[object], None]) -> int: ...
+    def answer(
+        self, call: Call, then: Callable[[object], None], reader: Reader | None = None
+    ) -> int: ...
 
     def give_up(self, reply_to: int) -> None: ...
 
@@ -83,9 +86,9 @@ class Desk:
         self._bounds = Bounds()
 
     def answer(
-        self, message: pb.Call, then: Callable[[object], None]
+        self, message: pb.Call, then: Callable[[object], None], reader: Reader
     ) -> int | asyncio.Task[object]:
-        """Have `message` answered; returns what to pass to `give_up`.
+        """Have `message` answered to `reader`; returns what to pass to `give_up`.
 
         `then` is called with the result, perhaps before this returns: a `pb.Answer`, a value
         for `put_result`, or an error.
@@ -97,7 +100,7 @@ class Desk:
         if call is None:
             return _spawned(self._coordinate(message), then)
         if message.host == self.address or (not message.host and self._serves(call)):
-            return self._host.answer(call, then)
+            return self._host.answer(call, then, reader)
         return _spawned(self._pass_on(message, call), then)
 
     def give_up(self, answering: int | asyncio.Task[object]) -> None:

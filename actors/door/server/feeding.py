@@ -17,7 +17,7 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.limits import FRAME_ITEMS, DoorLimits
 from tierledger.actors.door.security.identity import check_fed
 from tierledger.actors.door.server.admission import Context, Credential
-from tierledger.actors.door.server.conversation import Conversation, next_frame
+from tierledger.actors.door.server.conversation import Conversation, Unread, next_frame
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.wire.failures import failure_message
 from tierledger.actors.door.wire.feed import claim_in, put_frame, subscription_of
@@ -66,9 +66,14 @@ class FeedConversation(Conversation):
     """A stream of feeds, made after the greetings; `run` returns when a side has ended it."""
 
     def __init__(
-        self, desk: Desk, limits: DoorLimits, context: Context, credential: Credential
+        self,
+        desk: Desk,
+        limits: DoorLimits,
+        context: Context,
+        credential: Credential,
+        unread: Unread | None = None,
     ) -> None:
-        super().__init__(desk, limits, context, credential)
+        super().__init__(desk, limits, context, credential, unread)
         self._subscribed: dict[int, _Subscribed] = {}
         self._due: dict[int, None] = {}
         """Subscriptions that may have an item, in the order in which they are asked."""

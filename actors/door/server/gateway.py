@@ -19,7 +19,7 @@ from tierledger.actors.door.limits import (
     DoorLimits,
 )
 from tierledger.actors.door.server.admission import Admission, Context, Guest
-from tierledger.actors.door.server.conversation import Conversation, next_frame
+from tierledger.actors.door.server.conversation import Conversation, Unread, next_frame
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.feeding import FeedConversation
 from tierledger.actors.door.wire.failures import failure_message
@@ -58,6 +58,7 @@ class Gateway:
         self._server: grpc.aio.Server | None = None
         self._connections = 0
         self._conversations: dict[Conversation, None] = {}
+        self._unread = Unread(self._limits)
 
     async def start(self, listen: DoorAddress) -> DoorAddress:
         """Listen at an address whose port may be 0; returns the address with the bound port.
@@ -131,7 +132,9 @@ class Gateway:
                 await _refuse(context, error)
                 return
             await self._talk(
-                guest, context, kind(self._desk, self._limits, context, credential)
+                guest,
+                context,
+                kind(self._desk, self._limits, context, credential, self._unread),
             )
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             pass  # The client is gone.

@@ -34,14 +34,20 @@ from tierledger.actors.door.client import streams
 from tierledger.actors.door.client.connection import connect_at, greeting_of
 from tierledger.actors.door.client.streams import Stream, Streams
 from tierledger.actors.door.limits import DoorLimits
-from tierledger.actors.door.server.conversation import Conversation
+from tierledger.actors.door.server.conversation import Conversation, Unread
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.wire.calls import put_write
 from tierledger.actors.host.answering import PAGE_ROWS
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events import commands as cmd
-from tierledger.events.errors import InvalidArgument, NotReady, OutcomeUnknown, Overloaded
+from tierledger.events.errors import (
+    InvalidArgument,
+    NotReady,
+    OutcomeUnknown,
+    Overloaded,
+    RemoteStorageError,
+)
 from tierledger.events.log_events import Origin
 
 TIP = partition()
@@ -67,7 +73,7 @@ class HeldHost:
         self.asked.append(asyncio.get_running_loop().create_future())
         return self.asked[-1]
 
-    def answer(self, call: object, then: Callable[[object], None]) -> int:
+    def answer(self, call: object, then: Callable[[object], None], _reader: object) -> int:
         asked = self.call(call)
         asked.add_done_callback(lambda one: None if one.cancelled() else then(one.result()))
         return len(self.asked) - 1
@@ -244,6 +250,34 @@ async def test_answers_that_pile_up_unread_end_the_stream() -> None:
 
         assert farewell.kind == pb.OVERLOADED
         assert "were not read" in farewell.message
+
+
+class UnreadStream:
+    """A stream with so many unread bytes, and why it was ended."""
+
+    def __init__(self, unread_bytes: int) -> None:
+        self.unread_bytes = unread_bytes
+        self.farewells: list[RemoteStorageError] = []
+
+    def end(self, error: RemoteStorageError) -> None:
+        self.farewells.append(error)
+
+
+def test_the_stream_with_the_most_unread_bytes_is_ended_if_all_have_too_many() -> None:
+    unread = Unread(DoorLimits(unread_bytes_max=100))
+    few, many = UnreadStream(30), UnreadStream(70)
+    for one in (few, many):
+        unread.count(one, one.unread_bytes)  # type: ignore[arg-type] # All that is asked of it.
+    assert not many.farewells
+
+    few.unread_bytes = 31
+    unread.count(few, 1)  # type: ignore[arg-type]
+
+    assert [str(one) for one in many.farewells] == ["70 bytes of answers were not read"]
+    assert not few.farewells
+    unread.left(many)  # type: ignore[arg-type]
+    unread.count(few, 1)  # type: ignore[arg-type]
+    assert len(many.farewells) == 1
 
 
 # Given up.

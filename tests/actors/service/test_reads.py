@@ -8,12 +8,13 @@ from tests.models.actors.local_world import (
     DELETING,
     LocalWorld,
     copy,
+    eventually,
     listed,
     moved,
     partition,
     segment,
 )
-from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.calls import LEADER, PartitionKey, QueryCall
 from tierledger.actors.host.answering import PAGE_ROWS
 from tierledger.actors.host_settings import CUSTOM_METADATA_KEY
 from tierledger.actors.messages import Query
@@ -133,3 +134,39 @@ async def test_a_service_that_was_closed_goes_on_where_it_was(world: LocalWorld)
     later = await world.leader(TIP)
     await copy(later, segment(1))
     assert await listed(later) == [0, 1]
+
+
+class SlowReader:
+    """A stream whose client reads nothing until `reads` is set."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.making = asyncio.Lock()
+        self.reads = asyncio.Event()
+
+    async def room(self) -> None:
+        await self.reads.wait()
+
+
+async def test_lists_are_not_made_for_who_does_not_read_and_others_do_not_wait(
+    world: LocalWorld,
+) -> None:
+    manager = await world.leader(TIP)
+    await copy(manager, segment(0))
+    host = world.service.host("host-0").host
+    question = QueryCall(PartitionKey.of(TIP), LEADER, Query("list"))
+    slow, quick, made = SlowReader("slow"), SlowReader("quick"), list[str]()
+    quick.reads.set()
+    asked = [host.answer(question, lambda _: made.append("slow"), slow) for _ in range(5)]
+
+    host.answer(question, lambda _: made.append("quick"), quick)
+    assert await listed(manager, TIP) == [0]
+    await eventually(lambda: made)
+
+    assert made == ["quick"]
+    for one in asked[:4]:
+        host.give_up(one)
+    slow.reads.set()
+    await eventually(lambda: len(made) == 2)
+    assert made == ["quick", "slow"]
+    assert host._readers == {}
