@@ -14,15 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from rich.table import Table
-
-PLAIN_WIDTH = 10_000
-"""The width of a table in columns outside a terminal, so that pipes get full values."""
-
-STYLED_ROWS_MAX = 2000
-"""Rows up to which rich formats a table; it takes 0.2 ms for each, before it shows any."""
+    from collections.abc import Callable, Iterable, Iterator
 
 _ERRNO = re.compile(r"\[Errno -?\d+\] ")
 
@@ -63,51 +55,6 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         print(f"{name:<{width}}  {escaped(str(value))}")
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table, numbers to the right; very long tables are printed without rich."""
-    cells = [list(row) for row in rows]
-    if len(cells) > STYLED_ROWS_MAX:
-        _print_plain(columns, cells)
-    else:
-        _print_styled(columns, cells)
-
-
-def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> None:
-    rows = [
-        columns,
-        *([("" if one is None else escaped(str(one))) for one in row] for row in cells),
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print(
-            "  ".join(
-                f"{one:<{width}}" for one, width in zip(row, widths, strict=True)
-            ).rstrip()
-        )
-
-
-def _print_styled(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> None:
-    from rich.console import Console
-
-    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
-    console.print(styled_table(columns, cells))
-
-
-def styled_table(columns: Sequence[str], cells: Sequence[Sequence[object]]) -> Table:
-    """A table for rich, with numbers to the right."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for at, column in enumerate(columns):
-        numbers = all(isinstance(row[at], int) for row in cells)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*(Text("" if one is None else escaped(str(one))) for one in row))
-    return table
 
 
 def print_note(message: str) -> None:

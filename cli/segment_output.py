@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tierledger.cli.output import print_json, print_pairs, print_table, time_text
+from tierledger.cli.output import print_json, print_pairs, time_text
+from tierledger.cli.table import (
+    Cell,
+    Table,
+    id_cell,
+    print_table,
+    size_cell,
+    state_cell,
+    time_cell,
+)
 from tierledger.conformance.answers import recorded_segment
 from tierledger.events.tables.segment_rows import EPOCHS, FINISHED_AT, NOT_FINISHED, unpack_row
 
@@ -12,6 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 COLUMNS = ("id", "state", "start", "end", "bytes", "epochs", "broker", "time", "txn index")
+SPARE = ("txn index", "broker", "time", "epochs")
+
+BRIEF_STATES = {
+    "COPY_SEGMENT_STARTED": "copying",
+    "COPY_SEGMENT_FINISHED": "finished",
+    "DELETE_SEGMENT_STARTED": "deleting",
+}
 
 
 def plain_segment(row: bytes) -> dict[str, Any]:
@@ -24,12 +40,13 @@ def plain_segment(row: bytes) -> dict[str, Any]:
     }
 
 
-def print_segments(rows: Iterable[bytes], *, json: bool) -> None:
+def print_segments(rows: Iterable[bytes], *, json: bool, wide: bool = False) -> None:
     if json:
         for row in rows:
             print_json(plain_segment(row))
     else:
-        print_table(COLUMNS, [_cells(plain_segment(row)) for row in rows])
+        cells = [_cells(plain_segment(row)) for row in rows]
+        print_table(Table(COLUMNS, cells, SPARE), wide=wide)
 
 
 def print_segment(row: bytes, *, json: bool) -> None:
@@ -46,16 +63,22 @@ def print_segment(row: bytes, *, json: bool) -> None:
 
 def _cells(plain: dict[str, Any]) -> list[object]:
     return [
-        plain["id"],
-        plain["state"],
+        id_cell(plain["id"]),
+        state_cell(plain["state"], BRIEF_STATES[plain["state"]]),
         plain["start_offset"],
         plain["end_offset"],
-        plain["size"],
-        _epochs_text(plain),
+        size_cell(plain["size"]),
+        _epochs_cell(plain),
         plain["broker_id"],
-        time_text(plain["event_timestamp_ms"]),
+        time_cell(plain["event_timestamp_ms"]),
         "empty" if plain["txn_index_empty"] else "maybe",
     ]
+
+
+def _epochs_cell(plain: dict[str, Any]) -> Cell:
+    text = _epochs_text(plain)
+    first, *more = text.split()
+    return Cell(text, text, f"{first} +{len(more)}" if more else first)
 
 
 def _epochs_text(plain: dict[str, Any]) -> str:

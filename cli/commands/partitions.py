@@ -26,7 +26,8 @@ from tierledger.cli.options import (
     TopicArgument,
     parse_as_of,
 )
-from tierledger.cli.output import print_json, print_note, print_pairs, print_table, time_text
+from tierledger.cli.output import print_json, print_note, print_pairs, time_text
+from tierledger.cli.table import Cell, Table, WideOption, id_cell, print_table, size_cell
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 
@@ -37,6 +38,21 @@ if TYPE_CHECKING:
 
 KEPT_STATES = tuple(RemoteLogSegmentState)[:3]
 """The states of stored segments; a segment that reaches the fourth state is gone."""
+
+
+LIST_COLUMNS = (
+    "topic",
+    "id",
+    "partition",
+    "copying",
+    "finished",
+    "deleting",
+    "bytes",
+    "leader",
+    "position",
+)
+EPOCHS_SPARE = ("lost by kafka", "unreferenced")
+LIST_SPARE = ("position", "copying", "id", "deleting", "leader")
 
 
 class Summary(NamedTuple):
@@ -55,11 +71,14 @@ class Summary(NamedTuple):
         return not sum(self.counts) and not (self.session and self.session.is_open)
 
     @property
-    def leader(self) -> str:
+    def leader(self) -> Cell:
+        """Who leads, or led last; brief, the broker."""
         if self.session is None:
-            return "none yet"
-        opened = f"broker {self.session.broker_id}, session {self.session.number}"
-        return opened if self.session.is_open else f"closed ({opened})"
+            return Cell("none yet", "none yet", "none")
+        broker, is_open = self.session.broker_id, self.session.is_open
+        opened = f"broker {broker}, session {self.session.number}"
+        whole = opened if is_open else f"closed ({opened})"
+        return Cell(whole, whole, f"{broker}" if is_open else f"({broker})")
 
     def plain(self) -> dict[str, Any]:
         delete = self.delete_state
@@ -78,6 +97,7 @@ def list_partitions(
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
     json: JsonOption = False,
+    wide: WideOption = False,
     everything: Annotated[
         bool,
         typer.Option("--all", help="Show also partitions that have no segments and no leader."),
@@ -87,7 +107,7 @@ def list_partitions(
     when = parse_as_of(as_of)
     if when is not None and when.position is not None:
         raise InvalidArgument("a position is one partition's: give a time, or describe one")
-    damaged = asyncio.run(_list(StoreOptions(store, cluster), when, json, everything))
+    damaged = asyncio.run(_list(StoreOptions(store, cluster), when, everything, json, wide))
     if damaged:
         raise typer.Exit(ExitStatus.FOUND)
 
@@ -99,13 +119,16 @@ def describe(
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
     json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Describe a topic's partitions, each with its leader epochs.
 
     Exit status 1: some partitions are damaged; they are named, and the others are described.
     """
     when = parse_as_of(as_of)
-    if asyncio.run(_describe(StoreOptions(store, cluster), topic, partition, when, json)):
+    if asyncio.run(
+        _describe(StoreOptions(store, cluster), (topic, partition), when, json, wide)
+    ):
         raise typer.Exit(ExitStatus.FOUND)
 
 
@@ -121,7 +144,7 @@ def summary_of(state: PartitionState) -> Summary:
 
 
 async def _list(
-    options: StoreOptions, as_of: AsOf | None, json: bool, everything: bool
+    options: StoreOptions, as_of: AsOf | None, everything: bool, json: bool, wide: bool
 ) -> bool:
     """Print the list; returns whether a partition in it is damaged."""
     shown: list[tuple[TopicIdPartition, Summary | DataError]] = []
@@ -143,11 +166,13 @@ async def _list(
             if everything or not summary.is_hidden:
                 shown.append((tip, summary))
     shown.sort(key=lambda one: (one[0].topic, one[0].topic_id, one[0].partition))
-    _print_list(shown, json)
+    _print_list(shown, json, wide)
     return damaged
 
 
-def _print_list(shown: list[tuple[TopicIdPartition, Summary | DataError]], json: bool) -> None:
+def _print_list(
+    shown: list[tuple[TopicIdPartition, Summary | DataError]], json: bool, wide: bool
+) -> None:
     if json:
         for tip, found in shown:
             damaged = {"damaged": str(found)}
@@ -158,30 +183,34 @@ def _print_list(shown: list[tuple[TopicIdPartition, Summary | DataError]], json:
                 }
             )
         return
-    columns = ("topic", "id", "partition", "copying", "finished", "deleting", "bytes")
-    print_table(
-        (*columns, "leader", "position"),
-        [(*_identity(tip).values(), *_cells(found)) for tip, found in shown],
-    )
+    rows = [
+        (tip.topic, id_cell(tip.topic_id), tip.partition, *_cells(found))
+        for tip, found in shown
+    ]
+    print_table(Table(LIST_COLUMNS, rows, LIST_SPARE), wide=wide)
 
 
 def _cells(found: Summary | DataError) -> tuple[object, ...]:
     if isinstance(found, DataError):
         return (*("?",) * 4, "DAMAGED", "?")
-    return (*found.counts, sum(found.sizes), found.leader, found.position)
+    return (*found.counts, size_cell(sum(found.sizes)), found.leader, found.position)
 
 
 async def _describe(
-    options: StoreOptions, topic: str, partition: int | None, as_of: AsOf | None, json: bool
+    options: StoreOptions,
+    chosen: tuple[str, int | None],
+    as_of: AsOf | None,
+    json: bool,
+    wide: bool,
 ) -> bool:
     """Print the partitions; returns whether one is damaged."""
     damaged = False
     async with opened_catalog(options) as catalog:
-        for tip in await _partitions(catalog, topic, partition):
+        for tip in await _partitions(catalog, *chosen):
             try:
                 details = await ask(catalog.reader(tip), as_of, _details)
             except RemoteResourceNotFound:
-                if partition is not None:
+                if chosen[1] is not None:
                     raise
                 continue
             except DataError as error:
@@ -195,7 +224,7 @@ async def _describe(
             if json:
                 print_json({**_identity(tip), **details[0].plain(), **details[1]})
             else:
-                _print_details(tip, *details)
+                _print_details(tip, *details, wide=wide)
     return damaged
 
 
@@ -238,13 +267,15 @@ def _details(state: PartitionState) -> tuple[Summary, dict[str, Any]]:
     }
 
 
-def _print_details(tip: TopicIdPartition, summary: Summary, more: dict[str, Any]) -> None:
+def _print_details(
+    tip: TopicIdPartition, summary: Summary, more: dict[str, Any], *, wide: bool
+) -> None:
     delete = summary.plain()["delete_state"]
     print_pairs(
         [
             *_names(tip),
             ("log", f"position {summary.position}, {time_text(summary.log_time_ms)}"),
-            ("leader", summary.leader),
+            ("leader", summary.leader.whole),
             ("deletion", delete),
             *(
                 (state.name, f"{count} segments, {size} bytes")
@@ -257,10 +288,12 @@ def _print_details(tip: TopicIdPartition, summary: Summary, more: dict[str, Any]
         ]
     )
     if more["epochs"]:
-        print_table(
-            [name.replace("_", " ") for name in more["epochs"][0]],
-            [list(epoch.values()) for epoch in more["epochs"]],
-        )
+        columns = [name.replace("_", " ") for name in more["epochs"][0]]
+        rows = [
+            [size_cell(value) if name == "bytes" else value for name, value in epoch.items()]
+            for epoch in more["epochs"]
+        ]
+        print_table(Table(columns, rows, EPOCHS_SPARE), wide=wide)
 
 
 def _names(tip: TopicIdPartition) -> list[tuple[str, object]]:

@@ -27,6 +27,7 @@ from tierledger.cli.options import (
     parse_as_of,
 )
 from tierledger.cli.segment_output import print_segments
+from tierledger.cli.table import WideOption
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.tables.segment_rows import START, id_of_row, unpack_row
 
@@ -51,6 +52,7 @@ def segments(
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
     json: JsonOption = False,
+    wide: WideOption = False,
     source: FromOption = "store",
 ) -> None:
     """List a partition's segments by start offset, or one leader epoch's."""
@@ -68,7 +70,7 @@ def segments(
         rows = asyncio.run(list_live(options, (topic, partition), role, epoch))
     if epoch is None:
         rows.sort(key=lambda row: (unpack_row(row)[START], id_of_row(row)))
-    print_segments(rows, json=json)
+    print_segments(rows, json=json, wide=wide)
 
 
 async def _state(

@@ -18,7 +18,6 @@ from tests.models.cli.command_line import (
     write,
 )
 from tests.models.storage.stored_partitions import CLUSTER, StoredPartition, segment_id
-from tierledger.cli.output import STYLED_ROWS_MAX, print_table
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.partition.forgetting import forget
@@ -295,11 +294,3 @@ def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(store
     assert str(Uuid(segment_id(5))) in found.stdout
     assert wrong.stderr.startswith("error: the store has no cluster")
     assert "Traceback" not in wrong.stderr
-
-
-def test_a_very_long_table_is_set_plainly(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(("name", "count"), [("a\nb", one) for one in range(STYLED_ROWS_MAX + 1)])
-
-    text = capsys.readouterr().out.splitlines()
-    assert len(text) == STYLED_ROWS_MAX + 2
-    assert text[1] == "a\\nb  0"

@@ -10,7 +10,8 @@ import typer
 from tierledger.cli.commands.simulate.options import JobsOption, cores, seeds_of
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
-from tierledger.cli.output import print_json, print_note, print_pairs, print_table, progress
+from tierledger.cli.output import print_json, print_note, print_pairs, progress
+from tierledger.cli.table import Table, print_table
 
 if TYPE_CHECKING:
     from tierledger.simulation.campaign.campaign import Hunt, Workers
@@ -254,12 +255,12 @@ def _print_coverage(summary: Summary) -> None:
         for mark, group in MARKS.items()
         for seen in (summary.marks[mark],)
     ]
-    print_table(("group", "situation", "seeds", "one in", "seeds, logarithmic"), rows)
+    print_table(Table(("group", "situation", "seeds", "one in", "seeds, logarithmic"), rows))
     counted = [
         (name, f"{count:,}", _one_in(summary.seeds, summary.counted[name]))
         for name, count in summary.counts.items()
     ]
-    print_table(("what", "how much", "one in"), counted)
+    print_table(Table(("what", "how much", "one in"), counted))
     for failed in summary.failed:
         print_note(f"seed {failed.seed} failed: {failed.violations[0].message}")
     print_pairs([("never seen", ", ".join(summary.unseen_marks) or "none")])

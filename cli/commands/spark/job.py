@@ -29,15 +29,10 @@ from tierledger.cli.options import (
     StoreOption,
     parse_as_of,
 )
-from tierledger.cli.output import (
-    print_json,
-    print_note,
-    print_pairs,
-    print_table,
-    progress,
-    time_text,
-)
+from tierledger.cli.output import print_json, print_note, print_pairs, progress, time_text
 from tierledger.cli.settings import cluster_setting, store_config
+from tierledger.cli.table import Table as PrintedTable
+from tierledger.cli.table import print_table, size_cell
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.locate import default_store_url
 
@@ -65,6 +60,8 @@ AUTO, LOCAL, SPARK = ENGINE_NAMES = ("auto", "local", "spark")
 
 POLL_S = 0.2
 """Seconds between two looks at Spark's progress."""
+
+SIZE_COLUMNS = ("bytes", "bytes after", "expected")
 
 SHOWN_MAX = 20
 """How many findings are printed; all are counted, and in the table and on the page."""
@@ -436,7 +433,7 @@ def end(
         print_json({**result, "damaged": [one._asdict() for one in damaged]})
     else:
         if worst:
-            print_table(columns, worst[:SHOWN_MAX])
+            print_table(_printed(columns, worst[:SHOWN_MAX]))
         print_pairs(facts.items())
     left = max(found, len(worst)) - min(len(worst), SHOWN_MAX)
     if left > 0:
@@ -446,6 +443,18 @@ def end(
         raise typer.Exit(ExitStatus.PARTLY)
     if found:
         raise typer.Exit(ExitStatus.FOUND)
+
+
+def _printed(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> PrintedTable:
+    sizes = [name in SIZE_COLUMNS for name in columns]
+    cells = [
+        [
+            size_cell(value) if size and isinstance(value, int) else value
+            for size, value in zip(sizes, row, strict=True)
+        ]
+        for row in rows
+    ]
+    return PrintedTable(columns, cells)
 
 
 def as_of_fact(job: Job) -> dict[str, str]:

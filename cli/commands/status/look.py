@@ -37,6 +37,7 @@ class StatusOptions(NamedTuple):
     host: str | None = None
     limit: int | None = LIMIT
     json: bool = False
+    wide: bool = False
     is_repeated: bool = False
     """Whether it is looked at again soon; then logs in the store are not read each time."""
 
@@ -175,7 +176,7 @@ def print_look(options: StatusOptions, look: Look) -> None:
     elif look.service is None:
         print_pairs(page_without_service(look).pairs)
     else:
-        print_page(page_with_service(options, look))
+        print_page(page_with_service(options, look), wide=options.wide)
 
 
 def page_with_service(options: StatusOptions, look: Look) -> Page:

@@ -25,6 +25,7 @@ from tierledger.cli.options import (
     whole_number,
 )
 from tierledger.cli.output import shortened
+from tierledger.cli.table import WideOption
 from tierledger.events.errors import InvalidArgument
 
 INTERVAL_S = 2.0
@@ -55,6 +56,7 @@ def status_command(
         float, typer.Option(min=0.1, max=DAY_S, help="Seconds between two repeats of --watch.")
     ] = INTERVAL_S,
     json: JsonOption = False,
+    wide: WideOption = False,
 ) -> None:
     """Show the service on a store: its hosts, what they lead and follow, and what is not well.
 
@@ -74,7 +76,7 @@ def status_command(
                 f"--partition: expected TOPIC-NUMBER, got {shortened(partition)}"
             )
     shown = None if everything else limit
-    options = StatusOptions(StoreOptions(store, cluster), partition, host, shown, json)
+    options = StatusOptions(StoreOptions(store, cluster), partition, host, shown, json, wide)
     if watch:
         from tierledger.cli.commands.status.watch import watch_status
 

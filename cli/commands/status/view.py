@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tierledger.cli.output import print_pairs, print_table, styled_table, time_text
+from tierledger.cli.output import print_pairs, time_text
+from tierledger.cli.table import (
+    Table,
+    id_cell,
+    print_table,
+    size_cell,
+    state_cell,
+    styled_table,
+    time_cell,
+)
 from tierledger.health.troubles import Severity, Trouble, troubles_of
 
 if TYPE_CHECKING:
@@ -34,8 +43,10 @@ HOST_COLUMNS = (
     "alarms",
     "heard",
 )
+HOST_SPARE = ("node", "batches/commit", "commits", "listens", "fed", "heard", "process")
 BROKER_COLUMNS = ("broker", "incarnation", "last announcement")
 PLUGIN_COLUMNS = ("plugin of", "mode", "owner epoch", "writes", "heard", "trouble", "compared")
+PLUGIN_SPARE = ("compared", "writes", "heard")
 PARTITION_COLUMNS = (
     "topic",
     "partition",
@@ -46,10 +57,13 @@ PARTITION_COLUMNS = (
     "followers",
     "disputes",
 )
-LEFT_COLUMNS = ("left of", "partition", "segments", "bytes", "what to do")
+PARTITION_SPARE = ("followers", "session", "disputes", "position")
+LEFT_COLUMNS = ("left of", "id", "partition", "segments", "bytes", "what to do")
+LEFT_SPARE = ("id",)
 LEFT_DO = "no broker hosts it: tierledger forget removes them"
 
 TROUBLE_COLUMNS = ("not well", "severity", "of", "since", "what", "do")
+TROUBLE_SPARE = ("since", "severity")
 
 SUBJECTS_SHOWN = 3
 """Subjects that are named of all troubles with one code; JSON has all."""
@@ -71,13 +85,6 @@ class ServiceIdentity(NamedTuple):
     """The address of the service's metrics; none if it serves none."""
     doors: str | None = None
     """The doors that were given."""
-
-
-class Table(NamedTuple):
-    """A table's columns and rows."""
-
-    columns: tuple[str, ...]
-    rows: list[tuple[object, ...]]
 
 
 class Page(NamedTuple):
@@ -103,42 +110,49 @@ def page_of(
     troubles = troubles_of(status)
     plugins = [] if status.coordinator is None else _plugin_rows(status.coordinator)
     tables = [
-        _without_empty(TROUBLE_COLUMNS, _trouble_rows(troubles)),
-        _without_empty(HOST_COLUMNS, [_host_row(one) for one in status.hosts]),
-        _without_empty(PARTITION_COLUMNS, [_partition_row(one) for one in shown]),
-        _without_empty(BROKER_COLUMNS, brokers[:limit]),
-        _without_empty(PLUGIN_COLUMNS, plugins[:limit]),
-        Table(LEFT_COLUMNS, [_left_row(one) for one in left[:limit]]),
+        Table(TROUBLE_COLUMNS, _trouble_rows(troubles), TROUBLE_SPARE),
+        Table(HOST_COLUMNS, [_host_row(one) for one in status.hosts], HOST_SPARE),
+        Table(PARTITION_COLUMNS, [_partition_row(one) for one in shown], PARTITION_SPARE),
+        Table(BROKER_COLUMNS, brokers[:limit]),
+        Table(PLUGIN_COLUMNS, plugins[:limit], PLUGIN_SPARE),
+        Table(LEFT_COLUMNS, [_left_row(one) for one in left[:limit]], LEFT_SPARE),
     ]
     more = len(status.partitions) - len(shown)
     remark = f"{more} more partitions, none of them worse; --all shows them" if more else None
     pairs = [*_identity_pairs(identity), *_total_pairs(status, troubles)]
-    return Page(pairs, [one for one in tables if one.rows], remark)
+    return Page(pairs, [_without_empty(one) for one in tables if one.rows], remark)
 
 
 def _left_row(left: LeftPartition) -> tuple[object, ...]:
-    name = f"{left.topic} ({left.topic_id})"
-    return name, left.partition, left.segments, left.bytes, LEFT_DO
-
-
-def _without_empty(columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> Table:
-    """A table without the columns that are empty in every row: room is scarce."""
-    kept = [at for at in range(len(columns)) if any(row[at] is not None for row in rows)]
-    return Table(
-        tuple(columns[at] for at in kept), [tuple(row[at] for at in kept) for row in rows]
+    return (
+        left.topic,
+        id_cell(left.topic_id),
+        left.partition,
+        left.segments,
+        size_cell(left.bytes),
+        LEFT_DO,
     )
 
 
-def print_page(page: Page) -> None:
+def _without_empty(table: Table) -> Table:
+    """A table without the columns that are empty in every row: room is scarce."""
+    columns, rows, spare = table
+    kept = [at for at in range(len(columns)) if any(row[at] is not None for row in rows)]
+    return Table(
+        [columns[at] for at in kept], [tuple(row[at] for at in kept) for row in rows], spare
+    )
+
+
+def print_page(page: Page, *, wide: bool = False) -> None:
     print_pairs(page.pairs)
     for table in page.tables:
-        print_table(table.columns, table.rows)
+        print_table(table, wide=wide)
     if page.remark is not None:
         print(page.remark)
 
 
-def rendered(page: Page, footer: str) -> RenderableType:
-    """A page for a live display."""
+def rendered(page: Page, footer: str, width: int) -> RenderableType:
+    """A page for a live display of that width."""
     from rich.console import Group
     from rich.text import Text
 
@@ -147,7 +161,7 @@ def rendered(page: Page, footer: str) -> RenderableType:
     shown = [(name, value) for name, value in page.pairs if value is not None]
     width = max(len(name) for name, _ in shown)
     head = [Text(f"{name:<{width}}  {escaped(str(value))}") for name, value in shown]
-    tables = [styled_table(one.columns, one.rows) for one in page.tables]
+    tables = [styled_table(one, width) for one in page.tables]
     feet = [Text(one) for one in (page.remark, footer) if one is not None]
     return Group(*head, *tables, *feet)
 
@@ -197,9 +211,9 @@ def _trouble_rows(troubles: list[Trouble]) -> list[tuple[object, ...]]:
         subjects = [one.subject for one in same[:SUBJECTS_SHOWN]]
         more = [f"and {left} more"] if left > 0 else []
         since = min((one.since_ms for one in same if one.since_ms is not None), default=None)
-        shown = None if since is None else time_text(since)
         of = ", ".join([*subjects, *more])
-        rows.append((code, str(first.severity), of, shown, first.text, first.action))
+        severity = state_cell(str(first.severity))
+        rows.append((code, severity, of, time_cell(since), first.text, first.action))
     return rows
 
 

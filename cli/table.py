@@ -1,0 +1,226 @@
+"""Tables as commands print them: whole in a pipe, and as wide as the terminal on one.
+
+On a terminal, values are written for people: 1.4 GiB, not 1503238553. If the table is too wide,
+long values become brief, and then the columns that matter least are left out and named. So one
+row stays one line. `--wide` prints what a pipe gets.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from tierledger.cli.output import escaped, print_note, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from enum import Enum
+
+    from rich.table import Table as RichTable
+
+WideOption = Annotated[
+    bool,
+    typer.Option(
+        "--wide", help="Print all columns with whole values, however wide the terminal is."
+    ),
+]
+
+PLAIN_WIDTH = 10_000
+"""The width of a table in columns outside a terminal, so that pipes get full values."""
+
+STYLED_ROWS_MAX = 2000
+"""Rows up to which rich formats a table; it takes 0.2 ms for each, before it shows any."""
+
+GAP = 2
+"""Columns of the terminal between two columns of a table."""
+
+BRIEF_ID = 8
+"""Characters of an id where there is no room for all; as many tell two of 10 billion apart."""
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+STYLES = {
+    "COPY_SEGMENT_STARTED": "yellow",
+    "COPY_SEGMENT_FINISHED": "green",
+    "DELETE_SEGMENT_STARTED": "magenta",
+    "DELETE_SEGMENT_FINISHED": "dim",
+    "critical": "bold red",
+    "warning": "yellow",
+    "note": "dim",
+}
+"""The colour of a state, the same in each table."""
+
+
+class Cell(NamedTuple):
+    """A value in three lengths."""
+
+    whole: str
+    """For programs, and for `--wide`."""
+    shown: str
+    """For people."""
+    brief: str
+    """For people, if the terminal is too narrow for what is shown."""
+    style: str = ""
+    is_number: bool = False
+
+
+class Table(NamedTuple):
+    """A table's columns and rows; a row has any values, or cells."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    spare: Sequence[str] = ()
+    """Columns to leave out where the terminal is too narrow, the first one first."""
+
+
+def id_cell(value: object) -> Cell:
+    """An id; brief, only as much of it as tells it from others."""
+    text = str(value)
+    return Cell(text, text, text[:BRIEF_ID])
+
+
+def size_cell(size: int) -> Cell:
+    """A number of bytes; people see three digits and a unit."""
+    text = size_text(size)
+    return Cell(str(size), text, text, is_number=True)
+
+
+def size_text(size: int) -> str:
+    """A number of bytes as people read it: `999 B`, `1.46 KiB`, `14.6 MiB`, `1023 GiB`."""
+    value, unit = float(size), UNITS[0]
+    for unit in UNITS:
+        if round(value) < 1024 or unit == UNITS[-1]:
+            break
+        value /= 1024
+    digits = 0 if unit == UNITS[0] else max(0, 3 - len(str(int(value))))
+    return f"{value:.{digits}f} {unit}"
+
+
+def state_cell(state: Enum | str, brief: str | None = None) -> Cell:
+    """A state in its colour; brief, in a word."""
+    name = state if isinstance(state, str) else state.name
+    return Cell(name, name, brief or name, STYLES.get(name, ""))
+
+
+def time_cell(time_ms: int | None) -> Cell | None:
+    """A time in UTC, for people to the second; brief, to the minute."""
+    if time_ms is None:
+        return None
+    whole = time_text(time_ms)
+    if not whole.endswith("Z"):
+        return Cell(whole, whole, whole)
+    text = whole.replace("T", " ")
+    return Cell(whole, text[: len("2026-11-28 00:00:00")], text[: len("2026-11-28 00:00")])
+
+
+def print_table(table: Table, *, wide: bool = False) -> None:
+    """Print a table, numbers to the right; very long tables are printed without rich."""
+    is_whole = wide or not sys.stdout.isatty()
+    if len(table.rows) > STYLED_ROWS_MAX:
+        _print_plain(table, None if is_whole else _terminal_width())
+        return
+    from rich.console import Console
+
+    if is_whole:
+        Console(width=PLAIN_WIDTH).print(_styled(_Fitted.whole(table)))
+    else:
+        console = Console()
+        console.print(styled_table(table, console.width, tell=True))
+
+
+def styled_table(table: Table, width: int, *, tell: bool = False) -> RichTable:
+    """A table for rich that is no wider; `tell` names on stderr what it leaves out."""
+    fitted = _Fitted.to_width(table, width)
+    if fitted.left_out and tell:
+        print_note(f"too narrow for {', '.join(fitted.left_out)}; --wide shows all")
+    return _styled(fitted)
+
+
+class _Fitted(NamedTuple):
+    """A table whose cells have got their texts."""
+
+    columns: list[str]
+    cells: list[list[Cell]]
+    """By column."""
+    texts: list[list[str]]
+    left_out: list[str]
+
+    @classmethod
+    def whole(cls, table: Table) -> _Fitted:
+        cells = _cells_by_column(table)
+        texts = [[escaped(one.whole) for one in column] for column in cells]
+        return cls(list(table.columns), cells, texts, [])
+
+    @classmethod
+    def to_width(cls, table: Table, width: int) -> _Fitted:
+        cells = _cells_by_column(table)
+        columns = list(table.columns)
+        texts = [[escaped(one.shown) for one in column] for column in cells]
+        if _width(columns, texts) > width:
+            texts = [[escaped(one.brief) for one in column] for column in cells]
+        left_out = []
+        for name in table.spare:
+            if _width(columns, texts) <= width:
+                break
+            if name in columns:
+                at = columns.index(name)
+                left_out.append(columns.pop(at))
+                del cells[at], texts[at]
+        return cls(columns, cells, texts, left_out)
+
+
+def _cells_by_column(table: Table) -> list[list[Cell]]:
+    return [[_cell(row[at]) for row in table.rows] for at in range(len(table.columns))]
+
+
+def _cell(value: object) -> Cell:
+    if isinstance(value, Cell):
+        return value
+    text = "" if value is None else str(value)
+    return Cell(text, text, text, is_number=isinstance(value, int))
+
+
+def _width(columns: list[str], texts: list[list[str]]) -> int:
+    widest = (
+        max(map(len, (name, *column))) for name, column in zip(columns, texts, strict=True)
+    )
+    return sum(widest) + GAP * (len(columns) - 1)
+
+
+def _styled(fitted: _Fitted) -> RichTable:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as StyledTable
+    from rich.text import Text
+
+    styled = StyledTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, column in zip(fitted.columns, fitted.cells, strict=True):
+        numbers = all(one.is_number for one in column)
+        styled.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for at in range(len(fitted.cells[0]) if fitted.cells else 0):
+        styled.add_row(
+            *(
+                Text(texts[at], style=column[at].style)
+                for texts, column in zip(fitted.texts, fitted.cells, strict=True)
+            )
+        )
+    return styled
+
+
+def _terminal_width() -> int:
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+def _print_plain(table: Table, width: int | None) -> None:
+    fitted = _Fitted.whole(table) if width is None else _Fitted.to_width(table, width)
+    rows = [fitted.columns, *zip(*fitted.texts, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print(
+            (" " * GAP)
+            .join(f"{one:<{width}}" for one, width in zip(row, widths, strict=True))
+            .rstrip()
+        )

@@ -1,0 +1,139 @@
+"""Tables of commands, at all widths of a terminal."""
+
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from tests.models.cli.command_line import run
+from tests.models.cli.terminal import Shown, on_terminal
+from tierledger.cli.table import (
+    STYLED_ROWS_MAX,
+    Cell,
+    Table,
+    id_cell,
+    print_table,
+    size_cell,
+    size_text,
+    styled_table,
+    time_cell,
+)
+
+WORDS = st.text("abcdefgh-", min_size=1, max_size=20)
+CELLS = st.one_of(
+    WORDS,
+    st.none(),
+    st.integers(0, 10**12),
+    st.builds(id_cell, WORDS),
+    st.builds(size_cell, st.integers(0, 2**70)),
+    st.builds(time_cell, st.integers(0, 2**50)),
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    columns = draw(st.lists(WORDS, min_size=1, max_size=6, unique=True))
+    rows = draw(st.lists(st.tuples(*(CELLS for _ in columns)), max_size=5))
+    spare = draw(st.permutations(columns).map(lambda names: names[: len(names) - 1]))
+    return Table(columns, rows, spare)
+
+
+def first_words(shown: Shown) -> list[str]:
+    """The first word of each row."""
+    (rule,) = [at for at, line in enumerate(shown.lines) if line.startswith("──")]
+    return [line.split()[0] for line in shown.lines[rule + 1 :]]
+
+
+@given(tables(), st.integers(24, 300))
+def test_a_row_is_one_line_at_any_width_that_has_room_for_the_last_column(
+    table: Table, width: int
+) -> None:
+    output = io.StringIO()
+    Console(width=width, file=output).print(styled_table(table, width))
+
+    shown = output.getvalue().splitlines()
+    assert len(shown) == 2 + len(table.rows)
+    assert all(len(line) <= width for line in shown)
+
+
+@given(tables())
+def test_what_matters_most_is_left_out_last(table: Table) -> None:
+    kept = [
+        [str(column.header) for column in styled_table(table, width).columns]
+        for width in range(1, 300, 7)
+    ]
+
+    for narrow, wide in pairwise(kept):
+        assert set(narrow) <= set(wide)
+        assert set(wide) - set(narrow) <= set(table.spare)
+    assert kept[-1] == list(table.columns)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (12_207, "11.9 KiB"),
+        (1_047_552, "1023 KiB"),
+        (2**20 - 1, "1.00 MiB"),
+        (2**63, "8.00 EiB"),
+        (2**70, "1024 EiB"),
+    ],
+)
+def test_a_size_has_three_digits_and_a_unit(size: int, text: str) -> None:
+    assert size_text(size) == text
+
+
+@given(st.integers(0, 2**62))
+def test_a_size_that_is_shown_is_within_half_a_percent(size: int) -> None:
+    number, unit = size_text(size).split()
+    factor = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB").index(unit)
+
+    assert abs(float(number) * factor - size) <= 0.005 * size
+
+
+def test_eighty_columns_show_each_partition_on_one_line_and_a_pipe_shows_all(
+    store: Path,
+) -> None:
+    whole = run(store, "ls").stdout.splitlines()
+    narrow = on_terminal("ls", columns=80, store=store)
+    wide = on_terminal("ls", "--wide", columns=80, store=store)
+
+    assert len(narrow.lines) == len(whole) + 1  # With the note of what is left out.
+    assert all(len(line) <= 80 for line in narrow.lines)
+    assert narrow.lines[0].startswith("note: too narrow for position")
+    assert [line.rstrip() for line in whole] == wide.lines
+    assert " 19000 " in wide.lines[-1]
+    assert " 18.6 KiB " in narrow.lines[-1]
+
+
+def test_a_wide_terminal_shows_whole_ids_and_a_narrow_one_tells_them_apart(
+    store: Path,
+) -> None:
+    ids = [
+        json.loads(line)["id"]
+        for line in run(store, "segments", "orders", 1, "--json").stdout.splitlines()
+    ]
+    wide = on_terminal("segments", "orders", 1, columns=200, store=store)
+    narrow = on_terminal("segments", "orders", 1, columns=80, store=store)
+
+    assert first_words(wide) == ids
+    assert first_words(narrow) == [one[:8] for one in ids]
+    assert "\x1b[32mfinished" in narrow.raw
+
+
+def test_a_very_long_table_is_set_plainly(capsys: pytest.CaptureFixture[str]) -> None:
+    cell = Cell("whole", "shown", "brief")
+    rows = [("a\nb", one, cell) for one in range(STYLED_ROWS_MAX + 1)]
+    print_table(Table(("name", "count", "cell"), rows))
+
+    text = capsys.readouterr().out.splitlines()
+    assert len(text) == STYLED_ROWS_MAX + 2
+    assert text[1] == "a\\nb  0      whole"
