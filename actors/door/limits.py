@@ -15,6 +15,11 @@ SERVICE = "tierledger.door.v1.Door"
 METHOD = "Converse"
 FEED_METHOD = "Feed"
 
+HEALTH_SERVICE = "grpc.health.v1.Health"
+HEALTH_CHECK = f"/{HEALTH_SERVICE}/Check"
+SERVING = b"\x08\x01"
+"""gRPC's own protocol for health checks, and the answer of a host that serves."""
+
 FRAME_BYTES = 512 * 1024
 """Bytes at which a frame is full; further calls or answers go into the next one."""
 

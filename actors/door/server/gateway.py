@@ -22,6 +22,7 @@ from tierledger.actors.door.server.admission import Admission, Context, Guest
 from tierledger.actors.door.server.conversation import Conversation, Unread, next_frame
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.feeding import FeedConversation
+from tierledger.actors.door.server.health import Health
 from tierledger.actors.door.wire.failures import failure_message
 from tierledger.events.errors import (
     InvalidArgument,
@@ -55,6 +56,7 @@ class Gateway:
         self._cluster_id = cluster_id
         self._limits = limits or DoorLimits()
         self._admission = admission or Admission(cluster_id)
+        self._health = Health()
         self._server: grpc.aio.Server | None = None
         self._connections = 0
         self._conversations: dict[Conversation, None] = {}
@@ -90,7 +92,7 @@ class Gateway:
             FEED_METHOD: grpc.stream_stream_rpc_method_handler(self.feed),
         }
         handlers = grpc.method_handlers_generic_handler(SERVICE, methods)
-        server.add_generic_rpc_handlers((handlers,))
+        server.add_generic_rpc_handlers((handlers, self._health.handlers))
         try:
             credentials = self._admission.credentials
             if credentials is None:
@@ -177,6 +179,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Send a farewell to all clients and stop listening."""
+        self._health.close()
         for conversation in list(self._conversations):
             conversation.end(NotReady("the host is closing"))
         await self._end(FAREWELL_S)
