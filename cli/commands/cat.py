@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions, found_partition, opened_catalog
 from tierledger.cli.options import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.tiering.formats.records import Record
+    from tierledger.tiering.formats.records import LostRecords, Record
     from tierledger.tiering.index_cache.cache import RemoteIndexCache
     from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
@@ -162,6 +163,7 @@ async def _cat(
 
     tier, cache = places
     isolation = IsolationLevel(wanted.isolation)
+    lost: list[LostRecords] = []
     async with opened_catalog(options) as catalog, open_tier(tier) as storage:
         tip = await found_partition(catalog, *where)
         async with _opened_cache(cache, storage) as indexes:
@@ -176,9 +178,13 @@ async def _cat(
                 batches = reader.batches(start, isolation, wanted.to_offset)
                 await _write(batches, lambda batch: batch.data, None)
             else:
-                records = reader.records(start, isolation, wanted.to_offset)
+                records = reader.records(start, isolation, wanted.to_offset, lost.append)
                 await _write(records, _lines_of(tip), wanted.max_records)
+                for one in lost:
+                    print_note(f"left out: {one.error}")
             await _note_unfinished(reader, isolation, wanted)
+    if lost:
+        raise typer.Exit(ExitStatus.PARTLY)
 
 
 async def _write(
@@ -211,6 +217,8 @@ def _lines_of(tip: TopicIdPartition) -> Callable[[Record], bytes]:
             "value_hex": _hex(record.value),
             "headers": [[name, _hex(value)] for name, value in record.headers],
         }
+        if record.header_names is not None:
+            fields["header_names_hex"] = [name.hex() for name in record.header_names]
         return json.dumps(fields, separators=(",", ":")).encode("ascii") + b"\n"
 
     return line

@@ -35,6 +35,7 @@ from tierledger.events.kafka.seal import is_seal
 from tierledger.pipeline.imports.units import JsonSplit, SegmentFile, TopicRange, Unit
 from tierledger.pipeline.worker import page_loop
 from tierledger.tiering.formats.record_batches import BatchSplitter
+from tierledger.tiering.formats.record_batches import RecordBatch as LogBatch
 from tierledger.tiering.formats.records import decoded
 
 # Arrow's types are not annotated; `Any` stops at this line.
@@ -130,14 +131,14 @@ class Rows:
     def is_full(self) -> bool:
         return len(self._rows) >= ROWS_PER_BATCH or self._size > BYTES_PER_BATCH
 
-    def saw(self, source: int, first: int, last: int) -> None:
-        """Note that the source has the offsets `first` to `last`, whatever they hold."""
+    def saw(self, source: int, first: int, last: int, missing: int = 0) -> None:
+        """Note that the source has the offsets `first` to `last`, `missing` ones left out."""
         seen = self._seen.get(source)
         if seen is None:
             seen = self._seen[source] = _Seen(first)
         seen.first = min(seen.first, first)
         seen.last = max(seen.last, last)
-        seen.count += last - first + 1
+        seen.count += last - first + 1 - missing
 
     def add(self, found: Found) -> None:
         source, offset, timestamp_ms, value, reason = found
@@ -295,14 +296,13 @@ def _segment(file: SegmentFile, rows: Rows) -> Iterator[Found]:
         with Path(file.path).open("rb") as opened:
             while piece := opened.read(PIECE_BYTES):
                 for batch in splitter.feed(piece):
-                    # Compaction and markers leave offsets without records, which count as seen.
-                    rows.saw(file.partition, batch.base_offset, batch.last_offset)
+                    first, last = batch.base_offset, batch.last_offset
+                    # Compaction removes records within a batch, and leaves its offsets.
+                    missing = last - first + 1 - batch.record_count
+                    rows.saw(file.partition, first, last, max(missing, 0))
                     if batch.is_control:
                         continue
-                    for record in decoded(batch, file.path):
-                        yield Found(
-                            file.partition, record.offset, record.timestamp_ms, record.value
-                        )
+                    yield from _records(batch, file)
     except OSError as error:
         raise InvalidArgument(f"cannot read {file.path}: {error.strerror}") from error
     try:
@@ -313,11 +313,20 @@ def _segment(file: SegmentFile, rows: Rows) -> Iterator[Found]:
         # A broker is still writing the last segment, or was killed: its torn end is ignored.
 
 
+def _records(batch: LogBatch, file: SegmentFile) -> Iterator[Found]:
+    for records, lost in decoded(batch, file.path).parts():
+        for one in records:
+            yield Found(file.partition, one.offset, one.timestamp_ms, one.value)
+        if lost is not None:
+            yield Found(file.partition, lost.first, 0, None, str(lost.error))
+
+
 def _topic(part: TopicRange, rows: Rows) -> Iterator[Found]:
     # Imported here: reading files does not need aiokafka.
     from tierledger.pipeline.imports.topic import records_of  # noqa: PLC0415
 
-    # All these offsets existed at planning; one without a record is a marker's.
+    # All these offsets existed at planning. A consumer does not tell a marker's offset from one
+    # whose record was compacted away, so all count as seen.
     rows.saw(part.partition, part.start, part.end - 1)
     with page_loop() as loop:
         pages = records_of(part)

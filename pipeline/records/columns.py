@@ -21,7 +21,10 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.tiering.formats.records import LOG_APPEND_TIME, Record
 
 DAMAGE = "damage"
-"""The column with the reason why the rest of a segment's range is missing."""
+"""The column with the reason why records are missing."""
+
+DAMAGED_TO = "damaged_to"
+"""The column with the last offset that is missing for that reason."""
 
 _HEADER = StructType(
     [StructField("key", StringType(), nullable=False), StructField("value", BinaryType())]
@@ -42,13 +45,16 @@ RECORD_SCHEMA = StructType(
         _field("timestamp_ms", LongType()),
         _field("timestampType", IntegerType()),
         _field("headers", ArrayType(_HEADER, containsNull=False)),
+        _field("header_names", ArrayType(BinaryType(), containsNull=False)),
         _field("leader_epoch", IntegerType()),
         _field("segment_id", StringType(), null=False),
     ]
 )
 
-SCHEMA_WITH_DAMAGE = StructType([*RECORD_SCHEMA.fields, _field(DAMAGE, StringType())])
-"""`RECORD_SCHEMA` with the column that `damaged=skip` adds."""
+SCHEMA_WITH_DAMAGE = StructType(
+    [*RECORD_SCHEMA.fields, _field(DAMAGE, StringType()), _field(DAMAGED_TO, LongType())]
+)
+"""`RECORD_SCHEMA` with the columns that `damaged=skip` adds."""
 
 ROWS_MAX = 16_384
 BYTES_MAX = 16 << 20
@@ -81,7 +87,7 @@ class RecordColumns:
         self._records, self._segments, self._bytes = [], [], 0
         if not records:
             return None
-        offsets, times, kinds, epochs, keys, values, headers = zip(*records, strict=True)
+        offsets, times, kinds, epochs, keys, values, headers, names = zip(*records, strict=True)
         return self._batch(
             len(records),
             {
@@ -92,15 +98,22 @@ class RecordColumns:
                 "timestampType": [int(kind == LOG_APPEND_TIME) for kind in kinds],
                 # Null for a record without headers, as in Spark's source.
                 "headers": [list(one) or None for one in headers],
+                "header_names": names,
                 "leader_epoch": epochs,
                 "segment_id": segments,
             },
         )
 
-    def damage(self, segment_id: str, offset: int, reason: str) -> pa.RecordBatch:
-        """The row that marks the offset from which a range is missing."""
+    def damage(self, segment_id: str, offsets: range, reason: str) -> pa.RecordBatch:
+        """The row that marks `offsets` as missing."""
         return self._batch(
-            1, {"offset": [offset], "segment_id": [segment_id], DAMAGE: [reason]}
+            1,
+            {
+                "offset": [offsets.start],
+                "segment_id": [segment_id],
+                DAMAGE: [reason],
+                DAMAGED_TO: [offsets.stop - 1],
+            },
         )
 
     def _batch(self, rows: int, columns: dict[str, Sequence[Any]]) -> pa.RecordBatch:

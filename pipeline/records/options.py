@@ -27,8 +27,8 @@ OPTIONS = {
     "endingTimestamp": "stop before the first record of this time (ms since 1970) or later",
     "isolation": "`read_uncommitted`, or `read_committed`, which leaves out aborted "
     "transactions and stops before the first unfinished one",
-    "damaged": "`fail` on a segment that cannot be read, or `skip` the rest of the segment "
-    "and return a row with the reason",
+    "damaged": "`fail` on records that cannot be read, or `skip` them and return a row with "
+    "the reason",
     CONNECTOR_SETTING: "the class of a connector, if it is not ours",
     SERIALIZER_SETTING: "the class of a serializer, if it is not ours",
 }

@@ -16,7 +16,7 @@ from tierledger.pipeline.folding.store import JobStore
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.reader import PartitionReader
 from tierledger.tiering.closing import closing
-from tierledger.tiering.formats.records import decoded
+from tierledger.tiering.formats.records import Decoded, decoded
 from tierledger.tiering.reader.indexes import SegmentIndexes
 from tierledger.tiering.reader.markers import SegmentBatch
 from tierledger.tiering.reader.reader import IsolationLevel
@@ -39,8 +39,8 @@ def arrow_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The records of `task`, in order. Memory is bounded as for a `LogRun`.
 
-    All records before a fault are yielded. With `damaged=skip`, a last row reports a missing or
-    damaged segment in place of the error.
+    All records before a fault are yielded. With `damaged=skip`, a row reports the missing
+    offsets in place of the error, and the records behind them follow if they can be read.
 
     Raises:
         RemoteResourceNotFound: The segment is missing.
@@ -74,15 +74,15 @@ async def _arrow_batches(
     try:
         async with closing(_batches(task, options)) as batches:
             async for segment, batch in batches:
-                following = batch.last_offset + 1
                 if batch.is_control:
+                    following = batch.last_offset + 1
                     continue
-                records = decoded(batch, segment)
+                found = decoded(batch, segment)
                 if batch.base_offset < first or batch.last_offset >= end:
-                    records = [one for one in records if first <= one.offset < end]
-                columns.add(segment.rpartition("/")[2], records)
-                if columns.is_full:
-                    yield columns.taken()
+                    found = found.between(first, end)
+                for rows in _rows_of(found, segment, options, columns):
+                    yield rows
+                following = batch.last_offset + 1
     except (CorruptRemoteData, RemoteResourceNotFound) as error:
         # The records before the damage were verified.
         if (left := columns.taken()) is not None:
@@ -90,10 +90,27 @@ async def _arrow_batches(
         if not options.skips_damage:
             raise
         segment_id = task.stretch.metadata.remote_log_segment_id.id
-        yield columns.damage(str(segment_id), following, str(error))
+        yield columns.damage(str(segment_id), range(following, end), str(error))
         return
     if (left := columns.taken()) is not None:
         yield left
+
+
+def _rows_of(
+    found: Decoded, segment: str, options: RecordsOptions, columns: RecordColumns
+) -> Iterator[pa.RecordBatch]:
+    segment_id = segment.rpartition("/")[2]
+    for records, lost in found.parts():
+        columns.add(segment_id, records)
+        is_due = columns.is_full or lost is not None
+        if is_due and (due := columns.taken()) is not None:
+            yield due
+        if lost is None:
+            continue
+        if not options.skips_damage:
+            raise lost.error
+        offsets = range(lost.first, lost.last + 1)
+        yield columns.damage(segment_id, offsets, str(lost.error))
 
 
 async def _batches(task: SegmentTask, options: RecordsOptions) -> AsyncIterator[SegmentBatch]:

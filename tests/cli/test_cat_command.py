@@ -16,8 +16,10 @@ from typer.testing import Result
 
 from tests.models.cli.command_line import invoke, refused, write
 from tests.models.storage.flipped_bits import flip
-from tests.models.storage.stored_partitions import import_trace
+from tests.models.storage.stored_partitions import TIP, import_trace
 from tests.models.tiering import tier_trace
+from tests.models.tiering.odd_segments import OddSegment, write_odd_tier
+from tests.models.tiering.raw_batches import fields, raw_batch
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
@@ -191,6 +193,27 @@ def test_what_lies_before_damage_is_printed(arguments: list[str], tmp_path: Path
     assert offsets == list(range(second.start_offset))
     assert result.stderr.startswith("error: log of ")
     assert str(second.remote_log_segment_id) in result.stderr
+
+
+def test_what_cannot_be_decoded_is_named_and_the_rest_is_printed(tmp_path: Path) -> None:
+    odd = fields(0, headers=[(b"caf\xe9", b"x")])
+    bad = raw_batch(3, [fields(0), fields(1)], codec=1, compress=lambda _: b"no gzip")
+    log = raw_batch(0, [odd, fields(1)[:-1], fields(2)]) + bad + raw_batch(5, [fields(0)])
+    store, tier = asyncio.run(write_odd_tier(tmp_path, [OddSegment(0, 5, log)]))
+    arguments = ["--store", store, "--tier", tier, "--cache", str(tmp_path / "cache")]
+
+    result = cat(arguments, TIP.topic, TIP.partition)
+    good = cat(arguments, TIP.topic, TIP.partition, "--to-offset", 1)
+
+    assert result.exit_code == 3
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [one["offset"] for one in lines] == [0, 2, 5]
+    assert lines[0]["headers"] == [["caf\ufffd", "78"]]
+    assert lines[0]["header_names_hex"] == ["636166e9"]
+    assert "header_names_hex" not in lines[1]
+    assert "the records from offset 1 to 1 cannot be decoded" in result.stderr
+    assert "the records from offset 3 to 4 cannot be decoded" in result.stderr
+    assert (good.exit_code, good.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,9 @@ SMALLEST_BATCH: Final = _HEADER.size
 """Bytes of a batch without records."""
 
 _MAGIC_AT: Final = 16
+_BASE_TIMESTAMP: Final = Struct(">q")
+_BASE_TIMESTAMP_AT: Final = 27
+_INT64_HALF: Final = 1 << 63
 _CHECKED_FROM: Final = 21
 """The checksum covers all from the attributes on, but not offset, length and leader epoch."""
 
@@ -59,6 +62,11 @@ class RecordBatch(NamedTuple):
     def has_log_append_time(self) -> bool:
         """Whether the records' timestamps are the broker's append time."""
         return bool(self.attributes & _LOG_APPEND_TIME)
+
+    def time_of(self, delta_ms: int) -> int:
+        """The timestamp of a record from its difference to the header's; it wraps as Java's."""
+        base: int = _BASE_TIMESTAMP.unpack_from(self.data, _BASE_TIMESTAMP_AT)[0]
+        return (base + delta_ms + _INT64_HALF) % (2 * _INT64_HALF) - _INT64_HALF
 
     @property
     def compression(self) -> int:

@@ -148,7 +148,7 @@ class DecidedBatches:
 
 def end_of(marker: RecordBatch, segment: str) -> str | None:
     """ABORT or COMMIT; none if compaction removed the record, or it is of another kind."""
-    for record in decoded(marker, segment):
+    for record in decoded(marker, segment).whole():
         if record.key is not None and len(record.key) >= _MARKER.size:
             _, kind = _MARKER.unpack_from(record.key)
             return _ENDS.get(kind)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from enum import Enum
 
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.storage.keys import INT64_MAX
 from tierledger.tiering.closing import closing
 from tierledger.tiering.formats.record_batches import RecordBatch
-from tierledger.tiering.formats.records import Record, decoded
+from tierledger.tiering.formats.records import LostRecords, Record, decoded
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
 from tierledger.tiering.reader.indexes import SegmentIndexes, TimePlace
@@ -88,25 +89,30 @@ class RemoteLogReader:
         from_offset: int | None = None,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         to_offset: int | None = None,
+        on_lost: Callable[[LostRecords], None] | None = None,
     ) -> AsyncIterator[Record]:
         """The records with offsets from `from_offset` to below `to_offset`, in order.
 
-        As a consumer gets them: without transaction markers. Raises as `batches` does.
+        As a consumer gets them: without transaction markers. Raises as `batches` does. Records
+        that cannot be decoded are passed to `on_lost`, and the reading goes on behind them;
+        without it, their error is raised.
         """
         run = await self._begun(from_offset, isolation, to_offset)
         if run is None:
             return
-        start = run.start
+        end = INT64_MAX if to_offset is None else to_offset
         async with closing(run.batches()) as found:
             async for segment, batch in found:
                 if batch.is_control:
                     continue
-                for record in decoded(batch, segment):
-                    if record.offset < start:
+                for records, lost in decoded(batch, segment).between(run.start, end).parts():
+                    for record in records:
+                        yield record
+                    if lost is None:
                         continue
-                    if to_offset is not None and record.offset >= to_offset:
-                        return
-                    yield record
+                    if on_lost is None:
+                        raise lost.error
+                    on_lost(lost)
 
     async def earliest_offset(self) -> int | None:
         """The first offset in the tier; none if it is empty. Raises as `batches` does."""
@@ -171,10 +177,13 @@ class RemoteLogReader:
                 is_borne_out = is_borne_out or place.check(batch, stretch.name)
                 if batch.max_timestamp_ms < timestamp_ms:
                     continue
-                for record in decoded(batch, stretch.name):
-                    is_wanted = record.offset >= stretch.first
-                    if is_wanted and record.timestamp_ms >= timestamp_ms:
-                        return record.offset
+                found_here = decoded(batch, stretch.name).between(stretch.first, INT64_MAX)
+                for records, lost in found_here.parts():
+                    for record in records:
+                        if record.timestamp_ms >= timestamp_ms:
+                            return record.offset
+                    if lost is not None:  # It may be the one.
+                        return lost.first
         return None
 
     async def _begun(

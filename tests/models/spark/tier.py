@@ -158,6 +158,7 @@ def row_of(recorded: Mapping[str, Any]) -> Row:
         "timestamp_ms": recorded["timestamp_ms"],
         "timestampType": ["CreateTime", "LogAppendTime"].index(recorded["timestamp_type"]),
         "headers": [(name, _bytes(value)) for name, value in recorded["headers"]] or None,
+        "header_names": None,
         "leader_epoch": recorded["leader_epoch"],
         "segment_id": segment_of(topic, partition, offset),
     }

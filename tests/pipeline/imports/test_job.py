@@ -17,6 +17,8 @@ from tests.models.pipeline.imported_logs import (
     stored_batches,
 )
 from tests.models.storage.stored_partitions import TRACES, StoredPartition, import_trace
+from tests.models.tiering.raw_batches import fields, raw_batch
+from tierledger.conformance.trace import read_records
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend
@@ -150,6 +152,30 @@ def test_what_cannot_be_decoded_is_named_and_nothing_else_waits_for_it(
     assert strays.refused_records[f"metadata partition 0, offset {last + 1}"] == "a null value"
     assert any(str(bad) in one and ", byte " in one for one in places)
     assert strays.missing == {"metadata partition 0": 2}
+
+
+def test_in_segment_files_what_compaction_removed_is_missing_and_the_undecodable_is_named(
+    spark: SparkSession, sqlite_url: str, tmp_path: Path
+) -> None:
+    values = [one.value for one in read_records(TRACES / "one-broker") if one.partition == 0][
+        :8
+    ]
+    records = [fields(at if at < 3 else at + 2, value=value) for at, value in enumerate(values)]
+    log = raw_batch(0, records, last_delta=11) + raw_batch(12, [], last_delta=2)
+    bad = raw_batch(15, [fields(0), fields(1)], codec=4, compress=lambda _: b"no zstd")
+    folder = tmp_path / "topic" / "__remote_log_metadata-0"
+    folder.mkdir(parents=True)
+    (folder / "00000000000000000000.log").write_bytes(log + bad)
+
+    found = import_now(spark, tmp_path / "topic", sqlite_url)
+
+    strays = found.pop()
+    assert sum(one.imported for one in found) == len(values)
+    # 3, 4 and 10, 11 within the first batch; then an emptied batch, which kept its offsets.
+    assert strays.missing == {"metadata partition 0": 2 + 2 + 3}
+    (named,) = strays.refused_records
+    assert named == "metadata partition 0, offset 15"
+    assert "the records from offset 15 to 16" in strays.refused_records[named]
 
 
 def test_a_partition_that_two_metadata_partitions_hold_is_refused_with_both_named(

@@ -13,6 +13,8 @@ from tests.models.spark.tier import BROKERS_TIER, consumed_rows, directly, recor
 from tests.models.storage.flipped_bits import flip
 from tests.models.storage.stored_partitions import TIP
 from tests.models.tiering import tier_trace
+from tests.models.tiering.odd_segments import OddSegment, write_odd_tier
+from tests.models.tiering.raw_batches import fields, raw_batch
 from tierledger.events.errors import (
     CorruptRemoteData,
     InvalidArgument,
@@ -130,7 +132,9 @@ def test_a_damaged_segment_can_be_set_aside_and_a_row_says_so(store: str, tree: 
     assert "expected checksum" in bad["damage"]
     assert SEGMENT.start_offset < bad["offset"] <= SEGMENT.end_offset
     lost = range(bad["offset"], SEGMENT.end_offset + 1)
-    good = [{**row, "damage": None} for row in consumed_rows("read_uncommitted", TOPIC)]
+    assert bad["damaged_to"] == SEGMENT.end_offset
+    nothing = {"damage": None, "damaged_to": None}
+    good = [{**row, **nothing} for row in consumed_rows("read_uncommitted", TOPIC)]
     assert [row for row in found if row is not bad] == [
         row for row in good if row["partition"] == 1 or row["offset"] not in lost
     ]
@@ -147,6 +151,50 @@ def test_a_segment_that_is_missing_is_damage_too(store: str, tree: Path) -> None
     (bad,) = [row for row in found if row["damage"] is not None]
     assert bad["offset"] == SEGMENT.start_offset
     assert len(found) == len(consumed_rows("read_uncommitted", TOPIC)) - 45 + 1
+
+
+async def undecodable(folder: Path) -> dict[str, str]:
+    """A store and tier with offsets 0 to 9, of which 2 to 4 and 7 cannot be decoded."""
+    bad = raw_batch(
+        2, [fields(at) for at in range(3)], codec=2, compress=lambda _: b"\xff" * 20
+    )
+    odd = raw_batch(5, [fields(0), fields(1), fields(2)[:-1], fields(3), fields(4)])
+    log = raw_batch(0, [fields(0), fields(1)]) + bad + odd
+    store, tier = await write_odd_tier(folder, [OddSegment(0, 9, log)])
+    return {"store": store, "tier": tier, "topic": TIP.topic}
+
+
+def test_only_what_cannot_be_decoded_is_missing_and_a_row_says_from_where_to_where(
+    tmp_path: Path,
+) -> None:
+    options = asyncio.run(undecodable(tmp_path))
+
+    found, _ = directly(**options, damaged="skip")
+    part, _ = directly(**options, damaged="skip", startingOffset=3, endingOffset=8)
+
+    gaps = {row["offset"]: row["damaged_to"] for row in found if row["damage"]}
+    assert gaps == {2: 4, 7: 7}
+    assert [row["offset"] for row in found] == [0, 1, 2, 5, 6, 7, 8, 9]
+    assert [(row["offset"], row["damaged_to"]) for row in part] == [
+        (3, 4),
+        (5, None),
+        (6, None),
+        (7, 7),
+    ]
+    with pytest.raises(CorruptRemoteData, match="offset 2 to 4 cannot be decoded"):
+        directly(**options)
+
+
+def test_a_headers_name_that_is_no_utf8_has_its_bytes_beside_it(tmp_path: Path) -> None:
+    log = raw_batch(0, [fields(0, headers=[(b"caf\xe9", b"x")]), fields(1)])
+    store, tier = asyncio.run(write_odd_tier(tmp_path, [OddSegment(0, 1, log)]))
+
+    found, _ = directly(store, tier, topic=TIP.topic)
+
+    assert [(row["headers"], row["header_names"]) for row in found] == [
+        ([("caf\ufffd", b"x")], [b"caf\xe9"]),
+        (None, None),
+    ]
 
 
 def test_who_sets_damage_aside_gets_the_column_that_says_so(store: str) -> None:

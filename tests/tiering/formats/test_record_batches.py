@@ -65,17 +65,17 @@ def test_records_come_out_of_every_codec_with_gaps_tombstones_and_headers(codec:
     (batch,) = split(encoded(100, 7, RECORDS, deltas=(0, 4, 9), codec=codec))
 
     assert batch.compression == codec
-    assert decoded(batch, "segment-1") == [
-        (100, 10, CREATE_TIME, 7, b"a", b"x" * 40, [("at", b"100")]),
-        (104, 30, CREATE_TIME, 7, None, b"y", [("at", b"104")]),
-        (109, 20, CREATE_TIME, 7, b"c", None, [("at", b"109")]),
+    assert decoded(batch, "segment-1").whole() == [
+        (100, 10, CREATE_TIME, 7, b"a", b"x" * 40, [("at", b"100")], None),
+        (104, 30, CREATE_TIME, 7, None, b"y", [("at", b"104")], None),
+        (109, 20, CREATE_TIME, 7, b"c", None, [("at", b"109")], None),
     ]
 
 
 def test_a_time_of_append_is_that_of_all_records() -> None:
     (batch,) = split(encoded(0, 0, RECORDS, append_time_ms=77))
 
-    assert {(one.timestamp_ms, one.timestamp_type) for one in decoded(batch, "s")} == {
+    assert {(one.timestamp_ms, one.timestamp_type) for one in decoded(batch, "s").records} == {
         (77, LOG_APPEND_TIME)
     }
 
@@ -130,17 +130,21 @@ def test_other_formats_are_refused(magic: int, error: type[Exception], message: 
 
 def test_an_unknown_codec_is_refused_by_number() -> None:
     with pytest.raises(RejectedError, match="got number 6"):
-        decoded(checked_again(encoded(0, 0, RECORDS), 22, 6), "segment-1")
+        decoded(checked_again(encoded(0, 0, RECORDS), 22, 6), "segment-1").whole()
 
 
 def test_records_that_cannot_be_decoded_are_told_with_their_offset() -> None:
     with pytest.raises(CorruptRemoteData, match=r"segment-1.*offset 12.*zstd"):
-        decoded(checked_again(encoded(12, 0, RECORDS), 22, 4), "segment-1")
+        decoded(checked_again(encoded(12, 0, RECORDS), 22, 4), "segment-1").whole()
 
 
 def test_a_count_that_does_not_fit_is_told() -> None:
-    with pytest.raises(CorruptRemoteData, match="offset 12"):
-        decoded(checked_again(encoded(12, 0, RECORDS), 60, 2), "segment-1")
+    found = decoded(checked_again(encoded(12, 0, RECORDS), 60, 2), "segment-1")
+
+    assert [one.offset for one in found.records] == [12, 13]
+    (lost,) = found.lost
+    assert (lost.first, lost.last) == (14, 14)
+    assert "expected 2 records" in str(lost.error)
 
 
 def checked_again(data: bytes, at: int, value: int) -> RecordBatch:
