@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv what requirements.lock and pyproject.toml say it is; does nothing if it is already.
-# With --with-postgresql it also sees to a PostgreSQL server, which the tests start; with
-# --with-java to Java, Maven and the servers that run on it (tests/*/pom.xml): S3 and Kafka; with
+# With --with-postgresql it also sees to a PostgreSQL server and pgbouncer, which the tests start;
+# with --with-java to Java, Maven and the servers that run on it (tests/*/pom.xml): S3 and Kafka; with
 # --with-plugin to the plugin of Kafka brokers (kafka-plugin/), and with --with-kafka-suite to
 # Kafka's own tests of tiered storage (tests/kafka/suite), for which it needs both, too; with
 # --with-browser to Chromium, in which the tests open pages.
@@ -43,6 +43,8 @@ has_postgresql() {
     done
     return 1
 }
+
+has_pgbouncer() { [ "$(PATH="$PATH:/usr/sbin" command -v pgbouncer)" ]; }
 
 has_java() {
     local major
@@ -88,6 +90,11 @@ for option in "$@"; do
             has_postgresql || install_system_package postgresql "the tests need PostgreSQL's\
  server programs (initdb, postgres): install the package postgresql (Debian, Ubuntu: 'sudo apt-get\
  install postgresql'; Fedora: postgresql-server; Homebrew: postgresql), then repeat"
+            needs_pooler="the tests need pgbouncer, a pooler for PostgreSQL: install the package\
+ pgbouncer ('sudo apt-get install pgbouncer'; Fedora and Homebrew: pgbouncer), then repeat"
+            # Not every system that has apt has this package.
+            has_pgbouncer || install_system_package pgbouncer "$needs_pooler" || true
+            has_pgbouncer || die "$needs_pooler"
             ;;
         --with-java | --with-plugin | --with-kafka-suite)
             case $option in

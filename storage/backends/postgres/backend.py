@@ -46,25 +46,29 @@ KEYS_PER_REMOVAL = 1000
 BEYOND_ALL_KEYS = chr(0x10FFFF) * (KEY_BYTES_MAX // 4 + 1)
 """Sorts after every key: the highest character, more often than fits into a key."""
 
-SELECT = "SELECT key, value FROM tierledger_kv WHERE key = ANY(%b::text[])"
+SELECT = "SELECT key, value FROM tierledger_kv WHERE key = ANY(%b::text[]) AND (TABLE here)"
 SELECT_LIKE = """
 SELECT key, value FROM tierledger_kv
- WHERE key >= %b AND key > %b AND key < %b ORDER BY key LIMIT %b
+ WHERE key >= %b AND key > %b AND key < %b AND (TABLE here) ORDER BY key LIMIT %b
 """
 SELECT_LAST = """
 SELECT (SELECT key FROM tierledger_kv WHERE key >= one.start AND key < one.stop
          ORDER BY key DESC LIMIT 1)
   FROM unnest(%b::text[], %b::text[]) WITH ORDINALITY AS one(start, stop, place)
- ORDER BY place
+ WHERE (TABLE here) ORDER BY place
 """
-APPEND = "SELECT slot, is_passed FROM tierledger_append(%b::text[], %b::text[], %b::bytea[])"
+APPEND = """
+SELECT slot, is_passed FROM tierledger_append(%b::text[], %b::text[], %b::bytea[])
+ WHERE (TABLE here)
+"""
 DELETE_LIKE = """
 DELETE FROM tierledger_kv WHERE key IN
     (SELECT key FROM tierledger_kv WHERE key >= %b AND key < %b
-      ORDER BY key LIMIT %b FOR UPDATE)
+      ORDER BY key LIMIT %b FOR UPDATE) AND (TABLE here)
 """
 EXECUTE = """
 SELECT tierledger_execute(%b::text[], %b::text[], %b::bytea[], %b::boolean[], %b::bytea[], %b)
+ WHERE (TABLE here)
 """
 
 

@@ -32,7 +32,7 @@ unless it or its disk is frozen."""
 
 END_PROCESS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
- WHERE pid = %s AND extract(epoch FROM backend_start)::text = %s
+ WHERE pid = %b AND extract(epoch FROM backend_start)::text = %b AND (TABLE here)
 """
 
 
@@ -50,12 +50,12 @@ class Pool:
     async def run(
         self,
         statement: LiteralString,
-        parameters: Sequence[object] = (),
+        parameters: Sequence[object] | None = (),
         *,
         changes: bool = False,
         bulk: bool = False,
     ) -> Answer:
-        """Carry out one statement, durably if it `changes` something.
+        """Carry out one statement, durably if it `changes` something; see `Session.run`.
 
         Raises:
             StorageUnavailable: The server is away or refused; nothing was kept.
@@ -79,7 +79,7 @@ class Pool:
         self,
         session: Session,
         statement: LiteralString,
-        parameters: Sequence[object],
+        parameters: Sequence[object] | None,
         *,
         changes: bool,
     ) -> Answer:

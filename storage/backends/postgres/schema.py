@@ -27,9 +27,10 @@ SELECT (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmo
        to_regclass('tierledger_format') IS NOT NULL,
        to_regproc('tierledger_execute') IS NOT NULL
        AND to_regproc('tierledger_append') IS NOT NULL
+ WHERE (TABLE here)
 """
 
-VERSION = "SELECT version FROM tierledger_format"
+VERSION = "SELECT version FROM tierledger_format WHERE (TABLE here)"
 
 CONFLICT = "TL001"
 """The code of the error by which `tierledger_execute` rolls back. Its detail lists the failed
@@ -134,7 +135,7 @@ async def check(pool: Pool) -> None:
         if pool.address.read_only:
             raise NoSuchStore(f"no such store: {where} has no tables of tierledger")
         # Not marked as a change: after an unknown outcome a retry ends with the same tables.
-        await pool.run(CREATE)
+        await pool.run(CREATE, None)
         await _is_complete(pool)
     versions = [version for (version,) in (await pool.run(VERSION)).rows]
     if versions and max(versions) > FORMAT_VERSION:

@@ -5,11 +5,16 @@ by itself, so a process that freezes holds no lock for longer than its statement
 Rule 2: every wait has a timeout. The server ends a statement that takes too long; if it does
 not report that either, the connection is cut from here.
 Rule 3: no message has a password. Neither libpq nor the server puts one into theirs.
+Rule 4: nothing about the session is assumed. Its settings are made after it is open, where no
+pooler and no rule of libpq's sees them; each statement brings its durability along, and fails
+in any session but the one that was given these settings (`IN_SESSION`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import secrets
 import select
 import socket
 from collections.abc import Sequence
@@ -36,11 +41,11 @@ CONNECT_TIMEOUT_S = 5
 
 STATEMENT_TIMEOUT_S = 10
 """Seconds after which the server ends a statement: far more than any of the backend takes, and
-below the 30 s for which a client waits (`options=-c statement_timeout=...`)."""
+below the 30 s for which a client waits (`statement_timeout`)."""
 
 LOCK_TIMEOUT_S = 2
 """Seconds for which a statement waits for another's lock on a row: many commits long. Only a
-person's transaction takes longer (`options=-c lock_timeout=...`)."""
+person's transaction takes longer (`lock_timeout`)."""
 
 ANSWER_MARGIN_S = 3.0
 """Seconds after the statement's own timeout until the server counts as frozen: as long as the
@@ -58,27 +63,72 @@ KEEPALIVE_COUNT = 3
 TCP_USER_TIMEOUT_S = 10
 """Seconds for which sent data may stay unacknowledged (`tcp_user_timeout`)."""
 
-OPEN = """
-SELECT pg_backend_pid(),
-       (SELECT extract(epoch FROM backend_start)::text
+SETTINGS = {
+    "statement_timeout": f"{STATEMENT_TIMEOUT_S}s",
+    "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+    # A role's own limits would end a session of the pool that rests, or a long statement.
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+    "default_transaction_isolation": "read committed",
+    "client_encoding": "UTF8",
+    # Every query goes by the key, though the planner has no statistics of a new table yet.
+    "enable_seqscan": "off",
+    # A scan that cannot be avoided looks dear now, and would be compiled first, in 200 ms.
+    "jit": "off",
+}
+"""Settings of each session, as far as the server knows them; those of the URL go before."""
+
+MARK = "tierledger.session"
+"""A setting whose value no other session has. It goes with all others, if a pooler resets them
+or continues in another of the server's processes."""
+
+SET = """
+SELECT pg_backend_pid(), count(set_config(name, value, false))
+  FROM unnest(%b::text[], %b::text[], %b::boolean[]) AS one(name, value, is_ours)
+ WHERE pg_backend_pid() = %b AND (NOT is_ours OR current_setting(name, true) IS NOT NULL)
+"""
+# A server knows no setting that came with a later version.
+
+FACTS = """
+SELECT (SELECT extract(epoch FROM backend_start)::text
           FROM pg_stat_activity WHERE pid = pg_backend_pid()),
        (SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'),
        current_setting('server_encoding'),
-       current_setting('fsync'),
-       set_config('synchronous_commit',
-                  CASE current_setting('synchronous_commit')
-                       WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
-       set_config('default_transaction_isolation', 'read committed', false),
-       set_config('enable_seqscan', 'off', false)
+       current_setting('fsync')
+ WHERE (TABLE here)
 """
-# `enable_seqscan`: every query goes by the key, though the planner has no statistics of a new
-# table yet.
+
+IN_SESSION = """
+WITH here AS (SELECT set_config('synchronous_commit',
+    CASE WHEN current_setting('tierledger.session', true) IS DISTINCT FROM %b
+         THEN 'not in the session of tierledger'
+         WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply'
+         ELSE 'on' END, true) <> '')
+"""
+"""Begins each statement, which refers to it by `(TABLE here)`, a condition that the server
+looks at before all else. In another session than ours it refuses the value, and with it the
+statement; in ours the value holds until the commit."""
+
+ELSEWHERE = "not in the session of tierledger"
+"""The value by which that refusal is known."""
+
+PREPARED_AFTER = 5
+"""How often a statement is sent before the server keeps it prepared; psycopg's default. Behind
+a pooler none is: their names may be somebody else's in the same process."""
+
+KEPT_PROBES = 5
+"""How often a pooler is asked, before it is trusted, whether it keeps a session."""
 
 UNREADABLE = (
     "expected a store as postgresql://USER@HOST:PORT/DATABASE, with %XX for what is no letter "
     "or digit in a password; the given one cannot be read"
 )
 # Shows neither the URL nor libpq's message: the part that cannot be parsed may be a password.
+
+POOLED = (
+    "a pooler gives this connection another of the server's processes for each transaction: "
+    "expected one that keeps its process (pgbouncer: pool_mode = session)"
+)
 
 WRONG_CREDENTIALS = (
     "authentication failed",
@@ -93,8 +143,9 @@ WRONG_CREDENTIALS = (
 """Parts of connection errors after which a retry will not help. They are matched as text:
 libpq gives no code for errors of a connection that is not open yet."""
 
-REFUSALS = ("22", "28", "3D", "3F", "42")
-"""Classes of errors that only an operator can fix: privileges, or another program's tables."""
+REFUSALS = ("22", "28", "3D", "3F", "42", "55P02")
+"""Beginnings of the codes of errors that only an operator can fix: privileges, another
+program's tables, settings that cannot be made."""
 
 DAMAGE = {"XX001", "XX002"}
 """Codes by which the server reports damage of its own files."""
@@ -125,6 +176,9 @@ class Address:
     parameters: dict[str, str]
     """Parameters of libpq's, maybe with a password."""
 
+    settings: dict[str, str]
+    """Settings of the server's that the user's `options` ask for."""
+
     read_only: bool
 
     @classmethod
@@ -145,11 +199,45 @@ class Address:
             for option in pq.Conninfo.get_defaults()
             if option.val is not None and option.envvar is not None
         }
-        options = given.pop("options", environment.get("options", ""))
-        # The last of two options wins, so the user's come last.
-        given["options"] = f"{_options(read_only=read_only)} {options}".rstrip()
+        others, settings = options_of(given.get("options", environment.get("options", "")))
+        # Empty, so that libpq does not look into the environment again.
+        given |= {"options": others, "client_encoding": "UTF8"}
         ours = {key: value for key, value in LIMITS.items() if key not in environment}
-        return cls(url.public, {**ours, **given, "client_encoding": "UTF8"}, read_only)
+        return cls(url.public, {**ours, **given}, settings, read_only)
+
+    def marked(self, mark: str) -> tuple[list[str], list[str], list[bool]]:
+        """Names and values of a session's settings, and whether they are ours."""
+        ours = {
+            **SETTINGS,
+            **({"default_transaction_read_only": "on"} if self.read_only else {}),
+        }
+        ours = {name: value for name, value in ours.items() if name not in self.settings}
+        # The session is known by the last of them: without it, none counts.
+        given = {**self.settings, MARK: mark}
+        are_ours = [True] * len(ours) + [False] * len(given)
+        return [*ours, *given], [*ours.values(), *given.values()], are_ours
+
+
+WORD = re.compile(r"(?:\\.|[^\\\s])+", re.DOTALL)
+"""One of the words into which the server splits `options`."""
+
+
+def options_of(text: str) -> tuple[str, dict[str, str]]:
+    """What `text` has beside settings, and its settings (`-c NAME=VALUE`, `--NAME=VALUE`)."""
+    words = [re.sub(r"\\(.)", r"\1", word, flags=re.DOTALL) for word in WORD.findall(text)]
+    others: list[str] = []
+    settings: dict[str, str] = {}
+    while words:
+        word = words.pop(0)
+        takes_next = word == "-c" and bool(words)
+        taken = [word, words.pop(0)] if takes_next else [word]
+        setting = taken[-1] if takes_next else re.sub("^(-c|--)", "", word)
+        name, is_set, value = setting.partition("=")
+        if is_set and (takes_next or setting != word):
+            settings[name.replace("-", "_").lower()] = value
+        else:
+            others += [re.sub(r"([\\\s])", r"\\\1", each) for each in taken]
+    return " ".join(others), settings
 
 
 LIMITS = {
@@ -163,15 +251,6 @@ LIMITS = {
 """Parameters of a connection where neither the URL nor libpq's variables set them."""
 
 
-def _options(*, read_only: bool) -> str:
-    settings = {
-        "statement_timeout": f"{STATEMENT_TIMEOUT_S}s",
-        "lock_timeout": f"{LOCK_TIMEOUT_S}s",
-        "default_transaction_read_only": "on" if read_only else None,
-    }
-    return " ".join(f"-c {key}={value}" for key, value in settings.items() if value)
-
-
 class Session:
     """A connection that one call uses at a time."""
 
@@ -182,38 +261,51 @@ class Session:
         self._news.register(connection.fileno(), select.POLLIN)
         self._timed_out = False
         self._answer_timeout_s: float | None = STATEMENT_TIMEOUT_S + ANSWER_MARGIN_S
-        self.identity = Identity(0, "")
+        self._mark = secrets.token_hex(8)
+        self.identity = Identity(connection.info.backend_pid, "")
 
     @classmethod
     async def open(cls, address: Address) -> Session:
-        """A new connection, after a check of the server's encoding and durability.
+        """A new session with our settings, of a server whose encoding and durability are right.
 
         Raises:
             StorageUnavailable: The server is away, full, or does not answer.
-            StoreRefused: The server refuses the login, or has another encoding or `fsync` off.
+            StoreRefused: The server refuses the login or a setting, has another encoding or
+                `fsync` off, or a pooler in between does not keep the session.
         """
+        session = await cls._connected(address)
         try:
-            session = cls(
-                await psycopg.AsyncConnection.connect(
-                    make_conninfo(**address.parameters), autocommit=True
-                )
-            )
+            await session._begin(address)
         except psycopg.Error as error:
-            raise _connect_error(address.where, error) from None
-        try:
-            await session._check(address)
+            await session.close()
+            raise session.meaning(address.where, error, changes=False) from error
         except BaseException:
             await session.close()
             raise
         return session
 
-    async def _check(self, address: Address) -> None:
+    @classmethod
+    async def _connected(cls, address: Address) -> Session:
         try:
-            answer = await self.run(OPEN, ())
+            return cls(
+                await psycopg.AsyncConnection.connect(
+                    make_conninfo(**address.parameters), autocommit=True, prepare_threshold=None
+                )
+            )
         except psycopg.Error as error:
-            raise self.meaning(address.where, error, changes=False) from error
-        pid, started, timeout_ms, encoding, fsync, *_ = answer.rows[0]
-        self.identity = Identity(pid, started)
+            raise _connect_error(address.where, error) from None
+
+    async def _begin(self, address: Address) -> None:
+        if await self._set(address):
+            self._connection.prepare_threshold = PREPARED_AFTER
+        else:
+            # The process is not the one that greeted: a pooler is in between.
+            await self._refuse_shared(address)
+            # What others did in it may be there still: settings, prepared statements.
+            await self._ask("DISCARD ALL")
+            await self._set(address)
+        started, timeout_ms, encoding, fsync = (await self.run(FACTS, ())).rows[0]
+        self.identity = self.identity._replace(started=started)
         # With the server's timeout switched off by the user there is none here either.
         self._answer_timeout_s = timeout_ms / 1000 + ANSWER_MARGIN_S if timeout_ms else None
         if encoding != "UTF8":
@@ -226,14 +318,70 @@ class Session:
                 "expected a server with fsync on"
             )
 
-    async def run(self, statement: LiteralString, parameters: Sequence[object]) -> Answer:
-        """Carry out one statement; raises what psycopg raises."""
+    async def _set(self, address: Address) -> bool:
+        """Make the settings, if the server's process is the one that is expected."""
+        parameters = (*address.marked(self._mark), self.identity.pid)
+        ((pid, _),) = (await self._ask(SET, parameters)).rows
+        is_expected: bool = pid == self.identity.pid
+        return is_expected
+
+    async def _refuse_shared(self, address: Address) -> None:
+        """Refuse a pooler that gives the process to others between two statements.
+
+        Nothing but questions is asked before: a setting would stay for those others.
+        """
+        own = await self._pid()
+        other = await Session._connected(address)
+        other._answer_timeout_s = CONNECT_TIMEOUT_S
+        try:
+            await other._ask("BEGIN")
+            # Its own process, or the one that this session had.
+            is_kept = await other._pid() != own
+            for _ in range(KEPT_PROBES if is_kept else 0):
+                is_kept = is_kept and await self._pid() == own
+        except psycopg.Error as error:
+            if "pooling mode" in _text(error):
+                raise StoreRefused(f"{address.where}: {POOLED}") from error
+            raise other.meaning(address.where, error, changes=False) from error
+        finally:
+            await other.close()
+        if not is_kept:
+            raise StoreRefused(f"{address.where}: {POOLED}")
+        self.identity = Identity(own, "")
+
+    async def _pid(self) -> int:
+        ((pid,),) = (await self._ask("SELECT pg_backend_pid()")).rows
+        assert isinstance(pid, int)
+        return pid
+
+    async def run(
+        self, statement: LiteralString, parameters: Sequence[object] | None
+    ) -> Answer:
+        """Carry out one statement, which refers to `IN_SESSION`; raises what psycopg raises.
+
+        With None for `parameters` there may be several statements, in one transaction.
+        """
+        try:
+            if parameters is None:
+                here = IN_SESSION.replace("%b", f"'{self._mark}'")
+                return await self._ask(f"{here} TABLE here; {statement}")
+            assert "(TABLE here)" in statement, "it would run in any session"
+            return await self._ask(IN_SESSION + statement, (self._mark, *parameters))
+        except (psycopg.DataError, psycopg.ProgrammingError):
+            # Elsewhere the tables may be missing, too, which is noticed first.
+            try:
+                await self._ask(IN_SESSION + "TABLE here", (self._mark,))
+            except psycopg.Error:
+                await self.close()
+                raise
+            raise
+
+    async def _ask(self, statement: str, parameters: Sequence[object] = ()) -> Answer:
         loop = asyncio.get_running_loop()
         timer = None
         if self._answer_timeout_s is not None:
             timer = loop.call_later(self._answer_timeout_s, self._hang_up)
         try:
-            # Without parameters there may be several statements, in one transaction.
             cursor = await self._connection.execute(
                 statement, parameters or None, binary=bool(parameters)
             )
@@ -282,10 +430,12 @@ class Session:
             message = f"{where}: {waited or _text(error)}"
             return OutcomeUnknown(message) if changes else StorageUnavailable(message)
         state = error.sqlstate or ""
-        message = f"{where}: {_text(error)}"
+        message = f"{where}: {POOLED if ELSEWHERE in _text(error) else _text(error)}"
         if state in DAMAGE:
             return DataError(message)
-        return StoreRefused(message) if state[:2] in REFUSALS else StorageUnavailable(message)
+        return (
+            StoreRefused(message) if state.startswith(REFUSALS) else StorageUnavailable(message)
+        )
 
 
 def _copy(descriptor: int) -> int:
