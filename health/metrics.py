@@ -137,7 +137,7 @@ METRICS = (
     Metric(
         "tierledger_kafka_foreign_records",
         (),
-        "Records in Kafka's metadata topic that the mirror did not write.",
+        "Records in Kafka's metadata topic that tierledger neither wrote nor imported.",
     ),
     Metric("tierledger_host_up", HOST, "1 if the host answered within 2 s."),
     Metric("tierledger_host_leaders", HOST, "Leaders that run on the host."),

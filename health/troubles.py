@@ -205,9 +205,10 @@ KINDS = {
     ),
     "foreign-records": Kind(
         Severity.WARNING,
-        "Kafka's metadata topic has records that the mirror did not write",
-        "find out who writes the topic, such as a broker without the plugin; until then the "
-        "metadata does not go back",
+        "Kafka's metadata topic has records that tierledger neither wrote nor imported: a "
+        "broker runs, or ran, without the plugin",
+        "stop that broker; then let tierledger take over what it tiered and deleted: "
+        "`tierledger handover --to kafka --accept-losses`, and `--to tierledger` again",
     ),
     "follower-silent": Kind(
         Severity.WARNING,
@@ -374,11 +375,16 @@ def _of_follower(status: ServiceStatus, kafka: Mapping[str, Any]) -> Iterator[Tr
     if kafka["heard_ms_ago"] > SILENT_MS:
         since_ms = _before(status, kafka["heard_ms_ago"])
         yield _trouble("follower-silent", "kafka", None, since_ms)
-    elif count := kafka.get("foreign"):
-        since_ms = _before(status, kafka.get("trouble_ms_ago"))
-        text = f"Kafka's metadata topic has {count} records that the mirror did not write"
-        yield _trouble("foreign-records", "kafka", text, since_ms)
-    elif kafka["trouble"]:
+        return
+    if count := kafka.get("foreign"):
+        text = (
+            f"Kafka's metadata topic has {count} records that tierledger neither wrote nor "
+            f"imported; they add {kafka.get('foreign_tiered')} segments "
+            f"({kafka.get('foreign_bytes')} bytes) that it does not know, and change "
+            f"{kafka.get('foreign_changed')} of others"
+        )
+        yield _trouble("foreign-records", "kafka", text, kafka.get("foreign_since_ms"))
+    if kafka["trouble"]:
         code = {"mirror": "mirror-fails", "seal": "seal-fails"}.get(
             kafka["task"], "import-fails"
         )

@@ -102,13 +102,11 @@ class Following:
         self._task = self._asked = NOTHING
         self._reports = self._round = 0
         """Reports to the coordinator, and finished rounds, since this follower was chosen."""
-        self._counts: Callable[[], dict[str, int]] = dict
+        self._counts: Callable[[], dict[str, Any]] = dict
         """The counts of the present import or mirror, also during a round."""
         self._succeeded: float | None = None
         """When a round last ended without trouble."""
         self._trouble: str | None = None
-        self._imported: dict[int, int] | None = None
-        """The topic's ends at the last round of the import; None without a round."""
         self._conditions = Conditions(WallClock().now_ms)
         self._seen: tuple[KafkaCluster, float] | None = None
         """The last look at the Kafka cluster, and when that was."""
@@ -244,7 +242,6 @@ class Following:
             try:
                 while True:
                     await tail.round()
-                    self._imported = tail.ends
                     self._ended_round(tail.trouble)
                     await asyncio.sleep(ROUND_S)
             except RemoteStorageError as error:
@@ -272,7 +269,7 @@ class Following:
     async def _mirror(self) -> None:
         async with AsyncExitStack() as stack:
             mirror = await self._new_mirror(stack)
-            self._counts = lambda: {"records": mirror.mirrored, "foreign": mirror.foreign}
+            self._counts = lambda: {"records": mirror.mirrored, **mirror.foreign.plain()}
             until = asyncio.get_running_loop().time() + MIRROR_S
             while asyncio.get_running_loop().time() < until:
                 await mirror.round()
@@ -289,7 +286,7 @@ class Following:
         catalog = Catalog(backend, keys, settings.serde(), settings.cluster_id)
         reader = await stack.enter_async_context(reading(brokers))
         producer = await stack.enter_async_context(producer_of(brokers))
-        return Mirror(catalog, reader, producer, brokers, self._imported)
+        return Mirror(catalog, reader, producer, brokers)
 
     async def _seal(self) -> None:
         while True:

@@ -10,6 +10,9 @@ it first writes to a metadata partition, the mirror writes a fence record there:
 the broker of that partition refuses all earlier producers. Then the mirror reads what those had
 written before the fence, and only then writes.
 
+Records that neither a mirror wrote nor an import took over are reported (`foreign_records`);
+the mirror leaves them as they are.
+
 A log that was forgotten no longer has the events that would be mirrored. It held nothing then,
 so the mirror removes from the topic what the topic still has of that partition.
 
@@ -44,6 +47,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import SessionOpened
 from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
 from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.moving.foreign_records import ForeignRecords
 from tierledger.moving.topic import HEADER, NO_TOPIC, MirroredFrom, TopicReader
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import REQUEST_MS, answering, ended, reached
@@ -126,17 +130,12 @@ class Mirror:
         reader: TopicReader,
         producer: Producer,
         brokers: KafkaBrokers,
-        imported: Mapping[int, int] | None = None,
     ) -> None:
-        """`reader`: at the topic's start; `producer`: from `producer_of`, started.
-
-        `imported`: per metadata partition the offset before which records of others were
-        imported; None: the topic's ends at the first round.
-        """
+        """`reader`: at the topic's start; `producer`: from `producer_of`, started."""
         self.mirrored = 0
         """Records that this mirror wrote."""
-        self.foreign = 0
-        """Records after `imported` that no mirror wrote."""
+        self.foreign = ForeignRecords(catalog)
+        """Records of others that were not imported."""
         self._catalog = catalog
         self._reader = reader
         self._producer = producer
@@ -144,11 +143,12 @@ class Mirror:
         self._entries: dict[Key, LogEntry] = {}
         self._positions: dict[Key, int] = {}
         """The position of each log's last mirrored event."""
+        self._written: set[int] = set()
+        """Metadata partitions with records of mirrors."""
         self._topics: dict[Key, str] = {}
         self._damaged: list[str] = []
         self._fenced: set[int] = set()
         """Metadata partitions from which earlier mirrors are fenced."""
-        self._imported = imported
         self._ends: Mapping[int, int] = {}
         """How far the topic was read."""
         self._forgotten: list[TopicIdPartition] = []
@@ -161,11 +161,9 @@ class Mirror:
 
     @property
     def trouble(self) -> str | None:
-        """Logs that are damaged, or another writer of the topic; None if all is well."""
+        """Logs that are damaged; None if all is well."""
         if self._damaged:
             return f"{len(self._damaged)} logs are not mirrored: {self._damaged[0]}"
-        if self.foreign:
-            return f"another process writes {METADATA_TOPIC}: {self.foreign} records"
         return None
 
     async def round(self) -> None:
@@ -212,7 +210,6 @@ class Mirror:
     async def _read(self) -> None:
         """Read the topic to its end: mirrored positions, and records of other writers."""
         ends = self._ends = await self._reader.ends()
-        imported = self._imported = ends if self._imported is None else self._imported
         async for records in self._reader.read(ends):
             for one in records:
                 record, mirrored = one
@@ -222,8 +219,10 @@ class Mirror:
                     key = (bytes(mirrored.topic_id), mirrored.partition)
                     last = self._positions.get(key, -1)
                     self._positions[key] = max(last, mirrored.position)
-                elif record.offset >= imported.get(record.partition, 0):
-                    self.foreign += 1
+                    self._written.add(record.partition)
+                else:
+                    is_behind = record.partition in self._written
+                    await self.foreign.meet(record, is_mirrored_before=is_behind)
 
     def _meet_seal(self, record: TraceRecord) -> None:
         """Forget what stands before a seal: it will be deleted."""
@@ -232,6 +231,7 @@ class Mirror:
                 f"{METADATA_TOPIC}-{record.partition} was sealed while it was mirrored"
             )
         self._seals[record.partition] = record.offset
+        self.foreign.drop(record.partition)
         self._positions = {
             key: position
             for key, position in self._positions.items()

@@ -201,8 +201,8 @@ class Procedure:
         """The differences of this phase that count so far; None: nothing was compared yet."""
         self._comparisons = 0
         """Comparisons in this phase."""
-        self._records: int | None = None
-        """The follower's count of records when everything was taken over."""
+        self._records: tuple[int | None, ...] = ()
+        """The follower's counts of records when everything was taken over."""
         self._trouble: str | None = None
 
     @property
@@ -256,7 +256,7 @@ class Procedure:
         if not self._has_gone_round(looked):
             return [Look()]
         assert looked.following is not None, "`_unfollowed` found no trouble"
-        self.phase, self._records = Phase.SETTLING, looked.following.get("records")
+        self.phase, self._records = Phase.SETTLING, _records(looked)
         return [Note("what they had written is taken over"), Compare(is_all=False)]
 
     def _looked_before(self, looked: Looked) -> list[Effect]:
@@ -418,7 +418,7 @@ class Procedure:
         if _follower(looked) != self._follower:
             return "another serve --kafka follows Kafka's metadata topic meanwhile"
         settled = self.phase is Phase.WITNESSING
-        if settled and (looked.following or {}).get("records") != self._records:
+        if settled and _records(looked) != self._records:
             return f"the manager of {self._from} was written to meanwhile"
         return None
 
@@ -443,6 +443,12 @@ def _attending(looked: Looked) -> dict[int, Mapping[str, Any]]:
 
 def _follower(looked: Looked) -> str | None:
     return None if looked.following is None else looked.following["follower"]
+
+
+def _records(looked: Looked) -> tuple[int | None, ...]:
+    """How many records the follower has transferred, and how many it found of others."""
+    report = looked.following or {}
+    return report.get("records"), report.get("foreign")
 
 
 def _listed(brokers: frozenset[int] | set[int]) -> str:

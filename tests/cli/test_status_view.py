@@ -45,6 +45,36 @@ def test_many_partitions_do_not_flood_a_terminal_and_the_worst_is_first() -> Non
     assert page(many, None).remark is None
 
 
+def test_what_a_broker_without_the_plugin_has_tiered_is_shown() -> None:
+    segment = {
+        "topic": "orders",
+        "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "partition": 3,
+        "id": "AAAAAAAAAAAAAAAAAAAAAg",
+        "start_offset": 10,
+        "end_offset": 19,
+        "bytes": 4096,
+        "state": "COPY_SEGMENT_FINISHED",
+    }
+    kafka = {"task": "mirror", "round": 7, "heard_ms_ago": 500, "trouble": None}
+    more = {"foreign_segments": [segment] * 3}
+    status = status_of(reading({"host-0": host(served(0))}, kafka={**kafka, **more}))
+
+    rows = table(page_of(IDENTITY, status, 2), "tiered by others")
+
+    assert rows == 2 * [
+        {
+            "tiered by others": "orders",
+            "topic id": "AAAAAAAAAAAAAAAAAAAAAQ",
+            "partition": 3,
+            "segment": "AAAAAAAAAAAAAAAAAAAAAg",
+            "offsets": "10-19",
+            "bytes": "4096",
+            "state": "COPY_SEGMENT_FINISHED",
+        }
+    ]
+
+
 def test_what_no_broker_hosts_is_shown_last_with_what_to_do() -> None:
     left = LeftPartition("gone", "AAAAAAAAAAAAAAAAAAAAAQ", 3, 20, 4096)
     found = page_of(IDENTITY, status_of(reading({"host-0": host(served(0))})), 20, [left])

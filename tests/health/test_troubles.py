@@ -212,12 +212,25 @@ def test_a_service_that_nobody_told_of_kafka_is_told_if_brokers_use_it() -> None
 
 
 def test_foreign_records_are_a_trouble_of_their_own() -> None:
-    report = follower(task="mirror", foreign=5, trouble="another process", trouble_ms_ago=9)
+    foreign = {
+        "foreign": 5,
+        "foreign_since_ms": 77,
+        "foreign_tiered": 2,
+        "foreign_bytes": 2048,
+        "foreign_changed": 1,
+    }
 
-    one = only(cluster(kafka=report))
+    one = only(cluster(kafka=follower(task="mirror", **foreign)))
 
-    assert (one.code, one.since_ms) == ("foreign-records", NOW_MS - 9)
-    assert "has 5 records" in one.text
+    assert (one.code, one.since_ms) == ("foreign-records", 77)
+    assert "has 5 records that tierledger neither wrote nor imported" in one.text
+    assert "add 2 segments (2048 bytes) that it does not know, and change 1" in one.text
+
+    failing = follower(task="mirror", **foreign, trouble="no brokers", trouble_ms_ago=9)
+    assert [one.code for one in found(cluster(kafka=failing))] == [
+        "foreign-records",
+        "mirror-fails",
+    ]
 
 
 # Conditions.

@@ -33,6 +33,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import StorageUnavailable
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import KafkaValue, decode, encode
+from tierledger.events.kafka.metadata_partition import metadata_partition
 from tierledger.events.kafka.seal import is_seal
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.log_events import ImportRecordDropped, SegmentAdded
@@ -197,16 +198,14 @@ async def test_what_was_mirrored_is_not_imported(world: LocalWorld, topic: FakeT
 
 
 @asynccontextmanager
-async def mirror_of(
-    world: LocalWorld, topic: FakeTopic, imported: dict[int, int] | None = None
-) -> AsyncIterator[Mirror]:
+async def mirror_of(world: LocalWorld, topic: FakeTopic) -> AsyncIterator[Mirror]:
     settings = ServiceSettings(CLUSTER, world.storage)
     connector = settings.connector()
     backend = await connector.backend(read_only=True)
     keys = connector.key_factory(CLUSTER)
     catalog = Catalog(backend, keys, settings.serde(), CLUSTER)
     try:
-        yield Mirror(catalog, FakeReader(topic), topic, KafkaBrokers("nobody:9092"), imported)
+        yield Mirror(catalog, FakeReader(topic), topic, KafkaBrokers("nobody:9092"))
     finally:
         await backend.close()
 
@@ -328,17 +327,38 @@ async def test_what_was_removed_and_forgotten_before_the_mirror_saw_it_goes_from
         assert await differences(world, topic) == []
 
 
-async def test_who_writes_the_topic_beside_the_mirror_is_noticed(
+async def test_who_writes_the_topic_beside_the_mirror_is_noticed_again_after_each_restart(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
-    append(topic, *copied(0))
+    append(topic, *copied(0), *copied(1))
+    await imported(world, topic)
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(2))
     async with mirror_of(world, topic) as mirror:
         await mirror.round()
-        assert mirror.trouble is None
-        append(topic, *copied(1))
-        await mirror.round()
+        assert mirror.foreign.plain()["foreign"] == 0, "what was imported is none of them"
+    append(topic, *copied(3), segment(4), moved(segment(4), DELETING))
+    append(topic, moved(segment(4), DELETED), moved(segment(1), DELETING))
+    place = metadata_partition(ORDERS.topic_id, 0, partition_count=PARTITIONS)
+    topic.add(b"\x00garbage", place)
 
-        assert mirror.trouble == "another process writes __remote_log_metadata: 2 records"
+    for _ in range(2):
+        async with mirror_of(world, topic) as mirror:
+            await mirror.round()
+            await mirror.round()
+            assert (mirror.trouble, mirror.mirrored) == (None, 0)
+            report = mirror.foreign.plain()
+        (known,) = report["foreign_segments"]
+        assert (known["topic"], known["start_offset"], known["state"]) == (
+            "orders",
+            30,
+            "COPY_SEGMENT_FINISHED",
+        )
+        assert report["foreign"] == 7
+        first = topic.records[0][4], topic.records[place][-1]
+        assert report["foreign_since_ms"] == min(one.record.timestamp_ms for one in first)
+        assert report["foreign_tiered"] == 1
+        assert report["foreign_changed"] == 1
 
 
 async def test_what_kafka_writes_after_the_way_back_is_imported_behind_our_own(
@@ -371,14 +391,39 @@ async def test_who_wrote_the_topic_between_the_import_and_the_mirror_is_noticed(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
     append(topic, *copied(0))
-    tail = await tail_of(world, topic)
-    await tail.round()
+    await imported(world, topic)
     append(topic, segment(1))
 
-    async with mirror_of(world, topic, tail.ends) as mirror:
+    async with mirror_of(world, topic) as mirror:
         await mirror.round()
 
-        assert mirror.trouble == "another process writes __remote_log_metadata: 1 records"
+        assert mirror.foreign.plain()["foreign"] == 1
+
+
+async def test_what_others_wrote_is_taken_over_by_the_import_of_the_way_back(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0), *copied(1))
+    await imported(world, topic)
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(2))
+    await broker.update_remote_log_segment_metadata(moved(segment(2)))
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        append(topic, *copied(3), moved(segment(1), DELETING), moved(segment(1), DELETED))
+        await broker.add_remote_log_segment_metadata(segment(4))
+        await mirror.round()
+        assert mirror.foreign.plain()["foreign"] == 4
+    assert len(await differences(world, topic)) == 2
+    await released(world, broker, ORDERS)
+
+    await imported(world, topic)
+
+    assert await starts(world) == [0, 10, 20, 40, 30]
+    assert await differences(world, topic) == []
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        assert (mirror.mirrored, mirror.foreign.plain()["foreign"]) == (0, 0)
 
 
 # The seal.

@@ -61,6 +61,16 @@ PARTITION_SPARE = ("followers", "session", "disputes", "position")
 LEFT_COLUMNS = ("left of", "id", "partition", "segments", "bytes", "what to do")
 LEFT_SPARE = ("id",)
 LEFT_DO = "no broker hosts it: tierledger forget removes them"
+FOREIGN_COLUMNS = (
+    "tiered by others",
+    "topic id",
+    "partition",
+    "segment",
+    "offsets",
+    "bytes",
+    "state",
+)
+FOREIGN_SPARE = ("topic id", "state")
 
 TROUBLE_COLUMNS = ("not well", "severity", "of", "since", "what", "do")
 TROUBLE_SPARE = ("since", "severity")
@@ -116,6 +126,7 @@ def page_of(
         Table(BROKER_COLUMNS, brokers[:limit]),
         Table(PLUGIN_COLUMNS, plugins[:limit], PLUGIN_SPARE),
         Table(LEFT_COLUMNS, [_left_row(one) for one in left[:limit]], LEFT_SPARE),
+        Table(FOREIGN_COLUMNS, _foreign_rows(status.coordinator)[:limit], FOREIGN_SPARE),
     ]
     more = len(status.partitions) - len(shown)
     remark = f"{more} more partitions, none of them worse; --all shows them" if more else None
@@ -132,6 +143,22 @@ def _left_row(left: LeftPartition) -> tuple[object, ...]:
         size_cell(left.bytes),
         LEFT_DO,
     )
+
+
+def _foreign_rows(known: Mapping[str, Any] | None) -> list[tuple[object, ...]]:
+    """Segments that a broker without the plugin has tiered, and tierledger does not know."""
+    return [
+        (
+            one["topic"],
+            id_cell(one["topic_id"]),
+            one["partition"],
+            id_cell(one["id"]),
+            f"{one['start_offset']}-{one['end_offset']}",
+            size_cell(one["bytes"]),
+            state_cell(one["state"]),
+        )
+        for one in ((known or {}).get("kafka") or {}).get("foreign_segments", ())
+    ]
 
 
 def _without_empty(table: Table) -> Table:

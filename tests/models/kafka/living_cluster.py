@@ -131,7 +131,7 @@ class LivingFollowing(Following):
     async def _new_mirror(self, stack: AsyncExitStack) -> Mirror:
         catalog = self._cluster.catalog(self._process)
         topic = self._cluster.topic
-        return Mirror(catalog, FakeReader(topic), topic, NOWHERE, self._imported)
+        return Mirror(catalog, FakeReader(topic), topic, NOWHERE)
 
     @override
     async def _kafka_cluster(self) -> KafkaCluster:
