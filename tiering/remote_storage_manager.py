@@ -28,7 +28,8 @@ class LogSegmentData:
     offset_index: Path
     time_index: Path
     transaction_index: Path | None
-    producer_snapshot_index: Path
+    producer_snapshot_index: bytes
+    """Kafka's producer snapshot at the segment's end."""
     leader_epoch_index: bytes
     """Kafka's leader-epoch-checkpoint with all epochs from the log's start to the segment's
     end."""
@@ -71,11 +72,11 @@ class RemoteStorageManager(ABC):
         """The segment's bytes from `start_position` to `end_position`, both inclusive.
 
         They come in order, in non-empty pieces. Without `end_position`, or with one behind the
-        segment's end, they reach to its end.
+        segment's end, they reach to its end. A segment of 0 bytes has none.
 
         Raises:
-            InvalidArgument: `start_position` is negative, at or behind the segment's end, or
-                behind `end_position`.
+            InvalidArgument: `start_position` is negative, behind `end_position`, or not before
+                the segment's end; 0 is right for a segment of 0 bytes.
             RemoteResourceNotFound: The segment's data is not there.
         """
 

@@ -25,7 +25,8 @@ from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
 from tierledger.tiering.layouts.ledger.layout import LedgerStorageManager
 from tierledger.tiering.layouts.manifest.layout import ManifestStorageManager
 from tierledger.tiering.local.directory import LogDirectory
-from tierledger.tiering.local.segment_files import describe_segment
+from tierledger.tiering.local.producer_snapshots import ProducerSnapshots
+from tierledger.tiering.local.segment_data import describe_segment
 from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
 from tierledger.tiering.objects.store import ObjectStore
 from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
@@ -54,6 +55,7 @@ async def measure(bench: Bench) -> list[Figure]:
         RemoteLogSegmentId(TIP, Uuid(b"one asked about.")),
         log.segments()[0],
         log.leader_epochs,
+        ProducerSnapshots(),
         broker_id=1,
         now_ms=0,
     )
@@ -156,7 +158,7 @@ def files_of(data: LogSegmentData) -> dict[IndexType, bytes]:
     return {
         IndexType.OFFSET: data.offset_index.read_bytes(),
         IndexType.TIMESTAMP: data.time_index.read_bytes(),
-        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index.read_bytes(),
+        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
         IndexType.LEADER_EPOCH: data.leader_epoch_index,
         IndexType.TRANSACTION: (data.transaction_index or Path()).read_bytes(),
     }

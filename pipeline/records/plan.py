@@ -17,6 +17,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.catalog import Catalog
 from tierledger.tiering.reader.lineage_chain import fetch_chain, newest_segment
 from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
+from tierledger.tiering.reader.stable_offset import last_stable_offset
 from tierledger.tiering.reader.tier import Stretch, Tier
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.stored_metadata import HELD_MAX, StoredMetadata
@@ -113,7 +114,7 @@ class _Planner:
             start = await self._first_since(tier, bounds.starting_timestamp)
         end = tier.next_offset
         if self._options.isolation is IsolationLevel.READ_COMMITTED:
-            end = await tier.last_stable_offset()
+            end = await last_stable_offset(tier)
         if bounds.ending_offset is not None:
             end = min(end, bounds.ending_offset)
         elif bounds.ending_timestamp is not None:

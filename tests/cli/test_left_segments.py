@@ -111,6 +111,6 @@ async def put(tier: Path, metadata: RemoteLogSegmentMetadata, folder: Path) -> N
     """Copy a segment of ten bytes to the tier."""
     file = folder / "segment"
     file.write_bytes(bytes(metadata.segment_size_in_bytes))
-    data = LogSegmentData(file, file, file, None, file, b"")
+    data = LogSegmentData(file, file, file, None, b"", b"")
     async with open_tier(f"dir:{tier}") as storage:
         await storage.copy_log_segment_data(metadata, data)

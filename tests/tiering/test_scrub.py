@@ -11,9 +11,11 @@ from tests.models.storage.flipped_bits import flipped
 from tests.models.tiering import tier_trace
 from tests.models.tiering.damaged_tier import PART_BYTES, DamagedTier, TierSegments, payments
 from tests.models.tiering.damaged_tier import Damage as Planted
+from tests.models.tiering.written_log import ABORT, WrittenLog
 from tierledger.events.errors import FormatTooNew, InvalidArgument, StorageUnavailable
 from tierledger.events.identifiers import Uuid
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.formats.index_files import TRANSACTION_ENTRY
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.leader_epoch_checkpoint import format_leader_epochs
 from tierledger.tiering.formats.record_batches import BatchSplitter
@@ -294,6 +296,45 @@ def test_a_batch_of_another_epoch_is_damage_of_the_log() -> None:
 
     assert [(one.index_type, one.position) for one in found] == [(None, 0)]
     assert "expected leader epoch 0 for offset 84, got 5" in found[0].message
+
+
+@pytest.mark.parametrize(("first", "is_right"), [(4, True), (3, False), (1, False)])
+def test_a_marker_without_data_may_be_entered_as_a_transaction_of_itself(
+    first: int, is_right: bool
+) -> None:
+    # Brokers before 2.4 did so: its first offset is its own.
+    log = WrittenLog()
+    log.append(2)
+    log.append(1, 7)
+    log.end_transaction(7, ABORT)
+    log.end_transaction(8, ABORT)
+    first_of_7 = TRANSACTION_ENTRY.pack(0, 7, 2, 3, 4)
+    entries = first_of_7 + TRANSACTION_ENTRY.pack(0, 8, first, 4, 5)
+    metadata = replace(
+        tier_trace.segments()[0].metadata,
+        start_offset=0,
+        end_offset=4,
+        segment_leader_epochs={0: 0},
+    )
+
+    found = damages(metadata, log, {IndexType.TRANSACTION: entries})
+
+    assert (found == []) == is_right
+
+
+def damages(
+    metadata: RemoteLogSegmentMetadata, log: WrittenLog, indexes: Mapping[IndexType, bytes]
+) -> list[str]:
+    """What is wrong with the transaction index of a segment with the whole of `log`."""
+    check = LogCheck(metadata, indexes, {})
+    found = list(check.begin())
+    position = 0
+    for batch in log.batches:
+        (one,) = BatchSplitter("log", 0, 0).feed(batch.data)
+        found += check.take(one, position)
+        position += len(batch.data)
+    found += check.finish()
+    return [one.message for one in found if one.index_type is IndexType.TRANSACTION]
 
 
 def checked(

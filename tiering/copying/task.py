@@ -35,11 +35,12 @@ from tierledger.tiering.copying.quota import CopyQuota
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.local.leader_epochs import OffsetAndEpoch
 from tierledger.tiering.local.log import LocalLog, LocalSegment
+from tierledger.tiering.local.producer_snapshots import ProducerSnapshots
 from tierledger.tiering.local.remote_offsets import (
     find_highest_remote_offset,
     find_log_start_offset,
 )
-from tierledger.tiering.local.segment_files import describe_segment
+from tierledger.tiering.local.segment_data import describe_segment
 from tierledger.tiering.metrics.tier_metrics import (
     COPY_BYTES,
     COPY_ERRORS,
@@ -143,6 +144,7 @@ class CopyTask:
         self._settings = settings or CopySettings()
         self._quota = quota
         self._metrics = deletions.metrics
+        self._snapshots = ProducerSnapshots()
         self._dangling = DanglingCopies(deletions, self._settings.dangling_copy_grace_ms)
         self._folder = log.segments()[0].log_file.parent
         self._is_start_known = False
@@ -291,6 +293,7 @@ class CopyTask:
             segment_id,
             segment,
             self._log.leader_epochs,
+            self._snapshots,
             broker_id=self._deletions.broker_id,
             now_ms=self._deletions.clock.now_ms(),
         )

@@ -12,6 +12,9 @@ from tierledger.events.errors import CorruptRemoteData
 
 SNAPSHOT_VERSION: Final = 1
 
+NOT_IN_TRANSACTION: Final = -1
+"""The first offset of a transaction if none is open."""
+
 _HEADER = Struct(">hI")
 _COUNT = Struct(">i")
 _ENTRY = Struct(">qhiqiqiq")
@@ -35,7 +38,7 @@ class ProducerState(NamedTuple):
     timestamp_ms: int
     coordinator_epoch: int
     current_txn_first_offset: int
-    """-1 if no transaction is open."""
+    """`NOT_IN_TRANSACTION` if no transaction is open."""
 
 
 def parse_producer_snapshot(data: bytes, name: str) -> list[ProducerState]:
@@ -59,10 +62,10 @@ def parse_producer_snapshot(data: bytes, name: str) -> list[ProducerState]:
     return [ProducerState(*one) for one in _ENTRY.iter_unpack(data[_ENTRIES_FROM:])]
 
 
-def first_open_offset(producers: Iterable[ProducerState]) -> int | None:
-    """The offset at which the oldest open transaction begins; none if none is open."""
-    firsts = [one.current_txn_first_offset for one in producers]
-    return min((first for first in firsts if first >= 0), default=None)
+def open_transactions(producers: Iterable[ProducerState]) -> dict[int, int]:
+    """By producer, the offset at which its open transaction begins."""
+    firsts = {one.producer_id: one.current_txn_first_offset for one in producers}
+    return {producer: first for producer, first in firsts.items() if first >= 0}
 
 
 def format_producer_snapshot(producers: Iterable[ProducerState]) -> bytes:

@@ -24,6 +24,8 @@ SMALLEST_BATCH: Final = _HEADER.size
 """Bytes of a batch without records."""
 
 _MAGIC_AT: Final = 16
+_PRODUCER_EPOCH: Final = Struct(">hi")
+_PRODUCER_EPOCH_AT: Final = 51
 _BASE_TIMESTAMP: Final = Struct(">q")
 _BASE_TIMESTAMP_AT: Final = 27
 _INT64_HALF: Final = 1 << 63
@@ -59,6 +61,17 @@ class RecordBatch(NamedTuple):
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
+    def producer_epoch(self) -> int:
+        epoch: int = _PRODUCER_EPOCH.unpack_from(self.data, _PRODUCER_EPOCH_AT)[0]
+        return epoch
+
+    @property
+    def base_sequence(self) -> int:
+        """The producer's number of the first record; -1 without a producer."""
+        sequence: int = _PRODUCER_EPOCH.unpack_from(self.data, _PRODUCER_EPOCH_AT)[1]
+        return sequence
+
+    @property
     def has_log_append_time(self) -> bool:
         """Whether the records' timestamps are the broker's append time."""
         return bool(self.attributes & _LOG_APPEND_TIME)
@@ -72,6 +85,14 @@ class RecordBatch(NamedTuple):
     def compression(self) -> int:
         """The number of the compression codec."""
         return self.attributes & _COMPRESSION
+
+
+def note_transaction(opened: dict[int, int], batch: RecordBatch) -> None:
+    """Bring `opened`, the first offsets of open transactions by producer, behind `batch`."""
+    if batch.is_control:
+        opened.pop(batch.producer_id, None)
+    elif batch.is_transactional:
+        opened.setdefault(batch.producer_id, batch.base_offset)
 
 
 def _has_checksum(data: bytes) -> bool:

@@ -303,8 +303,9 @@ def _kafka_files(metadata: RemoteLogSegmentMetadata) -> tuple[ExpectedObject, ..
     """The files beside a log, and the sizes that Kafka's formats allow."""
     offsets = metadata.end_offset - metadata.start_offset + 1
     batches = min(offsets, metadata.segment_size_in_bytes // SMALLEST_BATCH)
-    # Kafka adds a time entry with each offset entry, and one more when a segment closes.
-    times = (1, batches + 1)
+    # Kafka adds a time entry with each offset entry, and one more when a segment closes. Of
+    # records without timestamps it adds none.
+    times = (0, batches + 1)
     aborted = (0, 0) if metadata.txn_index_empty else (1, batches)
     return (
         _entries(IndexType.OFFSET, OFFSET_ENTRY.size, (0, batches)),
@@ -332,8 +333,8 @@ def _least_checkpoint(metadata: RemoteLogSegmentMetadata) -> int:
 
 
 def _least_indexes(metadata: RemoteLogSegmentMetadata) -> int:
-    """Least bytes of an object with all indexes, of which two may be empty."""
-    return TIME_ENTRY.size + SNAPSHOT_HEAD_SIZE + _least_checkpoint(metadata)
+    """Least bytes of an object with all indexes, of which three may be empty."""
+    return SNAPSHOT_HEAD_SIZE + _least_checkpoint(metadata)
 
 
 _NAMES: Final[Mapping[Layout, Callable[[str], LayoutNames]]] = {

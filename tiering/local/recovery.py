@@ -16,8 +16,15 @@ from tierledger.events.errors import CorruptRemoteData
 from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.formats.index_files import TIME_ENTRY
 from tierledger.tiering.formats.index_type import IndexType
-from tierledger.tiering.formats.producer_snapshot import parse_producer_snapshot
-from tierledger.tiering.formats.record_batches import BatchSplitter, RecordBatch
+from tierledger.tiering.formats.producer_snapshot import (
+    open_transactions,
+    parse_producer_snapshot,
+)
+from tierledger.tiering.formats.record_batches import (
+    BatchSplitter,
+    RecordBatch,
+    note_transaction,
+)
 from tierledger.tiering.local.log import LocalSegment
 from tierledger.tiering.local.segment_files import (
     LOG_SUFFIX,
@@ -61,8 +68,7 @@ def read_log(folder: Path, known: Sequence[LocalSegment] = ()) -> LogFiles:
     tail = [_Batches(folder, base) for base in bases if base >= start]
     for read in tail:
         for batch in read.all(is_active=read is tail[-1]):
-            if batch.is_transactional:
-                _note(opened, batch)
+            note_transaction(opened, batch)
     before = {one.base_offset: one for one in known}
     segments = [
         _closed_segment(folder, base, following, before.get(base))
@@ -163,13 +169,5 @@ def _newest_snapshot(folder: Path, bases: Sequence[int]) -> tuple[int, dict[int,
         except CorruptRemoteData as error:
             _log.warning("a producer snapshot is passed over", error=str(error))
             continue
-        firsts = {one.producer_id: one.current_txn_first_offset for one in producers}
-        return base, {producer: first for producer, first in firsts.items() if first >= 0}
+        return base, open_transactions(producers)
     return bases[0], {}
-
-
-def _note(opened: dict[int, int], batch: RecordBatch) -> None:
-    if batch.is_control:
-        opened.pop(batch.producer_id, None)
-    else:
-        opened.setdefault(batch.producer_id, batch.base_offset)

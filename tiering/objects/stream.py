@@ -75,6 +75,8 @@ def checked_range(
         InvalidArgument: The positions are not within the segment.
     """
     size = metadata.segment_size_in_bytes
+    if size == start_position == 0:  # Compaction removed all records before the copy.
+        return 0, 0
     last = size - 1 if end_position is None else min(end_position, size - 1)
     if not 0 <= start_position < size:
         raise InvalidArgument(

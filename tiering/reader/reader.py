@@ -16,6 +16,7 @@ from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
 from tierledger.tiering.reader.indexes import SegmentIndexes, TimePlace
 from tierledger.tiering.reader.lineage_chain import fetch_chain, newest_segment
 from tierledger.tiering.reader.run import LogRun
+from tierledger.tiering.reader.stable_offset import last_stable_offset
 from tierledger.tiering.reader.stretch import StretchBatches
 from tierledger.tiering.reader.tier import Stretch, Tier
 from tierledger.tiering.reader.transactions import AbortedTransactions
@@ -130,7 +131,7 @@ class RemoteLogReader:
         if tier is None:
             return None
         if isolation is IsolationLevel.READ_COMMITTED:
-            return await tier.last_stable_offset()
+            return await last_stable_offset(tier)
         return tier.next_offset
 
     async def from_timestamp(self, timestamp_ms: int) -> int | None:
@@ -200,7 +201,7 @@ class RemoteLogReader:
             raise await tier.out_of_range(start)
         limit, aborted, stable = tier.next_offset, None, None
         if isolation is IsolationLevel.READ_COMMITTED:
-            limit = stable = await tier.last_stable_offset()
+            limit = stable = await last_stable_offset(tier)
             aborted = AbortedTransactions(tier, self._indexes)
         if to_offset is not None:
             limit = min(limit, to_offset)

@@ -12,7 +12,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.producer_snapshot import (
-    first_open_offset,
+    open_transactions,
     parse_producer_snapshot,
 )
 from tierledger.tiering.metadata_ports import RemoteLogMetadataSource
@@ -56,15 +56,6 @@ class Tier:
             async for _, held in self.segments_in(epoch_range):
                 return held.first
         return self.next_offset
-
-    async def last_stable_offset(self) -> int:
-        """Where the oldest transaction without an end in the tier begins; else `next_offset`.
-
-        Raises:
-            RemoteResourceNotFound: The newest segment's producer snapshot is not there.
-            CorruptRemoteData: The snapshot cannot be parsed.
-        """
-        return await stable_offset_after(self.storage, self.newest)
 
     async def segments_in(
         self, epoch_range: EpochRange
@@ -142,8 +133,17 @@ async def stable_offset_after(
         RemoteResourceNotFound: The segment's producer snapshot is not there.
         CorruptRemoteData: The snapshot cannot be parsed.
     """
+    opened = await open_transactions_after(storage, segment)
+    return min((segment.end_offset + 1, *opened.values()))
+
+
+async def open_transactions_after(
+    storage: RemoteStorageManager, segment: RemoteLogSegmentMetadata
+) -> dict[int, int]:
+    """By producer, where its transaction begins that is open at the segment's end.
+
+    Raises as `stable_offset_after` does.
+    """
     name = f"producer snapshot of {segment.remote_log_segment_id}"
     snapshot = await storage.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT)
-    first = first_open_offset(parse_producer_snapshot(snapshot, name))
-    end = segment.end_offset + 1
-    return end if first is None else min(first, end)
+    return open_transactions(parse_producer_snapshot(snapshot, name))

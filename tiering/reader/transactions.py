@@ -9,8 +9,10 @@ or a producer snapshot.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.tiering.formats.record_batches import RecordBatch
 from tierledger.tiering.reader.tier import Stretch, Tier, stable_offset_after
 
@@ -50,8 +52,10 @@ class AbortedTransactions:
             # The snapshot is of the segment's end. If the stretch ends earlier, that end is of
             # a lost lineage, and the snapshot does not apply.
             if self._decided_offset < before and here.last == here.metadata.end_offset:
-                stable = await stable_offset_after(self._tier.storage, here.metadata)
-                self._decided_offset = max(self._decided_offset, stable)
+                # A segment from before Kafka 2.8 may have no snapshot; the walk then goes on.
+                with suppress(RemoteResourceNotFound):
+                    stable = await stable_offset_after(self._tier.storage, here.metadata)
+                    self._decided_offset = max(self._decided_offset, stable)
 
     def has_aborted(self, batch: RecordBatch) -> bool:
         """Whether `batch` belongs to a transaction that was aborted."""

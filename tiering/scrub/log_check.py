@@ -341,9 +341,11 @@ class _Aborted(_IndexCheck):
         opened = self._opened
         others = [first for one, first in opened.firsts.items() if one != producer]
         stable = entry.last_stable_offset
+        # Brokers before 2.4 also entered a marker without data, as a transaction of itself.
+        is_of_marker = entry.first_offset == marker and producer not in opened.firsts
         return (
             entry.producer_id == producer
-            and opened.may_begin(producer, entry.first_offset)
+            and (is_of_marker or opened.may_begin(producer, entry.first_offset))
             # Another open transaction may have begun before the segment.
             and (stable == min(others, default=marker + 1) or 0 <= stable < opened.start_offset)
         )

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from tierledger.tiering.formats.index_files import TIME_ENTRY, TIMES_WITHOUT_OFFSETS_MAX
 from tierledger.tiering.formats.index_type import IndexType
-from tierledger.tiering.layouts.listed_objects import ExpectedObject, part_number
+from tierledger.tiering.layouts.listed_objects import LOG, ExpectedObject, part_number
 
 
 class AuditKind(StrEnum):
@@ -176,11 +176,11 @@ def _of_set(known: KnownSegment, here: FoundObjects) -> tuple[AuditKind, str]:
     log = {number: size for number, size in parts_found if number is not None}
     others = known.others or ()
     lacking = [one.role for one in others if one.is_required and one.role not in sizes]
-    if not log or known.indexes in lacking:
-        if not log:
-            lacking.insert(0, "log")
-        return AuditKind.MISSING_OBJECT, f"missing: {', '.join(lacking)}"
     total, part_bytes = known.log_bytes or 0, known.part_bytes
+    if total and not log:  # Some layouts store nothing for a log of 0 bytes.
+        lacking.insert(0, LOG)
+    if LOG in lacking or known.indexes in lacking:
+        return AuditKind.MISSING_OBJECT, f"missing: {', '.join(lacking)}"
     parts = None if part_bytes is None else -(-total // part_bytes)
     if parts is not None and len(log) < parts:
         lacking.insert(0, f"{parts - len(log)} of {parts} parts of the log")
@@ -199,7 +199,7 @@ def _wrong_log(log: Mapping[int, int], total: int, part_bytes: int | None) -> It
     found = sum(log.values())
     if found != total:
         yield f"expected {total} bytes of log, found {found}"
-    elif part_bytes is not None:
+    elif part_bytes is not None and total:
         for number, size in sorted(log.items()):
             expected = min(part_bytes, total - number * part_bytes)
             if expected <= 0:

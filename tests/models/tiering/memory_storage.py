@@ -106,7 +106,7 @@ def _indexes(data: LogSegmentData) -> dict[IndexType, bytes]:
     found = {
         IndexType.OFFSET: data.offset_index.read_bytes(),
         IndexType.TIMESTAMP: data.time_index.read_bytes(),
-        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index.read_bytes(),
+        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
         IndexType.LEADER_EPOCH: data.leader_epoch_index,
     }
     if data.transaction_index is not None:

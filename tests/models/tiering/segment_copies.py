@@ -34,7 +34,7 @@ def segment_data(folder: Path, segment: TieredSegment) -> LogSegmentData:
         paths[IndexType.OFFSET],
         paths[IndexType.TIMESTAMP],
         paths.get(IndexType.TRANSACTION),
-        paths[IndexType.PRODUCER_SNAPSHOT],
+        segment.indexes[IndexType.PRODUCER_SNAPSHOT],
         segment.indexes[IndexType.LEADER_EPOCH],
     )
 

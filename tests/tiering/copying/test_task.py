@@ -193,9 +193,9 @@ async def test_not_ready_is_no_failure(world: CopyWorld, number: int, error: Exc
     assert (await task.run_once()).segments == 2
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 async def test_a_segment_missing_a_file_is_unannounced(world: CopyWorld, suffix: str) -> None:
-    name = f"{150:020}" if suffix == ".snapshot" else f"{0:020}"
+    name = f"{0:020}"
     (world.folder / "disk-1" / f"{name}{suffix}").unlink()
 
     with pytest.raises(InvalidArgument, match=f"{name}.{suffix[1:]}: expected a file"):

@@ -12,8 +12,8 @@ from tierledger.tiering.formats.leader_epoch_checkpoint import (
 )
 from tierledger.tiering.formats.producer_snapshot import (
     ProducerState,
-    first_open_offset,
     format_producer_snapshot,
+    open_transactions,
     parse_producer_snapshot,
 )
 
@@ -43,9 +43,9 @@ def test_a_snapshot_tells_which_transaction_is_open_at_a_segments_end() -> None:
     assert producers[8].current_txn_first_offset == 81
     assert producers[7].last_offset == 56
     assert producers[7].current_txn_first_offset == -1
-    assert first_open_offset(producers.values()) == 81
+    assert open_transactions(producers.values()) == {8: 81}
     snapshot = parse_producer_snapshot(last.indexes[IndexType.PRODUCER_SNAPSHOT], "it")
-    assert first_open_offset(snapshot) is None
+    assert open_transactions(snapshot) == {}
     assert second.metadata.start_offset == 82
 
 

@@ -135,6 +135,8 @@ def is_seen_by_size(layout: Layout, damage: Damage) -> bool:
         return size == 0
     if damage.role == IndexType.LEADER_EPOCH.value:
         return size < before
+    if damage.role == IndexType.TIMESTAMP.value and size == 0:
+        return False  # That of records without timestamps is empty.
     return size == 0 or (size - before) % ENTRIES[damage.role] != 0
 
 

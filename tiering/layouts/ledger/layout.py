@@ -317,7 +317,6 @@ class _Source:
         paths = {
             IndexType.OFFSET: data.offset_index,
             IndexType.TIMESTAMP: data.time_index,
-            IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
         }
         if data.transaction_index is not None:
             paths[IndexType.TRANSACTION] = data.transaction_index
@@ -332,6 +331,7 @@ class _Source:
             raise InvalidArgument(
                 f"{segment}: expected {expected} bytes in {data.log_segment}, found {size}"
             )
+        indexes[IndexType.PRODUCER_SNAPSHOT] = data.producer_snapshot_index
         indexes[IndexType.LEADER_EPOCH] = data.leader_epoch_index
         return _Source(data.log_segment, size, indexes)
 

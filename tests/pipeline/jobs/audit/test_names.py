@@ -137,6 +137,8 @@ def resized(sizes: dict[str, int]) -> FoundObjects:
     return WHOLE._replace(sizes=sorted((dict(SIZES) | sizes).items()))
 
 
+EMPTY = KNOWN._replace(log_bytes=0, weight=None)
+NO_LOG = without("log.00000", "log.00001")
 GONE = KnownSegment(DELETED, True, *(None,) * 8)
 OTHER_PLACE = WHOLE._replace(place="there")
 NEVER = WHOLE._replace(newest_ms=5)
@@ -158,6 +160,10 @@ NEVER = WHOLE._replace(newest_ms=5)
         (KNOWN, [resized({"a": 12})], "known", ["size_mismatch"]),
         (KNOWN, [resized({"indexes": 0})], "known", ["size_mismatch"]),
         (KNOWN, [WHOLE._replace(size_in_bytes=131)], "known", ["size_mismatch"]),
+        (EMPTY, [without("log.00000", "log.00001")], "known", ["whole"]),
+        (EMPTY, [NO_LOG._replace(sizes=[*NO_LOG.sizes, ("log", 0)])], "known", ["whole"]),
+        (EMPTY, [resized({"log.00000": 1, "log.00001": 0})], "known", ["size_mismatch"]),
+        (EMPTY, [without("indexes")], "known", ["missing_object"]),
         (KNOWN, [OTHER_PLACE], "known", ["missing_object", "foreign"]),
         (KNOWN, [OTHER_PLACE, WHOLE], "known", ["whole", "foreign"]),
         (KNOWN._replace(is_settled=False), [], "known", ["changing"]),

@@ -259,7 +259,7 @@ async def test_a_topic_that_kafka_forbids_is_refused(topic: str, tmp_path: Path)
         await storage.delete_log_segment_data(named(topic).metadata)
 
 
-@pytest.mark.parametrize("missing", ["log_segment", "offset_index", "producer_snapshot_index"])
+@pytest.mark.parametrize("missing", ["log_segment", "offset_index", "time_index"])
 async def test_a_copy_of_a_missing_file_is_refused(missing: str, tmp_path: Path) -> None:
     data = segment_data(tmp_path, SEGMENT)
     lacking = replace(data, **{missing: tmp_path / "gone"})  # type: ignore[arg-type]
