@@ -2,7 +2,8 @@
 
 Rule 1: after an unknown outcome, nothing is read or written before the server's process of that
 statement has ended. The process may be frozen, and could still carry out the statement long
-after a read has found the log's next slot empty.
+after a read has found the log's next slot empty. Nor before a later commit is confirmed: what
+is found may be on this server alone, if its process ended while it waited for a standby.
 Rule 2: bulk work never takes all connections, so a slow checkpoint does not delay commits.
 Rule 3: the pool retries no statement. It replaces a broken connection before the next one.
 """
@@ -34,6 +35,9 @@ END_PROCESS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
  WHERE pid = %b AND extract(epoch FROM backend_start)::text = %b AND (TABLE here)
 """
+
+COMMIT = "SELECT pg_logical_emit_message(true, 'tierledger', '') WHERE (TABLE here)"
+"""Changes nothing, and is confirmed as any change is, after all that came before it."""
 
 
 class Pool:
@@ -134,15 +138,18 @@ class Pool:
 
     async def _settle(self, session: Session) -> None:
         while self._unsettled:
-            await self._end(session, self._unsettled[0])
-            del self._unsettled[0]
+            in_doubt = len(self._unsettled)
+            try:
+                for identity in self._unsettled[:in_doubt]:
+                    await self._end(session, identity)
+                await session.run(COMMIT, ())
+            except psycopg.Error as error:
+                raise session.meaning(self.address.where, error, changes=False) from error
+            del self._unsettled[:in_doubt]
 
     async def _end(self, session: Session, identity: Identity) -> None:
         for _ in range(SETTLE_TRIES):
-            try:
-                answer = await session.run(END_PROCESS, identity)
-            except psycopg.Error as error:
-                raise session.meaning(self.address.where, error, changes=False) from error
+            answer = await session.run(END_PROCESS, identity)
             # A process leaves the list only after its transaction has committed or aborted.
             if not answer.rows:
                 return

@@ -130,6 +130,11 @@ POOLED = (
     "expected one that keeps its process (pgbouncer: pool_mode = session)"
 )
 
+WAIT_FOR_STANDBY = "SyncRepWaitForLSN"
+"""The server's function that warns of a wait that was cancelled; its text is translated."""
+
+UNCONFIRMED = "somebody cancelled the wait for a standby: the change is on this server alone"
+
 WRONG_CREDENTIALS = (
     "authentication failed",
     "does not exist",
@@ -260,6 +265,8 @@ class Session:
         self._news = select.poll()
         self._news.register(connection.fileno(), select.POLLIN)
         self._timed_out = False
+        self._is_unconfirmed = False
+        connection.add_notice_handler(self._notice)
         self._answer_timeout_s: float | None = STATEMENT_TIMEOUT_S + ANSWER_MARGIN_S
         self._mark = secrets.token_hex(8)
         self.identity = Identity(connection.info.backend_pid, "")
@@ -389,7 +396,15 @@ class Session:
         finally:
             if timer is not None:
                 timer.cancel()
+        if self._is_unconfirmed:
+            await self.close()
+            raise psycopg.OperationalError(UNCONFIRMED)
         return Answer(rows, cursor.rowcount)
+
+    def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        # The server reports a commit that no standby has as a success, with a warning.
+        if notice.source_function == WAIT_FOR_STANDBY:
+            self._is_unconfirmed = True
 
     def _hang_up(self) -> None:
         """Cut the connection: callers that wait for an answer get an error at once."""
