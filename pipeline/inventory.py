@@ -16,6 +16,7 @@ from tierledger.events.extras import naming_extras
 from tierledger.pipeline.fold import EPOCH
 
 if TYPE_CHECKING:
+    from tierledger.tiering.objects.directory import Unseen
     from tierledger.tiering.objects.store import ObjectStore
 
 SIZE_MAX: Final = 1 << 46
@@ -53,17 +54,22 @@ def milliseconds(at: datetime) -> int:
 
 
 async def listed_objects(
-    store: ObjectStore, folder: str, limit: int, on_listed: Callable[[int], None]
+    store: ObjectStore,
+    folder: str,
+    limit: int,
+    on_listed: Callable[[int], None],
+    on_unseen: Callable[[Unseen], None],
 ) -> list[Seen] | None:
     """All objects below `folder`; none if there are more than `limit`.
+
+    `on_unseen` takes what cannot be listed.
 
     Raises:
         StorageUnavailable: The store does not answer; a retry is safe.
         StoreRefused: There is no such bucket or directory, or no permission to list it.
-        CorruptRemoteData: An object's name cannot be listed at all.
     """
     found: list[Seen] = []
-    async for page in store.pages(folder):
+    async for page in store.pages(folder, on_unseen):
         found += [Seen(one.path, one.size, milliseconds(one.last_modified)) for one in page]
         on_listed(len(page))
         if len(found) > limit:

@@ -22,7 +22,7 @@ from tierledger.pipeline.inventory import (
     refuse_rows,
     require_columns,
 )
-from tierledger.tiering.objects.directory import ListedName
+from tierledger.tiering.objects.directory import ListedName, Unseen
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -46,20 +46,24 @@ _SCHEMA: Final = pa.schema(
 
 
 async def write_listing(
-    store: ObjectStore, folder: str, file: Path, on_listed: Callable[[int], None]
+    store: ObjectStore,
+    folder: str,
+    file: Path,
+    on_listed: Callable[[int], None],
+    on_unseen: Callable[[Unseen], None],
 ) -> None:
     """List all objects below `folder` into a Parquet file.
 
-    `on_listed` is called with the number of objects in each page.
+    `on_listed` is called with the number of objects in each page, `on_unseen` with what cannot
+    be listed.
 
     Raises:
         StorageUnavailable: The store does not answer; a retry is safe.
         StoreRefused: There is no such bucket or directory, or no permission to list it.
-        CorruptRemoteData: An object's name cannot be listed at all.
     """
     held: list[ListedName] = []
     with pq.ParquetWriter(file, _SCHEMA) as writer:
-        async for page in store.pages(folder):
+        async for page in store.pages(folder, on_unseen):
             held += page
             on_listed(len(page))
             if len(held) >= ROWS_PER_GROUP:

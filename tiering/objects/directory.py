@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -25,30 +25,66 @@ class ListedName(NamedTuple):
     e_tag: str | None
 
 
-def walked(root: Path, below: str) -> Iterator[ListedName]:
+class Unseen(NamedTuple):
+    """Names that a list of the whole store lacks, because they could not be listed."""
+
+    first: str
+    last: str
+    """No name after this one is meant; names are in the order of their characters."""
+    reason: str
+    """What could not be listed, and why."""
+
+    def may_hold(self, place: str) -> bool:
+        """Whether names that begin with `place` may be among them."""
+        return place <= self.last and place + _BEHIND_ALL > self.first
+
+    @classmethod
+    def below(cls, folder: str, reason: str) -> Unseen:
+        """All names in `folder`."""
+        return cls(f"{folder}/", f"{folder}/{_BEHIND_ALL}", reason)
+
+
+_BEHIND_ALL = chr(0x10FFFF)
+
+
+def walked(root: Path, below: str, on_unseen: Callable[[Unseen], None]) -> Iterator[ListedName]:
     """All finished files in the folder `below`, by paths from `root`.
 
+    Folders that cannot be listed, and files that cannot be looked at, go to `on_unseen`.
+
     Raises:
-        StorageUnavailable: A folder cannot be listed, or a file not be looked at.
+        StorageUnavailable: The folder `below` itself cannot be listed.
     """
-    for folder, _, files in os.walk(root / below, onerror=_unless_gone):
+    top = root / below
+
+    def skip(error: OSError) -> None:
+        if isinstance(error, FileNotFoundError):
+            return  # Deleted meanwhile.
+        path = Path(os.fsdecode(error.filename))
+        if path == top:
+            raise StorageUnavailable(f"cannot be listed: {error}") from error
+        name = _text(path.relative_to(root))
+        on_unseen(Unseen.below(name, f"{name}: {error.strerror}"))
+
+    for folder, _, files in os.walk(top, onerror=skip):
         for name in files:
             if _UNFINISHED.fullmatch(name) is not None:
                 continue
             path = Path(folder, name)
             try:
                 found = path.stat()
-            except OSError as error:
-                _unless_gone(error)
+            except FileNotFoundError:
                 continue  # Deleted meanwhile.
-            text = os.fsencode(path.relative_to(root)).decode("utf-8", "backslashreplace")
+            except OSError as error:
+                text = _text(path.relative_to(root))
+                on_unseen(Unseen(text, text, f"{text}: {error.strerror}"))
+                continue
             modified = datetime.fromtimestamp(found.st_mtime, UTC)
-            yield ListedName(text, found.st_size, modified, None)
+            yield ListedName(_text(path.relative_to(root)), found.st_size, modified, None)
 
 
-def _unless_gone(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise StorageUnavailable(f"cannot be listed: {error}") from error
+def _text(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def sync_folder(root: Path, folder: Path) -> None:

@@ -30,6 +30,7 @@ from tierledger.events.errors import (
 )
 from tierledger.tiering.objects.directory import (
     ListedName,
+    Unseen,
     remove_unfinished,
     sync_folder,
     sync_removal,
@@ -70,6 +71,14 @@ _PAST_THE_END = re.compile(
 )
 """Stores' texts for a range behind the object's end. Because of their spaces they cannot match
 a URL in the error, which contains the object's name."""
+
+_REFUSED_NAME = re.compile(
+    'invalid path: (?:Error parsing )?Path "(.*)"(?: contained empty|: Encountered illegal)',
+    re.DOTALL,
+)
+"""The client's text for a name in a list that it does not accept."""
+
+_DELETE, _BEHIND_DELETE = "\x7f", "\x80"
 
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
 """A URL with a query, which is cut from errors: it may hold a secret."""
@@ -226,32 +235,44 @@ class ObjectStore:
         listed = {one["path"]: StoredObject(one["size"], one["e_tag"] or "") for one in found}
         return dict(sorted(listed.items()))
 
-    async def pages(self, folder: str) -> AsyncIterator[Sequence[ListedName]]:
+    async def pages(
+        self, folder: str, on_unseen: Callable[[Unseen], None]
+    ) -> AsyncIterator[Sequence[ListedName]]:
         """All objects below `folder` (empty: in the whole store), page by page in no order.
 
-        Objects that are written or deleted meanwhile may be listed or not.
-
-        Raises:
-            CorruptRemoteData: The store's client does not accept an object's name, and so
-                cannot list on.
+        Objects that are written or deleted meanwhile may be listed or not. What cannot be
+        listed goes to `on_unseen`: in a directory, folders without the right to list them. In
+        other stores, a name that the client does not accept, with up to 1,000 names before it:
+        the client drops the whole answer.
         """
         if self._directory is not None:
             # Walked here, since the client fails at the first name that has a line end.
             self._check_directory()
-            walk = walked(self._directory, folder)
+            walk = walked(self._directory, folder, on_unseen)
             while files := await asyncio.to_thread(lambda: list(islice(walk, LIST_PAGE))):
                 yield files
             return
-        page = self._page_by_page(folder)
+        page, last = self._page_by_page(folder), ""
+        is_one_by_one = False
         while True:
             try:
                 found = await self._ask(Operation.LIST, Request.LIST, folder, page)
             except StorageUnavailable as error:
-                if "invalid path" in str(error):
-                    raise CorruptRemoteData(str(error)) from None
-                raise
+                refused = _REFUSED_NAME.search(str(error))
+                behind = None if refused is None else _behind_refused(refused[1])
+                if refused is None or behind is None or behind <= last:
+                    raise
+                # The client drops what it has gathered; one by one, only the store's answer.
+                is_one_by_one = not is_one_by_one
+                if not is_one_by_one:
+                    reason = f"{refused[1]}: the store's client does not accept this name"
+                    on_unseen(Unseen(last, behind, reason))
+                    last = behind
+                page = self._page_by_page(folder, last, 1 if is_one_by_one else LIST_PAGE)
+                continue
             if not found:
                 return
+            last = max(last, *(one["path"] for one in found))
             yield [
                 ListedName(one["path"], one["size"], one["last_modified"], one["e_tag"])
                 for one in found
@@ -297,14 +318,24 @@ class ObjectStore:
             root, path = self._directory, self._directory / folder
             await asyncio.to_thread(remove_unfinished, root, path)
 
-    def _page_by_page(self, folder: str) -> Callable[[], Awaitable[Sequence[ObjectMeta]]]:
-        """A function that requests the next page; an empty page follows the last."""
+    def _page_by_page(
+        self, folder: str, after: str = "", size: int = LIST_PAGE
+    ) -> Callable[[], Awaitable[Sequence[ObjectMeta]]]:
+        """A function that requests the next page of `size`; an empty page follows the last.
+
+        The first begins behind the name `after`.
+        """
         pages: list[ListStream[Sequence[ObjectMeta]]] = []
 
         async def send() -> Sequence[ObjectMeta]:
             if not pages:
                 pages.append(
-                    obstore.list(self._store, prefix=folder or None, chunk_size=LIST_PAGE)
+                    obstore.list(
+                        self._store,
+                        prefix=folder or None,
+                        offset=after or None,
+                        chunk_size=size,
+                    )
                 )
             try:
                 return await anext(pages[0])
@@ -378,6 +409,27 @@ class ObjectStore:
         """Refuse a missing directory: if it is not mounted, its objects are not missing."""
         if self._directory is not None and not self._directory.is_dir():
             raise StoreRefused(f"{self.url}: there is no such directory")
+
+
+def _behind_refused(name: str) -> str | None:
+    """A name behind `name` that the client accepts, with only refused names between.
+
+    None if it is not known why the client refused `name`.
+    """
+    at = 0
+    parts = name.split("/")
+    for number, part in enumerate(parts):
+        for place, char in enumerate(part):
+            if char < " " or char == _DELETE:
+                return name[: at + place] + (" " if char < " " else _BEHIND_DELETE)
+        is_last = number == len(parts) - 1
+        if part in {".", ".."} and is_last:
+            return f"{name} "
+        if (part in {".", ".."} or not part) and not is_last:
+            # The character behind the separator: no other name is between.
+            return name[: at + len(part)] + "0"
+        at += len(part) + 1
+    return None
 
 
 def _is_obstores(error: Exception) -> bool:

@@ -11,6 +11,7 @@ import typer
 
 from tierledger.cli.commands.spark.job import (
     LOCAL,
+    SHOWN_MAX,
     SPARK,
     Job,
     end,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.jobs.audit.run import Listed
     from tierledger.pipeline.tables.plan import TablePlan
     from tierledger.tiering.layouts.listed_objects import LayoutNames
+    from tierledger.tiering.objects.directory import Unseen
     from tierledger.tiering.objects.store import ObjectStore
 
 DEFAULT_AGE = "1d"
@@ -78,8 +80,8 @@ def audit(
 ) -> None:
     """Find objects that are missing in the tier, damaged sets, and objects that no log knows.
 
-    The command deletes nothing. Exit code 1: something was found. 3: some logs are damaged;
-    they are named, and their partitions are not judged.
+    The command deletes nothing. Exit code 1: something was found. 3: some logs are damaged, or
+    some of the tier could not be listed; both are named, and what they concern is not judged.
     """
     job.check()
     age_ms = duration_ms(older_than, "--older-than")
@@ -160,11 +162,14 @@ def _audited_here(
             found = read_inventory(asked.inventory[0] or "", OBJECTS_MAX)
             if found is None:
                 return None
-            return ListedHere(found, asked.before_ms(totals(found).newest_ms))
+            return ListedHere(found, (), asked.before_ms(totals(found).newest_ms))
+        unseen: list[Unseen] = []
         with progress("audit: objects listed") as on_listed:
-            coming = listed_objects(asked.objects, asked.names.folder, OBJECTS_MAX, on_listed)
+            coming = listed_objects(
+                asked.objects, asked.names.folder, OBJECTS_MAX, on_listed, unseen.append
+            )
             found = asyncio.run(coming)
-        return None if found is None else ListedHere(found)
+        return None if found is None else ListedHere(found, unseen)
 
     writing = written_here(job, FOUND)
     return audited_here(plan, asked.names, lister, asked.orphans_before_ms, digest, writing)
@@ -198,10 +203,14 @@ def _lister(session: SparkSession, asked: _Asked, file: Path) -> Callable[[], Li
     def run() -> Listed:
         if asked.objects is None:
             rows = read_inventory(session, asked.inventory[0] or "")
-            return Listed(rows, asked.before_ms(totals(rows).newest_ms))
+            return Listed(rows, (), asked.before_ms(totals(rows).newest_ms))
+        unseen: list[Unseen] = []
         with progress("audit: objects listed") as on_listed:
-            asyncio.run(write_listing(asked.objects, asked.names.folder, file, on_listed))
-        return Listed(written_listing(session, file))
+            coming = write_listing(
+                asked.objects, asked.names.folder, file, on_listed, unseen.append
+            )
+            asyncio.run(coming)
+        return Listed(written_listing(session, file), unseen)
 
     return run
 
@@ -212,12 +221,15 @@ def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> 
 
     totals, rows = made.digest.totals, made.digest.worst()
     facts = {"cluster": made.cluster, **facts}
+    not_seen = [one.reason for one in made.unseen]
+    shown = {"not seen": "; ".join(not_seen[:SHOWN_MAX])} if not_seen else {}
     if job.page is not None:
-        write_page(job, audit_page({**facts, "engine": engine}, totals, rows, made))
+        write_page(job, audit_page({**facts, **shown, "engine": engine}, totals, rows, made))
     end(
         job,
         {
             **facts,
+            **({} if job.json else shown),
             "partitions": made.partitions,
             "objects": made.listed.objects,
             "bytes": made.listed.size_in_bytes,
@@ -237,4 +249,5 @@ def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> 
         ],
         found=sum(totals[kind].rows for kind in FINDINGS),
         damaged=made.damaged,
+        not_seen=not_seen,
     )

@@ -412,6 +412,7 @@ def end(
     worst: Sequence[Sequence[object]] = (),
     found: int = 0,
     damaged: Sequence[DamagedLog] = (),
+    not_seen: Sequence[str] | None = None,
 ) -> None:
     """Print the result of a job, and exit with the status that belongs to it.
 
@@ -422,6 +423,7 @@ def end(
         worst: Findings to print, the worst first; `SHOWN_MAX` of them are printed.
         found: The number of findings; any makes the status 1.
         damaged: Logs that were left out; any makes the status 3, whatever else was found.
+        not_seen: What could not be listed; any makes the status 3, too. None: nothing is.
     """
     if job.json:
         rows = [dict(zip(columns, row, strict=True)) for row in worst[:SHOWN_MAX]]
@@ -430,6 +432,7 @@ def end(
         result |= {"worst": rows} if columns else {}
         result |= {"out": str(job.out)} if job.out is not None else {}
         result |= {"page": str(job.page)} if job.page is not None else {}
+        result |= {"not_seen": list(not_seen)} if not_seen is not None else {}
         print_json({**result, "damaged": [one._asdict() for one in damaged]})
     else:
         if worst:
@@ -439,7 +442,9 @@ def end(
     if left > 0:
         print_note(f"{left} more are not shown here; --out and --page have them")
     report_damage(damaged)
-    if damaged:
+    for reason in (not_seen or ())[:SHOWN_MAX]:
+        print_note(f"could not be listed: {reason}")
+    if damaged or not_seen:
         raise typer.Exit(ExitStatus.PARTLY)
     if found:
         raise typer.Exit(ExitStatus.FOUND)

@@ -42,6 +42,7 @@ MEANINGS = {
     AuditKind.DAMAGED_LOG: "objects of partitions whose logs are damaged",
     AuditKind.CHANGING: "copied or deleted while the audit ran, or shortly before the list",
     AuditKind.UNFINISHED: "copies and deletions under way",
+    AuditKind.UNSEEN: "not judged, because part of the tier could not be listed",
     AuditKind.ELSEWHERE: "finished segments below another prefix, not listed",
     AuditKind.WHOLE: "finished segments with everything that they should have",
 }

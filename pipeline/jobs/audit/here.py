@@ -42,6 +42,7 @@ from tierledger.pipeline.table_columns import PlainRow
 from tierledger.pipeline.tables.plan import TablePlan, planned
 from tierledger.pipeline.tables.writers import Write
 from tierledger.tiering.layouts.listed_objects import ExpectedObject, LayoutNames
+from tierledger.tiering.objects.directory import Unseen
 
 Places: TypeAlias = dict[tuple[str, bool], list[tuple[str, Seen]]]
 Lister: TypeAlias = Callable[[], "ListedHere | None"]
@@ -54,6 +55,8 @@ class ListedHere(NamedTuple):
     """A list of the tier's objects."""
 
     objects: Sequence[Seen]
+    unseen: Sequence[Unseen] = ()
+    """What the list lacks."""
     before_ms: int | None = None
     """For a list made earlier: log time (ms) from which changes may be missing in it."""
 
@@ -96,14 +99,14 @@ def audited_here(
     known, topics = _known(second, standings, damaged)
     places, foreign = _by_segment(found.objects, names)
     cluster = second.store.cluster or ""
-    judge = Judge(cluster, standings, orphans_before_ms)
+    judge = Judge(cluster, standings, orphans_before_ms, found.unseen)
     rows = _rows(judge, known, topics, places)
     with writing as write:
         for head, some in groupby(rows, itemgetter("topic", "topic_id", "partition")):
             _pass_on((cluster, *head), some, digest, write)
         _pass_on((cluster, None, None, None), map(_foreign_row, foreign), digest, write)
     damaged.sort(key=lambda one: (one.topic_id, one.partition))
-    return Audit(cluster, len(second.logs), counted, digest, damaged)
+    return Audit(cluster, len(second.logs), counted, digest, damaged, found.unseen)
 
 
 def _known(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -148,24 +148,24 @@ def parsed_names(listing: DataFrame, names: LayoutNames) -> DataFrame:
 def audited(
     segments: DataFrame,
     parsed: DataFrame,
-    standings: tuple[str, Mapping[LogKey, Standing]],
-    orphans_before_ms: int,
+    judge: Judge,
+    cluster: str,
 ) -> DataFrame:
     """Rows of `FOUND`: every segment and every object of the tier, each in one row of its kind.
 
     Args:
         segments: The table of `segments_table`.
         parsed: The frame of `parsed_names`.
-        standings: The cluster's id, and the result of `standings_of`.
-        orphans_before_ms: Only objects written before this time may be orphans.
+        judge: It knows the result of `standings_of`.
+        cluster: The cluster's id.
     """
     judged = (
         _known_by_id(segments)
         .join(_found_by_id(parsed), list(_KEY), "full_outer")
         .select("topic", *_KEY, "known", "found")
-        .mapInArrow(JudgeTask(Judge(*standings, orphans_before_ms)), from_arrow_schema(_SCHEMA))
+        .mapInArrow(JudgeTask(judge), from_arrow_schema(_SCHEMA))
     )
-    return judged.unionByName(_foreign(parsed, standings[0]))
+    return judged.unionByName(_foreign(parsed, cluster))
 
 
 def _known_by_id(segments: DataFrame) -> DataFrame:

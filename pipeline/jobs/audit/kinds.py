@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from tierledger.tiering.formats.index_files import TIME_ENTRY, TIMES_WITHOUT_OFFSETS_MAX
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.listed_objects import LOG, ExpectedObject, part_number
+from tierledger.tiering.objects.directory import Unseen
 
 
 class AuditKind(StrEnum):
@@ -53,6 +54,9 @@ class AuditKind(StrEnum):
     """Copied or deleted during the audit, or too shortly before a list made earlier."""
     UNFINISHED = "unfinished"
     """A copy or deletion that is under way; `spark stuck` finds those that take too long."""
+    UNSEEN = "unseen"
+    """What an incomplete list does not tell: a finished segment whose objects may be where the
+    audit could not look, or objects that would be orphans."""
     ELSEWHERE = "elsewhere"
     """A finished segment below another prefix, of which the list has no object."""
     WHOLE = "whole"
@@ -71,6 +75,16 @@ FINDINGS: Final = (
 
 LISTED: Final = (*FINDINGS, AuditKind.FOREIGN)
 """Kinds that have rows in the table; the others are only counted."""
+
+_BY_ABSENCE: Final = {
+    AuditKind.MISSING_OBJECT,
+    AuditKind.INCOMPLETE_SET,
+    AuditKind.SIZE_MISMATCH,
+    AuditKind.ELSEWHERE,
+}
+"""Verdicts on a segment that more objects might change."""
+
+_NOT_LISTED: Final = "more of it may be where the tier could not be listed"
 
 FINISHED: Final = "COPY_SEGMENT_FINISHED"
 DELETED: Final = "DELETE_SEGMENT_FINISHED"
@@ -132,6 +146,7 @@ def verdicts(
     found: Collection[FoundObjects],
     standing: Standing,
     orphans_before_ms: int,
+    unseen: Sequence[Unseen] = (),
 ) -> Iterator[Verdict]:
     """The verdicts on one segment id of a partition.
 
@@ -140,15 +155,21 @@ def verdicts(
         found: Its objects in the list, by place.
         standing: The partition's standing.
         orphans_before_ms: Only objects written before this time may be orphans.
+        unseen: What the list lacks. Without all of it nothing is an orphan.
     """
     is_live = known is not None and known.state != DELETED and standing == Standing.KNOWN
     place = known.place if known is not None and is_live else None
     here = next((one for one in found if one.place == place), None)
     if known is not None and is_live:
-        yield _of_segment(known, here)
+        verdict = _of_segment(known, here)
+        if verdict.kind in _BY_ABSENCE and any(one.may_hold(place or "") for one in unseen):
+            verdict = verdict._replace(kind=AuditKind.UNSEEN, detail=_NOT_LISTED)
+        yield verdict
     for one in found:
         if one is not here:
             kind, detail = _of_stray(known, one, standing, orphans_before_ms)
+            if kind == AuditKind.ORPHAN and unseen:
+                kind, detail = AuditKind.UNSEEN, f"{detail}, but not all objects were seen"
             yield _verdict(kind, one.place, one, None, detail)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
@@ -28,6 +28,7 @@ from tierledger.pipeline.table_columns import (
     Table,
     TableRows,
 )
+from tierledger.tiering.objects.directory import Unseen
 
 NOT_THIS_TIERS: Final = "not called as this tier's objects are"
 """The detail of a foreign object's row."""
@@ -91,12 +92,17 @@ class Judge:
     """Makes the rows of `FOUND` for each segment id."""
 
     def __init__(
-        self, cluster: str, standings: Mapping[LogKey, Standing], orphans_before_ms: int
+        self,
+        cluster: str,
+        standings: Mapping[LogKey, Standing],
+        orphans_before_ms: int,
+        unseen: Sequence[Unseen],
     ) -> None:
-        """`standings` has the partitions of the store."""
+        """`standings` has the partitions of the store, `unseen` what the list lacks."""
         self._cluster = cluster
         self._standings = standings
         self._before_ms = orphans_before_ms
+        self._unseen = unseen
 
     def rows(
         self,
@@ -107,7 +113,7 @@ class Judge:
     ) -> Iterator[PlainRow]:
         """The rows of one segment id."""
         standing = self._standings.get(LogKey(*key[:2]), Standing.UNKNOWN)
-        for verdict in verdicts(known, found, standing, self._before_ms):
+        for verdict in verdicts(known, found, standing, self._before_ms, self._unseen):
             yield {
                 "cluster": self._cluster,
                 "topic": topic,
@@ -176,3 +182,5 @@ class Audit(NamedTuple):
     listed: ListingTotals
     digest: AuditDigest
     damaged: list[DamagedLog]
+    unseen: Sequence[Unseen]
+    """What the list of objects lacks."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
@@ -15,13 +15,14 @@ from pyspark import StorageLevel
 
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.jobs.audit.job import DigestTask, audited, parsed_names, standings_of
-from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
+from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest, Judge
 from tierledger.pipeline.jobs.audit.segments import Settled, ends_of, segments_table
 from tierledger.pipeline.listing import totals
 from tierledger.pipeline.spark_files import make
 from tierledger.pipeline.tables.frames import Damage, Digests, made
 from tierledger.pipeline.tables.plan import planned
 from tierledger.tiering.layouts.listed_objects import LayoutNames
+from tierledger.tiering.objects.directory import Unseen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +34,8 @@ class Listed(NamedTuple):
     """A list of the tier's objects."""
 
     rows: DataFrame
+    unseen: Sequence[Unseen] = ()
+    """What the list lacks."""
     before_ms: int | None = None
     """For a list made earlier: log time (ms) from which changes may be missing in it."""
 
@@ -89,15 +92,16 @@ def audit(
         try:
             standings = standings_of(second.logs, segments)
             cluster = second.store.cluster or ""
-            of = (cluster, standings)
-            found_rows = audited(segments, parsed, of, orphans_before_ms)
+            judge = Judge(cluster, standings, orphans_before_ms, found.unseen)
+            found_rows = audited(segments, parsed, judge, cluster)
             digests = Digests(spark, digest)
             rows = found_rows.mapInArrow(DigestTask(digests), found_rows.schema).persist()
 
             def result() -> Audit:
                 make(rows)
                 taken = digests.joined()
-                return Audit(cluster, len(second.logs), counted, taken, damage.logs())
+                logs = damage.logs()
+                return Audit(cluster, len(second.logs), counted, taken, logs, found.unseen)
 
             try:
                 yield SparkAudit(rows, result)

@@ -139,7 +139,7 @@ def audit(topic: str = "payments") -> str:
         for at, kind in enumerate((AuditKind.MISSING_OBJECT, AuditKind.ORPHAN))
     ]
     listed = ListingTotals(1234, 5_000_000, NOW_MS)
-    made = Audit("c", 12, listed, cast(Any, None), damaged(topic))
+    made = Audit("c", 12, listed, cast(Any, None), damaged(topic), ())
     return audit_page(FACTS, totals, rows, made)
 
 

@@ -1,8 +1,10 @@
 """A directory as a store: what is removed from it, and what a power cut leaves of it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import obstore
 import pytest
@@ -13,6 +15,7 @@ from tests.models.tiering.tier_trace import segments
 from tierledger.events.errors import StorageUnavailable
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings
 from tierledger.tiering.layouts.tier_url import open_store, open_tier, parse
+from tierledger.tiering.objects.directory import Unseen, walked
 from tierledger.tiering.objects.request_counts import Operation
 from tierledger.tiering.objects.store import FOLDER_ATTEMPTS
 
@@ -62,14 +65,43 @@ async def test_leftovers_that_cannot_be_removed_are_a_failure(tmp_path: Path) ->
         await store.remove_leftovers("a")
 
 
-async def test_a_file_that_cannot_be_looked_at_ends_a_list_of_all_with_its_name(
-    tmp_path: Path,
-) -> None:
-    store = open_store(parse(f"dir:{tmp_path}"))
-    (tmp_path / "a").symlink_to("a")
+def test_what_may_not_be_looked_at_is_named_and_the_list_goes_on() -> None:
+    with TemporaryDirectory() as name:
+        root = Path(name)
+        for path in ("a/one", "lost+found/inside", "z/two"):
+            (root / path).parent.mkdir()
+            (root / path).write_bytes(b"x")
+        (root / "a" / "loop").symlink_to("loop")
+        (root / "lost+found").chmod(0)
+        root.chmod(0o755)
+        unseen: list[Unseen] = []
+        with without_rights():
+            found = list(walked(root, "", unseen.append))
+            with pytest.raises(StorageUnavailable, match=r"lost\+found"):
+                list(walked(root, "lost+found", unseen.append))
+        (root / "lost+found").chmod(0o755)
 
-    with pytest.raises(StorageUnavailable, match=f"cannot be listed: .*{tmp_path}/a"):
-        _ = [page async for page in store.pages("")]
+    assert {one.path for one in found} == {"a/one", "z/two"}
+    assert {one.reason for one in unseen} == {
+        "a/loop: Too many levels of symbolic links",
+        "lost+found: Permission denied",
+    }
+    places = ("lost+found/x", "lost+found", "a/loop", "lost", "a/one", "z")
+    held = {place for place in places for one in unseen if one.may_hold(place)}
+    assert held == {"lost+found/x", "lost+found", "a/loop", "lost"}
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Root may enter every folder; so be somebody else meanwhile."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.models.tiering.faulty_object_store import (
     Seen,
     nothing_happens,
 )
+from tests.models.tiering.listing_server import ListingServer
 from tests.models.tiering.s3_server import S3Server
 from tests.models.tiering.segment_copies import copied, whole_log
 from tests.models.tiering.tier_trace import TieredSegment, segments
@@ -33,7 +34,8 @@ from tierledger.events.errors import (
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
-from tierledger.tiering.layouts.tier_url import open_tier
+from tierledger.tiering.layouts.tier_url import open_store, open_tier, parse
+from tierledger.tiering.objects.directory import Unseen
 from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
 from tierledger.tiering.objects.store import ObjectStore, StoreSettings
 
@@ -183,7 +185,7 @@ async def test_a_range_behind_the_end_is_no_failure_that_passes(s3_server: S3Ser
 
 
 async def every_page(store: ObjectStore, folder: str) -> list[object]:
-    return [page async for page in store.pages(folder)]
+    return [page async for page in store.pages(folder, lambda _: None)]
 
 
 async def test_a_name_that_the_client_does_not_take_is_refused_by_every_method() -> None:
@@ -200,6 +202,44 @@ async def test_a_name_that_the_client_does_not_take_is_refused_by_every_method()
     ):
         with pytest.raises(InvalidArgument, match=r"memory:a//b: [a-z]+ failed: "):
             await ask
+
+
+NAMES = ["x/-", "x/.", "x/.a", "x/a", "x/a/-", "x/a/1", "x/b/9", "x/y", "x/zz", "z/1"]
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 1000])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ["x/a//b"],
+        ["x/a//"],
+        ["x//"],
+        ["x/b/../c", "x/b/./c"],
+        ["x/b/.."],
+        ["x/q\tz", "x/q\x1bz"],
+        ["x/e\x7f"],
+        ["x//1", "x//2/3", "x/a//4", "x/b/\n"],
+    ],
+)
+async def test_a_list_goes_on_behind_names_that_the_client_does_not_accept(
+    bad: list[str], page: int
+) -> None:
+    names = sorted({*NAMES, *bad} - {"x/."})
+    unseen: list[Unseen] = []
+    with ListingServer(dict.fromkeys(names, 5), page) as bucket:
+        store = open_store(parse("s3://bucket/x"), bucket.options)
+        found = {one.path async for some in store.pages("x", unseen.append) for one in some}
+
+    lost = set(NAMES[:-1]) - {"x/."} - found
+    assert found <= set(NAMES)
+    assert len(unseen) <= len(bad)
+    assert all(any(name in one.reason for name in bad) for one in unseen)
+    # What is lost is named, and lies in the one answer before the name that is not accepted.
+    assert all(any(one.may_hold(name) for one in unseen) for name in lost)
+    assert all(any(one.may_hold(name) for one in unseen) for name in bad)
+    assert len(lost) < page * len(bad)
+    if page == 1:
+        assert lost == set()
 
 
 @pytest.mark.parametrize("method", ["get", "put", "list", "delete"])

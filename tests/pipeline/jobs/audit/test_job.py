@@ -59,6 +59,10 @@ def nothing() -> None:
     """Change nothing."""
 
 
+def nothing_of(_: object) -> None:
+    """What a list tells on the way."""
+
+
 def directly(
     spark: SparkSession,
     world: AuditedTier,
@@ -70,7 +74,8 @@ def directly(
     def made() -> Listed:
         before()
         file = world.files / "listing.parquet"
-        asyncio.run(write_listing(open_store(parse(world.tier)), "", file, lambda _: None))
+        store = open_store(parse(world.tier))
+        asyncio.run(write_listing(store, "", file, nothing_of, nothing_of))
         after()
         return Listed(written_listing(spark, file))
 
@@ -110,7 +115,7 @@ def found_here(world: AuditedTier, store: JobStore) -> tuple[Audit, list[PlainRo
     rows: list[PlainRow] = []
 
     def lister() -> ListedHere:
-        coming = listed_objects(open_store(parse(world.tier)), "", 1000, lambda _: None)
+        coming = listed_objects(open_store(parse(world.tier)), "", 1000, nothing_of, nothing_of)
         found = asyncio.run(coming)
         assert found is not None
         return ListedHere(found)
@@ -252,7 +257,7 @@ def test_the_tree_that_a_broker_wrote_has_nothing_that_is_not_right(
 
     def lister() -> Listed:
         tier = open_store(parse(f"local-tiered:{tier_trace.TREE}"))
-        asyncio.run(write_listing(tier, "", file, lambda _: None))
+        asyncio.run(write_listing(tier, "", file, nothing_of, nothing_of))
         return Listed(written_listing(spark, file))
 
     with audit(spark, store, names, lister, ORPHANS_BEFORE_MS, AuditDigest(1)) as made:
@@ -407,6 +412,40 @@ async def test_the_command_says_by_its_status_whether_anything_was_found(
     assert str(lost.remote_log_segment_id.id) in text
     assert "//" not in text
     assert "<script>" not in text
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.usefixtures("spark")
+async def test_what_cannot_be_looked_at_is_named_and_the_rest_is_judged(
+    tmp_path: Path, engine: str
+) -> None:
+    world = AuditedTier(tmp_path)
+    lost = await world.copy(0)
+    await world.copy(1)
+    orphan = world.renamed(2)
+    await world.put_segment(orphan)
+    await world.write()
+    for path in world.objects(lost):
+        path.unlink()
+    (world.root / "loop").symlink_to("loop")
+    page, out = tmp_path / "audit.html", tmp_path / "rows"
+    args = ["--tier", world.tier, "--engine", engine, "--page", page, "--out", out]
+    args += ["--format", "json", "--older-than", "1h"]
+    store = tmp_path / "store.sqlite"
+
+    result = await asyncio.to_thread(run, store, "spark", "audit", *args, "--json")
+    plain = await asyncio.to_thread(
+        run, store, "spark", "audit", "--tier", world.tier, "--engine", engine
+    )
+
+    assert (result.exit_code, plain.exit_code) == (3, 3), result.output + plain.output
+    told = json.loads(result.stdout)
+    assert told["not_seen"] == ["loop: Too many levels of symbolic links"]
+    kinds = {kind: told[kind] for kind in ("missing_object", "whole", "orphan", "unseen")}
+    assert kinds == {"missing_object": 1, "whole": 1, "orphan": 0, "unseen": 1}
+    assert "loop: Too many levels" in result.stderr
+    assert "loop: Too many levels" in plain.stdout
+    assert "loop: Too many levels" in page.read_text()
 
 
 @pytest.mark.parametrize("inventory_too", [False, True])

@@ -19,6 +19,7 @@ from tierledger.pipeline.jobs.audit.kinds import (
 from tierledger.tiering.layouts.ledger.format import LedgerCustomMetadata
 from tierledger.tiering.layouts.listed_objects import ExpectedObject, ListedObject, names_of
 from tierledger.tiering.layouts.tier_url import Layout
+from tierledger.tiering.objects.directory import Unseen
 
 SEGMENT = tier_trace.segments_of("codec-none", 0)[0].metadata
 TIP = SEGMENT.topic_id_partition
@@ -191,3 +192,24 @@ def test_each_kind_alone(
     found_verdicts = list(verdicts(known, found, Standing(standing), orphans_before_ms=6))
 
     assert [one.kind for one in found_verdicts] == [AuditKind(kind) for kind in expected]
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "place", "expected"),
+    [
+        (KNOWN, [], "here", ["unseen"]),
+        (KNOWN, [], "he", ["missing_object"]),
+        (KNOWN, [without("a")], "here/a", ["unseen"]),
+        (KNOWN, [WHOLE], "here", ["whole"]),
+        (KNOWN, [OTHER_PLACE], "elsewhere", ["missing_object", "foreign"]),
+        (GONE, [WHOLE], "elsewhere", ["deleted_but_there"]),
+        (None, [NEVER], "elsewhere", ["unseen"]),
+    ],
+)
+def test_what_was_not_seen_is_not_missing_and_nothing_is_an_orphan(
+    known: KnownSegment | None, found: list[FoundObjects], place: str, expected: list[str]
+) -> None:
+    unseen = [Unseen.below(place, "may not be listed")]
+    told = verdicts(known, found, Standing.KNOWN, 6, unseen)
+
+    assert [one.kind.value for one in told] == expected
