@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 from tierledger.actors.coordinator.placement import HOSTS_MAX, PARTITIONS_PER_HOST
-from tierledger.actors.door.security.settings import DoorSecurity
+from tierledger.actors.door.security.settings import (
+    CA_KEY,
+    CERTIFICATE_KEY,
+    KEY_KEY,
+    PLAINTEXT_KEY,
+    TOKEN_KEY,
+    DoorSecurity,
+)
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.partition.decide import Limits
 from tierledger.events.typed_fields import Int32, Text, checked, shown
 from tierledger.storage.connector import (
     CONNECTOR_SETTING,
+    SERIALIZER_SETTING,
     URL_SETTING,
     MetadataStorageConnector,
     load_connector,
@@ -28,6 +38,26 @@ PREFIX = "rlmm.config."
 
 CUSTOM_METADATA_KEY = "remote.log.metadata.custom.metadata.max.bytes"
 TOMBSTONE_KEY = "tombstone.retention.ms"
+
+CLIENT_SETTINGS = {
+    "cluster.id",
+    "broker.id",
+    URL_SETTING,
+    CONNECTOR_SETTING,
+    SERIALIZER_SETTING,
+    CA_KEY,
+    CERTIFICATE_KEY,
+    KEY_KEY,
+    TOKEN_KEY,
+    PLAINTEXT_KEY,
+    CUSTOM_METADATA_KEY,
+    TOMBSTONE_KEY,
+}
+"""The names of a client's settings, without prefix."""
+
+NEAR = 0.92
+"""How much of a name has to be that of a setting to be taken for a slip: two letters less or
+more of twenty."""
 
 LISTEN = "127.0.0.1:0"
 """Default of `listen`: clients on this machine find the ports in the service's record."""
@@ -107,6 +137,23 @@ def without_prefix(config: Mapping[str, object]) -> dict[str, str]:
         key.removeprefix(PREFIX): text for key, text in texts.items() if key.startswith(PREFIX)
     }
     return plain | prefixed
+
+
+def refuse_near_misses(config: Mapping[str, str]) -> None:
+    """Refuse a name in `config` (without prefix) that is nearly one of a client's settings.
+
+    All others pass: a broker hands its plugin settings that are not the plugin's.
+
+    Raises:
+        InvalidArgument: Says which setting is probably meant.
+    """
+    own_connector = CONNECTOR_SETTING in config
+    for name in config.keys() - CLIENT_SETTINGS:
+        if own_connector and name.startswith("metadata.storage."):
+            continue  # It may be the connector's.
+        plain = re.sub("[^a-z]", ".", name.lower())
+        for meant in get_close_matches(plain, CLIENT_SETTINGS, 1, NEAR):
+            raise InvalidArgument(f"there is no setting {name!r:.80}: did you mean {meant}?")
 
 
 def limits_of(config: Mapping[str, str]) -> Limits:

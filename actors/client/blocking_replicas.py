@@ -127,7 +127,7 @@ class BlockingReplicas:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """Arguments and errors are those of `Replicas`."""
-        self._loop = LoopThread()
+        self._loop = LoopThread("this replica")
 
         async def made() -> Replicas:
             return Replicas(url, cluster_id, broker_id, settings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Self, TypeAlias
 
 from tierledger.actors.calls import (
@@ -34,6 +35,7 @@ from tierledger.actors.host_settings import (
     ServiceSettings,
     broker_of,
     limits_of,
+    refuse_near_misses,
     without_prefix,
 )
 from tierledger.actors.messages import Query
@@ -60,6 +62,7 @@ from tierledger.events.typed_fields import (
     checked,
     checked_items,
 )
+from tierledger.storage.own_process import OwnProcess
 
 EpochByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int32], Sized(0, ITEMS_MAX)]
 TimeByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int64], Sized(0, ITEMS_MAX)]
@@ -67,6 +70,11 @@ TimeByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int64], Sized(0
 DEADLINE_S = 30.0
 """Time after which a call fails with the last answer it got; brokers wait without a limit. It
 counts from where the call enters, and includes everything that the call waits for."""
+
+ANOTHER_LOOP = (
+    "this manager was configured on another event loop: expected calls on that one, or another "
+    "manager"
+)
 
 READY_PAUSE_S = 0.005
 """Shortest pause between two checks whether partitions are ready."""
@@ -82,6 +90,9 @@ class AsyncRemoteLogMetadataManager:
     as long as it takes to read the log. A write or announcement that may have been sent by then
     raises `OutcomeUnknown`, one that was not sent a `RetryableError`. Unforeseen errors on the
     way become one of these two, and the next call looks for the service again.
+
+    It belongs to one process and one event loop: in a forked process, and on another loop,
+    each call raises `InvalidArgument` at once.
     """
 
     def __init__(
@@ -95,6 +106,8 @@ class AsyncRemoteLogMetadataManager:
 
         `connect` finds the service; by default it does so by the configured URL.
         """
+        self._home = OwnProcess("this manager")
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._connect = connect or connect_by_url
         self._ids = ids or RandomIds()
         self._deadline_s = deadline_s
@@ -116,14 +129,17 @@ class AsyncRemoteLogMetadataManager:
         is ignored, as Kafka's own manager does.
 
         Raises:
-            InvalidArgument: A setting is missing or wrong, or an extra is not installed.
+            InvalidArgument: A setting is missing or wrong, or its name is nearly one of ours;
+                or an extra is not installed.
             NoSuchStore: There is no such store.
             NotReady: No service runs on the store, or none was found within the deadline.
             OutcomeUnknown: The service was found and did not answer; call it again.
         """
+        self._check_home()
         if self._router is not None:
             return
         plain = without_prefix(config)
+        refuse_near_misses(plain)
         broker_id, cluster_id = broker_of(plain)
         settings = ServiceSettings(cluster_id, plain, limits_of(plain))
         deadline = self._deadline()
@@ -136,11 +152,13 @@ class AsyncRemoteLogMetadataManager:
             await router.close()
             raise
         self._settings, self._router = settings, router
+        self._loop = asyncio.get_running_loop()
 
     async def close(self) -> None:
         """Leave the service; this broker's announcements stay in force. Later calls fail."""
         router, self._router = self._router, None
-        if router is not None:
+        # In a forked process, and after the end of its loop, there is nothing to close.
+        if router is not None and self._home.is_here and not self._loop_has_ended():
             await router.close()
 
     async def __aenter__(self) -> Self:
@@ -436,6 +454,7 @@ class AsyncRemoteLogMetadataManager:
 
         Give exactly one of the two. This process folds the log, not the leader's host.
         """
+        self._check_home()
         if self._settings is None:
             raise NotReady("configure the manager first")
         if (position is None) == (time_ms is None):
@@ -485,12 +504,25 @@ class AsyncRemoteLogMetadataManager:
         row: Any = answered.value
         return None if row is None else metadata_of(tip, row)
 
+    def _check_home(self) -> None:
+        """Refuse a process or an event loop on which nothing would ever be answered."""
+        self._home.check()
+        if self._loop is not None and self._router is not None:
+            with suppress(RuntimeError):  # Without a running loop nothing is awaited.
+                if asyncio.get_running_loop() is not self._loop:
+                    raise InvalidArgument(ANOTHER_LOOP)
+
+    def _loop_has_ended(self) -> bool:
+        return self._loop is not None and self._loop.is_closed()
+
     def _roles_known(self) -> Roles:
+        self._check_home()
         if self._roles is None or self._router is None:
             raise NotReady("the manager is not configured, or closed")
         return self._roles
 
     def _connected(self) -> Router:
+        self._check_home()
         if self._router is None:
             raise NotReady("the manager is not configured, or closed")
         return self._router

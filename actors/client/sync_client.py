@@ -26,6 +26,7 @@ from tierledger.events.metadata import (
     RemotePartitionDeleteMetadata,
 )
 from tierledger.events.partition.answers import PartitionSummary, metadata_of
+from tierledger.storage.own_process import OwnProcess
 
 T = TypeVar("T")
 
@@ -35,7 +36,8 @@ class RemoteLogMetadataManager:
 
     May be used from several threads at a time. Every call ends within the deadline; only
     `as_of` takes as long as it takes to read the log. After `close` each call fails at once
-    with `NotReady`. A `with` block closes the manager.
+    with `NotReady`; in a process that was forked from this one, with `InvalidArgument`. A
+    `with` block closes the manager.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class RemoteLogMetadataManager:
         `connect` finds the service; by default it does so by the configured URL.
         """
         self._manager = AsyncRemoteLogMetadataManager(connect, ids, deadline_s=deadline_s)
-        self._loop = LoopThread()
+        self._loop = LoopThread("this manager")
 
     def __enter__(self) -> Self:
         return self
@@ -230,7 +232,9 @@ class BlockingPartitionHistory:
 class LoopThread:
     """An event loop on a thread of its own, until it is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, whose: str) -> None:
+        """`whose`: what calls it, for messages."""
+        self._home = OwnProcess(whose)
         self._loop = asyncio.new_event_loop()
         # A daemon: a program that forgets to close its manager can still end.
         self._thread = threading.Thread(target=self._serve, name="tierledger", daemon=True)
@@ -249,9 +253,15 @@ class LoopThread:
 
         Raises:
             NotReady: The loop is closed; `work` was not begun.
-            InvalidArgument: The caller runs on the loop itself, and would wait for ever.
+            InvalidArgument: The caller would wait for ever: it runs on the loop itself, or in
+                a process that was forked from the thread's.
             CancelledError: The loop was closed meanwhile.
         """
+        try:
+            self._home.check()
+        except InvalidArgument:
+            work.close()
+            raise
         if threading.current_thread() is self._thread:
             work.close()
             raise InvalidArgument("a blocking call on the manager's own loop")
@@ -267,7 +277,12 @@ class LoopThread:
             raise
 
     def close(self, leave: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `leave`, cancel all other work, end the thread; a repeat waits for the end."""
+        """Run `leave`, cancel all other work, end the thread; a repeat waits for the end.
+
+        In a process that was forked from the thread's there is nothing to end.
+        """
+        if not self._home.is_here:
+            return
         with self._gate:
             was_open, self._is_open = self._is_open, False
         if was_open:

@@ -87,7 +87,7 @@ class FeedStream(Stream):
     @override
     async def _write(self) -> None:
         try:
-            while True:
+            while self.ended is None:
                 await self._wake.wait()
                 self._wake.clear()
                 outgoing, self._outgoing = self._outgoing, pb.ClientFrame()

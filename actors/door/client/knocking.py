@@ -7,7 +7,7 @@ import asyncio
 import grpc
 import grpc.aio
 
-from tierledger.actors.door.client.streams import BROKEN, NO_SECURITY, OPTIONS
+from tierledger.actors.door.client.streams import BROKEN, NO_SECURITY, channel_to
 from tierledger.actors.door.limits import HEALTH_CHECK, SERVING
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.events.errors import RemoteStorageError
@@ -22,13 +22,9 @@ async def opens(door: str, security: ClientSecurity = NO_SECURITY) -> bool:
     Nothing else than connecting shows that: an open connection may outlive the way to it.
     """
     try:
-        credentials = security.credentials()
+        channel = channel_to(door, security)
     except RemoteStorageError:
         return False
-    if credentials is None:
-        channel = grpc.aio.insecure_channel(door, options=OPTIONS)
-    else:
-        channel = grpc.aio.secure_channel(door, credentials, options=OPTIONS)
     check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_CHECK)
     try:
         async with asyncio.timeout(KNOCK_S):

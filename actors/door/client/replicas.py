@@ -28,6 +28,7 @@ from tierledger.events.errors import CorruptLog, NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import metadata_of
+from tierledger.storage.own_process import OwnProcess
 from tierledger.storage.process_log import ProcessLog
 
 PAUSE_S = 0.05
@@ -146,6 +147,7 @@ class FedReplica:
         return self._known().remote_log_size(leader_epoch)
 
     def _known(self) -> Replica:
+        self._home.process.check()  # Nothing feeds a copy in a forked process.
         if self._is_over:
             raise self.trouble or NotReady(f"{self.topic_id_partition}: the replica is closed")
         return self._replica
@@ -266,6 +268,7 @@ class Replicas:
         Raises:
             InvalidArgument: An argument is wrong.
         """
+        self.process = OwnProcess("this replica")
         self._bootstraps = doors_in(url)
         security = ClientSecurity.of(settings or {}, tls=url.startswith(TLS_SCHEME))
         self._streams = FeedStreams(greeting_of(cluster_id, broker_id), security)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import cache
 from typing import Any, Self, TypeAlias
 
 import grpc
@@ -35,9 +36,13 @@ from tierledger.events.errors import (
     RejectedError,
     RemoteStorageError,
 )
+from tierledger.storage.own_process import OwnProcess
 
 OPEN_S = 3.0
 """How long a host may take to greet: a frozen one still accepts connections."""
+
+CLOSE_S = 1.0
+"""How long gRPC may take to end what is under way on a stream that is closed; it takes 1 ms."""
 
 PING_AFTER_S = 1.0
 """A host that owes answers is pinged after so long without any frame from it."""
@@ -103,7 +108,8 @@ class Stream:
         self._longest_ms = 0
         """The longest time that a call has left to its host until now."""
         self._wake = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+        """The first two read and write."""
 
     @classmethod
     async def opened(
@@ -117,11 +123,7 @@ class Stream:
             InvalidArgument: A file of `security` is wrong.
             RemoteStorageError: The host's farewell.
         """
-        metadata, credentials = security.metadata(door), security.credentials()
-        if credentials is None:
-            channel = grpc.aio.insecure_channel(door, options=OPTIONS)
-        else:
-            channel = grpc.aio.secure_channel(door, credentials, options=OPTIONS)
+        metadata, channel = security.metadata(door), channel_to(door, security)
         converse: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
         converse = channel.stream_stream(f"/{SERVICE}/{cls.method}")
         try:
@@ -164,19 +166,22 @@ class Stream:
     async def _greet(self, greeting: pb.ClientGreeting) -> None:
         # Begin to read before writing: a host that refuses the client may end the stream while
         # the greeting is written, and after a failed write gRPC returns no farewell.
+        frame = pb.ClientFrame(greeting=greeting).SerializeToString()
         hearing = asyncio.ensure_future(self._call.read())
-        try:
-            with contextlib.suppress(*BROKEN):
-                await self._call.write(pb.ClientFrame(greeting=greeting).SerializeToString())
-            frame = frame_in(await hearing)
-        finally:
-            hearing.cancel()
-        if frame.HasField("farewell"):
-            raise error_of(frame.farewell)
-        if not frame.HasField("greeting"):
+        writing = asyncio.ensure_future(self._call.write(frame))
+        self._tasks = [hearing, writing]
+        with contextlib.suppress(*BROKEN):
+            await asyncio.shield(writing)
+        heard = frame_in(await asyncio.shield(hearing))
+        if heard.HasField("farewell"):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._call.code()  # The host ends the call.
+            raise error_of(heard.farewell)
+        if not heard.HasField("greeting"):
             raise ConnectionError("the server there does not greet as a host does")
-        self.greeting, self.host = frame.greeting, frame.greeting.host
-        self._call_bytes_max = frame.greeting.frame_bytes_max - 16
+        self.greeting, self.host = heard.greeting, heard.greeting.host
+        self._call_bytes_max = heard.greeting.frame_bytes_max - 16
 
     async def ask(self, message: pb.Call, attempt: Attempt | None = None) -> pb.Answer:
         """The answer to a call, which gets its id here; `attempt` notes when it is sent.
@@ -254,7 +259,7 @@ class Stream:
 
     async def _write(self) -> None:
         try:
-            while True:
+            while self.ended is None:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._waiting or self._cancelled:
@@ -319,12 +324,41 @@ class Stream:
 
     async def close(self) -> None:
         """End the stream; calls that were sent and have no answer are in doubt."""
+        # What has begun ends by the call's end: gRPC would report the end of what is cancelled
+        # here to the loop, which may be closed by then.
+        self._call.cancel()
+        await self._end(ConnectionError("the connection was closed"))
+        self._wake.set()
+        reading_and_writing = self._tasks[:2]
+        if reading_and_writing:
+            await asyncio.wait(reading_and_writing, timeout=CLOSE_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._call.cancel()
-        await self._end(ConnectionError("the connection was closed"))
         await self._channel.close()
+
+
+@cache
+def grpc_process() -> OwnProcess:
+    """The first process that uses gRPC: after that none that is forked from it can."""
+    return OwnProcess(
+        "gRPC",
+        "configure the first manager after the fork, or use multiprocessing's spawn or "
+        "forkserver",
+    )
+
+
+def channel_to(door: str, security: ClientSecurity) -> grpc.aio.Channel:
+    """A channel to a door; reads the files of `security` now.
+
+    Raises:
+        InvalidArgument: A file is wrong, or gRPC works in the process that forked this one.
+    """
+    grpc_process().check()
+    credentials = security.credentials()
+    if credentials is None:
+        return grpc.aio.insecure_channel(door, options=OPTIONS)
+    return grpc.aio.secure_channel(door, credentials, options=OPTIONS)
 
 
 def ping_of(host: str) -> pb.Call:

@@ -13,7 +13,12 @@ from typing import NamedTuple, TypeVar
 import psycopg
 from typing_extensions import override
 
-from tierledger.events.errors import OutcomeUnknown, StorageUnavailable, StoreRefused
+from tierledger.events.errors import (
+    OutcomeUnknown,
+    RemoteStorageError,
+    StorageUnavailable,
+    StoreRefused,
+)
 from tierledger.storage.backend import (
     KEY_BYTES_MAX,
     AtomicConflict,
@@ -37,6 +42,7 @@ from tierledger.storage.backends.postgres.pool import Pool
 from tierledger.storage.backends.postgres.schema import CONFLICT, check
 from tierledger.storage.backends.postgres.session import Address
 from tierledger.storage.locate import StoreUrl
+from tierledger.storage.own_process import OwnProcess
 
 T = TypeVar("T")
 
@@ -77,6 +83,7 @@ class PostgresBackend(MetadataStorageBackend):
 
     def __init__(self, pool: Pool) -> None:
         """Not called directly: see `open`."""
+        self._home = OwnProcess(f"the connection to {pool.address.where}")
         self._pool = pool
         self._where = pool.address.where
         self._in_flight: set[asyncio.Task[object]] = set()
@@ -195,6 +202,8 @@ class PostgresBackend(MetadataStorageBackend):
 
     @override
     async def close(self) -> None:
+        if not self._home.is_here:
+            return  # It would end the other process's sessions.
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         # Shielded, so that cancelling a caller does not leave the store half closed.
@@ -209,7 +218,7 @@ class PostgresBackend(MetadataStorageBackend):
         """The result of `work`; it continues if the caller is cancelled; `close` awaits it."""
         try:
             self._refuse_if_closed()
-        except StorageUnavailable:
+        except RemoteStorageError:
             work.close()
             raise
         task = asyncio.ensure_future(work)
@@ -218,6 +227,7 @@ class PostgresBackend(MetadataStorageBackend):
         return await asyncio.shield(task)
 
     def _refuse_if_closed(self) -> None:
+        self._home.check()
         if self._closing is not None:
             raise StorageUnavailable(f"{self._where} is closed")
 

@@ -50,6 +50,7 @@ from tierledger.storage.backends.sqlite.file import (
     is_full,
     open_writer,
 )
+from tierledger.storage.own_process import OwnProcess
 
 T = TypeVar("T")
 
@@ -172,6 +173,7 @@ class SqliteBackend(MetadataStorageBackend):
 
     def __init__(self, path: Path, writer: _Writer | None, reader: StoreReader) -> None:
         """Not called directly: `open` does what takes time in another thread."""
+        self._home = OwnProcess(f"the open store {path}")
         self._path = path
         self._writer = writer
         self._reader = reader
@@ -267,6 +269,8 @@ class SqliteBackend(MetadataStorageBackend):
 
     @override
     async def close(self) -> None:
+        if not self._home.is_here:
+            return  # It would lock and change what the other process has open.
         if self._closing is None:
             self._closing = asyncio.create_task(self._close_both())
         # Shielded, so that cancelling a caller does not leave the store half closed.
@@ -305,6 +309,7 @@ class SqliteBackend(MetadataStorageBackend):
         return await loop.run_in_executor(self._writing, work, self._writer)
 
     def _refuse_if_closed(self) -> None:
+        self._home.check()
         if self._closing is not None:
             raise StorageUnavailable(f"{self._path} is closed")
 
