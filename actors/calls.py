@@ -176,3 +176,7 @@ class HostPing(NamedTuple):
     """Claims that did not get to lead there."""
     behind: tuple[PartitionKey, ...] = ()
     """Partitions whose follower there has not caught up."""
+    is_heard: bool = False
+    """Whether brokers' clients have used its door lately."""
+    doors: tuple[tuple[str, bool], ...] = ()
+    """Other hosts' processes, by address, at whose doors it knocks, and whether they open."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tierledger.actors.calls import Call, CloseCall, HostPing, Placement, refusal_of
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.door.addresses import url_of
+from tierledger.actors.door.client.knocking import opens
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.host_door import DoorSettings, open_door
 from tierledger.actors.host.host import Host
@@ -145,6 +147,7 @@ class LocalService:
     async def start(self) -> None:
         """Start the service; after an error nothing of it runs. Raises as its coordinator."""
         self._backend = await self.connector.backend(read_only=False)
+        door = self._door
         self._coordinator = CoordinatorService(
             cluster_id=self._settings.cluster_id,
             keys=self._keys,
@@ -156,6 +159,7 @@ class LocalService:
             identity=RandomIds().request_id(),
             reader=self._backend,
             oracle=self._oracle,
+            opens=None if door is None else partial(opens, security=door.security.as_client),
         )
         try:
             await self._coordinator.start()

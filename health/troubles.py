@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from tierledger.actors.conditions import CLOCK_JUMPED, NO_STEPS
 from tierledger.actors.coordinator.attendance import SILENT_MS
+from tierledger.actors.coordinator.doors import DOORS_UNREACHABLE, HOST_UNREACHABLE
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.hosts import NOT_STARTED
 from tierledger.actors.host.store_queues import STORE_REFUSED
@@ -97,6 +98,19 @@ KINDS = {
         Severity.CRITICAL,
         "a host cannot be started",
         "mend what the text names; if it is Ray, start the service again",
+    ),
+    HOST_UNREACHABLE: Kind(
+        Severity.WARNING,
+        "a host lives, and clients do not reach its door; what it led has moved to others, as "
+        "far as others are reached and have room",
+        "see the network, the firewall and what `serve --advertise` names for that host",
+    ),
+    DOORS_UNREACHABLE: Kind(
+        Severity.CRITICAL,
+        "the coordinator reaches few of the hosts' doors, so it cannot tell which hosts "
+        "clients reach; what they lead stays where it is",
+        "see the network between the coordinator's node and the hosts, and what `serve "
+        "--advertise` names",
     ),
     NO_STEPS: Kind(
         Severity.CRITICAL,

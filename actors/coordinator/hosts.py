@@ -17,6 +17,7 @@ from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
 from tierledger.actors.conditions import Condition
 from tierledger.actors.coordinator import evolve, placement
 from tierledger.actors.coordinator import messages as msg
+from tierledger.actors.coordinator.doors import KNOCK_AGAIN_S, KNOCK_INTERVAL_S, Doors
 from tierledger.actors.coordinator.events import ITEMS_MAX
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState, Seat, SetAside
@@ -26,7 +27,7 @@ WATCH_INTERVAL_S = 0.2
 """Pause between two pings of a host; longer if there are many hosts."""
 
 PINGS_PER_S = 100
-"""Pings of all hosts together, at most."""
+"""Pings of all hosts together, at most; knocks at their doors likewise."""
 
 PINGS_MISSED = 3
 """Unanswered pings in a row after which a silent host is given up."""
@@ -160,6 +161,8 @@ class Hosts:
         self.running: dict[str, Host] = {}
         self.starting: dict[str, Start] = {}
         self.looking: dict[str, Look] = {}
+        self.doors = Doors()
+        """Which of the running hosts clients can reach."""
         self.heard_ms: dict[str, int] = {}
         self.facts: dict[msg.Fact, None] = {}
         """Facts that hosts reported about their partitions, until in the log or void."""
@@ -189,6 +192,9 @@ class Hosts:
                     return self._looked(stimulus, look)
                 host = self._watched(stimulus.host, stimulus.watch)
                 return [] if host is None else self._pinged(host, stimulus)
+            case msg.Knocked():
+                host = self._watched(stimulus.host, stimulus.watch)
+                return [] if host is None else self._knocked(host, opens=stimulus.opens)
             case msg.WorkDone() | msg.WorkInDoubt() | msg.WorkFailed():
                 host = self._watched(stimulus.host, stimulus.watch)
                 return [] if host is None else self._work_ended(host, stimulus)
@@ -215,7 +221,13 @@ class Hosts:
         host = self._watched(timer.host, timer.watch)
         if host is None:
             return []
-        return [self._ping(host)] if timer.kind == "ping" else [self._send_effect(host)]
+        match timer.kind:
+            case "ping":
+                return [self._ping(host)]
+            case "knock":
+                return self._knock(host)
+            case _:
+                return [self._send_effect(host)]
 
     # What the coordinator's machine calls.
 
@@ -241,9 +253,12 @@ class Hosts:
 
     @property
     def serving(self) -> int:
-        """How many hosts run under a process that the log names."""
+        """How many hosts run under a process that the log names, and were knocked at."""
         hosts = self._state.hosts
-        return sum(hosts.get(name) == host.process for name, host in self.running.items())
+        return sum(
+            hosts.get(name) == host.process and not self.doors.waits_for(name)
+            for name, host in self.running.items()
+        )
 
     def settled(self) -> list[str]:
         """Hosts that have been well for a while, and have taken all their work."""
@@ -251,6 +266,7 @@ class Hosts:
             name
             for name, host in self.running.items()
             if self.now.s - host.since_s >= SETTLED_S
+            and name not in self.doors.closed.hosts
             and not (host.missed or host.unsent or host.sending or host.set_aside)
         ]
 
@@ -329,8 +345,10 @@ class Hosts:
         """Start the hosts that are wanted and missing; an alarm if `HOSTS_MAX` forbids more."""
         state, effects = self._state, list[msg.Effect]()
         starting = [name for name in (*self.starting, *self.running) if name not in state.hosts]
+        # Who is not reached yet counts as coming: another one might not be reached either.
+        coming = [*starting, *sorted(self.doors.unproven & state.hosts.keys())]
         for name in placement.hosts_wanted(
-            state, self.wanted, self._partitions_per_host, starting
+            state, self.wanted, self._partitions_per_host, coming, self.doors.closed
         ):
             effects += self._start(name, None)
         has_room = len(state.hosts) + len(starting) < placement.HOSTS_MAX
@@ -366,7 +384,7 @@ class Hosts:
             return [msg.Forget(look.address)]  # Another coordinator has logged its end.
         if isinstance(stimulus, msg.PingAnswered) and stimulus.ping.process == look.process:
             host = self._add(name, look.address, stimulus.ping)
-            return [*self._take_on(host), self._ping(host)]
+            return [*self._take_on(host), self._ping(host), *self._knock(host)]
         forget = msg.Forget(look.address)
         if name == self.writer:
             return [forget, *self._start(name, (look.address, look.process))]
@@ -375,6 +393,8 @@ class Hosts:
     def _add(self, name: str, address: str, ping: HostPing) -> Host:
         host = Host(name, address, ping, next(self._watches), self.now.s)
         self.running[name] = host
+        if host.door is not None:
+            self.doors.add(name, address, host.door)
         return host
 
     def _take_on(self, host: Host) -> list[msg.Effect]:
@@ -472,7 +492,8 @@ class Hosts:
     def _serves(self, started: msg.ProcessStarted) -> list[msg.Effect]:
         del self.starting[started.host]
         host = self._add(started.host, started.address, started.ping)
-        return [*self._take_on(host), self._ping(host), *self._launch_next()]
+        watch = [self._ping(host), *self._knock(host)]
+        return [*self._take_on(host), *watch, *self._launch_next()]
 
     # Watching.
 
@@ -499,11 +520,26 @@ class Hosts:
         pause_s = max(WATCH_INTERVAL_S, len(self.running) / PINGS_PER_S)
         return [msg.SetTimer(msg.Timer("ping", host.name, host.watch), pause_s)]
 
+    def _knock(self, host: Host) -> list[msg.Effect]:
+        return [] if host.door is None else [msg.Knock(host.name, host.door, host.watch)]
+
+    def _knocked(self, host: Host, *, opens: bool) -> list[msg.Effect]:
+        before = self.doors.closed
+        notes = self.doors.knocked(host.name, self.now, opens=opens)
+        if self.doors.closed != before:
+            self.is_news = True  # Leaders and followers may have to move, or may now.
+            if host.name in before.hosts - self.doors.closed.hosts:
+                host.since_s = self.now.s
+        pause_s = KNOCK_INTERVAL_S if opens else KNOCK_AGAIN_S
+        pause_s = max(pause_s, len(self.running) / PINGS_PER_S)
+        return [*notes, msg.SetTimer(msg.Timer("knock", host.name, host.watch), pause_s)]
+
     def _reported(self, host: Host, ping: HostPing) -> list[msg.Effect]:
         """Take note of a host's report. Effects only if a later process has replaced it."""
         name, state = host.name, self._state
         self.heard_ms[name] = self.now.ms
         host.behind = ping.behind
+        self.doors.reported(name, ping)
         if state.hosts.get(name) != host.process:
             if self._is_older(host):
                 return self._drop(host)
@@ -537,6 +573,7 @@ class Hosts:
     def _drop(self, host: Host) -> list[msg.Effect]:
         """Forget a host's process, and the work that it was not sent yet."""
         del self.running[host.name]
+        self.doors.drop(host.name)
         return [msg.Forget(host.address)]
 
     # Sending work.

@@ -95,6 +95,7 @@ _HOSTS = frozenset(
         msg.PingAnswered,
         msg.PingMissed,
         msg.HostEnded,
+        msg.Knocked,
         msg.ProcessStarted,
         msg.StartFailed,
         msg.ProcessEnded,
@@ -465,7 +466,10 @@ class Coordinator:
     # Placing, and the end of a round.
 
     def _placements(self, state: CoordinatorState) -> tuple[list[Event], list[bytes]]:
-        bodies = placement.place(state, self._partitions_per_host, self.hosts.behind())
+        hosts = self.hosts
+        bodies = placement.place(
+            state, self._partitions_per_host, hosts.behind(), hosts.doors.closed
+        )
         return self.fold.events_of(bodies, state, self._now.ms)
 
     def _place(self) -> list[msg.Effect]:

@@ -261,6 +261,14 @@ class ProcessEnded(NamedTuple):
     error: RemoteStorageError | None = None
 
 
+class Knocked(NamedTuple):
+    """A knock at a host's door was answered, or was not in time."""
+
+    host: str
+    watch: int
+    opens: bool
+
+
 class WorkDone(NamedTuple):
     """A host has carried out the work that it was sent."""
 
@@ -339,6 +347,14 @@ class Ping(NamedTuple):
     timeout_s: float
 
 
+class Knock(NamedTuple):
+    """Knock at a host's door (HOST:PORT), as a client would; answer with `Knocked`."""
+
+    host: str
+    door: str
+    watch: int
+
+
 class SendWork(NamedTuple):
     """Send a host its work; answer with `WorkDone`, `WorkInDoubt` or `WorkFailed`."""
 
@@ -393,6 +409,7 @@ Stimulus: TypeAlias = (
     | PingAnswered
     | PingMissed
     | HostEnded
+    | Knocked
     | ProcessStarted
     | StartFailed
     | ProcessEnded
@@ -413,6 +430,7 @@ Effect: TypeAlias = (
     | StartProcess
     | EndProcess
     | Ping
+    | Knock
     | SendWork
     | Forget
     | SetTimer

@@ -9,7 +9,9 @@ even if that host is full for a moment: the partition has to be served again fir
 follower moves on. That it has caught up is a hint and may be wrong; the leader reads the log in
 any case.
 Rule 4: partitions without room call for further hosts, up to `HOSTS_MAX`.
-Rule 5: if one host has many more leaders than another that has been well for a while, leaders
+Rule 5: a host that is closed gets nothing new. If clients cannot reach it, what runs there
+moves to others, as far as they have room, as if it was lost.
+Rule 6: if one host has many more leaders than another that has been well for a while, leaders
 move from the one to the other, one at a time, as an exception to rule 1.
 """
 
@@ -24,7 +26,7 @@ from typing import NamedTuple
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.events import CoordinatorBody
-from tierledger.actors.coordinator.state import CoordinatorState, Entry
+from tierledger.actors.coordinator.state import CoordinatorState, Entry, Seat
 
 PARTITIONS_PER_HOST = 4096
 """Leaders and followers of a host by default: some hundred MB of them."""
@@ -40,18 +42,33 @@ WRITER = "host-0"
 """The host that writes for all, where a store has one writer."""
 
 
+class Closed(NamedTuple):
+    """Hosts that run, and are not to be used as others are."""
+
+    hosts: frozenset[str]
+    """They get nothing new."""
+    emptied: frozenset[str]
+    """Those of them whose leaders and followers move away."""
+
+
+ALL_OPEN = Closed(frozenset(), frozenset())
+
+
 class _Room:
     """Finds the host that runs the fewest leaders and followers and has room for one more."""
 
-    def __init__(self, state: CoordinatorState, partitions_per_host: int) -> None:
+    def __init__(
+        self, state: CoordinatorState, partitions_per_host: int, closed: Closed
+    ) -> None:
         self._bound = partitions_per_host
-        self._loads = {host: state.loads[host] for host in state.hosts}
+        self._loads = {host: state.loads[host] for host in state.hosts.keys() - closed.hosts}
         self._heap = [(load, host) for host, load in self._loads.items()]
         heapify(self._heap)
 
     def add(self, host: str, count: int = 1) -> None:
-        self._loads[host] += count
-        heappush(self._heap, (self._loads[host], host))
+        if host in self._loads:  # Else it is closed.
+            self._loads[host] += count
+            heappush(self._heap, (self._loads[host], host))
 
     def least(self, avoid: str | None = None, *, strictly: bool = False) -> str | None:
         """The host with the fewest; `avoid` only if there is no other, `strictly`: never."""
@@ -76,25 +93,32 @@ class _Room:
 class _Placing:
     """The placements of one round, collected by host."""
 
-    def __init__(self, state: CoordinatorState, partitions_per_host: int) -> None:
+    def __init__(
+        self, state: CoordinatorState, partitions_per_host: int, closed: Closed
+    ) -> None:
         self.state = state
-        self.room = _Room(state, partitions_per_host)
+        self.closed = closed
+        self.room = _Room(state, partitions_per_host, closed)
         self.number = state.assignment
         self.leaders: dict[str, list[tuple[bytes, int, int]]] = {}
         self.followers: dict[str, list[tuple[bytes, int]]] = {}
         self.homes: dict[PartitionKey, str] = {}
+        self.followed: set[PartitionKey] = set()
         self.count = 0
 
     def lead(self, key: PartitionKey, entry: Entry, *, is_behind: bool) -> None:
         home = entry.leader_host
-        if home is None:
-            if entry.follower_host is not None and not is_behind:
-                home = entry.follower_host
+        if home is None or home in self.closed.emptied:
+            follower, closed = entry.follower_host, self.closed.hosts
+            if follower is not None and follower not in closed and not is_behind:
+                found: str | None = follower
             else:
-                home = self.room.least()
-            if home is None:
+                found = self.room.least()
+            if found is not None:
+                self.room.add(found)
+                home = found
+            elif home is None or (key, LEADER) not in self.state.unplaced:
                 return
-            self.room.add(home)
         self.number += 1
         self.count += 1
         self.homes[key] = home
@@ -108,6 +132,7 @@ class _Placing:
                 self.room.add(entry.follower_host, -1)
             self.room.add(host)
             self.count += 1
+            self.followed.add(key)
             self.followers.setdefault(host, []).append(key)
 
     @property
@@ -127,20 +152,25 @@ def place(
     state: CoordinatorState,
     partitions_per_host: int = PARTITIONS_PER_HOST,
     behind: Collection[PartitionKey] = (),
+    closed: Closed = ALL_OPEN,
 ) -> list[CoordinatorBody]:
     """Events that place announced partitions that run nowhere, as far as hosts have room.
+
+    And those that run where clients cannot reach them.
 
     They place at most `ITEMS_MAX` seats; call again once they are in the log.
 
     `behind`: partitions whose followers are known not to have caught up.
     """
-    if not state.hosts or not (state.unplaced or state.together):
+    cut_off = stranded(state, closed)
+    if not state.hosts or not (state.unplaced or state.together or cut_off):
         return []
-    placing = _Placing(state, partitions_per_host)
-    for key, role in state.unplaced:
+    placing = _Placing(state, partitions_per_host, closed)
+    seats = dict.fromkeys((*state.unplaced, *cut_off))
+    for key, role in seats:
         if role == LEADER and not placing.is_full:
             placing.lead(key, state.partitions[key], is_behind=key in behind)
-    for key, role in state.unplaced:
+    for key, role in seats:
         if role != LEADER and not placing.is_full:
             placing.follow(key, state.partitions[key])
     together = dict.fromkeys((*state.together, *placing.homes))  # Each partition once.
@@ -149,9 +179,24 @@ def place(
             break
         entry = state.partitions[key]
         led_from = placing.homes.get(key, entry.leader_host)
-        if entry.follower_host is not None and entry.follower_host == led_from:
+        is_beside = entry.follower_host is not None and entry.follower_host == led_from
+        if is_beside and key not in placing.followed:
             placing.follow(key, entry, must_move=True)
     return placing.bodies()
+
+
+def stranded(state: CoordinatorState, closed: Closed) -> list[Seat]:
+    """The seats on hosts that clients cannot reach, as far as a broker needs them."""
+    return [
+        (key, role)
+        for host in sorted(closed.emptied)
+        for key, role in state.seats.get(host, ())
+        if _is_needed(state.partitions[key], role)
+    ]
+
+
+def _is_needed(entry: Entry, role: str) -> bool:
+    return entry.leadership is not None if role == LEADER else bool(entry.followers)
 
 
 class Move(NamedTuple):
@@ -178,7 +223,7 @@ def balanced(
     partitions_per_host: int = PARTITIONS_PER_HOST,
     behind: Collection[PartitionKey] = (),
 ) -> Move | None:
-    """The next move by rule 5; None if there is none.
+    """The next move by rule 6; None if there is none.
 
     Leaders move only to `settled` hosts, which have been well for a while; preferably one whose
     follower has caught up there, since it has most of what it needs (`behind`: see `place`).
@@ -224,6 +269,7 @@ def hosts_wanted(
     hosts: int,
     partitions_per_host: int,
     starting: Collection[str],
+    closed: Closed = ALL_OPEN,
 ) -> list[str]:
     """Hosts to start, besides those that run or are `starting`; call it after `place`.
 
@@ -235,7 +281,8 @@ def hosts_wanted(
     loads = [state.loads[host] for host in state.hosts]
     crowded = sum([load - partitions_per_host for load in loads if load > partitions_per_host])
     coming = len(wanted) + len(starting)
-    lacking = len(state.unplaced) + crowded - coming * partitions_per_host
+    homeless = len({*state.unplaced, *stranded(state, closed)})
+    lacking = homeless + crowded - coming * partitions_per_host
     if lacking > 0:
         more = min(-(-lacking // partitions_per_host), HOSTS_MAX - len(state.hosts) - coming)
         wanted = list(islice(free, len(wanted) + max(0, more)))  # `wanted` come first there.

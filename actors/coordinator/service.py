@@ -90,6 +90,7 @@ class CoordinatorService:
         backend: MetadataStorageBackend | None = None,
         reader: MetadataStorageBackend | None = None,
         oracle: LeaderOracle | None = None,
+        opens: Callable[[str], Awaitable[bool]] | None = None,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
         """A coordinator that does nothing before `start`.
@@ -107,6 +108,7 @@ class CoordinatorService:
                 all.
             reader: In that case, the store for reading.
             oracle: Knows the leader epochs that announcements leave out; None: they stay out.
+            opens: Knocks at a door (HOST:PORT), as a client would; None: all doors open.
             give_up: Ends the process, real or simulated, after an unforeseen error.
         """
         self.give_up = give_up
@@ -114,6 +116,7 @@ class CoordinatorService:
         """The store, as this coordinator writes to it."""
         self._launcher = launcher
         self._oracle = oracle or NoOracle()
+        self._opens = opens
         self._keys = keys
         self._clock = clock
         self._batches = coordinator_batches(self.backend, keys)
@@ -309,7 +312,8 @@ class CoordinatorService:
         now_ms = self._clock.now_ms()
         report = coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
         attending = self._attendance.report(state.ownership, state.incarnations, self._now_ms())
-        conditions = [one._asdict() for one in hosts.not_started(self._now())]
+        found = [*hosts.not_started(self._now()), *hosts.doors.conditions()]
+        conditions = [one._asdict() for one in found]
         conditions += self.conditions.plain()
         up_ms = self._now_ms() - self._began_ms
         return {**report, **attending, "up_ms": up_ms, "conditions": conditions}
@@ -368,6 +372,8 @@ class CoordinatorService:
                 self._spawn(self._end_process, effect)
             case msg.Ping():
                 self._spawn(self._ping, effect)
+            case msg.Knock():
+                self._spawn(self._knock, effect)
             case msg.SendWork():
                 self._spawn(self._send_work, effect)
             case msg.Forget(address=address):
@@ -481,6 +487,10 @@ class CoordinatorService:
         except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.
             return msg.PingMissed(ping.host, ping.watch)
         return msg.PingAnswered(ping.host, ping.watch, answer)
+
+    async def _knock(self, knock: msg.Knock) -> msg.Stimulus:
+        opens = self._opens is None or await self._opens(knock.door)
+        return msg.Knocked(knock.host, knock.watch, opens)
 
     async def _send_work(self, send: msg.SendWork) -> msg.Stimulus:
         host, work, watch = send.work.host, send.work, send.watch

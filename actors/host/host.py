@@ -497,6 +497,8 @@ class Host:
             lost=tuple(self._machine.lost.items()),
             refused=tuple(self._machine.refused.items()),
             behind=tuple(self._machine.behind(self._is_loading)),
+            is_heard=self.report.is_heard,
+            doors=self.report.doors,
         )
 
     def _is_loading(self, number: int) -> bool:

@@ -6,6 +6,7 @@ consistent with each other; those of two partitions may be of different moments.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +26,10 @@ QUARANTINED = "quarantined"
 STEP_S = 30.0
 """How long a leader may make no step though callers wait; a store answers or fails sooner."""
 
+HEARD_S = 5.0
+"""How long a broker's client counts that has used the door: brokers reach it, whoever else does
+not."""
+
 _log = ProcessLog("tierledger.host")
 
 
@@ -41,6 +46,8 @@ class HostReport:
     ) -> None:
         self.door: str | None = None
         """Where clients reach this host (HOST:PORT); None if it does not listen."""
+        self.doors: tuple[tuple[str, bool], ...] = ()
+        """Other hosts' processes, by address, and whether their doors open to this host."""
         self.conditions = conditions
         """What is wrong with this host now; each becomes an entry in the list of troubles."""
         self._name = name
@@ -49,6 +56,16 @@ class HostReport:
         self._shells = shells
         self._alarms: dict[str, int] = {}
         self._reasons: dict[PartitionKey, str] = {}
+        self._heard_s = float("-inf")
+
+    def hear(self) -> None:
+        """Note that a broker's client has used the door."""
+        self._heard_s = asyncio.get_running_loop().time()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether a broker's client has used the door within `HEARD_S`."""
+        return asyncio.get_running_loop().time() - self._heard_s < HEARD_S
 
     def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
         """Count an alarm and log it."""

@@ -14,6 +14,7 @@ from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.discovery.recorded_doors import RecordedDoors
+from tierledger.actors.door.client.knocking import opens
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.process_clock import process_clock
 from tierledger.actors.processes import process_name
@@ -81,6 +82,7 @@ class CoordinatorShell:
                 backend=None if one_writer else store,
                 reader=store if one_writer else None,
                 oracle=oracle_of(settings),
+                opens=partial(opens, security=settings.security.as_client),
                 give_up=lambda: end_at_once(
                     70
                 ),  # The next process that calls it makes another.

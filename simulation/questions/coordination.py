@@ -259,19 +259,31 @@ class _Asking:
     def _place(self) -> str | None:
         slow, room = self.slow, self._pick(ROOM)
         behind = {key for key in self._keys if self._random.random() < 0.3}
-        found = placement.place(self.state, room, behind)
-        expected = slow.placed(self.state.unplaced, self.state.together, room, behind)
-        why = self._decided(f"placing with room for {room}", found, expected)
+        closed = self._closed()
+        found = placement.place(self.state, room, behind, closed)
+        stranded = placement.stranded(self.state, closed)
+        if set(stranded) != slow.stranded(closed.emptied):
+            return f"{stranded} are cut off; by the slow rules {slow.stranded(closed.emptied)}"
+        seats = dict.fromkeys([*self.state.unplaced, *stranded])
+        expected = slow.placed(seats, self.state.together, room, behind, closed)
+        why = self._decided(f"placing with room for {room}, {closed}", found, expected)
         if why is not None:
             return why
         starting = {f"host-{self._pick(range(5))}"} - slow.hosts.keys()
         starting = self._pick((set(), starting))
         least = self._pick(range(4))
-        wanted = placement.hosts_wanted(self.state, least, room, starting)
-        expected_hosts = slow.hosts_wanted(least, room, starting)
+        wanted = placement.hosts_wanted(self.state, least, room, starting, closed)
+        expected_hosts = slow.hosts_wanted(least, room, starting, closed.emptied)
         if wanted != expected_hosts:
             return f"hosts {wanted} are wanted; by the slow rules {expected_hosts}"
         return None
+
+    def _closed(self) -> placement.Closed:
+        """Hosts whose doors are shut or unproven; mostly none."""
+        chance = self._pick((0.0, 0.0, 0.3))
+        hosts = [host for host in sorted(self.slow.hosts) if self._random.random() < chance]
+        emptied = [host for host in hosts if self._pick((True, True, False))]
+        return placement.Closed(frozenset(hosts), frozenset(emptied))
 
     def _forget(self) -> str | None:
         """An operator removes a partition that nobody hosts."""

@@ -105,6 +105,8 @@ class Conversation:
         `unread`: counts unread bytes for all streams of the host.
         """
         self.making = asyncio.Lock()
+        self.heard: Callable[[], None] | None = None
+        """Called for each frame with calls."""
         self._unread = unread or Unread(limits)
         self._desk = desk
         self._credential = credential
@@ -209,6 +211,8 @@ class Conversation:
                 raise InvalidArgument("expected a greeting in the first frame only")
             if frame.subscribed or frame.expected or frame.unsubscribed:
                 raise InvalidArgument("expected subscriptions on a stream of Feed only")
+            if self.heard is not None and frame.calls:
+                self.heard()
             for message in frame.calls:
                 if self._unwritten >= self._limits.calls_max:
                     await self._room()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import grpc
 import grpc.aio
@@ -47,15 +48,18 @@ class Gateway:
         cluster_id: str,
         limits: DoorLimits | None = None,
         admission: Admission | None = None,
+        heard: Callable[[], None] | None = None,
     ) -> None:
         """`desk` answers calls. Clients of other clusters than `cluster_id` are refused.
 
         `admission` decides about all other clients; without it all of them are admitted.
+        `heard` is called whenever a broker's client has sent calls.
         """
         self._desk = desk
         self._cluster_id = cluster_id
         self._limits = limits or DoorLimits()
         self._admission = admission or Admission(cluster_id)
+        self._hear = heard
         self._health = Health()
         self._server: grpc.aio.Server | None = None
         self._connections = 0
@@ -171,6 +175,8 @@ class Gateway:
         )
         await context.write(pb.HostFrame(greeting=greeting).SerializeToString())
         _log.debug("a client was let in", **guest._asdict())
+        if guest.broker_id is not None:
+            conversation.heard = self._hear
         self._conversations[conversation] = None
         try:
             await conversation.run()

@@ -12,6 +12,7 @@ from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.door.addresses import DoorAddress
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.feed_stream import FeedStreams
+from tierledger.actors.door.client.knocking import opens
 from tierledger.actors.door.client.streams import Streams
 from tierledger.actors.door.limits import DoorLimits
 from tierledger.actors.door.security.settings import DoorSecurity
@@ -19,6 +20,7 @@ from tierledger.actors.door.server.admission import Admission
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.hinting import Hinting
+from tierledger.actors.door.server.neighbours import Neighbours
 from tierledger.actors.host.host import Host
 from tierledger.events.errors import InvalidArgument, NotReady
 
@@ -116,10 +118,12 @@ async def open_door(
     )
     desk = Desk(address, host, coordinator, peers)
     feeds = FeedStreams(greeting_of(host.cluster_id), security.as_client)
-    gateway = Gateway(desk, host.cluster_id, limits, admission)
+    gateway = Gateway(desk, host.cluster_id, limits, admission, host.report.hear)
     bound = await _listening(gateway, listen)
     host.report.door = settings.advertised(number, bound)
     host.spawn(Hinting(host, desk, feeds).run())
+    knocks = partial(opens, security=security.as_client)
+    host.spawn(Neighbours(host, address, coordinator, knocks).run())
     return gateway
 
 

@@ -91,6 +91,16 @@ class SlowCoordinator:
             if row.followers and row.follower_host is None
         }
 
+    def stranded(self, emptied: Collection[str]) -> set[tuple[PartitionKey, str]]:
+        """Leaders and followers that brokers need, on hosts that clients do not reach."""
+        seats = set()
+        for key, row in self.rows.items():
+            if row.led is not None and row.leader_host in emptied:
+                seats.add((key, LEADER))
+            if row.followers and row.follower_host in emptied:
+                seats.add((key, FOLLOWER))
+        return seats
+
     def together(self) -> set[PartitionKey]:
         """Partitions that one host leads and follows."""
         return {
@@ -563,12 +573,16 @@ class SlowCoordinator:
         beside: Iterable[PartitionKey],
         room: int,
         behind: Collection[PartitionKey],
+        closed: tuple[Collection[str], Collection[str]] = ((), ()),
     ) -> list[Any]:
         """Events that place `seats`, in order, and move followers away from `beside` leaders.
 
         One call places at most about `ev.ITEMS_MAX`; the rest waits for the next call.
+
+        `closed`: hosts that get nothing, and those of them that are emptied.
         """
-        loads = {host: self.load(host) for host in self.hosts}
+        shut, emptied = closed
+        loads = {host: self.load(host) for host in self.hosts if host not in shut}
         led: dict[str, list[tuple[bytes, int, int]]] = {}
         followed: dict[str, list[tuple[bytes, int]]] = {}
         homes, number = dict[PartitionKey, str](), self.number
@@ -588,12 +602,15 @@ class SlowCoordinator:
             if role != LEADER or is_full():
                 continue
             home = row.leader_host
-            if home is None:
-                has_caught_up = row.follower_host is not None and key not in behind
-                home = row.follower_host if has_caught_up else least(None)
-                if home is None:
+            if home is None or home in emptied:
+                to = row.follower_host if key not in behind else None
+                if to is None or to in shut:
+                    to = least(None)
+                if to is not None:
+                    home = to
+                    loads[to] += 1
+                elif home is None or (row.led is not None and row.led.number):
                     continue
-                loads[home] += 1
             number += 1
             homes[key] = home
             led.setdefault(home, []).append((*key, number))
@@ -609,9 +626,12 @@ class SlowCoordinator:
             home = homes.get(key, row.leader_host)
             if row.follower_host is None or row.follower_host != home or is_full():
                 continue
+            if any(key in some for some in followed.values()):
+                continue
             host = least(home, strictly=True)
             if host is not None:
-                loads[row.follower_host] -= 1
+                if row.follower_host in loads:
+                    loads[row.follower_host] -= 1
                 loads[host] += 1
                 followed.setdefault(host, []).append(key)
         return [
@@ -619,13 +639,19 @@ class SlowCoordinator:
             *(ev.FollowersPlaced(host, tuple(followed[host])) for host in sorted(followed)),
         ]
 
-    def hosts_wanted(self, least: int, room: int, starting: Collection[str]) -> list[str]:
-        """Names of hosts to start, so that `least` run and all seats have `room`."""
+    def hosts_wanted(
+        self, least: int, room: int, starting: Collection[str], emptied: Collection[str] = ()
+    ) -> list[str]:
+        """Names of hosts to start, so that `least` run and all seats have `room`.
+
+        `emptied`: hosts that clients do not reach.
+        """
         free = [f"host-{at}" for at in range(least + len(self.hosts) + len(starting) + 99)]
         taken = {*self.hosts, *starting}
         wanted = [host for host in free[:least] if host not in taken]
         crowded = sum(max(0, self.load(host) - room) for host in self.hosts)
-        lacking = len(self.unplaced()) + crowded - (len(wanted) + len(starting)) * room
+        homeless = self.unplaced() | self.stranded(emptied)
+        lacking = len(homeless) + crowded - (len(wanted) + len(starting)) * room
         more = 0
         while lacking > 0:
             more, lacking = more + 1, lacking - room

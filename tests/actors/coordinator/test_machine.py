@@ -10,6 +10,7 @@ from tierledger.actors.calls import HostPing, PartitionKey
 from tierledger.actors.coordinator import hosts as parts
 from tierledger.actors.coordinator import machine as rules
 from tierledger.actors.coordinator import messages as msg
+from tierledger.actors.coordinator.doors import KNOCKS_MISSED
 from tierledger.actors.coordinator.events import (
     Announcement,
     ClientRegistered,
@@ -114,9 +115,15 @@ class Driven:
             self.serve(self.take(msg.StartProcess))
         return self
 
-    def serve(self, start: msg.StartProcess) -> None:
-        process = f"{start.address}/p"
-        self.hear(msg.ProcessStarted(start.host, start.address, HostPing(process)))
+    def serve(self, start: msg.StartProcess, door: str | None = None) -> None:
+        ping = HostPing(f"{start.address}/p", door)
+        self.hear(msg.ProcessStarted(start.host, start.address, ping))
+        self.rest()
+
+    def knocked(self, *, opens: bool) -> None:
+        """Answer the oldest knock at a door."""
+        knock = self.take(msg.Knock)
+        self.hear(msg.Knocked(knock.host, knock.watch, opens))
         self.rest()
 
     def begun(self) -> "Driven":
@@ -451,6 +458,58 @@ def test_three_silent_pings_in_a_row_are_an_end_but_not_if_this_process_was_late
     assert "host-0" in one.machine.hosts.running
     one.hear(missed, parts.patience(0.0))
     assert "host-0" not in one.machine.hosts.running
+
+
+def with_doors(hosts: int) -> Driven:
+    """With hosts that listen, at whose doors was not knocked yet."""
+    one = Driven(hosts=hosts).begun()
+    while one.has(msg.StartProcess):
+        start = one.take(msg.StartProcess)
+        one.serve(start, f"{start.host}:4711")
+    return one
+
+
+def test_a_service_is_ready_once_its_hosts_were_knocked_at() -> None:
+    one = with_doors(2)
+    assert not one.has(msg.Ready)
+    one.knocked(opens=True)
+    assert not one.has(msg.Ready)
+
+    one.knocked(opens=False)
+
+    assert one.has(msg.Ready)
+
+
+def test_leaders_leave_a_host_whose_door_is_lost_and_its_process_stays() -> None:
+    one = with_doors(3)
+    for _ in range(3):
+        one.knocked(opens=True)
+    one.register(1)
+    one.rest()
+    one.announce(1, 1, 2, *range(6))
+    one.rest()
+    hosts = one.machine.hosts.running
+    assert len(one.machine.state.seats["host-1"]) == 2
+    seen = (("host-1/1", False), ("host-0/1", True))
+    ping = HostPing("host-2/1/p", "host-2:4711", doors=seen)
+    one.hear(msg.PingAnswered("host-2", hosts["host-2"].watch, ping))
+
+    for _ in range(KNOCKS_MISSED):
+        one.hear(msg.TimerFired(msg.Timer("knock", "host-1", hosts["host-1"].watch)))
+        one.knocked(opens=False)
+
+    assert not one.machine.state.seats["host-1"]
+    assert one.machine.state.loads == {"host-0": 3, "host-1": 0, "host-2": 3}
+    assert one.machine.state.hosts.keys() == {"host-0", "host-1", "host-2"}
+    assert not one.has(msg.StartProcess)
+
+
+def test_a_knock_at_a_process_that_was_dropped_changes_nothing() -> None:
+    one = with_doors(1)
+    knock = one.take(msg.Knock)
+    lose(one, "host-0")
+
+    assert one.hear(msg.Knocked("host-0", knock.watch, opens=True)) == []
 
 
 def test_a_late_answer_about_a_process_that_was_dropped_changes_nothing() -> None:

@@ -10,9 +10,11 @@ from tests.models.actors.coordinated import Coordinated, announcement, key, plac
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator.events import ITEMS_MAX, FollowersPlaced, LeadersPlaced
+from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.placement import (
     HOSTS_MAX,
     SPREAD,
+    Closed,
     balanced,
     emptiest_node,
     hosts_wanted,
@@ -159,6 +161,95 @@ def test_a_follower_goes_to_another_host_than_its_leader_though_it_has_no_less()
 
     assert one.state.partitions[key(0)].leader_host == "a"
     assert [work.host for work in works if work.placements] == ["b"]
+
+
+def led(one: Coordinated) -> dict[str | None, int]:
+    """How many leaders each host has."""
+    return Counter(entry.leader_host for entry in one.state.partitions.values())
+
+
+def closing(one: Coordinated, *hosts: str, emptied: bool = True) -> list[HostWork]:
+    """Place what there is to be placed while `hosts` are closed."""
+    closed = Closed(frozenset(hosts), frozenset(hosts if emptied else ()))
+    works: list[HostWork] = []
+    while bodies := place(one.state, one.per_host, (), closed):
+        for body in bodies:
+            works += one.evolve(body)
+    return works
+
+
+def test_what_runs_where_clients_do_not_come_moves_to_others_at_once() -> None:
+    one = Coordinated("a", "b", "c")
+    one.announce(1, leads=list(range(9)))
+    one.announce(2, follows=list(range(9)))
+
+    works = closing(one, "a")
+
+    assert load(one) == {"a": 0, "b": 9, "c": 9}
+    released = [done for work in works if work.host == "a" for done in work.placements]
+    assert {(done.role, done.assignment) for done in released} == {
+        (LEADER, None),
+        (FOLLOWER, None),
+    }
+    assert all(done.is_moved for done in released if done.role == LEADER)
+    routes = [one.state.partitions[key(number)] for number in range(9)]
+    assert all(entry.leader_host != entry.follower_host for entry in routes)
+    assert closing(one, "a") == []
+
+
+def test_a_host_that_is_only_closed_keeps_what_it_has_and_gets_nothing() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1])
+    one.start("c")
+    before = load(one)
+
+    assert closing(one, "b", "c", emptied=False) == []
+    one.register(2)
+    (claimed,) = decide.announce(one.state, announcement(2, 1, leads=[2, 3, 4]))
+    one.evolve(claimed)
+    closing(one, "b", "c", emptied=False)
+
+    assert load(one) == {**before, "a": before["a"] + 3}
+
+
+def test_with_one_host_that_clients_reach_it_leads_and_follows() -> None:
+    one = Coordinated("a", "b")
+    one.announce(1, leads=[0, 1])
+    one.announce(2, follows=[0, 1])
+
+    closing(one, "a")
+    assert load(one) == {"a": 0, "b": 4}
+
+    closing(one)  # It is reached again.
+    assert load(one) == {"a": 2, "b": 2}
+    assert led(one) == {"b": 2}
+
+
+def test_what_finds_no_room_stays_where_clients_do_not_come_and_calls_for_a_host() -> None:
+    one = Coordinated("host-0", "host-1", per_host=2)
+    one.announce(1, leads=list(range(4)))
+
+    assert closing(one, "host-1") == []
+
+    closed = Closed(frozenset({"host-1"}), frozenset({"host-1"}))
+    assert hosts_wanted(one.state, 2, 2, [], closed) == ["host-2"]
+    # One that comes, or that nobody has reached yet, may be it.
+    assert hosts_wanted(one.state, 2, 2, ["host-2"], closed) == []
+
+
+def test_a_new_claim_to_lead_is_placed_though_its_host_is_not_reached_and_others_are_full() -> (
+    None
+):
+    one = Coordinated("a", "b", per_host=1)
+    one.announce(1, leads=[0, 1])
+    one.register(2)
+    (claimed,) = decide.announce(one.state, announcement(2, 1, leads=[0, 1]))
+    one.evolve(claimed)
+
+    closing(one, "a")
+
+    assert led(one) == {"a": 1, "b": 1}
+    assert not one.state.unplaced
 
 
 def test_each_process_has_an_address_that_no_other_had() -> None:

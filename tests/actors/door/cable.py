@@ -17,6 +17,7 @@ class Cable:
         self._far_port = int(port)
         self._through = asyncio.Event()
         self._through.set()
+        self._is_shut = False
         self._open: set[asyncio.StreamWriter] = set()
 
     def hold(self) -> None:
@@ -32,8 +33,19 @@ class Cable:
             one.transport.abort()
         self._open.clear()
 
+    def shut(self) -> None:
+        """Break all connections, and let none be made until `open`."""
+        self._is_shut = True
+        self.cut()
+
+    def open(self) -> None:
+        self._is_shut = False
+
     async def connected(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
         self.connections += 1
+        if self._is_shut:
+            near.transport.abort()
+            return
         plug = socket.socket()
         plug.setsockopt(
             socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14
@@ -65,10 +77,10 @@ class Cable:
 
 
 @asynccontextmanager
-async def cable(far: str) -> AsyncIterator[Cable]:
-    """A cable to the door `far`."""
+async def cable(far: str, port: int = 0) -> AsyncIterator[Cable]:
+    """A cable to the door `far`, which begins at `port`; 0: at any that is free."""
     made = Cable(far)
-    server = await asyncio.start_server(made.connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(made.connected, "127.0.0.1", port)
     made.door = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield made
