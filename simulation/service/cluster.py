@@ -31,6 +31,7 @@ from tierledger.actors.door.client.streams import Streams
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.hinting import Hinting
+from tierledger.actors.door.server.neighbours import Neighbours
 from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
@@ -38,7 +39,7 @@ from tierledger.actors.ports import LeaderOracle
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.service.lying_store import StoreConnection
-from tierledger.simulation.service.plan import stream
+from tierledger.simulation.service.plan import LEADER_MOVED, stream
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import PORT
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
@@ -94,6 +95,8 @@ class HostWay:
         return await self._cluster.network.call(self.process, work, what)
 
     async def place(self, placements: Sequence[Placement]) -> None:
+        if any(one.is_moved for one in placements):
+            self._cluster.network.recording.mark(LEADER_MOVED)
         self._cluster.placed += [
             one for one in placements if one.role == LEADER and one.assignment is not None
         ]
@@ -233,10 +236,12 @@ class Cluster:
             return
         peers = Streams(greeting_of(host.cluster_id), opened=streams.opened)
         desk = Desk(address, host, CoordinatorWay(self), peers)
-        gateway = Gateway(desk, host.cluster_id, streams.plan.limits)
+        gateway = Gateway(desk, host.cluster_id, streams.plan.limits, heard=host.report.hear)
         host.report.door = streams.listen(process.site, process, gateway)
         feeds = FeedStreams(greeting_of(host.cluster_id), opened=streams.fed)
-        process.context().run(host.spawn, Hinting(host, desk, feeds).run())
+        knocks = Neighbours(host, address, CoordinatorWay(self), streams.opens)
+        for work in (Hinting(host, desk, feeds).run(), knocks.run()):
+            process.context().run(host.spawn, work)
 
     # Coordinators.
 
@@ -260,6 +265,7 @@ class Cluster:
             backend=None if self._plan.one_writer else store,
             reader=store if self._plan.one_writer else None,
             oracle=self._oracle,
+            opens=self._streams.opens,
             give_up=lambda: self._give_up(process),
         )
         self.coordinator = process

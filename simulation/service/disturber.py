@@ -190,11 +190,15 @@ class StreamDisturber:
         self._brokers = brokers
         self._random = stream(world.plan.seed, "stream faults")
         self._shut_outs = stream(world.plan.seed, "whom and when doors shut out")
+        self._closings = stream(world.plan.seed, "which door is closed and when")
 
     def start(self, streams: StreamNetwork) -> None:
         if streams.plan.freezes:
             at = self._random.uniform(0.5, self._world.plan.duration_s)
             self._world.loop.call_later(at, self._freeze, context=WORLD_CONTEXT)
+        if streams.plan.closes:
+            at = self._closings.uniform(0.5, self._world.plan.duration_s)
+            self._world.loop.call_later(at, self._close, streams, context=WORLD_CONTEXT)
         if streams.plan.break_every_s:
             self._next(streams)
         if streams.plan.shut_out_every_s:
@@ -257,6 +261,14 @@ class StreamDisturber:
             self._world.loop.pause(process)
             self._world.recording.mark("host frozen for good")
             self._world.note("host frozen for good", "world")
+
+    def _close(self, streams: StreamNetwork) -> None:
+        """Keep everybody from one host's door, whichever process serves there."""
+        hosts = {one.site for one in self._cluster.hosts.values() if one.is_reachable}
+        if len(hosts) > 1 and not self._world.is_healing:
+            streams.close_door(self._closings.choice(sorted(hosts)))
+            self._world.recording.mark("door closed for good")
+            self._world.note("door closed for good", "world")
 
 
 STRIKES = {

@@ -67,6 +67,8 @@ class DoorPlan:
     """Each client reaches only one of this many hosts, which forwards calls; 0: all hosts."""
     freezes: bool = False
     """One host is frozen for good, its connections open."""
+    closes: bool = False
+    """Nobody reaches one host's door any more, for good; pings, and what it sends, go on."""
     shut_out_every_s: float = 0.0
     """Mean time between two faults that break a client's connections in the middle of its work
     and keep it from all doors for longer than a call may take; 0: never."""
@@ -123,6 +125,7 @@ DOOR_FAULTS = (
     "frames wait for a slow reader",
     "writer waits for a reader",
     "host frozen for good",
+    "door closed for good",
     "client shut out",
 )
 """Marks of faults and waits on streams."""
@@ -143,12 +146,16 @@ FAULTS = (
 )
 """Everything that the world can do to its processes."""
 
+LEADER_MOVED = "leader moved from a host that lives"
+"""The mark of a leader that another host takes over, though nothing is wrong with its own."""
+
 LOG_LINE_FAILED = "log line failed"
 """The mark of a line that a process could not write to its log."""
 
 FURTHER = (
     *DOOR_FAULTS,
     *FAULTS,
+    LEADER_MOVED,
     LOG_LINE_FAILED,
     "broker fenced",
     "crash after durable, before acknowledged",
@@ -162,6 +169,10 @@ FURTHER = (
 LONE_EVERY, LONE_FIRST = 8, 2
 """One seed in `LONE_EVERY`, from `LONE_FIRST` on, has a single host, which freezes. Clients can
 only learn this from its silence: connections do not break, and keepalives are answered."""
+
+
+CLOSED_SHARE = 0.3
+"""In so many of the worlds with several hosts nobody reaches one of them at its door."""
 
 
 def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
@@ -197,6 +208,8 @@ def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
     if seed % LONE_EVERY == LONE_FIRST:
         lone = replace(doors, freezes=True, is_proxied=True, behind_walls=0, break_every_s=0.0)
         return replace(plan, hosts=1, doors=lone)
+    if plan.hosts > 1 and stream(seed, "closed door").random() < CLOSED_SHARE:
+        doors = replace(doors, closes=True, behind_walls=0)
     return replace(plan, doors=doors)
 
 
@@ -222,14 +235,20 @@ def calm(seed: int, *, calls_max: int) -> WorldPlan:
     )
 
 
-WRITES_MAX = (1, 3, 200)
-"""Values of this knob: how many writes a client may have begun and not ended."""
+KNOBS_OF_SERVICE = {
+    "WRITES_MAX": (1, 3, 200),
+    "SETTLED_S": (0, 1, 60),
+    "SPREAD": (1, 4),
+}
+"""Knobs of this world alone: how many writes a client may have begun and not ended; after how
+many seconds a host gets others' leaders, and by how many leaders hosts may differ. Without the
+last two no run would be long enough for a leader to move."""
 
 
 def _knobs(random: Random) -> tuple[tuple[str, int], ...]:
     # A client bounds only its own retries. A zombie of the same broker may retry requests that
     # are older, which a leader with fewer `REQUESTS_KEPT` would no longer recognize.
-    turned = {**KNOBS, "WRITES_MAX": WRITES_MAX}
+    turned = {**KNOBS, **KNOBS_OF_SERVICE}
     del turned["REQUESTS_KEPT"]
     return tuple((name, random.choice(values)) for name, values in turned.items())
 

@@ -19,6 +19,7 @@ import grpc.aio
 
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.feed_stream import FeedStream
+from tierledger.actors.door.client.knocking import KNOCK_S
 from tierledger.actors.door.client.streams import Stream
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.server.gateway import Gateway
@@ -31,6 +32,9 @@ Method: TypeAlias = "Callable[[Gateway, object, Any], Coroutine[Any, Any, None]]
 
 SIGNS_MISSED = 2
 """Unanswered keepalives in a row after which an end closes its connection."""
+
+KNOCK_TAKES_S = 0.001
+"""How long a knock takes; it has no random delay, so that knocking changes nothing else."""
 
 PORT = 4711
 """The port of each host's first process; a process takes the next if the former still lives."""
@@ -59,6 +63,8 @@ class StreamNetwork:
         watch.start(self.connections)
         self._draw = random.random
         self._listening: dict[str, tuple[Process, Gateway]] = {}
+        self._closed: set[str] = set()
+        """Hosts whose doors nobody reaches; their processes live, and connect to others."""
         self._shut_out: dict[str, float] = {}
         """By client's name: until when the client reaches no door (virtual s)."""
         self._when_written: dict[str, Callable[[], None]] = {}
@@ -93,6 +99,32 @@ class StreamNetwork:
             if owner is not None and owner.name == client:
                 connection.break_(silently=False)
 
+    def close_door(self, host: str) -> None:
+        """Break all connections to a host, and let none be made to any process of it again."""
+        self._closed.add(host)
+        for connection in list(self.connections.values()):
+            if connection.door.startswith(f"{host}:"):
+                connection.break_(silently=False)
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """The hosts whose doors nobody reaches."""
+        return frozenset(self._closed)
+
+    async def opens(self, door: str) -> bool:
+        """Whether a door opens to the current process, as `knocking.opens` tells."""
+        process = current_process()
+        assert process is not None, "the world itself knocks nowhere"
+        await asyncio.sleep(KNOCK_TAKES_S)
+        found = self.listener(door, process.name)
+        if found is None:
+            return False
+        wires, host = self.network.wires, found[0]
+        if host.is_paused or wires.is_cut(process, host) or wires.is_cut(host, process):
+            await asyncio.sleep(KNOCK_S)
+            return False
+        return True
+
     def listen(self, name: str, process: Process, gateway: Gateway) -> str:
         """Let `gateway` have the first port of the host `name` that no living process has."""
         port = PORT
@@ -111,7 +143,9 @@ class StreamNetwork:
     def _is_walled_off(self, door: str, client: str) -> bool:
         if self.loop.time() < self._shut_out.get(client, 0.0):
             return True
-        if not self.plan.behind_walls or client.startswith("host"):
+        if door.partition(":")[0] in self._closed:
+            return True
+        if not self.plan.behind_walls or client.startswith(("host", "coordinator")):
             return False
         reached = crc32(client.partition("/")[0].encode()) % self.plan.behind_walls
         return not door.startswith(f"host-{reached}:")

@@ -24,8 +24,10 @@ from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.controller import READ_S
 from tierledger.simulation.service.plan import LOG_LINE_FAILED, WorldPlan, stream
 from tierledger.simulation.service.stage import CLUSTER_ID
-from tierledger.simulation.service.world import World
+from tierledger.simulation.service.world import LED_S, World
 from tierledger.storage.partition.checkpoint import CheckpointStore
+
+WHY = "nobody reaches its door, while another host runs"
 
 COMMANDS = 30
 """How many invented commands the rules decide on at the end of each log."""
@@ -127,6 +129,12 @@ def _of_the_run(world: World) -> list[Violation]:
     gave_up = world.recording.marks.get("gave up")
     if gave_up:
         found.append(Violation("unforeseen_failure", None, f"{gave_up} processes gave up"))
+    found += [
+        Violation(
+            "unreached", key, f"{host} leads it {LED_S:g} s after all other faults, and {WHY}"
+        )
+        for key, host in world.unreached
+    ]
     if not world.is_well:
         found.append(Violation("liveness", None, "not well again after all had healed"))
     return found

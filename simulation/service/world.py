@@ -7,7 +7,7 @@ write is in the log.
 
 from __future__ import annotations
 
-from tierledger.actors.calls import FOLLOWER
+from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
 from tierledger.simulation.machines.scenario.knobs import turned_to
@@ -22,6 +22,9 @@ from tierledger.simulation.service.stranger import Stranger
 
 HEALING_S = 60.0
 """Virtual time (s) within which the service must recover after all faults have ended."""
+
+LED_S = 15.0
+"""Virtual time (s) after which hosts whose doors are closed lead nothing, if others run."""
 
 
 class World(Stage):
@@ -44,6 +47,9 @@ class World(Stage):
         Not those that were still loading: with small pages and slow messages that takes longer
         than this world then runs.
         """
+        self.unreached: list[tuple[PartitionKey, str]] = []
+        """Partitions that a host with a closed door led `LED_S` after all other faults had
+        ended, with that host."""
         self._lives = 0
 
     def start_broker(self, broker_id: int) -> Broker:
@@ -85,6 +91,7 @@ class World(Stage):
             self.loop.run(until=self.plan.duration_s)
             deadline = self.loop.time() + HEALING_S
             self._heal()
+            self.loop.call_later(LED_S, self._note_unreached, context=WORLD_CONTEXT)
             well = self.controller.wait_until_well(deadline, self._be_quiet)
             self.loop.run(until=deadline)
             self.is_well = well.done() and well.result()
@@ -101,6 +108,19 @@ class World(Stage):
                 self.recording.mark("resumed at the end")
                 self.loop.resume(process)
             process.fuse = None
+
+    def _note_unreached(self) -> None:
+        coordinator = self.cluster.coordinator
+        if coordinator is None or coordinator.service is None:
+            return
+        machine, closed = coordinator.service._machine, self.streams.closed
+        if machine.hosts.running.keys() <= closed:
+            return
+        self.unreached = [
+            (key, str(entry.leader_host))
+            for key, entry in machine.state.partitions.items()
+            if entry.leader_host in closed and entry.leadership is not None
+        ]
 
     def _be_quiet(self) -> None:
         """Stop the brokers' calls, and note the followers that read now."""

@@ -9,6 +9,8 @@ from typing import Any
 from tierledger.actors import follower
 from tierledger.actors.client import window
 from tierledger.actors.coordinator import events as coordinator_events
+from tierledger.actors.coordinator import hosts as coordinator_hosts
+from tierledger.actors.coordinator import placement
 from tierledger.actors.feed import source
 from tierledger.actors.host import machine as host
 from tierledger.actors.host import partition_shell
@@ -58,7 +60,9 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "ROWS_PER_YIELD": (answers,),
     "WAITING_MAX": (follower,),
     "LOADS_AT_ONCE": (host,),
-    "WRITES_MAX": (window,),  # Set by the world of the service alone.
+    "WRITES_MAX": (window,),  # This and the next two are set by the service's world alone.
+    "SETTLED_S": (coordinator_hosts,),
+    "SPREAD": (placement,),
     "SHARD_ROWS": (segment_rows,),  # This and the next one are set by `questions` alone.
     "ITEMS_MAX": (coordinator_events,),
     "FRAME_ROWS": (source,),  # This and the next one are set by `feeding` and `questions`.
