@@ -332,6 +332,8 @@ def _import(view: Overlay, command: cmd.ImportRecords) -> tuple[tuple[log.Event,
             f"{view.topic_id_partition}: session {session.number} was not opened for an import"
         )
     for item in command.records:
+        if view.is_finished:
+            break  # The log is complete, and so it is if they come with a later command.
         if item.offset <= view.imported_offset(cluster, item.metadata_partition):
             continue  # Imported before: an import that resumes sends its last records again.
         body = import_body(view, item)

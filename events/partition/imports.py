@@ -3,8 +3,9 @@
 Kafka's cache is laxer than `decide`: a deleted id can be added again, a started copy can be
 replaced, and the writer need not be the leader. A record that Kafka drops becomes an event
 without effect, so that the state counts it. A record that would end Kafka's consumer (of a
-state that it cannot apply, or after DELETE_PARTITION_FINISHED) is dropped, too; the event names
-the reason.
+state that it cannot apply) is dropped, too; the event names the reason. One that follows
+DELETE_PARTITION_FINISHED becomes no event: with that the log is complete, and it cannot depend
+on how many runs an import takes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from tierledger.events.partition.overlay import Overlay
 from tierledger.events.tables.segment_rows import STATE, unpack_row
 
 AFTER_FINISHED = "after partition deletion"
+"""Why a record becomes no event. Older logs have events with it."""
+
 ADDED_UNSTARTED = "added in another state than COPY_SEGMENT_STARTED"
 ILLEGAL = "illegal transition"
 UNKNOWN = "unknown segment"
@@ -33,8 +36,6 @@ def import_body(view: Overlay, item: ImportedRecord) -> log.Body:
     source = (item.metadata_partition, item.offset)
     value = item.record.value
     tags = item.record.tags.to_plain()
-    if view.is_finished:
-        return log.ImportRecordDropped(source, AFTER_FINISHED, None)
     match value:
         case RemoteLogSegmentMetadata():
             return _added(view, value, source, tags)

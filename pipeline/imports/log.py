@@ -6,6 +6,8 @@ Rule 2: an import writes only to an empty log, or in its own session. If another
 opened since, the log has moved on, and the import writes nothing to it.
 Rule 3: the same records make the same batches. So an import that was killed goes on in its own
 session when it is repeated, and the log becomes what it would have been.
+Rule 4: the same records make the same log, but for its sessions, in any number of runs. So a
+record that comes out of order ends the import of the partition.
 
 Only the import sees this state, so the state may be ahead of the durable log. If a write fails,
 the state is discarded.
@@ -14,6 +16,7 @@ the state is discarded.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,6 +27,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka.codec import decode
 from tierledger.events.partition.decide import Accepted, Limits, Rejected, decide
 from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.imports import AFTER_FINISHED
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import Session
 from tierledger.storage.partition.event_log import encode_batch
@@ -78,7 +82,8 @@ class Tally:
     imported: int = 0
     """Records that are durable events now."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Imported records without effect, by reason. Kafka's own consumer drops them, too."""
+    """Records without effect, by reason. Kafka's own consumer drops them, too. All are events,
+    but for those that follow the partition's deletion."""
     position: int | None = None
     """Position of the log's last event; none if it is not known."""
 
@@ -115,17 +120,33 @@ class ImportingLog:
     """Turns a partition's records, in their order, into batches of its log."""
 
     def __init__(
-        self, reader: PartitionReader, loaded: LoadedPartition, tally: Tally, cluster: str
+        self,
+        reader: PartitionReader,
+        loaded: LoadedPartition,
+        tally: Tally,
+        cluster: str,
+        holds: Callable[[int], bool],
     ) -> None:
-        """Append to `loaded`, which `reader` read; `cluster` names the recorded cluster."""
+        """Append to a log.
+
+        Args:
+            reader: The log's reader.
+            loaded: What it has read.
+            tally: Takes the outcome.
+            cluster: Name of the recorded cluster.
+            holds: Whether the log has the record at this offset; asked of those that are not
+                above the last one that it has.
+        """
+        self._holds = holds
         self._reader = reader
         self._state, self._next_batch = loaded
         self._tally = tally
         self._cluster = cluster
         self._buffer: list[cmd.ImportedRecord] = []
         self._size = 0
-        self._known = self._state.imported_offset(cluster, tally.sources[0])
-        tally.trouble = self._why_moved_on()
+        self._stored = self._state.imported_offset(cluster, tally.sources[0])
+        self._known = self._stored
+        tally.trouble = self._why_refused()
         if self._state.next_position:
             tally.position = self._state.next_position - 1
 
@@ -133,16 +154,26 @@ class ImportingLog:
         """Take the next record; return the batch before it if that is complete, else none."""
         tally = self._tally
         tally.records += 1
-        if record.offset <= self._known:
+        is_old = record.offset <= self._stored
+        if self._holds(record.offset) if is_old else record.offset <= self._known:
             tally.repeated += 1
             return None
-        self._known = record.offset
+        self._known = max(self._known, record.offset)
         if tally.trouble is not None:
             return None
         try:
             decoded = decode(record.value)
         except MetadataParseError as error:
             tally.refuse(record, str(error))
+            return None
+        if is_old:
+            tally.trouble = (
+                f"out of order: {place_of(record.source, record.offset)} is not in the log, "
+                f"which has records up to offset {self._stored}"
+            )
+            return None
+        if self._state.is_finished:
+            tally.dropped[AFTER_FINISHED] += 1
             return None
         slot = None
         if len(self._buffer) >= RECORDS_PER_BATCH or self._size > VALUE_BYTES_PER_BATCH:
@@ -162,8 +193,11 @@ class ImportingLog:
             return None
         return self._batch(is_last=True)
 
-    def _why_moved_on(self) -> str | None:
-        session = self._state.session
+    def _why_refused(self) -> str | None:
+        session, (source, *_) = self._state.session, self._tally.sources
+        others = {one for of, one in self._state.imported if of == self._cluster} - {source}
+        if others:
+            return without_order({source, *others})
         if session is None:
             return None if self._state.next_position == 0 else "moved on: it has no session"
         if session.broker_id == IMPORTER and session.import_cluster == self._cluster:
@@ -185,10 +219,12 @@ class ImportingLog:
         evolve_all(self._state, events, encoded.chain_hash)
         key = self._reader.log.key(self._next_batch)
         self._next_batch += 1
-        bodies = (event.body for event in events)
+        bodies = [event.body for event in events]
         dropped = [body.reason for body in bodies if isinstance(body, log.ImportRecordDropped)]
+        made = sum(getattr(body, "source", None) is not None for body in bodies)
+        dropped += [AFTER_FINISHED] * (len(records) - made)
         position = self._state.next_position - 1
-        return Slot(self._tally, key, encoded.value, len(records), dropped, position)
+        return Slot(self._tally, key, encoded.value, made, dropped, position)
 
     def _commands(
         self, records: tuple[cmd.ImportedRecord, ...], *, is_last: bool
@@ -216,7 +252,19 @@ class ImportingLog:
 def _whose(session: Session) -> str:
     if session.import_cluster is None:
         return f"of broker {session.broker_id}"
-    return f"importing {session.import_cluster!r} for broker {session.broker_id}"
+    whose = f"importing {session.import_cluster!r} for broker {session.broker_id}"
+    if session.broker_id != IMPORTER:
+        return whose
+    return f"{whose}; --recorded-cluster {session.import_cluster} continues that import"
+
+
+def without_order(sources: Iterable[int]) -> str:
+    """Why records of one partition in several metadata partitions are refused.
+
+    Kafka keeps a partition's records in one of them. Between two there is no order.
+    """
+    held = " and ".join(map(str, sorted(sources)))
+    return f"out of order: metadata partitions {held} both hold records of it"
 
 
 def place_of(source: int | None, offset: int | None) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -24,20 +27,35 @@ from tierledger.events.errors import DataError, RemoteResourceNotFound
 from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import peek_partition
+from tierledger.events.log_events import SessionOpened
 from tierledger.events.partition.state import PartitionState
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.imports.commit import Committer
-from tierledger.pipeline.imports.log import NAMED_MAX, ImportingLog, RawRecord, Tally, place_of
+from tierledger.pipeline.imports.log import (
+    NAMED_MAX,
+    ImportingLog,
+    RawRecord,
+    Tally,
+    place_of,
+    without_order,
+)
 from tierledger.pipeline.imports.scan import HOLDS
 from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.loading import LoadedPartition
+from tierledger.storage.partition.reader import PartitionReader
 
 # Arrow's types are not annotated; `Any` stops at this line.
 RecordBatch: TypeAlias = Any
 
 Row: TypeAlias = tuple[Any, ...]
 """A row of `scan.SCHEMA`."""
+
+FORGOTTEN = -1
+"""Stands for the offsets of records whose events a log has forgotten."""
+
+OFFSET = 4
+"""The column of a record's offset in it."""
 
 OUTCOMES = StructType(
     [
@@ -181,7 +199,7 @@ class ImportTask:
     ) -> Tally:
         """Import one partition's rows. The tally is complete once `committer` is flushed."""
         tally, first = _entered(rows)
-        log = self._opened(loop, catalog, tally)
+        log = self._opened(loop, catalog, tally, first[OFFSET])
         for row in chain([first], rows):
             _, _, _, source, offset, timestamp_ms, value, _ = row
             if log is None:
@@ -196,26 +214,63 @@ class ImportTask:
         return tally
 
     def _opened(
-        self, loop: asyncio.AbstractEventLoop, catalog: Catalog, tally: Tally
+        self, loop: asyncio.AbstractEventLoop, catalog: Catalog, tally: Tally, oldest: int
     ) -> ImportingLog | None:
-        """The log for a partition's records; none, with the reason in `tally`, if refused."""
+        """The log for a partition's records; none, with the reason in `tally`, if refused.
+
+        Args:
+            loop: The task's.
+            catalog: The store's.
+            tally: Of the partition.
+            oldest: Offset of its first record.
+        """
         tip, sources = tally.topic_id_partition, tally.sources
         if len(sources) > 1:
-            # Kafka keeps a partition's records in one metadata partition. Between two of them
-            # there is no order.
-            held = " and ".join(map(str, sorted(sources)))
-            tally.trouble = f"out of order: metadata partitions {held} both hold records of it"
+            tally.trouble = without_order(sources)
             return None
         reader = catalog.reader(tip)
         try:
             loaded = loop.run_until_complete(reader.state())
+            known = loaded.state.imported_offset(self.recorded_cluster, sources[0])
+            held = array("q")
+            if oldest <= known:
+                held = loop.run_until_complete(_offsets(reader, self.recorded_cluster))
         except RemoteResourceNotFound:
             first = genesis(catalog.cluster_id, tip.topic_id, tip.partition)
-            loaded = LoadedPartition(PartitionState(tip, first), 0)
+            loaded, held = LoadedPartition(PartitionState(tip, first), 0), array("q")
         except DataError as error:
             tally.trouble = f"damaged: {error}"
             return None
-        return ImportingLog(reader, loaded, tally, self.recorded_cluster)
+        return ImportingLog(reader, loaded, tally, self.recorded_cluster, partial(_is_in, held))
+
+
+async def _offsets(reader: PartitionReader, cluster: str) -> array[int]:
+    """Offsets of the records that the log has of the recorded `cluster`, in their order.
+
+    If the log's beginning was forgotten, `FORGOTTEN` stands in front of them.
+
+    Raises:
+        CorruptLog: The log does not verify.
+    """
+    offsets = array("q")
+    first: int | None = None
+    current: str | None = cluster  # Also before the first session that was not forgotten.
+    async for event in reader.events():
+        body = event.body
+        first = event.position if first is None else first
+        if isinstance(body, SessionOpened):
+            current = body.import_cluster
+        source = getattr(body, "source", None)
+        if source is not None and current == cluster:
+            offsets.append(source[1])
+    return offsets if first == 0 else array("q", [FORGOTTEN, *offsets])
+
+
+def _is_in(held: array[int], offset: int) -> bool:
+    at = bisect_left(held, offset)
+    if at == 1 and held[0] == FORGOTTEN:
+        return True  # Of what the log has forgotten nobody can tell.
+    return at < len(held) and held[at] == offset
 
 
 def _rows_of(batches: Iterable[RecordBatch]) -> Iterator[Row]:

@@ -215,7 +215,8 @@ def decided(  # noqa: C901 - One case each.
             if cluster is None:
                 raise Refused("InvalidArgument")
             for item in command.records:
-                if item.offset > facts.imported.get((cluster, item.metadata_partition), -1):
+                known = facts.imported.get((cluster, item.metadata_partition), -1)
+                if item.offset > known and not facts.is_finished:
                     body = _imported(facts, item)
                     append(body, command.claim.broker_id, None, item.timestamp_ms)
         case _:
@@ -405,8 +406,6 @@ def _imported(facts: Facts, item: cmd.ImportedRecord) -> Any:  # noqa: ANN401
     def dropped(why: str, segment_id: bytes | None = None) -> log_events.ImportRecordDropped:
         return log_events.ImportRecordDropped(source, why, segment_id)
 
-    if facts.is_finished:
-        return dropped("after partition deletion")
     if isinstance(value, RemotePartitionDeleteMetadata):
         state, time_ms = int(value.state), value.event_timestamp_ms
         return log_events.PartitionDeleteUpdated(state, value.broker_id, time_ms, source, tags)

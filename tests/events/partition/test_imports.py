@@ -1,6 +1,8 @@
 """Recorded history is taken over as Kafka's consumer took it, whatever our rules would say."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.models.events.driven_partition import (
     CLAIM,
@@ -10,9 +12,15 @@ from tests.models.events.driven_partition import (
     open_session,
     opened,
 )
+from tests.models.events.histories import Step, histories
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
-from tierledger.events.errors import Fenced, InvalidArgument, NotLeader
+from tierledger.events.errors import (
+    Fenced,
+    InvalidArgument,
+    NotLeader,
+    PartitionDeleted,
+)
 from tierledger.events.identifiers import Uuid
 from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.kafka.tags import UnknownTags
@@ -91,8 +99,6 @@ def test_what_kafka_applies_is_applied(history: tuple[Record, ...]) -> None:
         ((ADD, Update(A, DELETE_STARTED), Update(A, COPY_FINISHED)), "illegal transition"),
         ((Update(B, DELETE_STARTED),), "unknown segment"),
         ((*DELETED, Update(A, DELETE_FINISHED)), "unknown segment"),
-        ((PartitionDelete(2), ADD), "after partition deletion"),
-        ((PartitionDelete(2), PartitionDelete(2)), "after partition deletion"),
     ],
 )
 def test_what_kafka_drops_is_an_event_without_effect(
@@ -107,6 +113,38 @@ def test_what_kafka_drops_is_an_event_without_effect(
     assert partition.state.dropped == {dropped: 1}
     assert list(partition.state.rows) == list(without.state.rows)
     assert partition.state.delete == without.state.delete
+
+
+def test_nothing_follows_a_finished_deletion_in_the_same_command_or_in_a_later_one() -> None:
+    partition, bodies = imported(PartitionDelete(2), ADD, PartitionDelete(2))
+
+    later = partition.accept(import_of([ADD], first_offset=3))
+
+    assert [type(body) for body in bodies] == [log.PartitionDeleteUpdated]
+    assert later.events == ()
+
+
+@given(histories(records_max=30), st.lists(st.tuples(st.integers(1, 9), st.booleans())))
+@example([PartitionDelete(2), ADD], [(1, True), (1, True)])
+def test_any_split_into_commands_and_sessions_gives_the_same_events(
+    history: Step, pieces: list[tuple[int, bool]]
+) -> None:
+    _, whole = imported(*history)
+    partition, at, claim = opened(imports=True), 0, CLAIM
+    bodies = list[log.Body]()
+    for number, (size, anew) in enumerate([*pieces, (len(history), False)], start=2):
+        if anew:  # Another importer: it sends all again. Nobody leads what is deleted.
+            claim = claim._replace(announcement=number)
+            at, opening = 0, open_session(claim, number, imports=True)
+            if partition.state.is_finished:
+                assert isinstance(partition.refuse(opening), PartitionDeleted)
+                break
+            partition.accept(opening)
+        command = import_of(history[at : at + size], at, claim)
+        bodies += [event.body for event in partition.accept(command).events]
+        at += size
+
+    assert bodies == whole
 
 
 def test_a_record_that_names_no_partition_is_dropped_by_name() -> None:
