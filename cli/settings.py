@@ -23,6 +23,15 @@ DOOR_VARIABLES = {
 }
 """Files with which a command comes in at doors, and the client's setting for each."""
 
+TIER_KEYS_VARIABLE = "TIERLEDGER_TIER_KEYS"
+"""The keys of encrypted segments in the three-object layout: ID=FILE,ID=FILE."""
+
+
+def tier_options() -> Mapping[str, str]:
+    """What the environment adds to a tier's URL."""
+    keys = os.environ.get(TIER_KEYS_VARIABLE)
+    return {"keys": keys} if keys else {}
+
 
 def door_config() -> Mapping[str, str]:
     """The settings of the files that the environment names."""

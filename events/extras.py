@@ -11,6 +11,7 @@ EXTRAS = {
     "ray": "service",
     "aiokafka": "tier",
     "cramjam": "tier",
+    "cryptography": "tier",
     "google_crc32c": "tier",
     "obstore": "tier",
     "numpy": "spark",

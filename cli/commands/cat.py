@@ -24,6 +24,7 @@ from tierledger.cli.options import (
     number_or_time,
 )
 from tierledger.cli.output import print_note
+from tierledger.cli.settings import tier_options
 from tierledger.events.errors import InvalidArgument, StoreRefused
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ async def _cat(
     tier, cache = places
     isolation = IsolationLevel(wanted.isolation)
     lost: list[LostRecords] = []
-    async with opened_catalog(options) as catalog, open_tier(tier) as storage:
+    async with opened_catalog(options) as catalog, open_tier(tier, tier_options()) as storage:
         tip = await found_partition(catalog, *where)
         async with _opened_cache(cache, storage) as indexes:
             reader = RemoteLogReader(StoredMetadata(catalog.reader), storage, tip, indexes)

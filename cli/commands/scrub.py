@@ -24,7 +24,7 @@ from tierledger.cli.options import (
     TierOption,
 )
 from tierledger.cli.output import escaped, print_json, print_note, print_pairs, progress
-from tierledger.cli.settings import store_config
+from tierledger.cli.settings import store_config, tier_options
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def _scrub(
     from tierledger.tiering.scrub.segments import CatalogSegments
 
     url = parse(tier)
-    async with opened_catalog(options) as catalog, open_tier(tier) as storage:
+    async with opened_catalog(options) as catalog, open_tier(tier, tier_options()) as storage:
         partitions = await chosen_partitions(catalog, *chosen)
         scope: dict[str, object] = {
             "tier": f"{url.layout} {url.shown} {url.prefix}",

@@ -18,7 +18,8 @@ OPTIONS = {
     "store": "URL of the store with the metadata, as for `--store`",
     "cluster": "the Kafka cluster's id; not needed if the store holds one cluster",
     "tier": "URL of the tier with the segments, as for `--tier`",
-    "tier.NAME": "an option of the tier's client, such as `tier.endpoint`",
+    "tier.NAME": "an option of the tier's client, such as `tier.endpoint`; `tier.keys` names "
+    "the keys of encrypted segments ([tiers](tiers.md#the-three-object-layout))",
     "topic": "the newest topic of this name, or the topic with this id",
     "partition": "only the partition of this number",
     "startingOffset": "first offset to read; by default the earliest in the tier",

@@ -11,6 +11,8 @@ import cramjam
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names of the codecs, by their numbers in a batch's attributes."""
 
+ZSTD: Final = CODECS.index("zstd")
+
 _GZIP_WBITS: Final = 31
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -34,6 +36,15 @@ def decompressed(codec: int, data: bytes) -> bytes:
             return bytes(cramjam.zstd.decompress(data))
         case _:
             return data
+
+
+def decompressed_zstd(data: bytes, size: int) -> bytes:
+    """The `size` bytes in `data`, and never more; any exception means that it has others."""
+    content = bytearray(size)
+    found = cramjam.zstd.decompress_into(data, content)
+    if found != size:
+        raise ValueError(found)
+    return bytes(content)
 
 
 def _gunzipped(data: bytes) -> bytes:

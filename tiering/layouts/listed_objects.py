@@ -87,6 +87,8 @@ class ExpectedObjects(NamedTuple):
     weight: int | None
     """Bytes of all objects, if the custom metadata has it."""
     is_below_prefix: bool
+    is_log_as_it_is: bool = True
+    """Whether the log's objects have its bytes; else they may be compressed or encrypted."""
 
 
 class LogObject(NamedTuple):
@@ -277,7 +279,7 @@ class ManifestNames(LayoutNames):
 
     @override
     def expected(self, metadata: RemoteLogSegmentMetadata) -> ExpectedObjects:
-        place = manifest_layout.place_of(metadata, self.prefix)
+        place, size = manifest_layout.stored_at(metadata, self.prefix)
         named = self.parse(f"{place}.{LOG}")
         return ExpectedObjects(
             place,
@@ -288,8 +290,9 @@ class ManifestNames(LayoutNames):
                 ExpectedObject(manifest_layout.MANIFEST, 1, 1, None),
             ),
             manifest_layout.INDEXES,
-            None,
+            size,
             named is not None and named.is_below_prefix,
+            is_log_as_it_is=False,
         )
 
 

@@ -15,6 +15,7 @@ from obstore.store import LocalStore, MemoryStore, from_url
 from tierledger.events.errors import InvalidArgument, StoreRefused
 from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
+from tierledger.tiering.layouts.manifest.keys import PrivateKeys
 from tierledger.tiering.layouts.manifest.layout import ManifestStorageManager
 from tierledger.tiering.objects.request_counts import RequestCounts
 from tierledger.tiering.objects.store import ObjectStore, StoreSettings
@@ -28,6 +29,9 @@ class Layout(StrEnum):
     LOCAL_TIERED = "local-tiered"
     MANIFEST = "manifest"
 
+
+KEYS = "keys"
+"""The option with the keys of encrypted segments."""
 
 MEMORY = "memory"
 DIRECTORY = "dir"
@@ -130,18 +134,21 @@ def open_tier(
     """The storage manager of the tier at `url`; no request is sent yet.
 
     `options`, such as `allow_http`, go to the store's client. They override what the client
-    reads from its environment variables (AWS_* and others). Every `memory:` is a new store.
+    reads from its environment variables (AWS_* and others). Only `keys` is for the layout of
+    three objects (`PrivateKeys.of`). Every `memory:` is a new store.
 
     Raises:
         InvalidArgument: `url` is no URL of a tier, or an option is unknown.
         StoreRefused: There is no such directory.
     """
     parsed = parse(url)
-    store = _open_store(parsed, options or {}, store_settings, counts or RequestCounts())
+    given = dict(options or {})
+    keys = PrivateKeys.of(given.pop(KEYS, ""))
+    store = _open_store(parsed, given, store_settings, counts or RequestCounts())
     if parsed.layout == Layout.LOCAL_TIERED:
         return KafkaLayoutStorageManager(store)
     if parsed.layout == Layout.MANIFEST:
-        return ManifestStorageManager(store, parsed.prefix)
+        return ManifestStorageManager(store, parsed.prefix, keys)
     return LedgerStorageManager(store, parsed.prefix, ledger_settings)
 
 

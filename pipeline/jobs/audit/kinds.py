@@ -104,6 +104,7 @@ class KnownSegment(NamedTuple):
     indexes: str | None
     weight: int | None
     is_below_prefix: bool | None
+    is_log_as_it_is: bool | None
     trouble: str | None
     """Why `place` is none."""
 
@@ -207,7 +208,11 @@ def _of_set(known: KnownSegment, here: FoundObjects) -> tuple[AuditKind, str]:
         lacking.insert(0, f"{parts - len(log)} of {parts} parts of the log")
     if lacking:
         return AuditKind.INCOMPLETE_SET, f"missing: {', '.join(lacking)}"
-    wrong = [*_wrong_log(log, total, part_bytes), *_wrong_others(others, sizes)]
+    wrong = [*_wrong_others(others, sizes)]
+    if known.is_log_as_it_is:
+        wrong[:0] = _wrong_log(log, total, part_bytes)
+    elif total and not any(log.values()):
+        wrong.insert(0, "expected some bytes of log, found 0")
     if not wrong and known.weight is not None and here.size_in_bytes != known.weight:
         wrong = [f"expected {known.weight} bytes with its indexes, found {here.size_in_bytes}"]
     if wrong:

@@ -92,7 +92,7 @@ class _AuditRows(WatchingRows):
 
     def _note_gone(self, state: PartitionState, segment_id: bytes, position: int) -> None:
         is_settled = self._is_settled(state, position)
-        self._certain.append((SEGMENT, segment_id, _DELETED, is_settled, *(None,) * 9))
+        self._certain.append((SEGMENT, segment_id, _DELETED, is_settled, *(None,) * 10))
 
     def _is_settled(self, state: PartitionState, position: int) -> bool:
         if self._settled.before_ms is not None:
@@ -112,7 +112,7 @@ class _AuditRows(WatchingRows):
             try:
                 must = self._names.expected(metadata)
             except (DataError, InvalidArgument) as error:
-                yield (*head, *(None,) * 7, fields[FINISHED_AT], str(error))
+                yield (*head, *(None,) * 8, fields[FINISHED_AT], str(error))
                 continue
             yield (
                 *head,
@@ -123,13 +123,14 @@ class _AuditRows(WatchingRows):
                 must.indexes,
                 must.weight,
                 must.is_below_prefix,
+                must.is_log_as_it_is,
                 fields[FINISHED_AT],
                 None,
             )
 
     @override
     def damaged(self, position: int, message: str) -> Iterable[Row]:
-        yield (DAMAGED, bytes(16), None, False, *(None,) * 8, message)
+        yield (DAMAGED, bytes(16), None, False, *(None,) * 9, message)
 
 
 def segments_table(names: LayoutNames, settled: Settled) -> Table:
@@ -182,6 +183,12 @@ _COLUMNS = (
         True,
     ),
     Column("is_below_prefix", BOOLEAN, "whether the objects are below the tier's prefix", True),
+    Column(
+        "is_log_as_it_is",
+        BOOLEAN,
+        "whether the log's objects have its bytes, neither compressed nor encrypted",
+        True,
+    ),
     Column(
         "finished_at",
         BIGINT,

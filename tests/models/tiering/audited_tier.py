@@ -11,11 +11,13 @@ from obstore.store import S3Store
 from tests.models.spark.rows import writing
 from tests.models.storage.stored_partitions import StoredPartition
 from tests.models.tiering import tier_trace
+from tests.models.tiering.raw_batches import varint
 from tests.models.tiering.s3_server import S3Server
 from tests.models.tiering.segment_copies import manifest_objects, segment_data
 from tests.models.tiering.tier_trace import TieredSegment
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.kafka.primitives import tag_section
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
@@ -113,9 +115,11 @@ class AuditedTier:
             data = segment_data(self.files, segment)
             return await storage.copy_log_segment_data(segment.metadata, data)
         if self.layout == Layout.MANIFEST:
-            for name, content in manifest_objects(segment).items():
+            objects = manifest_objects(segment)
+            for name, content in objects.items():
                 self.put(name, content, is_old=False)
-            return None
+            size = varint(sum(map(len, objects.values())))
+            return CustomMetadata(tag_section(((0, size),)))
         place = self.names.expected(segment.metadata).place
         self.put(f"{place}.log", segment.log, is_old=False)
         for kind, content in segment.indexes.items():

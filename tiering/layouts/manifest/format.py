@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -12,11 +13,12 @@ from tierledger.events.errors import (
     CorruptRemoteData,
     FormatTooNew,
     MetadataParseError,
-    RejectedError,
 )
 from tierledger.events.kafka.primitives import Reader
 from tierledger.events.metadata import CustomMetadata
 from tierledger.tiering.formats.index_type import IndexType
+from tierledger.tiering.layouts.manifest.chunks import ChunkIndex, number
+from tierledger.tiering.layouts.manifest.keys import Encryption
 
 VERSION: Final = "1"
 
@@ -29,9 +31,14 @@ _KEYS: Final = {
 }
 """Keys of the manifest's `segmentIndexes`."""
 
+_REMOTE_SIZE: Final = 0
 _OBJECT_PREFIX: Final = 1
 _OBJECT_KEY: Final = 2
-"""Tags of custom metadata; tag 0 is the size, which is not read."""
+"""Tags of custom metadata."""
+
+
+_VARLONG_LAST: Final = 0x7F
+"""Largest byte without the bit that says that more follow."""
 
 
 class NamedSegment(NamedTuple):
@@ -47,12 +54,19 @@ class NamedSegment(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """The manifest of a segment that is neither compressed nor encrypted by the plugin."""
+    """The manifest of a segment."""
 
     segment: NamedSegment
     log_size: int
+    """Bytes of the log itself, whatever became of it."""
     indexes: Mapping[IndexType, tuple[int, int]]
     """Start and end (exclusive) of each index in the indexes object."""
+    chunks: ChunkIndex | None
+    """Where the log's chunks are; none if the log is stored as it is."""
+    is_compressed: bool
+    """Whether each chunk of the log was compressed, with zstd."""
+    encryption: Encryption | None
+    """How each chunk of the log, and each index, was encrypted; none if they were not."""
 
     @property
     def indexes_size(self) -> int:
@@ -66,15 +80,17 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
     Raises:
         CorruptRemoteData: `data` is no manifest.
         FormatTooNew: The manifest is of another version.
-        RejectedError: The plugin compressed or encrypted the segment; the message tells which.
     """
     try:
         found = json.loads(data)
         version = found["version"]
         if version != VERSION:
             raise FormatTooNew(f"{name}: expected manifest version {VERSION}, found {version}")
-        _refuse_transformed(found, name)
-        log_size = _number(found["chunkIndex"]["originalFileSize"])
+        is_compressed, encryption = found["compression"], _encryption(found.get("encryption"))
+        if type(is_compressed) is not bool:
+            raise ValueError(is_compressed)
+        is_transformed = is_compressed or encryption is not None
+        log_size = number(found["chunkIndex"]["originalFileSize"])
         listed = found["segmentIndexes"]
         return Manifest(
             _named(found),
@@ -85,22 +101,23 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
                 # Only the transaction index may be missing; its key is then null or absent.
                 if kind != IndexType.TRANSACTION or listed.get(key) is not None
             },
+            ChunkIndex(found["chunkIndex"]) if is_transformed and log_size else None,
+            is_compressed,
+            encryption,
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
         raise CorruptRemoteData(f"{name}: expected a manifest, found {data[:80]!r}") from error
 
 
-def _refuse_transformed(found: dict[str, Any], name: str) -> None:
-    transformed = []
-    if found["compression"]:
-        transformed.append("compressed")
-    if found.get("encryption") is not None:
-        transformed.append("encrypted")
-    if transformed:
-        raise RejectedError(
-            f"{name}: the segment was {' and '.join(transformed)} by the plugin that copied "
-            "it, which tierledger does not read"
-        )
+def _encryption(listed: Mapping[str, str] | None) -> Encryption | None:
+    if listed is None:
+        return None
+    key_id, _, wrapped = listed["dataKey"].partition(":")
+    return Encryption(
+        key_id,
+        base64.b64decode(wrapped, validate=True),
+        base64.b64decode(listed["aad"], validate=True),
+    )
 
 
 def _named(found: dict[str, Any]) -> NamedSegment:
@@ -112,40 +129,37 @@ def _named(found: dict[str, Any]) -> NamedSegment:
 
 
 def _place(listed: dict[str, Any]) -> tuple[int, int]:
-    start, size = _number(listed["position"]), _number(listed["size"])
+    start, size = number(listed["position"]), number(listed["size"])
     return start, start + size
 
 
-def _number(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(value)
-    return value
+class StoredObjects(NamedTuple):
+    """A segment's objects by its custom metadata, which may have any of this."""
 
-
-class ObjectPath(NamedTuple):
-    """The location of a segment's objects by its custom metadata."""
-
-    prefix: str | None
-    key: str | None
+    prefix: str | None = None
+    key: str | None = None
     """Without the suffix."""
+    size: int | None = None
+    """Bytes of all three objects."""
 
 
-def decode_custom_metadata(custom: CustomMetadata | None, segment: object) -> ObjectPath:
-    """The object path in `custom`, which must be Kafka's tagged fields or empty.
+def decode_custom_metadata(custom: CustomMetadata | None, segment: object) -> StoredObjects:
+    """What `custom` says of the objects; it must be Kafka's tagged fields or empty.
 
     Raises:
         CorruptRemoteData: `custom` is in another format.
     """
     if custom is None or not custom.value:
-        return ObjectPath(None, None)
+        return StoredObjects()
     try:
         reader = Reader(custom.value)
         fields = dict(reader.tags())
         if reader.at != len(custom.value):
             raise reader.error(reader.at, "the end", custom.value[reader.at :].hex())
-        return ObjectPath(
+        return StoredObjects(
             _string(fields.get(_OBJECT_PREFIX), "the object's prefix"),
             _string(fields.get(_OBJECT_KEY), "the object's key"),
+            _size(fields.get(_REMOTE_SIZE)),
         )
     except MetadataParseError as error:
         raise CorruptRemoteData(
@@ -156,3 +170,12 @@ def decode_custom_metadata(custom: CustomMetadata | None, segment: object) -> Ob
 
 def _string(field: bytes | None, what: str) -> str | None:
     return None if field is None else Reader(field).string(what)
+
+
+def _size(field: bytes | None) -> int | None:
+    """Kafka's signed varlong in `field`; none if it is no size."""
+    if not field or field[-1] > _VARLONG_LAST:
+        return None
+    groups = (part & _VARLONG_LAST for part in field)
+    coded = sum(part << 7 * at for at, part in enumerate(groups))
+    return None if coded & 1 else coded >> 1

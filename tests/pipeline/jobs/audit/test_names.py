@@ -124,6 +124,7 @@ KNOWN = KnownSegment(
     indexes="indexes",
     weight=130,
     is_below_prefix=True,
+    is_log_as_it_is=True,
     trouble=None,
 )
 SIZES = [("a", 8), ("indexes", 22), ("log.00000", 60), ("log.00001", 40)]
@@ -139,8 +140,9 @@ def resized(sizes: dict[str, int]) -> FoundObjects:
 
 
 EMPTY = KNOWN._replace(log_bytes=0, weight=None)
+ANY_LOG = KNOWN._replace(is_log_as_it_is=False, weight=None)
 NO_LOG = without("log.00000", "log.00001")
-GONE = KnownSegment(DELETED, True, *(None,) * 8)
+GONE = KnownSegment(DELETED, True, *(None,) * 9)
 OTHER_PLACE = WHOLE._replace(place="there")
 NEVER = WHOLE._replace(newest_ms=5)
 
@@ -156,6 +158,15 @@ NEVER = WHOLE._replace(newest_ms=5)
         (KNOWN, [without("log.00001")], "known", ["incomplete_set"]),
         (KNOWN, [resized({"log.00001": 41})], "known", ["size_mismatch"]),
         (KNOWN, [resized({"log.00000": 59, "log.00001": 41})], "known", ["size_mismatch"]),
+        (ANY_LOG, [resized({"log.00000": 7, "log.00001": 1})], "known", ["whole"]),
+        (ANY_LOG, [resized({"log.00000": 0, "log.00001": 0})], "known", ["size_mismatch"]),
+        (ANY_LOG, [NO_LOG], "known", ["missing_object"]),
+        (
+            ANY_LOG._replace(weight=7),
+            [resized({"log.00000": 7, "log.00001": 1})],
+            "known",
+            ["size_mismatch"],
+        ),
         (KNOWN, [resized({"log.00002": 0})], "known", ["size_mismatch"]),
         (KNOWN, [resized({"a": 24})], "known", ["size_mismatch"]),
         (KNOWN, [resized({"a": 12})], "known", ["size_mismatch"]),
