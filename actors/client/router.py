@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from tierledger.actors.calls import LEADER, STORAGE, Answered, Call, PageCall, PartitionKey
+from tierledger.actors.calls import LEADER, Answered, Call, PageCall, PartitionKey
 from tierledger.actors.client.retries import LASTING_AT_COORDINATOR, Retries
 from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.client.window import WRITES_MAX, Window
@@ -14,7 +14,6 @@ from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
 from tierledger.actors.routes import Routes
 from tierledger.events.errors import (
-    NotLeader,
     NotReady,
     OutcomeUnknown,
     Overloaded,
@@ -106,14 +105,7 @@ class Router:
 
         async def attempt(one: Attempt) -> Any:  # noqa: ANN401
             name, serving = self._at_hand(key, role) or await self._where(key, role)
-            try:
-                return await self.link.call(name, make(serving), one)
-            except NotLeader:
-                if role != STORAGE or serving == STORAGE:
-                    raise
-                self._routes.forget(key)
-                # A leader whose claim was given up may have ended; any host can read the log.
-                return await self.link.call(name, make(STORAGE), one)
+            return await self.link.call(name, make(serving), one)
 
         def forget() -> None:
             self._routes.forget(key)

@@ -234,11 +234,11 @@ def host_lost(
 def leader_lost(
     state: CoordinatorState, key: PartitionKey, assignment: int, host: str
 ) -> list[CoordinatorBody]:
-    """The event that the leader placed on `host` under `assignment` is gone; none if late."""
+    """The event that the leader placed on `host` under `assignment` is gone; none if late.
+
+    Also if nobody claims to lead any more: else the partition would be looked for there.
+    """
     entry = state.partitions.get(key)
-    led = None if entry is None else entry.leadership
-    if entry is None or led is None:
-        return []
-    if (entry.leader_host, led.assignment) != (host, assignment):
+    if entry is None or (entry.leader_host, entry.placed) != (host, assignment):
         return []
     return [ev.LeaderLost(key.topic_id, key.partition, assignment)]

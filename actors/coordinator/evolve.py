@@ -232,6 +232,7 @@ def _leaders_placed(state: CoordinatorState, body: ev.LeadersPlaced) -> list[Hos
             moved = Placement(key, entry.topic, LEADER, None, number - 1, is_moved=True)
             work.append(HostWork(former, (moved,)))
         state.seat(key, entry, LEADER, body.host)
+        entry.leader_number = number
         entry.leadership = entry.leadership._replace(assignment=number)
         state.review(key, entry)
         placements.append(_leading(key, entry))
@@ -261,9 +262,8 @@ def _followers_placed(
 def _leader_lost(state: CoordinatorState, body: ev.LeaderLost) -> None:
     key = PartitionKey(body.topic_id, body.partition)
     entry = state.partitions.get(key)
-    led = None if entry is None else entry.leadership
-    if entry is not None and led is not None and led.assignment == body.assignment:
-        entry.leadership = led._replace(assignment=0)
+    if entry is not None and entry.placed == body.assignment:
+        entry.leadership = entry.leadership and entry.leadership._replace(assignment=0)
         state.seat(key, entry, LEADER, None)
         state.review(key, entry)
 

@@ -8,6 +8,7 @@ session the log holds.
 from __future__ import annotations
 
 from tierledger.actors.calls import LEADER, PartitionKey, Refusal
+from tierledger.actors.coordinator.decide import leader_lost
 from tierledger.actors.coordinator.events import CoordinatorBody, LeaderRefused
 from tierledger.actors.coordinator.state import CoordinatorState, Entry, Leadership
 from tierledger.events.commands import Claim
@@ -18,7 +19,8 @@ def leader_refused(
 ) -> list[CoordinatorBody]:
     """The event for a report of `host` that the claim in force was refused.
 
-    None if another claim is in force by now, or if the leader is placed on another host.
+    None if another claim is in force by now, or if the leader is placed on another host. If no
+    claim is in force any more, and the refused leader has ended, the event is that it is gone.
 
     The report may come long after the refusal. If the holder's broker has stopped hosting the
     partition since, the event names no holder: its session is closed or about to be, and a
@@ -26,6 +28,8 @@ def leader_refused(
     """
     entry = state.partitions.get(key)
     led = None if entry is None else entry.leadership
+    if led is None and not refusal.is_served:
+        return leader_lost(state, key, refusal.assignment, host)
     if entry is None or led is None or led.assignment != refusal.assignment:
         return []
     if entry.leader_host != host:

@@ -54,6 +54,7 @@ class Entry:
         "follower_number",
         "followers",
         "leader_host",
+        "leader_number",
         "leadership",
         "stopped",
         "topic",
@@ -64,6 +65,8 @@ class Entry:
         self.leadership: Leadership | None = None
         self.leader_host: str | None = None
         """Where the leader actor runs. It stays while no broker leads, for the next claim."""
+        self.leader_number = 0
+        """Number of that actor's last placement."""
         self.followers: dict[int, Claim] = {}
         self.displaced: dict[int, Leadership] = {}
         """By broker: claims that another broker's claim has replaced, and not given up.
@@ -78,6 +81,11 @@ class Entry:
         """Number of the follower's placement: its event's position in the coordinator's log."""
 
     @property
+    def placed(self) -> int:
+        """Number of the placement by which its leader runs; 0: its claim is to be placed."""
+        return self.leader_number if self.leadership is None else self.leadership.assignment
+
+    @property
     def is_hosted(self) -> bool:
         return self.leadership is not None or bool(self.followers)
 
@@ -85,6 +93,7 @@ class Entry:
         copied = Entry(self.topic)
         copied.leadership = self.leadership
         copied.leader_host = self.leader_host
+        copied.leader_number = self.leader_number
         copied.followers = dict(self.followers)
         copied.displaced = dict(self.displaced)
         copied.stopped = dict(self.stopped)

@@ -227,7 +227,9 @@ class _Asking:
         """The placement of a leader, or one that nearly fits it."""
         key = self._pick(self._keys)
         row = self.slow.rows.get(key)
-        number = row.led.number if row is not None and row.led is not None else 0
+        number = 0 if row is None else row.leader_number
+        if row is not None and row.led is not None:
+            number = row.led.number
         home = (row and row.leader_host) or "host-0"
         off = self._pick((0, 0, 0, 0, 0, 1, -1))
         return key, number + off, self._pick((home, home, home, home, "host-1"))

@@ -633,6 +633,7 @@ async def test_what_was_forgotten_under_a_leader_whose_claim_was_given_up_is_com
     assert (await world.route(ORDERS)).leader_host is not None
     assert await differences(world, topic) == []
     assert not (await world.service.host("host-0").counts())["leaders"], "it was asked"
+    assert (await world.route(ORDERS)).leader_host is None, "nobody is sent there again"
 
 
 async def test_what_nobody_leads_is_compared_by_its_segments(

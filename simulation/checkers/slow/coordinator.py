@@ -48,6 +48,7 @@ class Row:
     followers: dict[int, Claim] = field(default_factory=dict)
     follower_host: str | None = None
     follower_number: int = 0
+    leader_number: int = 0
 
     def drop(self, broker_id: int) -> Claimed | None:
         """Remove the broker's replaced claim, and return it if there was one."""
@@ -121,6 +122,7 @@ class SlowCoordinator:
                 entry.followers,
                 entry.follower_host,
                 entry.follower_number,
+                entry.leader_number,
             )
             for key, entry in state.partitions.items()
         }
@@ -264,7 +266,8 @@ class SlowCoordinator:
                 if row.leader_host not in {None, body.host}:
                     release = Placement(key, row.topic, LEADER, None, number - 1, True)
                     works.append(_host_work(str(row.leader_host), release))
-                row.leader_host, row.led = body.host, row.led._replace(number=number)
+                row.leader_host, row.leader_number = body.host, number
+                row.led = row.led._replace(number=number)
                 placements.append(self._to_lead(key))
         return [*works, _host_work(body.host, *placements)] if placements else works
 
@@ -284,7 +287,11 @@ class SlowCoordinator:
 
     def _LeaderLost(self, body: ev.LeaderLost) -> None:  # noqa: N802
         row = self.rows.get(PartitionKey(body.topic_id, body.partition))
-        if row is not None and row.led is not None and row.led.number == body.assignment:
+        if row is None:
+            return
+        if row.led is None and row.leader_number == body.assignment:
+            row.leader_host = None  # Nobody leads; the actor had stayed for the next claim.
+        elif row.led is not None and row.led.number == body.assignment:
             row.led, row.leader_host = row.led._replace(number=0), None
 
     def _LeaderRestored(self, body: ev.LeaderRestored) -> None:  # noqa: N802
@@ -537,13 +544,16 @@ class SlowCoordinator:
 
     def leader_lost(self, key: PartitionKey, number: int, host: str) -> list[Any]:
         row = self.rows.get(key)
-        if row is None or row.led is None:
+        if row is None:
             return []
-        is_that = (row.leader_host, row.led.number) == (host, number)
+        last = row.leader_number if row.led is None else row.led.number
+        is_that = (row.leader_host, last) == (host, number)
         return [ev.LeaderLost(*key, number)] if is_that else []
 
     def leader_refused(self, key: PartitionKey, refusal: Any, host: str) -> list[Any]:  # noqa: ANN401
         row = self.rows.get(key)
+        if row is not None and row.led is None and not refusal.is_served:
+            return self.leader_lost(key, refusal.assignment, host)
         if row is None or row.led is None or row.leader_host != host:
             return []
         if row.led.number != refusal.assignment:

@@ -481,6 +481,26 @@ def test_a_leader_that_ended_is_placed_again_and_an_old_report_of_it_is_ignored(
     assert decide.leader_lost(one.state, key(9), 1, "a") == []
 
 
+def test_a_leader_that_ended_when_nobody_led_any_more_is_not_looked_for_there() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    led = one.entry().leadership
+    assert led is not None
+    one.announce(1, follows=[0])  # It gives up its claim; the leader stays for the next one.
+    assert one.state.route(key()).leader_host == "a/1"
+    assert decide.leader_lost(one.state, key(), led.assignment - 1, "a") == []
+    assert decide.leader_lost(one.state, key(), led.assignment, "b") == []
+
+    works = one.apply(decide.leader_lost(one.state, key(), led.assignment, "a"))
+
+    assert works == []
+    assert one.state.route(key()).leader_host is None
+    assert one.state.loads["a"] == 1
+    assert decide.leader_lost(one.state, key(), led.assignment, "a") == []
+    (placed,) = placements(one.announce(1, leads=[0]))
+    assert placed.role == LEADER
+
+
 def test_a_late_release_ends_no_follower_that_was_placed_after_it() -> None:
     one = Coordinated("a")
     (followed,) = placements(one.announce(1, follows=[0]))

@@ -105,6 +105,20 @@ def test_a_host_that_leads_nothing_of_it_changes_nothing(world: World) -> None:
     assert decide.leader_lost(world.state, KEY, 2, "host-1") == []
 
 
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_leader_that_ended_refused_is_gone_though_its_claim_was_given_up(
+    world: World, is_served: bool
+) -> None:
+    world.follow(HOLDER._replace(announcement=2))
+    world.follow(LOSER._replace(announcement=2))
+    assert world.leadership is None
+
+    assert world.hear(refusal(is_served=is_served)) == (not is_served)
+
+    assert world.entry().leader_host == ("host-0" if is_served else None)
+    assert world.hear(refusal(is_served=is_served)) == 0
+
+
 def test_the_loss_of_the_leader_is_heard_after_a_refusal(world: World) -> None:
     world.hear(refusal(is_served=True))
 
