@@ -41,6 +41,8 @@ AT_ONCE = 16
 
 DELETED = "its deletion is finished"
 
+SHOWN_ALWAYS = {"id", "state", "start_offset", "end_offset", "size"}
+
 SEGMENT = "segment "
 """How questions about one segment begin, before its id."""
 
@@ -53,13 +55,41 @@ class Difference(NamedTuple):
     kafka: object
     tierledger: object
 
+    @property
+    def segment(self) -> bytes | None:
+        """The id of the segment that it is about; None if it is about none, or several."""
+        if not self.question.startswith(SEGMENT):
+            return None
+        return bytes(Uuid.parse(self.question.removeprefix(SEGMENT)))
+
     @override
     def __str__(self) -> str:
         """One line: partition, question and both answers."""
+        kafka, ours = self.kafka, self.tierledger
         return (
-            f"{self.partition}, {self.question}: by Kafka's metadata topic {self.kafka}, "
-            f"by tierledger {self.tierledger}"
+            f"{self.partition}, {self.question}: by Kafka's metadata topic "
+            f"{_shown(kafka, ours)}, by tierledger {_shown(ours, kafka)}"
         )
+
+
+def _shown(answer: object, other: object) -> str:
+    """An answer; of a segment its state, offsets and bytes, and what else differs."""
+    if not isinstance(answer, dict):
+        return "none" if answer is None else str(answer)
+    known = other if isinstance(other, dict) else answer
+    more = {
+        field: value
+        for field, value in answer.items()
+        if field not in SHOWN_ALWAYS and value != known[field]
+    }
+    return ", ".join(
+        [
+            answer["state"],
+            f"offsets {answer['start_offset']} to {answer['end_offset']}",
+            f"{answer['size']} bytes",
+            *(f"{field} {value}" for field, value in more.items()),
+        ]
+    )
 
 
 class Comparison:

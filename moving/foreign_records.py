@@ -15,6 +15,7 @@ from typing import Any
 from tierledger.conformance.loaded_trace import RefusedRecord, imported_record, partition_of
 from tierledger.conformance.recorded_segments import RecordedTopic
 from tierledger.conformance.trace import TraceRecord
+from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import DataError, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
@@ -86,9 +87,9 @@ class ForeignRecords:
             if is_mirrored_before:
                 self._of(record).count += 1
             return
-        tip = partition_of(imported)
-        if record.offset <= await self._imported_offset(tip, record.partition):
+        if not await self.has(imported):
             return
+        tip = partition_of(imported)
         found = self._of(record)
         found.count += 1
         found.partitions.setdefault((tip.topic_id, tip.partition), tip)
@@ -99,6 +100,11 @@ class ForeignRecords:
                 found.changed.add(value.remote_log_segment_id.id)
         assert record.value is not None, "it was decoded"
         found.topic.apply(record.value)
+
+    async def has(self, unmirrored: ImportedRecord) -> bool:
+        """Whether a record that no mirror wrote was not imported either."""
+        tip, metadata_partition = partition_of(unmirrored), unmirrored.metadata_partition
+        return unmirrored.offset > await self._imported_offset(tip, metadata_partition)
 
     def drop(self, metadata_partition: int) -> None:
         """Leave out what was met there: it stands before a seal, and will be deleted."""

@@ -292,18 +292,23 @@ class Mirror:
     async def _left(
         self, forgotten: list[TopicIdPartition]
     ) -> dict[TopicIdPartition, list[RecordedSegment]]:
-        """Segments of these partitions that the topic has and the logs do not."""
+        """Segments of these partitions that the topic has and the logs do not any more.
+
+        Foreign ones are none of them: no log has had them.
+        """
         asked = set(map(_key, forgotten))
         topic = RecordedTopic(())
         await self._reader.rewind()
         async for records in self._reader.read(self._ends):
-            for record, _ in records:
+            for record, mirrored in records:
                 imported = imported_record(record)
                 is_gone = record.offset <= self._seals.get(record.partition, -1)
                 if is_gone or isinstance(imported, RefusedRecord):
                     continue
                 tip = partition_of(imported)
-                if _key(tip) in asked:
+                if _key(tip) not in asked:
+                    continue
+                if mirrored is not None or not await self.foreign.has(imported):
                     assert record.value is not None, "it was decoded"
                     topic.apply(record.value)
         left: dict[TopicIdPartition, list[RecordedSegment]] = {}

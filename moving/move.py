@@ -125,7 +125,8 @@ class Move:
             case steps.Compare(is_all=is_all, is_again=is_again):
                 await asyncio.sleep(COMPARE_PAUSE_S if is_again else 0)
                 found = await self._differences(comparison, is_all=is_all)
-                return steps.Compared(tuple(map(str, found)))
+                segments = {str(one): one.segment for one in found if one.segment is not None}
+                return steps.Compared(tuple(map(str, found)), segments)
             case steps.HandOver(wish=wish):
                 self._owned = await self._coordinator.hand_over(wish)
                 return steps.HandedOver(self._owned)

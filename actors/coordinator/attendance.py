@@ -37,6 +37,8 @@ class Attended(NamedTuple):
     ownership: Ownership
     import_rounds: int | None
     """Rounds that the import has finished; it stands still while they do not grow."""
+    accepted: tuple[bytes, ...] = ()
+    """Segments about which the two managers may differ in this owner epoch, a move."""
 
 
 class Followed(NamedTuple):
@@ -188,6 +190,8 @@ class Attendance:
         self._chosen: str | None = None
         self._waiting: dict[str, int] = {}
         """By standby follower: its reports since the chosen one's last report."""
+        self._accepted: tuple[int, tuple[bytes, ...]] = (0, ())
+        """A move's owner epoch, and the segments about which managers may differ in it."""
 
     def attended(self, attend: Attend, now_ms: int) -> None:
         """Note a plugin's report at `now_ms`, by a clock that never goes back."""
@@ -195,6 +199,17 @@ class Attendance:
         if attend.shadow is not None:
             shadow = self._shadows.setdefault(attend.broker_id, _Shadow())
             shadow.compared(attend.shadow, now_ms)
+
+    def accept(self, owner_epoch: int, segments: tuple[bytes, ...]) -> None:
+        """Note what a move accepts. A coordinator that starts does not know it.
+
+        Then brokers that find a difference are not idle, and the move is given back.
+        """
+        self._accepted = (owner_epoch, segments)
+
+    def accepted(self, owner_epoch: int) -> tuple[bytes, ...]:
+        epoch, segments = self._accepted
+        return segments if epoch == owner_epoch else ()
 
     @property
     def import_rounds(self) -> int:

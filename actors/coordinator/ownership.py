@@ -15,10 +15,15 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 from tierledger.actors.coordinator.events import Owner, OwnerChanged
 from tierledger.events.errors import NotReady, RejectedError
-from tierledger.events.typed_fields import Count, Within
+from tierledger.events.typed_fields import Count, Id, Sized, Within
 
 GIVE_UP_AFTER_MS = 20_000
 """How long a move may take by default (ms); brokers hold their writes for that long."""
+
+ACCEPTED_MAX = 10_000
+"""Most segments whose difference one move may accept: 160 KB in each answer to a plugin."""
+
+Accepted: TypeAlias = Annotated[tuple[Id, ...], Sized(0, ACCEPTED_MAX)]
 
 GiveUpMs: TypeAlias = Annotated[int, Within(1000, 60_000)]
 
@@ -89,6 +94,8 @@ class Handover(NamedTuple):
     """With `of` = MOVING: the move's newest owner epoch. If both are MOVING, the move goes
     on in the next one."""
     give_up_after_ms: GiveUpMs = GIVE_UP_AFTER_MS
+    accepted: Accepted = ()
+    """With `to` = MOVING: segments about which the two managers may differ in this move."""
 
 
 class Owned(NamedTuple):

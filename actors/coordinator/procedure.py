@@ -8,6 +8,7 @@ began it; then the follower takes over what they had written, and both managers 
 Rule 3: then the coordinator begins a second owner epoch of the same move, and the same brokers,
 and no others, report themselves idle in it. On the way to Kafka's own manager a broker is idle
 only once that manager has read everything.
+With `--accept-losses` the managers may differ about the segments that the comparison has named.
 Rule 4: if anything fails once the move has begun, the owner before it is restored, by a request
 that names the move's newest owner epoch.
 
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import (
+    ACCEPTED_MAX,
     GIVE_UP_AFTER_MS,
     Handover,
     Owned,
@@ -44,6 +46,15 @@ AS_BEFORE = "the owner is as before"
 
 TASKS = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
 """The follower's task, by the new owner."""
+
+
+SAME = "both managers know the same"
+
+WHAT_COUNTS = {
+    Owner.KAFKA: "what Kafka's metadata topic says counts",
+    Owner.TIERLEDGER: "what tierledger says counts",
+}
+"""By the new owner."""
 
 
 class Phase(Enum):
@@ -93,6 +104,8 @@ class Compared(NamedTuple):
     """The differences as text; none if both managers know the same."""
 
     differences: tuple[str, ...]
+    segments: Mapping[str, bytes] = {}
+    """By difference: the segment that it is about, if it is about one."""
 
 
 class HandedOver(NamedTuple):
@@ -220,8 +233,8 @@ class Procedure:
                 return [Look()]
             case Looked():
                 return self._looked(stimulus)
-            case Compared(differences=differences):
-                return self._compared(differences)
+            case Compared():
+                return self._compared(stimulus)
             case HandedOver(owned=owned):
                 return self._handed_over(owned)
             case Failed(why=why):
@@ -305,7 +318,8 @@ class Procedure:
         # The round that was under way at that report may have begun before it.
         return self._round is not None and report["round"] >= self._round + 2
 
-    def _compared(self, found: tuple[str, ...]) -> list[Effect]:
+    def _compared(self, compared: Compared) -> list[Effect]:
+        found = compared.differences
         is_written = self.phase is Phase.COMPARING
         before = self._differences
         # While brokers write, one manager is always behind the other: only differences that
@@ -320,24 +334,50 @@ class Procedure:
             return [Look() if is_written else Compare(is_all=False, is_again=True)]
         self._differences, self._comparisons = None, 0
         lines: list[Effect] = [Note(one) for one in differences]
-        if differences and not self._accepts_losses:
-            trouble = f"{len(differences)} differences, the first is {differences[0]}"
+        named = compared.segments
+        accepted = tuple(sorted({named[one] for one in differences if one in named}))
+        refused = self._refused(differences, len(accepted))
+        if refused is not None:
             if is_written:
-                return [*lines, *self._end(f"{trouble}; {AS_BEFORE}")]
-            return [*lines, *self._give_back(trouble)]
+                return [*lines, *self._end(f"{refused}; {AS_BEFORE}")]
+            return [*lines, *self._give_back(refused)]
         if is_written:
             self.phase = Phase.BEGINNING
             wish = Handover(
-                Owner.MOVING, self._from, self._to, give_up_after_ms=self._give_up_after_ms
+                Owner.MOVING,
+                self._from,
+                self._to,
+                give_up_after_ms=self._give_up_after_ms,
+                accepted=accepted,
             )
-            same = "with these differences" if lines else "both managers know the same"
+            counts = f"these differences are accepted: {WHAT_COUNTS[self._to]} from now on"
+            same = counts if lines else SAME
             return [*lines, Note(same), HandOver(wish)]
         assert self.owner_epoch is not None, "it has begun"
         self.phase = Phase.REPEATING
         wish = Handover(
-            Owner.MOVING, Owner.MOVING, self._to, self.owner_epoch, self._give_up_after_ms
+            Owner.MOVING,
+            Owner.MOVING,
+            self._to,
+            self.owner_epoch,
+            self._give_up_after_ms,
+            accepted,
         )
         return [*lines, HandOver(wish)]
+
+    def _refused(self, differences: tuple[str, ...], segments: int) -> str | None:
+        """Why these differences end the move; None if they do not."""
+        if not differences:
+            return None
+        if not self._accepts_losses:
+            counts = WHAT_COUNTS[self._to]
+            return (
+                f"{len(differences)} differences, the first is {differences[0]}; with "
+                f"--accept-losses {counts} from then on"
+            )
+        if segments > ACCEPTED_MAX:
+            return f"{segments} segments differ; at most {ACCEPTED_MAX} can be accepted"
+        return None
 
     def _handed_over(self, owned: Owned) -> list[Effect]:
         if self.phase is Phase.BEGINNING:

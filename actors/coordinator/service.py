@@ -24,7 +24,7 @@ from tierledger.actors.coordinator.door import (
     checked_broker,
     checked_key,
 )
-from tierledger.actors.coordinator.events import Announcement, Registered, Route
+from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
 from tierledger.actors.coordinator.machine import Coordinator
@@ -205,6 +205,8 @@ class CoordinatorService:
             RejectedError: `wish` does not fit the present owner; nothing changed.
         """
         owned: Owned = await self._ask(msg.HandOver(checked(Handover, wish, "handover")))
+        if owned.owner == Owner.MOVING:
+            self._attendance.accept(owned.owner_epoch, wish.accepted)
         return owned
 
     async def attend(self, attend: Attend) -> Attended:
@@ -223,7 +225,8 @@ class CoordinatorService:
                 f"incarnation {attend.incarnation} is fenced"
             )
         self._attendance.attended(attend, self._now_ms())
-        return Attended(state.ownership, self._attendance.import_rounds)
+        accepted = self._attendance.accepted(state.ownership.epoch)
+        return Attended(state.ownership, self._attendance.import_rounds, accepted)
 
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """Take a follower's report; the answer is the owner, and whether it is chosen."""

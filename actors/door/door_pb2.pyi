@@ -475,18 +475,20 @@ class Registered(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ..., is_given: _Optional[bool] = ...) -> None: ...
 
 class HandOver(_message.Message):
-    __slots__ = ("to", "of", "heading", "owner_epoch", "give_up_after_ms")
+    __slots__ = ("to", "of", "heading", "owner_epoch", "give_up_after_ms", "accepted")
     TO_FIELD_NUMBER: _ClassVar[int]
     OF_FIELD_NUMBER: _ClassVar[int]
     HEADING_FIELD_NUMBER: _ClassVar[int]
     OWNER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     GIVE_UP_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     to: str
     of: str
     heading: str
     owner_epoch: int
     give_up_after_ms: int
-    def __init__(self, to: _Optional[str] = ..., of: _Optional[str] = ..., heading: _Optional[str] = ..., owner_epoch: _Optional[int] = ..., give_up_after_ms: _Optional[int] = ...) -> None: ...
+    accepted: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, to: _Optional[str] = ..., of: _Optional[str] = ..., heading: _Optional[str] = ..., owner_epoch: _Optional[int] = ..., give_up_after_ms: _Optional[int] = ..., accepted: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Owned(_message.Message):
     __slots__ = ("owner", "owner_epoch")
@@ -515,20 +517,22 @@ class Attend(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ...) -> None: ...
 
 class Ownership(_message.Message):
-    __slots__ = ("epoch", "owner", "source", "heading", "reads", "import_rounds")
+    __slots__ = ("epoch", "owner", "source", "heading", "reads", "import_rounds", "accepted")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     HEADING_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
     IMPORT_ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     owner: str
     source: str
     heading: str
     reads: str
     import_rounds: int
-    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., source: _Optional[str] = ..., heading: _Optional[str] = ..., reads: _Optional[str] = ..., import_rounds: _Optional[int] = ...) -> None: ...
+    accepted: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, epoch: _Optional[int] = ..., owner: _Optional[str] = ..., source: _Optional[str] = ..., heading: _Optional[str] = ..., reads: _Optional[str] = ..., import_rounds: _Optional[int] = ..., accepted: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ShadowReport(_message.Message):
     __slots__ = ("equal", "skipped", "differences", "resolved", "standing", "verified", "verified_ms_ago")

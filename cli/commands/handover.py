@@ -49,8 +49,8 @@ def handover_command(
         bool,
         typer.Option(
             "--accept-losses",
-            help="Move the metadata even if the two managers' metadata differ; the differences "
-            "are printed.",
+            help="Move the metadata even if the two managers differ; what differs is printed, "
+            "and what the new owner says about it counts.",
         ),
     ] = False,
     metadata_partitions: Annotated[

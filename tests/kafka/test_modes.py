@@ -237,6 +237,17 @@ class Cluster:
             await importer.when_ready([tip])
         await self._brokers.managers[0].import_records(tip, await self._records(tip))
 
+    async def segments(self, partition: int, start: int) -> tuple[bytes, ...]:
+        """The ids of the segments that tierledger knows from an offset on."""
+        tip = TopicIdPartition(TOPIC_ID, partition, TOPIC)
+        return tuple(
+            [
+                bytes(one.remote_log_segment_id.id)
+                async for one in self._brokers.managers[0].list_remote_log_segments(tip)
+                if one.start_offset >= start
+            ]
+        )
+
     async def _records(self, tip: TopicIdPartition) -> list[ImportedRecord]:
         records = []
         partitions = [TopicPartition(METADATA, one) for one in range(METADATA_PARTITIONS)]
@@ -302,6 +313,16 @@ async def test_a_broker_goes_over_to_tierledger_with_what_it_had_begun(
     await cluster.stays_busy(owner_epoch)
     assert await ask("1 add 0 5") == "ReplicaNotAvailableException"
     assert await ask("1 highest 0") == "39"
+
+    # Of the segments that differ all have to be accepted.
+    differing = await cluster.segments(0, start=20)
+    assert len(differing) == 2
+    again = {"owner_epoch": owner_epoch, "accepted": differing[:1], **move}
+    owner_epoch = await cluster.hand_over_at_once(Owner.MOVING, Owner.MOVING, **again)
+    await cluster.stays_busy(owner_epoch)
+    again = {"owner_epoch": owner_epoch, "accepted": differing, **move}
+    owner_epoch = await cluster.hand_over(Owner.MOVING, Owner.MOVING, **again)
+
     await cluster.hand_over(Owner.TIERLEDGER, Owner.MOVING, owner_epoch=owner_epoch)
     assert await ask("1 highest 0") == "39"
     assert await ask("1 copy 0 1") == "done"

@@ -327,6 +327,28 @@ async def test_what_was_removed_and_forgotten_before_the_mirror_saw_it_goes_from
         assert await differences(world, topic) == []
 
 
+async def test_what_others_tiered_stays_when_the_log_that_lacks_it_was_forgotten_before(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    broker = await world.leader(ORDERS)
+    await broker.add_remote_log_segment_metadata(segment(0))
+    for state in (FINISHED, DELETING, DELETED):
+        await broker.update_remote_log_segment_metadata(moved(segment(0), state))
+    await released(world, broker, ORDERS)
+    backend = world.service._backend
+    assert backend is not None
+    await forget(PartitionReader(backend, KEYS, SERDE, CLUSTER, ORDERS))
+    at = metadata_partition(ORDERS.topic_id, 0, partition_count=PARTITIONS)
+    append(topic, *copied(1), partition=at)
+
+    async with mirror_of(world, topic) as mirror:
+        await mirror.round()
+        await mirror.round()
+        assert (mirror.mirrored, mirror.foreign.plain()["foreign_tiered"]) == (0, 1)
+
+    assert len(topic.values()) == 2
+
+
 async def test_who_writes_the_topic_beside_the_mirror_is_noticed_again_after_each_restart(
     world: LocalWorld, topic: FakeTopic
 ) -> None:
@@ -649,5 +671,11 @@ async def test_what_nobody_leads_is_compared_by_its_segments(
     await released(world, broker, OTHERS)
 
     first, second = sorted(await differences(world, topic))
-    assert "orders-0, segment AAAAAAAAAAAAAAAAAAAAAQ: by Kafka's metadata topic {" in first
-    assert "orders-1, segment AAAAAAAAAAAAAAAAAAAAAg: by Kafka's metadata topic None" in second
+    assert first.partition(":")[2] == (
+        "orders-0, segment AAAAAAAAAAAAAAAAAAAAAQ: by Kafka's metadata topic "
+        "COPY_SEGMENT_STARTED, offsets 10 to 19, 10 bytes, by tierledger none"
+    )
+    assert second.partition(":")[2] == (
+        "orders-1, segment AAAAAAAAAAAAAAAAAAAAAg: by Kafka's metadata topic none, "
+        "by tierledger COPY_SEGMENT_STARTED, offsets 20 to 29, 10 bytes"
+    )

@@ -246,7 +246,7 @@ async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
     async with ledger.connection() as connection, attending(connection.coordinator, 1) as one:
         refused = await ledger.hand_over("--to", "tierledger")
         assert refused.exit_code == ExitStatus.USAGE
-        assert f"{tip}, segment {planted}: by Kafka's metadata topic None" in refused.stderr
+        assert f"{tip}, segment {planted}: by Kafka's metadata topic none" in refused.stderr
         assert [followed.owner for followed in one.followed] == ["kafka"], "nothing was begun"
 
         one.is_busy = True

@@ -96,6 +96,7 @@ def handover_message(wish: Handover) -> pb.HandOver:
         heading=wish.heading or "",
         owner_epoch=wish.owner_epoch,
         give_up_after_ms=wish.give_up_after_ms,
+        accepted=wish.accepted,
     )
 
 
@@ -113,6 +114,7 @@ def handover_of(message: pb.HandOver) -> Handover:
             _owner_of(message.heading) if message.heading else None,
             message.owner_epoch,
             message.give_up_after_ms or GIVE_UP_AFTER_MS,
+            tuple(message.accepted),
         ),
         "hand_over",
     )
@@ -163,13 +165,14 @@ def attended_message(attended: Attended, mode: PluginMode) -> pb.Ownership:
         heading=ownership.heading,
         reads=decision(mode, ownership).reads,
         import_rounds=attended.import_rounds,
+        accepted=attended.accepted,
     )
 
 
 def attended_of(message: pb.Ownership) -> Attended:
     ownership = Ownership(message.epoch, message.owner, message.source, message.heading)
     rounds = message.import_rounds if message.HasField("import_rounds") else None
-    return Attended(ownership, rounds)
+    return Attended(ownership, rounds, tuple(message.accepted))
 
 
 def shadow_message(report: ShadowReport) -> pb.ShadowReport:

@@ -380,7 +380,7 @@ class SlowCoordinator:
         the other manager, and what a broker does not see is deleted. The owner epoch names the
         move that a wish ends, so that a late wish cannot end a later move.
         """
-        to, of, heading, owner_epoch, within = wish
+        to, of, heading, owner_epoch, within, _ = wish
         owner, source, towards, _ = self.owned
         step = (of, to)
         if of == "moving":

@@ -69,6 +69,14 @@ def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> No
     assert report(FORGOTTEN_MS + 1)["shadows"] == []
 
 
+def test_what_a_move_accepts_counts_in_its_owner_epoch_alone() -> None:
+    attendance = Attendance()
+    assert attendance.accepted(0) == ()
+    attendance.accept(2, (bytes(16),))
+
+    assert [attendance.accepted(epoch) for epoch in (1, 2, 3)] == [(), (bytes(16),), ()]
+
+
 @pytest.mark.parametrize(
     ("mode", "owner_epoch", "ownership", "expected"),
     [

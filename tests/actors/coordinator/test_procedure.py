@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import Handover, Owned
+from tierledger.actors.coordinator.ownership import ACCEPTED_MAX, Handover, Owned
 from tierledger.actors.coordinator.procedure import (
     COMPARISONS,
     HEARS,
@@ -196,7 +196,10 @@ def compared_again(*found: Compared) -> list[Stimulus]:
     return heard
 
 
-WHY = "1 differences, the first is orders-0; the owner is as before"
+ACCEPTS = (
+    "with --accept-losses what tierledger says counts from then on; the owner is as before"
+)
+WHY = f"1 differences, the first is orders-0; {ACCEPTS}"
 
 
 def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
@@ -214,6 +217,37 @@ def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
     assert one.hear(*begun, *DIFFERS * SETTLED_COMPARISONS) == ASKS_AGAIN
 
 
+def test_what_is_accepted_is_named_in_both_owner_epochs_of_the_move() -> None:
+    lost = {"orders-0, segment A": b"A" * 16, "orders-0, segment B": b"B" * 16}
+    first = Compared((*lost, "orders-0, highest offset"), lost)
+    later = Compared(tuple(lost)[:1], lost)
+    one = Driven(accepts_losses=True)
+
+    begins = one.hear(*HELD[:2], *compared_again(first, *[later] * (COMPARISONS - 1)))
+
+    both = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER)
+    assert begins == HandOver(both._replace(accepted=(b"A" * 16,))), "B did not stay"
+    assert one.effects[:2] == [
+        Note("orders-0, segment A"),
+        Note("these differences are accepted: what tierledger says counts from now on"),
+    ]
+    asks_again = one.hear(MOVING, *TAKEN[4:], *[first] * SETTLED_COMPARISONS)
+    assert isinstance(ASKS_AGAIN.wish, Handover)
+    accepted = (b"A" * 16, b"B" * 16)
+    assert asks_again == HandOver(ASKS_AGAIN.wish._replace(accepted=accepted))
+
+
+def test_more_than_a_move_can_name_is_not_accepted() -> None:
+    many = {str(number): number.to_bytes(16, "big") for number in range(ACCEPTED_MAX + 1)}
+    one = Driven(accepts_losses=True)
+
+    ended = one.hear(*HELD[:2], *compared_again(*[Compared(tuple(many), many)] * COMPARISONS))
+
+    assert ended == End(
+        "10001 segments differ; at most 10000 can be accepted; the owner is as before"
+    )
+
+
 def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
     written = Compared(("orders-0: 7 segments, 6 segments",)), Compared(("orders-0: 8, 7",))
     one = Driven()
@@ -222,7 +256,7 @@ def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
     lost = Compared(("orders-0, segment 5: none", "orders-0: 9, 8"))
     stays = [Compared((lost.differences[0],))] * (COMPARISONS - 1)
     assert one.hear(*HELD[:2], *compared_again(lost, *stays)) == End(
-        "1 differences, the first is orders-0, segment 5: none; the owner is as before"
+        f"1 differences, the first is orders-0, segment 5: none; {ACCEPTS}"
     )
 
 
@@ -278,7 +312,11 @@ LATE = [
         witnessed(idle(1, AGAIN), following=follower(12, 9, records=41)),
         "the manager of kafka was written to meanwhile",
     ),
-    (witnessed(idle(1, AGAIN), following=follower(12, 9, trouble="foreign")), "foreign"),
+    (
+        witnessed(idle(1, AGAIN), following=follower(12, 9, foreign=1)),
+        "the manager of kafka was written to meanwhile",
+    ),
+    (witnessed(idle(1, AGAIN), following=follower(12, 9, trouble="a log")), "a log"),
     (witnessed(idle(1, AGAIN), following=follower(12, 9, follower="another")), "another serve"),
 ]
 

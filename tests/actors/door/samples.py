@@ -151,6 +151,7 @@ ANNOUNCEMENT = Announcement(
 ROUTE = Route(True, "host-1/3", "host-0/1", CLAIM, "orders", (cmd.Claim(8, 1, 1),))
 REGISTER = coordination.RegisterCall(7, b"client-1", 1, PluginMode.HANDOVER)
 MOVING = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER, 0, 5000)
+ACCEPTING = MOVING._replace(accepted=(bytes(range(16)), bytes(16)))
 MOVED = Handover(Owner.TIERLEDGER, Owner.MOVING, None, 3)
 OWNERSHIP = Ownership(3, "moving", "kafka", "tierledger")
 SHADOW = ShadowReport(
@@ -235,6 +236,11 @@ OBJECTS: dict[str, Domain] = {
     "hand-over-moving": Domain(
         MOVING, lambda: coordination.handover_message(MOVING), coordination.handover_of
     ),
+    "hand-over-moving-and-accepting": Domain(
+        ACCEPTING,
+        lambda: coordination.handover_message(ACCEPTING),
+        coordination.handover_of,
+    ),
     "hand-over-moved": Domain(
         MOVED, lambda: coordination.handover_message(MOVED), coordination.handover_of
     ),
@@ -254,6 +260,13 @@ OBJECTS: dict[str, Domain] = {
     "ownership-and-import": Domain(
         Attended(OWNERSHIP, 12),
         lambda: coordination.attended_message(Attended(OWNERSHIP, 12), PluginMode.SHADOW),
+        coordination.attended_of,
+    ),
+    "ownership-of-a-move-that-accepts": Domain(
+        Attended(OWNERSHIP, 12, ACCEPTING.accepted),
+        lambda: coordination.attended_message(
+            Attended(OWNERSHIP, 12, ACCEPTING.accepted), PluginMode.HANDOVER
+        ),
         coordination.attended_of,
     ),
     "ownership-for-handover": Domain(

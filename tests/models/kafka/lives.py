@@ -22,6 +22,7 @@ class What(Enum):
     TIERING_ON = "tiering is turned on again"
     DELETE = "a topic is deleted"
     DELETE_WHILE_MOVING = "a topic is deleted while the metadata moves"
+    BESIDE = "a broker without the plugin tiers and deletes beside a mirror"
     FORGET = "logs that hold nothing are forgotten, and what deleted topics left"
     REPLACE = "a broker is replaced by a new one"
     RESTART = "serve is restarted"
@@ -46,6 +47,7 @@ OF_TOPICS = {
     What.TIERING_OFF: 2,
     What.DELETE: 4,
     What.DELETE_WHILE_MOVING: 1,
+    What.BESIDE: 1,
 }
 """Steps of a topic that tiers, with weights."""
 

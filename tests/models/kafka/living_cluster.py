@@ -89,6 +89,9 @@ LIFE_S = 10_000.0
 
 NOWHERE = KafkaBrokers("nobody:9092")
 
+IMPORTED_S = 20.0
+"""Seconds within which the import has taken over what Kafka's topic has."""
+
 
 @dataclass
 class Topic:
@@ -142,9 +145,16 @@ class LivingMove(Move):
     """The command, in a cluster whose living brokers are known."""
 
     def __init__(
-        self, cluster: LivingCluster, connection: ServiceConnection, to: Owner
+        self,
+        cluster: LivingCluster,
+        connection: ServiceConnection,
+        to: Owner,
+        *,
+        accepts_losses: bool,
     ) -> None:
-        super().__init__(cluster.stage.settings, connection, NOWHERE, to)
+        super().__init__(
+            cluster.stage.settings, connection, NOWHERE, to, accepts_losses=accepts_losses
+        )
         self._cluster = cluster
 
     @override
@@ -165,6 +175,7 @@ class LivingBroker:
         self.ownership = Ownership()
         self._fit_for = 0
         """The newest owner epoch in which another manager may take over."""
+        self._accepted: set[Uuid] = set()
         self._manager: AsyncRemoteLogMetadataManager | None = None
         self._cluster = cluster
 
@@ -195,7 +206,8 @@ class LivingBroker:
                     epoch,
                     is_moving and self._fit_for == epoch,
                 )
-                newer = (await coordinator.attend(report)).ownership
+                attended = await coordinator.attend(report)
+                newer, self._accepted = attended.ownership, set(map(Uuid, attended.accepted))
                 if newer.epoch > epoch:
                     former, self.ownership = self.reads, newer
                     if former != self.reads:
@@ -218,7 +230,8 @@ class LivingBroker:
         moving = self.ownership
         if moving.owner == Owner.MOVING and moving.source == Owner.TIERLEDGER:
             for one in self._cluster.hosted:
-                if await self._cluster.known(one) != self._cluster.known_by_kafka(one):
+                known = await self._cluster.known(one)
+                if (known ^ self._cluster.known_by_kafka(one)) - self._accepted:
                     return
         self._fit_for = moving.epoch
 
@@ -239,6 +252,8 @@ class LivingCluster:
         self._random = Random(f"cluster {seed}")
         self._processes = 0
         self._followed: asyncio.Task[None] | None = None
+        self._is_beside = False
+        """Whether the leader writes Kafka's topic, whoever owns the metadata."""
         self._connection: ServiceConnection | None = None
 
     # What its processes use.
@@ -348,6 +363,8 @@ class LivingCluster:
                 await self._stop(topic)
             case What.DELETE:
                 await self._delete(topic)
+            case What.BESIDE:
+                await self._write_beside(topic)
             case What.DELETE_WHILE_MOVING:
                 moving = asyncio.ensure_future(self._move())
                 await self._until(lambda: self._owner == Owner.MOVING or moving.done())
@@ -357,6 +374,21 @@ class LivingCluster:
                     await moving
             case _:
                 raise AssertionError(f"{what} concerns no single topic")
+
+    async def _write_beside(self, topic: Topic) -> None:
+        """The leader runs without the plugin for a while; then Kafka's manager takes over."""
+        if (await self._still())["owner"] == Owner.KAFKA:
+            return
+        # Its own manager deletes only what was mirrored.
+        await self._until(lambda: self.known_by_kafka(topic) == topic.segments.keys())
+        self._is_beside = True
+        for _ in range(self._random.randint(0, 2)):
+            await self._copy(topic)
+        await self._remove(topic, self._random.randint(0, len(topic.segments)))
+        self._is_beside = False
+        await self._stop_following()
+        self._start_following()
+        await self._move(accepts_losses=True)
 
     async def _make(self, name: str) -> None:
         topic_id = Uuid((len(self.ever) + 1).to_bytes(16, "big"))
@@ -411,7 +443,7 @@ class LivingCluster:
     async def _write(self, topic: Topic, value: KafkaValue) -> None:
         """Write by the owner's manager, as the topic's leader."""
         leader = self.brokers[topic.leader]
-        if leader.reads == Owner.KAFKA:
+        if self._is_beside or leader.reads == Owner.KAFKA:
             where = metadata_partition(topic.tip.topic_id, 0, partition_count=PARTITIONS)
             self.topic.add(encode(value), where)
             return
@@ -468,14 +500,20 @@ class LivingCluster:
         await self._announce([*self.topics.values()])
         await asyncio.sleep(SILENCE_S)
 
-    async def _move(self) -> None:
-        """Move the metadata to the other owner, which then knows all that is to be known."""
+    async def _move(self, *, accepts_losses: bool = False) -> None:
+        """Move the metadata to the other owner, which then knows all that is to be known.
+
+        What only Kafka's topic said has to be imported first.
+        """
         assert self._connection is not None, "it lives"
         owner = (await self._still())["owner"]
         to = Owner.KAFKA if owner == Owner.TIERLEDGER else Owner.TIERLEDGER
         self.story.append(f"{self.stage.loop.time():.1f} s: to {to}")
-        await LivingMove(self, self._connection, to).moved(self.story.append)
+        move = LivingMove(self, self._connection, to, accepts_losses=accepts_losses)
+        await move.moved(self.story.append)
         await self._agreed()
+        if accepts_losses:
+            await asyncio.sleep(IMPORTED_S)
         for topic in self.ever:
             for known in (await self.known(topic), self.known_by_kafka(topic)):
                 assert known == topic.segments.keys(), f"{topic.tip}: {known}, {topic}"

@@ -1,12 +1,15 @@
 package org.tierledger.kafka;
 
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
@@ -59,6 +62,8 @@ final class Deciding implements Manager {
     private boolean isClosed;
     /** The newest owner epoch for which the next manager is ready to take over. */
     private long fitFor;
+    /** Segments about which the two managers may differ in this move. */
+    private volatile Set<Uuid> accepted = Set.of();
     /** Why the last report failed; each reason is logged once. */
     private String missed;
 
@@ -178,6 +183,10 @@ final class Deciding implements Manager {
         home.ask(
             Call.newBuilder().setDeadlineMs(ATTEND_DEADLINE_MS).setAttend(attend)
         ).whenComplete((answer, error) -> {
+            if (error == null) {
+                accepted = answer.getOwnership().getAcceptedList().stream()
+                    .map(Segments::uuid).collect(Collectors.toSet());
+            }
             boolean isNews = error == null && hear(answer.getOwnership());
             if (error != null) {
                 missed((CallFailed) error);
@@ -218,17 +227,26 @@ final class Deciding implements Manager {
         });
     }
 
-    /** Whether Kafka's own manager lists what tierledger's leader lists; replicas may lag. */
+    /**
+     * Whether Kafka's own manager lists what tierledger's leader lists, but for segments about
+     * which they may differ; replicas may lag.
+     */
     private boolean isCaughtUp(TopicIdPartition tip) {
         Question all = new Question(QuestionKind.LIST, tip, 0, 0);
         try {
             Object ours =
                 ledger.answerOfService(all, new Replica.NotReady("the replica is not asked"));
             return !Shadow.differ(
-                Shadow.listed(kafka.answer(all)), Shadow.listed(ours), Difference.newBuilder());
+                judged(kafka.answer(all)), judged(ours), Difference.newBuilder());
         } catch (RemoteStorageException | RuntimeException notReady) {
             return false;
         }
+    }
+
+    private List<?> judged(Object listed) {
+        Set<Uuid> without = accepted;
+        return Shadow.listed(listed).stream()
+            .filter(one -> !without.contains(Shadow.id(one))).collect(Collectors.toList());
     }
 
     /** Obey {@code next} if it is newer than the last; whether it is. On the loop. */

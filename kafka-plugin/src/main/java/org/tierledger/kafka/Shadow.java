@@ -300,7 +300,7 @@ final class Shadow {
         return found.getReplicaCount() + found.getKafkaCount() > 0;
     }
 
-    private static Uuid id(Object segment) {
+    static Uuid id(Object segment) {
         return ((RemoteLogSegmentMetadata) segment).remoteLogSegmentId().id();
     }
 }
