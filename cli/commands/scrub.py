@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import json as jsonlib
 import re
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -28,6 +30,8 @@ from tierledger.cli.settings import store_config, tier_options
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tierledger.tiering.scrub.progress import Finding, Progress
 
 UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -35,6 +39,9 @@ UNLIMITED: Final = "unlimited"
 DEFAULT_RATE: Final = "100MiB/s"
 
 MIB: Final = 1 << 20
+
+SAVE_S: Final = 1.0
+"""The least time between two saves of the progress; a killed command repeats as much."""
 
 RateOption = Annotated[
     str,
@@ -138,16 +145,38 @@ async def _scrub(
             made,
             bytes_per_second=bytes_per_second,
         )
-        with progress("MiB verified") as on_done:
+        with progress("MiB verified") as on_done, _saved(made, resume) as on_segment:
             whole = 0
             async for _ in scrubber.run():
                 on_done(made.bytes // MIB - whole)
                 whole = made.bytes // MIB
-                if resume is not None:
-                    made.save(resume)
-        if resume is not None:
-            made.save(resume)
+                on_segment()
         return made
+
+
+@contextmanager
+def _saved(made: Progress, path: Path | None) -> Iterator[Callable[[], None]]:
+    """Save the progress at the end, also of an interruption, and now and then before.
+
+    A file of many findings takes long to write, so it is written a tenth of the time at most.
+    """
+    if path is None:
+        yield lambda: None
+        return
+    due_s = time.monotonic() + SAVE_S
+
+    def save_if_due() -> None:
+        nonlocal due_s
+        began_s = time.monotonic()
+        if began_s >= due_s:
+            made.save(path)
+            ended_s = time.monotonic()
+            due_s = ended_s + max(SAVE_S, 10 * (ended_s - began_s))
+
+    try:
+        yield save_if_due
+    finally:
+        made.save(path)
 
 
 def _fingerprint(option: str | None) -> str:

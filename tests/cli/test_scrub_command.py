@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,25 @@ def test_it_goes_on_where_it_ended(tier_store: Path, tree: Path, tmp_path: Path)
     assert "all had been read" in again.stderr
     for result in (other, part):
         refused(result, "expected the progress of")
+
+
+def test_progress_is_saved_while_a_scrub_runs_and_when_it_is_interrupted(
+    tier_store: Path, tree: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "progress"
+    scrubbing = [sys.executable, "-m", "tierledger.cli.main", "scrub", "--resume", str(file)]
+    where = ["--store", f"sqlite:{tier_store}", "--tier", f"local-tiered:{tree}"]
+    with subprocess.Popen([*scrubbing, *where, "--rate", "200KiB"]) as process:
+        while not file.exists():
+            assert process.poll() is None
+        first = json.loads(file.read_text())["segments"]
+        process.send_signal(signal.SIGINT)
+    saved = json.loads(file.read_text())
+    rest = scrub(tier_store, tree, "--resume", file, "--json")
+
+    assert first <= saved["segments"] < SEGMENTS
+    assert not saved["is_complete"]
+    assert json.loads(rest.stdout)["segments"] == SEGMENTS
 
 
 def test_one_topic_or_partition_alone(tier_store: Path, tree: Path) -> None:
