@@ -6,6 +6,7 @@ Only this module decides how a command ends: an error of ours is one line on std
 
 from __future__ import annotations
 
+import io
 import select
 import signal
 import sys
@@ -39,6 +40,17 @@ from tierledger.cli.output import print_error
 from tierledger.cli.usage_errors import reword
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.extras import naming_extras
+
+
+class _StandardOutput(io.FileIO):
+    """Standard output whose errors name it, as those of files do."""
+
+    @override
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 class OneLineErrors(TyperGroup):
@@ -171,6 +183,11 @@ def main() -> None:
     if sys.stdout is None:
         print_error(OSError("standard output is closed"))
         sys.exit(ExitStatus.FAILED)
+    plain = sys.stdout
+    output = io.BufferedWriter(_StandardOutput(plain.fileno(), "wb", closefd=False))
+    sys.stdout = io.TextIOWrapper(
+        output, plain.encoding, plain.errors, line_buffering=plain.isatty()
+    )
     app()
 
 

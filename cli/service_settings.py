@@ -13,7 +13,7 @@ from tierledger.events.errors import InvalidArgument, NoSuchStore
 from tierledger.events.partition.decide import Limits
 from tierledger.storage.catalog import chosen_cluster, clusters
 from tierledger.storage.connector import URL_SETTING, load_connector
-from tierledger.storage.locate import default_store_url
+from tierledger.storage.locate import ALIASES, SCHEMES, default_store_url, public_url
 
 if TYPE_CHECKING:
     from tierledger.cli.opened_store import StoreOptions
@@ -47,6 +47,13 @@ async def client_settings(options: StoreOptions) -> ServiceSettings:
         cluster = cluster_setting(options.cluster) or DEFAULT_CLUSTER
         settings = ServiceSettings(cluster, config)
     else:
+        url = str(store_config(options.store).get(URL_SETTING, ""))
+        scheme = url.partition(":")[0]
+        if url and scheme not in SCHEMES and scheme not in ALIASES:
+            known = ", ".join((*SCHEMES.values(), f"{SCHEME}HOST:PORT"))
+            raise InvalidArgument(
+                f"expected a store or a service's doors, as {known}; got {public_url(url)!r}"
+            )
         settings = await service_settings(options)
     return replace(settings, storage={**settings.storage, **door_config()})
 

@@ -42,6 +42,7 @@ from ray._private.authentication import authentication_token_setup
 from ray._raylet import GcsClient  # type: ignore[attr-defined] # It is compiled.
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from tierledger.actors.door.addresses import PORT_MAX
 from tierledger.actors.processes import descendants
 from tierledger.actors.ray.sessions import Session, remove_dead
 from tierledger.events.errors import InvalidArgument, NotReady
@@ -205,7 +206,7 @@ def _joined(address: str) -> str:
 def _require_cluster(address: str) -> None:
     """Check that the cluster answers: Ray itself would wait a minute for one that is gone."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not port.isdecimal() or int(port[:6]) > PORT_MAX:
         raise InvalidArgument(
             "expected the HOST:PORT of a Ray cluster's head, as `ray start --head` prints it, "
             f"or {AUTO!r}; got {address!r}"

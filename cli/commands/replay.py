@@ -118,7 +118,8 @@ def replay_command(
     """Send recorded metadata through live leaders into a store, and compare the answers.
 
     Uses the service that runs on the store, or starts one for its own duration. Exit status 1:
-    an answer is wrong or missing (--check), or a record was refused (--strict).
+    an answer is wrong or missing (--check), or a record was refused (--strict). 3: some records
+    were refused; they are named, and all others are replayed.
     """
     from tierledger.cli.service_settings import refuse_doors
     from tierledger.conformance.loaded_trace import load_trace
@@ -141,11 +142,13 @@ def replay_command(
     options = ReplayOptions(strict=strict, churn=churn, seed=seed, sources=sources)
     log_to_stderr()
     written = Written(answers, report, overwrite, json)
-    failed = asyncio.run(
+    failed, refused = asyncio.run(
         _run(StoreOptions(store, cluster), hosts, loaded, questions, options, written)
     )
-    if failed:
+    if failed or (refused and strict):
         raise typer.Exit(ExitStatus.FOUND)
+    if refused:
+        raise typer.Exit(ExitStatus.PARTLY)
 
 
 def _sources(given: list[str] | None, *, wanted: bool) -> tuple[str, ...]:
@@ -178,7 +181,8 @@ async def _run(
     questions: Sequence[list[Question]],
     options: ReplayOptions,
     written: Written,
-) -> bool:
+) -> tuple[bool, bool]:
+    """Replay; returns whether an answer is not right, and whether a record was refused."""
     from tierledger.cli.service_settings import client_settings
     from tierledger.conformance.replay import replay
     from tierledger.conformance.services import service_for
@@ -186,7 +190,7 @@ async def _run(
     settings = replace(await client_settings(store), hosts=hosts)
     service = await service_for(settings)
     print_note(f"service {service.description}")
-    failed = False
+    failed = refused = False
     try:
         for (path, trace), asked in zip(loaded, questions, strict=True):
             if asked and (known := await _known(service, trace)):
@@ -200,7 +204,7 @@ async def _run(
             reports = result.check(path) if asked and not written.answers else {}
             _print_result(path, result, reports, json=written.json)
             failed = failed or any(not one.passed for one in reports.values())
-            failed = failed or (options.strict and bool(result.refusals or result.refused))
+            refused = refused or bool(result.refusals or result.refused)
         if written.report is not None:
             page = await _page(service, [trace for _, trace in loaded])
             with complete_file(written.report, overwrite=written.overwrite) as file:
@@ -208,7 +212,7 @@ async def _run(
             print_note(f"report written to {written.report}")
     finally:
         await service.close()
-    return failed
+    return failed, refused
 
 
 def _answer_files(out: Path, sources: Sequence[str]) -> dict[str, Path]:

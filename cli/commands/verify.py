@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.exit_status import ASKED_WRONGLY, ExitStatus
 from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
 from tierledger.cli.options import (
     ClusterOption,
@@ -38,7 +38,14 @@ def verify_store(
     Exit 1 if anything is wrong. One bad partition never hides another.
     """
     options = StoreOptions(store, cluster)
-    if not asyncio.run(_verify(options, topic, partition, json)):
+    try:
+        passed = asyncio.run(_verify(options, topic, partition, json))
+    except DataError as error:
+        if isinstance(error, ASKED_WRONGLY):
+            raise
+        _print_damaged_store(error, json)
+        passed = False
+    if not passed:
         raise typer.Exit(ExitStatus.FOUND)
 
 
@@ -95,6 +102,15 @@ async def _verify_coordinator(catalog: Catalog, json: bool) -> bool:
     else:
         print(f"ok       the coordinator's log: {position} events")
     return trouble is None
+
+
+def _print_damaged_store(error: DataError, json: bool) -> None:
+    """A finding on the store as a whole: nothing more of it can be read."""
+    if json:
+        finding = {"kind": "store", "position": None, "message": str(error)}
+        print_json({"passed": False, "findings": [finding]})
+    else:
+        print(escaped(f"DAMAGED  {error}"))
 
 
 def _print_stray(key: str, json: bool) -> None:

@@ -128,7 +128,7 @@ def test_a_bad_record_is_refused_by_place_and_the_others_go_on(
     (note,) = [line for line in result.stderr.splitlines() if "refused" in line]
     assert "metadata partition 0, offset 2: " in note
     assert message in note
-    assert result.exit_code == (1 if mode else 0)
+    assert result.exit_code == (1 if mode else 3)
     found = [json.loads(line)["answer"] for line in answers.read_text().splitlines()]
     ids = [segment(number).remote_log_segment_id.id for number in (0, 2, 0)]
     assert found == [str(one) for one in ids]
@@ -156,7 +156,7 @@ def test_a_trace_of_which_nothing_can_be_read_is_told_so(tmp_path: Path) -> None
 
     result = replay(trace, "--churn", "3", "--json")
 
-    assert result.exit_code == 0
+    assert result.exit_code == 3
     assert json.loads(result.stdout)["records refused"] == 2
 
 

@@ -324,7 +324,7 @@ def test_an_output_that_takes_nothing_is_an_error_in_one_line(arguments: list[st
     )
 
     assert result.returncode == closed.returncode == 4
-    assert result.stderr == "error: No space left on device\n"
+    assert result.stderr == "error: standard output: No space left on device\n"
     assert closed.stderr == "error: standard output is closed\n"
 
 

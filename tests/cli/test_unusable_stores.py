@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.cli.command_line import orders, refused, run, write
+from tests.models.cli.command_line import invoke, orders, refused, run, write
 from tests.models.storage.stored_partitions import TRACES
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.storage.backends.sqlite.file import FORMAT_VERSION
 
 
@@ -56,3 +57,44 @@ def test_an_unusable_store_is_named_and_left_alone(
     assert (path.read_bytes() if path.is_file() else None) == before
     if before is not None:
         assert not (tmp_path / "store.sqlite.new").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_store_that_was_cut_is_damaged_and_not_wrongly_named(
+    command: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.sqlite"
+    write(path, orders)
+    path.write_bytes(path.read_bytes()[:9000])
+
+    result = run(path, command.split(maxsplit=1)[0], *COMMANDS[command])
+
+    if command == "verify":
+        assert result.exit_code == ExitStatus.FOUND
+        assert f"DAMAGED  {path} is damaged: " in result.stdout
+    else:
+        refused(result, f"{path} is damaged: ", status=ExitStatus.FAILED)
+
+
+@pytest.mark.parametrize("command", ["status", "replay"])
+def test_what_names_neither_a_store_nor_doors_is_told_both_forms(command: str) -> None:
+    for url in ("http://user:secret@here/", "store.sqlite"):
+        result = invoke(command, "--store", url, *COMMANDS[command])
+
+        refused(result, "expected a store or a service's doors", "sqlite:FILE", "tierledger://")
+        assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "option", ["--address", "--listen", "--advertise", "--kafka", "--metrics-port"]
+)
+def test_a_port_that_cannot_be_is_refused_before_anything_starts(
+    option: str, tmp_path: Path
+) -> None:
+    port = "99999" if option == "--metrics-port" else "localhost:99999"
+
+    result = invoke("serve", "--store", f"sqlite:{tmp_path / 'store'}", option, port)
+
+    assert result.exit_code == ExitStatus.USAGE, result.output
+    assert "99999" in result.stderr
+    assert not list(tmp_path.iterdir())

@@ -22,7 +22,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from tierledger.events.errors import FormatTooNew, NoSuchStore, StorageUnavailable, StoreRefused
+from tierledger.events.errors import (
+    DataError,
+    FormatTooNew,
+    NoSuchStore,
+    StorageUnavailable,
+    StoreRefused,
+)
 from tierledger.storage.durable_files import flush
 
 APPLICATION_ID = int.from_bytes(b"tldg", "big")
@@ -129,6 +135,7 @@ class StoreReader:
         Raises:
             NoSuchStore: There is none.
             StoreRefused: It is another program's, or it cannot be read here.
+            DataError: The file is damaged.
             FormatTooNew: A newer program created it.
             StorageUnavailable: The medium failed.
         """
@@ -159,7 +166,9 @@ class StoreReader:
         except sqlite3.Error as error:
             if _code(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
                 raise refusal(self._path, error) from error
-            if _is_there(_beside(self._path, "-wal")) or not os.access(self._path, os.R_OK):
+            if not os.access(self._path, os.R_OK):
+                raise StoreRefused(f"{self._path} is not yours to read") from error
+            if _is_there(_beside(self._path, "-wal")):
                 raise StoreRefused(
                     f"{self._path} cannot be read here ({error}); if the last writer did not "
                     "close it, its folder must be writable once"
@@ -175,6 +184,7 @@ def open_writer(path: Path) -> tuple[sqlite3.Connection, WriterLock]:
     Raises:
         StoreRefused: Another process writes it, it is another program's, or it cannot be
             written.
+        DataError: The file is damaged.
         FormatTooNew: A newer program created it.
         StorageUnavailable: The medium failed.
     """
@@ -322,8 +332,10 @@ def is_full(error: sqlite3.Error) -> bool:
     return _code(error) == sqlite3.SQLITE_FULL
 
 
-def refusal(path: Path, error: sqlite3.Error) -> StoreRefused | StorageUnavailable:
+def refusal(path: Path, error: sqlite3.Error) -> DataError | StorageUnavailable:
     """The exception for `error` while the store at `path` was opened."""
+    if _code(error) == sqlite3.SQLITE_CORRUPT:
+        return DataError(f"{path} is damaged: {error}")
     if _code(error) == sqlite3.SQLITE_NOTADB:
         return StoreRefused(f"{path} is not a store of tierledger: it is no SQLite database")
     if is_full(error) or _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR}:
