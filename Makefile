@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PARALLEL := --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-kafka chaos lock clean
+.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-kafka chaos wheel lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -86,6 +86,12 @@ bench-kafka: servers ## measure the brokers' plugin beside Kafka's own manager, 
 chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
 	@$(BIN)/tierledger simulate live --minutes $(or $(MINUTES),2) \
 		--store $(or $(STORE),postgresql) $(if $(SEED),--seed $(SEED))
+
+wheel: setup ## build dist/tierledger-*.whl, to install elsewhere
+	@rm -rf build dist
+	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir dist .
+	@rm -rf build
+	@echo "install it: pip install '$$(ls dist/*.whl)[service]' (extras: service, tier, spark, all)"
 
 lock: setup ## renew requirements.lock
 	@scripts/lock.sh

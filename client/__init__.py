@@ -50,6 +50,9 @@ from tierledger.events.metadata import (
 from tierledger.events.partition.answers import PartitionSummary
 
 if TYPE_CHECKING:
+    __version__: str
+    """The version that is installed."""
+
     from tierledger.actors.client.blocking_replicas import BlockingFedReplica, BlockingReplicas
     from tierledger.actors.door.client.replicas import FedReplica, Replicas
 
@@ -100,6 +103,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - Slower than all else here.
+
+        return version("tierledger")
     if name not in {"BlockingFedReplica", "BlockingReplicas", "FedReplica", "Replicas"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Imported here, as these load gRPC.
