@@ -40,7 +40,7 @@ from tierledger.storage.backend import (
 from tierledger.storage.backends.checking import checked_beside
 from tierledger.storage.backends.postgres.pool import Pool
 from tierledger.storage.backends.postgres.schema import CONFLICT, check
-from tierledger.storage.backends.postgres.session import Address
+from tierledger.storage.backends.postgres.session import Address, Answer
 from tierledger.storage.locate import StoreUrl
 from tierledger.storage.own_process import OwnProcess
 
@@ -64,7 +64,8 @@ SELECT (SELECT key FROM tierledger_kv WHERE key >= one.start AND key < one.stop
  WHERE (TABLE here) ORDER BY place
 """
 APPEND = """
-SELECT slot, is_passed FROM tierledger_append(%b::text[], %b::text[], %b::bytea[])
+SELECT slot, is_passed, (TABLE position)
+  FROM tierledger_append(%b::text[], %b::text[], %b::bytea[])
  WHERE (TABLE here)
 """
 DELETE_LIKE = """
@@ -73,7 +74,8 @@ DELETE FROM tierledger_kv WHERE key IN
       ORDER BY key LIMIT %b FOR UPDATE) AND (TABLE here)
 """
 EXECUTE = """
-SELECT tierledger_execute(%b::text[], %b::text[], %b::bytea[], %b::boolean[], %b::bytea[], %b)
+SELECT tierledger_execute(%b::text[], %b::text[], %b::bytea[], %b::boolean[], %b::bytea[], %b),
+       (TABLE position)
  WHERE (TABLE here)
 """
 
@@ -175,12 +177,18 @@ class PostgresBackend(MetadataStorageBackend):
             plan.conflict is not None,
         )
         try:
-            await self._pool.run(EXECUTE, parameters, changes=True, bulk=True)
+            answer = await self._pool.run(EXECUTE, parameters, changes=True, bulk=True)
         except StorageUnavailable as error:
             cause = error.__cause__
             if isinstance(cause, psycopg.Error) and cause.sqlstate == CONFLICT:
                 raise _first_conflict(plan, changes, cause.diag.message_detail) from None
             raise
+        self._note(answer)
+
+    def _note(self, answer: Answer) -> None:
+        """Note how far the server's log was written when a change was confirmed."""
+        for *_, position in answer.rows[-1:]:
+            self._pool.written_to = max(self._pool.written_to, position or 0)
 
     @override
     async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
@@ -196,8 +204,9 @@ class PostgresBackend(MetadataStorageBackend):
         ends = [_folder_end(key) for key in keys]
         parameters = (keys, ends, [firsts[key] for key in keys])
         answer = await self._finished(self._pool.run(APPEND, parameters, changes=True))
-        passed = {key for key, is_passed in answer.rows if is_passed}
-        created = {key for key, _ in answer.rows} - passed
+        self._note(answer)
+        passed = {key for key, is_passed, _ in answer.rows if is_passed}
+        created = {key for key, _, _ in answer.rows} - passed
         return [_outcome(key, created, passed) for key, _ in items]
 
     @override

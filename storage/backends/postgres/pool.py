@@ -4,8 +4,10 @@ Rule 1: after an unknown outcome, nothing is read or written before the server's
 statement has ended. The process may be frozen, and could still carry out the statement long
 after a read has found the log's next slot empty. Nor before a later commit is confirmed: what
 is found may be on this server alone, if its process ended while it waited for a standby.
-Rule 2: bulk work never takes all connections, so a slow checkpoint does not delay commits.
-Rule 3: the pool retries no statement. It replaces a broken connection before the next one.
+Rule 2: once a server has taken over that lacks what was confirmed here, nothing is read or
+written any more: what this process remembers and what the store holds would be mixed.
+Rule 3: bulk work never takes all connections, so a slow checkpoint does not delay commits.
+Rule 4: the pool retries no statement. It replaces a broken connection before the next one.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import LiteralString
 
 import psycopg
 
-from tierledger.events.errors import OutcomeUnknown, StorageUnavailable
+from tierledger.events.errors import OutcomeUnknown, StorageUnavailable, StoreRefused
 from tierledger.storage.backends.postgres.session import Address, Answer, Identity, Session
 
 CONNECTIONS_MAX = 6
@@ -39,6 +41,12 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 COMMIT = "SELECT pg_logical_emit_message(true, 'tierledger', '') WHERE (TABLE here)"
 """Changes nothing, and is confirmed as any change is, after all that came before it."""
 
+LOST = (
+    "the server that took over lacks changes that were confirmed to this process, as it was "
+    "behind: start the service anew to go on without them (with synchronous_standby_names the "
+    "primary waits for a standby)"
+)
+
 
 class Pool:
     """The connections of one backend, opened as they are needed."""
@@ -50,6 +58,9 @@ class Pool:
         self._bulk = asyncio.Semaphore(BULK_CONNECTIONS_MAX)
         self._unsettled: list[Identity] = []
         self._settling: asyncio.Task[None] | None = None
+        self._took_over_at: int | None = None
+        self.written_to = 0
+        """How far the server's log was written when it confirmed this process's last change."""
 
     async def run(
         self,
@@ -77,7 +88,7 @@ class Pool:
     async def close(self) -> None:
         """Close all connections; none may be in use."""
         while self._idle:
-            await self._idle.pop().close()
+            await self._idle.pop().leave()
 
     async def _run(
         self,
@@ -125,7 +136,15 @@ class Pool:
             if session.is_still_open():
                 return session
             await session.close()
-        return await Session.open(self.address)
+        session = await Session.open(self.address)
+        if session.took_over_at in (None, self._took_over_at):
+            return session
+        # What was written here is there if the log that the other server had goes beyond it.
+        if self.written_to >= (session.took_over_at or 0):
+            await session.close()
+            raise StoreRefused(f"{self.address.where}: {LOST}")
+        self._took_over_at = session.took_over_at
+        return session
 
     async def _settled(self, session: Session) -> None:
         """Return when each statement in doubt has been carried out or never will be.

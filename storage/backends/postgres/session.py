@@ -94,7 +94,8 @@ SELECT (SELECT extract(epoch FROM backend_start)::text
           FROM pg_stat_activity WHERE pid = pg_backend_pid()),
        (SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'),
        current_setting('server_encoding'),
-       current_setting('fsync')
+       current_setting('fsync'),
+       pg_is_in_recovery()
  WHERE (TABLE here)
 """
 
@@ -108,6 +109,18 @@ WITH here AS (SELECT set_config('synchronous_commit',
 """Begins each statement, which refers to it by `(TABLE here)`, a condition that the server
 looks at before all else. In another session than ours it refuses the value, and with it the
 statement; in ours the value holds until the commit."""
+
+POSITION = ", position AS (SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint)"
+"""Follows `IN_SESSION` for a statement that changes something and refers to it by
+`(TABLE position)`: how far the server's log is written, with the changes and without their
+commit."""
+
+NO_POSITION = ", position AS (SELECT NULL::bigint)"
+
+TOOK_OVER_AT = """
+SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint, (TABLE position)
+ WHERE (TABLE here)
+"""
 
 ELSEWHERE = "not in the session of tierledger"
 """The value by which that refusal is known."""
@@ -128,6 +141,11 @@ UNREADABLE = (
 POOLED = (
     "a pooler gives this connection another of the server's processes for each transaction: "
     "expected one that keeps its process (pgbouncer: pool_mode = session)"
+)
+
+POOL_IS_FULL = (
+    "a pooler gives no second connection: expected room for 6 of each process, and for 2 of a "
+    "reader (pgbouncer: default_pool_size)"
 )
 
 WAIT_FOR_STANDBY = "SyncRepWaitForLSN"
@@ -269,6 +287,12 @@ class Session:
         connection.add_notice_handler(self._notice)
         self._answer_timeout_s: float | None = STATEMENT_TIMEOUT_S + ANSWER_MARGIN_S
         self._mark = secrets.token_hex(8)
+        self._position = POSITION
+        self._is_kept = False
+        self.took_over_at: int | None = None
+        """Where the log of the server before this one was cut off, if this one was a standby
+        that took over and has not been restarted since; where its own log ended, if it has
+        restarted after a crash."""
         self.identity = Identity(connection.info.backend_pid, "")
 
     @classmethod
@@ -311,7 +335,8 @@ class Session:
             # What others did in it may be there still: settings, prepared statements.
             await self._ask("DISCARD ALL")
             await self._set(address)
-        started, timeout_ms, encoding, fsync = (await self.run(FACTS, ())).rows[0]
+            self._is_kept = True
+        started, timeout_ms, encoding, fsync, is_standby = (await self.run(FACTS, ())).rows[0]
         self.identity = self.identity._replace(started=started)
         # With the server's timeout switched off by the user there is none here either.
         self._answer_timeout_s = timeout_ms / 1000 + ANSWER_MARGIN_S if timeout_ms else None
@@ -324,6 +349,16 @@ class Session:
                 f"{address.where} has fsync off, so it confirms what it may lose: "
                 "expected a server with fsync on"
             )
+        if not is_standby and not address.read_only:
+            await self._look_back()
+
+    async def _look_back(self) -> None:
+        try:
+            ((self.took_over_at, _),) = (await self.run(TOOK_OVER_AT, ())).rows
+        except psycopg.Error as error:
+            if error.diag.severity_nonlocalized != "ERROR":
+                raise
+            self._position = NO_POSITION  # Some servers have no log of PostgreSQL's own.
 
     async def _set(self, address: Address) -> bool:
         """Make the settings, if the server's process is the one that is expected."""
@@ -339,7 +374,8 @@ class Session:
         """
         own = await self._pid()
         other = await Session._connected(address)
-        other._answer_timeout_s = CONNECT_TIMEOUT_S
+        connect_timeout_s = int(address.parameters.get("connect_timeout", 0))
+        other._answer_timeout_s = connect_timeout_s or CONNECT_TIMEOUT_S
         try:
             await other._ask("BEGIN")
             # Its own process, or the one that this session had.
@@ -349,6 +385,8 @@ class Session:
         except psycopg.Error as error:
             if "pooling mode" in _text(error):
                 raise StoreRefused(f"{address.where}: {POOLED}") from error
+            if other._timed_out:
+                raise StorageUnavailable(f"{address.where}: {POOL_IS_FULL}") from error
             raise other.meaning(address.where, error, changes=False) from error
         finally:
             await other.close()
@@ -373,7 +411,10 @@ class Session:
                 here = IN_SESSION.replace("%b", f"'{self._mark}'")
                 return await self._ask(f"{here} TABLE here; {statement}")
             assert "(TABLE here)" in statement, "it would run in any session"
-            return await self._ask(IN_SESSION + statement, (self._mark, *parameters))
+            here = IN_SESSION
+            if "(TABLE position)" in statement:
+                here += self._position
+            return await self._ask(here + statement, (self._mark, *parameters))
         except (psycopg.DataError, psycopg.ProgrammingError):
             # Elsewhere the tables may be missing, too, which is noticed first.
             try:
@@ -429,6 +470,13 @@ class Session:
             except psycopg.Error:
                 return False
         return False
+
+    async def leave(self) -> None:
+        """Close the connection, which nobody uses; a pooler gets its session as it gave it."""
+        if self._is_kept and self.is_still_open():
+            with suppress(psycopg.Error):
+                await self._ask("DISCARD ALL")
+        await self.close()
 
     async def close(self) -> None:
         with suppress(psycopg.Error):

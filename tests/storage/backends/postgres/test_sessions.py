@@ -66,6 +66,15 @@ async def settings_of(backend: PostgresBackend) -> dict[str, str]:
     return dict((await backend._pool.run(names, (list(KEPT),))).rows)
 
 
+def are_usual(somebody: psycopg.Connection) -> bool:
+    """Whether a session has no settings of a store's."""
+    names = ["default_transaction_read_only", "enable_seqscan", "lock_timeout"]
+    changed = somebody.execute(
+        "SELECT name FROM pg_settings WHERE name = ANY(%s) AND setting <> reset_val", (names,)
+    )
+    return changed.fetchall() == []
+
+
 async def write_and_read(backend: MetadataStorageBackend) -> None:
     """One of each call, with bytes and letters that a wrong encoding would change."""
     value = bytes(range(256))
@@ -117,6 +126,21 @@ async def test_a_session_that_somebody_else_has_left_as_it_was_is_cleared(
             await write_and_read(backend)
             for _ in range(10):
                 assert await backend.get("absent") is None
+        async with opened(pooler.through(postgres_url), read_only=True):
+            pass
+        with ExitStack() as at_once:
+            for _ in range(2):
+                somebody = at_once.enter_context(psycopg.connect(pooler.url()))
+                assert are_usual(somebody), "a session is left as it was found"
+
+
+async def test_a_pooler_without_room_is_told(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    with PgBouncer(postgres_server, "session", default_pool_size="1") as pooler:
+        url = parse_store_url(f"{pooler.through(postgres_url)}&connect_timeout=2")
+        with pytest.raises(StorageUnavailable, match="expected room for 6 of each process"):
+            await PostgresBackend.open(url)
 
 
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
@@ -135,11 +159,7 @@ async def test_a_pooler_that_gives_sessions_away_is_refused_and_left_as_it_was(
 
         # Other programs go on with the same sessions.
         with psycopg.connect(pooler.url(), autocommit=True) as somebody:
-            for name in ("default_transaction_read_only", "enable_seqscan", "lock_timeout"):
-                ((value, usual),) = somebody.execute(
-                    "SELECT setting, reset_val FROM pg_settings WHERE name = %s", (name,)
-                )
-                assert value == usual
+            assert are_usual(somebody)
 
 
 async def test_a_session_that_is_given_away_later_stores_nothing(

@@ -10,8 +10,9 @@ from psycopg import sql
 from tests.models.storage.postgres import opened
 from tests.models.storage.standby import StandbyServer
 from tests.storage.backends.backend_contract import everything
-from tierledger.events.errors import OutcomeUnknown, StorageUnavailable
+from tierledger.events.errors import OutcomeUnknown, StorageUnavailable, StoreRefused
 from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.storage.backend import Put
 
 WAITING = sql.SQL("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 
@@ -79,3 +80,44 @@ async def test_a_standby_that_takes_over_has_all_that_was_confirmed(
             with suppress(OutcomeUnknown):
                 await backend.create("after", b"")
             assert "after" in await everything(backend)
+
+
+async def test_a_standby_that_takes_over_without_all_that_was_confirmed_is_refused(
+    primary: PostgresServer,
+) -> None:
+    place = primary.place()
+    with StandbyServer(primary) as standby:
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        url = place.replace(f"127.0.0.1:{primary.port}", hosts)
+        url += "&target_session_attrs=read-write"
+        async with opened(url) as backend:
+            await backend.create("kept", b"")
+            standby.stop()
+            await backend.create("lost", b"")
+            primary.kill()
+            standby.start()
+            standby.promote()
+
+            for call in (backend.get("lost"), backend.create("next", b"")):
+                with pytest.raises(StoreRefused, match="lacks changes that were confirmed"):
+                    await call
+        async with opened(url) as anew:
+            await anew.create("next", b"")
+            assert await everything(anew) == {"kept": b"", "next": b""}
+
+
+async def test_a_server_that_restarts_goes_on_with_all_that_was_confirmed(
+    primary: PostgresServer,
+) -> None:
+    async with opened(primary.place()) as backend:
+        for turn in range(3):
+            await backend.create(f"{turn}", b"")
+            await backend.execute_atomically([Put(f"{turn}", b"v")])
+            if turn < 2:
+                primary.kill()
+            else:
+                primary.stop()
+            primary.start()
+            assert await everything(backend) == {f"{one}": b"v" for one in range(turn + 1)}
+            calls = [backend.get(f"{turn}") for _ in range(5)]  # Further sessions.
+            assert await asyncio.gather(*calls) == [b"v"] * 5
