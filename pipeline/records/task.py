@@ -122,7 +122,8 @@ async def _batches(task: SegmentTask, options: RecordsOptions) -> AsyncIterator[
         aborted = None
         if options.isolation is IsolationLevel.READ_COMMITTED:
             aborted = AbortedTransactions(tier, indexes)
-        run = LogRun(tier, indexes, task.stretch.first, task.end, aborted)
+        first, passes = task.stretch.first, options.skips_damage
+        run = LogRun(tier, indexes, first, task.end, aborted, passes_damage=passes)
         async with closing(run.batches()) as batches:
             async for found in batches:
                 yield found

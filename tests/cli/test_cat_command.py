@@ -179,20 +179,29 @@ def test_it_says_why_it_stopped_before_the_end(tmp_path: Path) -> None:
     assert everything.stderr == ""
 
 
-def test_what_lies_before_damage_is_printed(arguments: list[str], tmp_path: Path) -> None:
+def test_a_damaged_batch_is_named_and_the_rest_is_printed(
+    arguments: list[str], tmp_path: Path
+) -> None:
     tree = tmp_path / "tier"
     shutil.copytree(tier_trace.TREE, tree)
     second = tier_trace.segments_of("codec-none", 0)[1].metadata
     (log,) = tree.glob(f"codec-none-0-*/*-{second.remote_log_segment_id.id}.log")
     flip(log, 100)
 
-    result = cat([*arguments, "--tier", f"local-tiered:{tree}"], "codec-none", 0)
+    damaged = [*arguments, "--tier", f"local-tiered:{tree}"]
+    result = cat(damaged, "codec-none", 0)
+    raw = cat(damaged, "codec-none", 0, "--format", "raw")
 
-    assert result.exit_code == 4
+    assert result.exit_code == 3
     offsets = [json.loads(line)["offset"] for line in result.stdout.splitlines()]
-    assert offsets == list(range(second.start_offset))
-    assert result.stderr.startswith("error: log of ")
+    first = second.start_offset
+    end = next(one for one in offsets if one >= first)
+    assert first < end < second.end_offset
+    assert offsets == [*range(first), *range(end, 233)]
+    assert result.stderr.startswith("note: left out: log of ")
     assert str(second.remote_log_segment_id) in result.stderr
+    assert raw.exit_code == 4
+    assert raw.stdout_bytes == tier_trace.segments_of("codec-none", 0)[0].log
 
 
 def test_what_cannot_be_decoded_is_named_and_the_rest_is_printed(tmp_path: Path) -> None:

@@ -50,6 +50,13 @@ class RecordBatch(NamedTuple):
     producer_id: int
     record_count: int
     """Number of records. After compaction it may be lower than the number of offsets."""
+    error: CorruptRemoteData | RejectedError | None = None
+    """Why nothing of it is known but its place: a reader that goes on was told so."""
+
+    @classmethod
+    def passed_over(cls, error: CorruptRemoteData | RejectedError) -> RecordBatch:
+        """A batch that cannot be read. Its offsets are not known here."""
+        return cls(b"", -1, -1, NO_LEADER_EPOCH, 0, -1, -1, 0, error)
 
     @property
     def is_control(self) -> bool:
@@ -106,13 +113,17 @@ def _has_checksum(data: bytes) -> bool:
 class BatchSplitter:
     """Splits pieces of a log file into batches, which may span several pieces."""
 
-    def __init__(self, segment: str, position: int, size_in_bytes: int) -> None:
+    def __init__(
+        self, segment: str, position: int, size_in_bytes: int, *, passes_damage: bool = False
+    ) -> None:
         """Begin at `position`, which must be the start of a batch.
 
         Args:
             segment: The segment's name in errors.
             position: Position of the first piece in the file, in bytes.
             size_in_bytes: Size of the whole file; not positive if it is not known.
+            passes_damage: Go on behind a damaged batch if its length leads to a sound one, or
+                to the file's end.
         """
         self.position = position
         """Position of the next batch in the file."""
@@ -120,6 +131,9 @@ class BatchSplitter:
         self._size = size_in_bytes
         self._rest: list[bytes] = []
         self._rest_bytes = 0
+        self._passes_damage = passes_damage
+        self._passed: RecordBatch | None = None
+        """A damaged batch; what follows it has to show that its length is right."""
         self._wanted: int | None = None
         """Size of the batch that begins in `_rest`; none if it is not known yet."""
 
@@ -130,20 +144,47 @@ class BatchSplitter:
             CorruptRemoteData: The bytes are no batch, or its checksum is wrong.
             RejectedError: The batch is in an older format.
         """
+        try:
+            yield from self._fed(piece)
+        except (CorruptRemoteData, RejectedError) as error:
+            if self._passed is not None and self._passed.error is not None:
+                raise self._passed.error from error
+            raise
+
+    def _fed(self, piece: bytes) -> Iterator[RecordBatch]:
         at = 0
         if self._rest:
             begun = self._begun(piece)
             if begun is None:
                 return
             data, at = begun
-            yield self._parsed(data)
+            yield from self._taken(data)
         end = len(piece)
         while (length := self._length_at(piece, at)) is not None and at + length <= end:
             data = piece[at : at + length]
             at += length
-            yield self._parsed(data)
+            yield from self._taken(data)
         if at < end:
             self._keep(piece[at:])
+
+    def _taken(self, data: bytes) -> Iterator[RecordBatch]:
+        try:
+            batch = self._parsed(data)
+        except (CorruptRemoteData, RejectedError) as error:
+            if not self._passes_damage or self._passed is not None:
+                raise
+            self._passed = RecordBatch.passed_over(error)
+            self.position += len(data)
+            return
+        passed = self.passed()
+        if passed is not None:
+            yield passed
+        yield batch
+
+    def passed(self) -> RecordBatch | None:
+        """The damaged batch that came last, once what follows it is sound, or nothing does."""
+        passed, self._passed = self._passed, None
+        return passed
 
     def finish(self) -> None:
         """Check that the last piece ended the file.

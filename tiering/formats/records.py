@@ -88,6 +88,8 @@ def decoded(batch: RecordBatch, segment: str) -> Decoded:
 
     It raises nothing: a record that cannot be decoded never costs another one.
     """
+    if batch.error is not None:
+        return Decoded([], [LostRecords(batch.base_offset, batch.last_offset, batch.error)])
     if not batch.record_count:
         return Decoded([], [])
     epoch, kind = batch.leader_epoch, _timestamp_type(batch)

@@ -69,7 +69,10 @@ class DecidedBatches:
                 are dropped.
         """
         batch = found.batch
-        if batch.is_control:
+        if batch.error is not None:
+            self._forget()
+            self._hold(found, None)
+        elif batch.is_control:
             self._end(found)
         elif not batch.is_transactional:
             self._hold(found, None)
@@ -117,6 +120,12 @@ class DecidedBatches:
         while self._held:
             yield self._held.popleft()[0]
         self._held_bytes = 0
+
+    def _forget(self) -> None:
+        """Leave all open transactions to the indexes: their markers may be lost."""
+        for transaction in self._open.values():
+            transaction.is_open = False
+        self._open.clear()
 
     def _hold(self, found: SegmentBatch, transaction: _Transaction | None) -> None:
         self._held.append((found, transaction))

@@ -94,11 +94,13 @@ class RemoteLogReader:
     ) -> AsyncIterator[Record]:
         """The records with offsets from `from_offset` to below `to_offset`, in order.
 
-        As a consumer gets them: without transaction markers. Raises as `batches` does. Records
-        that cannot be decoded are passed to `on_lost`, and the reading goes on behind them;
-        without it, their error is raised.
+        As a consumer gets them: without transaction markers. Raises as `batches` does. With
+        `on_lost`, records that cannot be decoded, and those of a damaged batch, are passed to
+        it, and the reading goes on behind them; without it, their error is raised.
         """
-        run = await self._begun(from_offset, isolation, to_offset)
+        run = await self._begun(
+            from_offset, isolation, to_offset, passes_damage=on_lost is not None
+        )
         if run is None:
             return
         end = INT64_MAX if to_offset is None else to_offset
@@ -188,7 +190,12 @@ class RemoteLogReader:
         return None
 
     async def _begun(
-        self, from_offset: int | None, isolation: IsolationLevel, to_offset: int | None
+        self,
+        from_offset: int | None,
+        isolation: IsolationLevel,
+        to_offset: int | None,
+        *,
+        passes_damage: bool = False,
     ) -> LogRun | None:
         """A reading that is ready to begin; none if the tier is empty."""
         tier = await self._newest_tier()
@@ -205,7 +212,9 @@ class RemoteLogReader:
             aborted = AbortedTransactions(tier, self._indexes)
         if to_offset is not None:
             limit = min(limit, to_offset)
-        return LogRun(tier, self._indexes, start, limit, aborted, stable)
+        return LogRun(
+            tier, self._indexes, start, limit, aborted, stable, passes_damage=passes_damage
+        )
 
     async def _newest_tier(self) -> Tier | None:
         newest = await newest_segment(self._source, self._tip)

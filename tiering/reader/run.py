@@ -48,10 +48,14 @@ class LogRun:
         limit: int,
         aborted: AbortedTransactions | None = None,
         stable_offset: int | None = None,
+        *,
+        passes_damage: bool = False,
     ) -> None:
         """With `aborted`, yield committed batches only.
 
         `stable_offset` is the last stable offset by the newest segment's producer snapshot.
+        With `passes_damage`, a damaged batch comes as one with `error`, and the reading goes on
+        behind it as far as its length can be believed.
         """
         self._tier = tier
         self._indexes = indexes
@@ -61,6 +65,8 @@ class LogRun:
         self._aborted = aborted
         self._decided = DecidedBatches()
         self._stable_offset = stable_offset
+        self._passes_damage = passes_damage
+        self._has_passed = False
         self._fetching: Stretch | None = None
         self._taking: _Piece | None = None
         self._distrusted: set[RemoteLogSegmentId] = set()
@@ -105,7 +111,8 @@ class LogRun:
         would let uncommitted batches through, or end the reading too early. So the snapshot is
         compared with the log up to the tier's end.
         """
-        if self._aborted is None:
+        # A marker may be among what was passed over.
+        if self._aborted is None or self._has_passed:
             return
         end, stable = self._tier.next_offset, self._stable_offset
         stops_there = self._limit == stable != end
@@ -142,7 +149,13 @@ class LogRun:
             if self._aborted is not None:
                 await self._aborted.collect(stretch, min(stretch.last + 1, self._limit))
             begins_by = offset if is_indexed else None
-            batches = StretchBatches(self._tier.chain, stretch, position, begins_by)
+            batches = StretchBatches(
+                self._tier.chain,
+                stretch,
+                position,
+                begins_by,
+                passes_damage=self._passes_damage,
+            )
             fetched = self._tier.storage.fetch_log_segment(metadata, position)
             async with closing(fetched) as pieces:
                 async for data in pieces:
@@ -169,6 +182,7 @@ class LogRun:
                 return
             self._offset = batch.last_offset + 1
             found = SegmentBatch(piece.stretch.name, batch)
+            self._has_passed = self._has_passed or batch.error is not None
             if self._aborted is None:
                 yield found
             else:

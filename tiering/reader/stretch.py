@@ -24,6 +24,8 @@ class StretchBatches:
         stretch: Stretch,
         position: int,
         begins_by: int | None = None,
+        *,
+        passes_damage: bool = False,
     ) -> None:
         """Take pieces from `position` on.
 
@@ -32,6 +34,8 @@ class StretchBatches:
             stretch: The offsets to read. None of their batches may begin before `position`.
             position: Where in the log file the pieces begin, in bytes.
             begins_by: The offset for which an index gave `position`; none without an index.
+            passes_damage: Put a batch with `error` in the place of a damaged one, with all
+                offsets that it may have had.
         """
         self.is_done = False
         """Whether all batches of the stretch have been yielded."""
@@ -41,7 +45,11 @@ class StretchBatches:
         self._next_offset = stretch.metadata.start_offset
         self._held: RecordBatch | None = None
         size = stretch.metadata.segment_size_in_bytes
-        self._splitter = BatchSplitter(stretch.name, position, size)
+        self._splitter = BatchSplitter(
+            stretch.name, position, size, passes_damage=passes_damage
+        )
+        self._passed: RecordBatch | None = None
+        """A damaged batch, of which the next one tells the last offset."""
 
     def feed(self, piece: bytes) -> Iterator[RecordBatch]:
         """The batches of the stretch that are verified with `piece`.
@@ -70,8 +78,13 @@ class StretchBatches:
                 raise
             if batch is None:
                 return
+            if batch.error is not None:
+                self._passed, self._begins_by = batch, None
+                continue
+            first = self._next_offset
             self._check_place(batch)
             yield from self._let_go()
+            yield from self._let_pass(first, batch.base_offset - 1)
             if batch.last_offset < self._stretch.first:
                 continue
             if batch.base_offset > self._stretch.last:
@@ -91,6 +104,8 @@ class StretchBatches:
         yield from self._let_go()
         if not self.is_done:
             self._splitter.finish()
+            self._passed = self._splitter.passed()
+            yield from self._let_pass(self._next_offset, self._stretch.last)
 
     async def fed_from(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[RecordBatch]:
         """All batches of the stretch; `pieces` is closed once they are complete."""
@@ -112,6 +127,14 @@ class StretchBatches:
         held, self._held = self._held, None
         self.is_done = held.last_offset == self._stretch.last
         yield held
+
+    def _let_pass(self, first: int, last: int) -> Iterator[RecordBatch]:
+        """The damaged batch, with what the stretch has of the offsets `first` to `last`."""
+        passed, self._passed = self._passed, None
+        first, last = max(first, self._stretch.first), min(last, self._stretch.last)
+        if passed is None or first > last:
+            return
+        yield passed._replace(base_offset=first, last_offset=last)
 
     def _check_place(self, batch: RecordBatch) -> None:
         metadata = self._stretch.metadata
