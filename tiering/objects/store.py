@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -28,6 +29,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
     StoreRefused,
 )
+from tierledger.storage.own_process import OwnProcess
 from tierledger.tiering.objects.directory import (
     ListedName,
     Unseen,
@@ -130,6 +132,15 @@ class StoredObject(NamedTuple):
 
 LIST_PAGE = 1000
 """Objects per page of a list, as S3 answers."""
+
+
+@cache
+def _client_process() -> OwnProcess:
+    """The first process that uses obstore: its threads are in no process forked from it."""
+    return OwnProcess(
+        "the client of the tier's store",
+        "read the tier only after the fork, or use multiprocessing's spawn or forkserver",
+    )
 
 
 class _PastTheEndError(StorageUnavailable):
@@ -369,6 +380,7 @@ class ObjectStore:
         name: str,
         send: Callable[[], Awaitable[T]],
     ) -> T:
+        _client_process().check()
         self.counts.requests[operation, request] += 1
         try:
             return await send()

@@ -52,6 +52,7 @@ class WriterLock:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
+        _HELD.add(self)
 
     @classmethod
     def acquire(cls, path: Path) -> WriterLock:
@@ -83,6 +84,19 @@ class WriterLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+            _HELD.discard(self)
+
+
+_HELD: set[WriterLock] = set()
+
+
+def _let_go_in_child() -> None:
+    """A forked process writes no store, and may live longer than the one that does."""
+    for lock in list(_HELD):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 class OpenedFiles:

@@ -4,13 +4,13 @@ import asyncio
 import os
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.actors.door.clients import door_of, served
 from tests.models.actors.local_world import CLUSTER, partition
+from tests.models.forks import in_a_fork
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client.sync_client import RemoteLogMetadataManager
 from tierledger.events.errors import InvalidArgument, RemoteStorageError
@@ -202,21 +202,6 @@ async def tried(backend: MetadataStorageBackend) -> str:
     finally:
         await backend.close()
     return "an answer"
-
-
-def in_a_fork(work: Callable[[], str]) -> bytes:
-    """What `work` returns in a process that is forked here."""
-    here, there = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.write(there, work().encode())
-        finally:
-            os._exit(0)
-    os.close(there)
-    os.waitpid(child, 0)
-    with os.fdopen(here, "rb") as told:
-        return told.read()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 import pytest
 from obstore.store import MemoryStore
 
+from tests.models.forks import in_a_fork
 from tests.models.tiering.faulty_object_store import (
     AT_ONCE,
     PATIENT,
@@ -406,3 +407,21 @@ async def test_what_is_not_there_is_no_failure_of_the_store(s3_server: S3Server)
     await storage.delete_log_segment_data(SEGMENT.metadata)
     assert storage.counts.failures == {}
     assert storage.counts.of(Operation.DELETE) == 1
+
+
+async def test_a_forked_process_hears_at_once_that_it_cannot_read_the_tier(
+    tmp_path: Path,
+) -> None:
+    store = open_store(parse(f"file:{tmp_path}"))
+    await store.put(Operation.COPY, "name", b"data")
+
+    async def tried() -> str:
+        try:
+            return repr(await store.get(Operation.FETCH_LOG, "name"))
+        except InvalidArgument as error:
+            return str(error)
+
+    told = await asyncio.to_thread(in_a_fork, lambda: asyncio.run(tried()))
+
+    assert b"read the tier only after the fork" in told
+    assert await store.get(Operation.FETCH_LOG, "name") == b"data"

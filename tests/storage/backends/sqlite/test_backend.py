@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
+from tests.models.forks import living_fork
 from tests.storage.backends.backend_contract import DatabaseContract, everything
 from tierledger.events.errors import DataError, OutcomeUnknown, StorageUnavailable
 from tierledger.storage.backend import MetadataStorageBackend, Put
@@ -208,3 +209,11 @@ async def test_a_damaged_file_is_a_matter_for_a_person(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         await damaged.create("k", b"")
     await damaged.close()
+
+
+async def test_a_forked_process_does_not_hold_the_store_that_was_open(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    backend = await SqliteBackend.open(path)
+    with living_fork():
+        await backend.close()
+        await (await SqliteBackend.open(path)).close()
