@@ -50,6 +50,7 @@ def _flat(frame: DataFrame) -> DataFrame:
         if isinstance(field.dataType, MapType | ArrayType):
             column = sql.to_json(column).alias(field.name)
         elif isinstance(field.dataType, BinaryType):
-            column = sql.base64(column).alias(field.name)
+            text = sql.translate(sql.base64(column), "\r\n", "")  # Spark breaks its lines.
+            column = text.alias(field.name)
         columns.append(column)
     return frame.select(columns)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.folding.store import JobStore
-from tierledger.pipeline.source.options import number_of
+from tierledger.pipeline.source.options import number_of, own_options
 from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, URL_SETTING
 from tierledger.storage.keys import INT32_MAX, INT64_MAX
 from tierledger.tiering.layouts.tier_url import MEMORY, open_tier, parse
@@ -83,7 +83,7 @@ class RecordsOptions:
         Raises:
             InvalidArgument: An option is unknown or invalid, or a required one is missing.
         """
-        given = {name.lower(): value for name, value in options.items()}
+        given = {name.lower(): value for name, value in own_options(options).items()}
         known = {name.lower() for name in OPTIONS}
         for name in sorted(given):
             if name not in known and not name.startswith(_TIER_OPTION):

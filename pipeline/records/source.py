@@ -25,6 +25,7 @@ from tierledger.pipeline.records.columns import (
 from tierledger.pipeline.records.options import RecordsOptions
 from tierledger.pipeline.records.plan import SegmentTask, plan_records
 from tierledger.pipeline.records.task import arrow_batches
+from tierledger.pipeline.source.options import keeping, kept
 from tierledger.pipeline.source.source import checked_schema
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ class RecordsSource(DataSource):
 
     @override
     def schema(self) -> StructType:
-        return _schema_of(RecordsOptions.of(self.options))
+        return keeping(_schema_of(RecordsOptions.of(self.options)), self.options)
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = RecordsOptions.of(self.options)
+        options = RecordsOptions.of(kept(schema, self.options))
         if options.skips_damage and DAMAGE not in schema.fieldNames():
             raise InvalidArgument(f"expected the column {DAMAGE} where damaged is skip")
         return RecordsReader(options, checked_schema(schema, _schema_of(options)))

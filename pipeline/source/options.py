@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from pyspark.sql.types import StructField, StructType
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.plan import ROWS_PER_TASK
@@ -25,11 +28,18 @@ OPTIONS = {
 """Name and meaning of each option."""
 
 
+OF_TABLE = "option."
+"""What stands before an option of a table in Spark's catalog."""
+
+KEPT = "tierledger.options"
+"""Where a table's schema has the table's options."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The options of one read. Pickled into every task; the URL may hold a password."""
 
-    config: dict[str, str] = field(repr=False)
+    config: Mapping[str, object] = field(repr=False)
     """Settings of the store, by their names in Kafka."""
 
     cluster: str | None = None
@@ -46,6 +56,7 @@ class SourceOptions:
         Raises:
             InvalidArgument: An option is unknown or invalid, or `store` is missing.
         """
+        options = own_options(options)
         # `path` is refused, too: Spark adds it if `load` is called with an argument.
         unknown = sorted(set(options) - {name.lower() for name in OPTIONS})
         if unknown:
@@ -55,7 +66,7 @@ class SourceOptions:
             raise InvalidArgument("expected the option store, for example sqlite:FILE")
         if parse_store_url(store).scheme == "memory":
             raise InvalidArgument("expected a store that other processes can read, got memory:")
-        config = {URL_SETTING: store}
+        config: dict[str, object] = {URL_SETTING: store}
         for name in (CONNECTOR_SETTING, SERIALIZER_SETTING):
             if name in options:
                 config[name] = options[name]
@@ -69,6 +80,43 @@ class SourceOptions:
             rows_per_task=number_of(options, "rows_per_task", 1, INT64_MAX) or ROWS_PER_TASK,
             max_rows_per_trigger=rows,
         )
+
+
+def own_options(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The options that a user gave, of those that Spark passes; names keep their case.
+
+    For CREATE TABLE Spark passes all that its catalog will know of the table, such as `owner`
+    and properties, and the options with `option.` before their names, too.
+    """
+    return _of_table(given) or given
+
+
+def keeping(schema: StructType, given: Mapping[str, str]) -> StructType:
+    """`schema`; for CREATE TABLE with the table's options in it, which `kept` finds there.
+
+    Spark asks for the schema when a table is made, and gives only that to the table's readers.
+    """
+    own = _of_table(given)
+    if not own:
+        return schema
+    first, *others = schema.fields
+    metadata = {KEPT: json.dumps(own)}
+    kept_first = StructField(first.name, first.dataType, first.nullable, metadata)
+    return StructType([kept_first, *others])
+
+
+def kept(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
+    """The options of a read: those of the table that `schema` is of, and those `given` now."""
+    found = [one.metadata[KEPT] for one in schema.fields if KEPT in (one.metadata or {})]
+    return {**(json.loads(found[0]) if found else {}), **given}
+
+
+def _of_table(given: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name[len(OF_TABLE) :]: value
+        for name, value in given.items()
+        if name.lower().startswith(OF_TABLE)
+    }
 
 
 def _columns(text: str | None) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from tierledger.pipeline.source.columns import (
     EVENT_SCHEMA,
     EventColumns,
 )
-from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.options import SourceOptions, keeping, kept
 from tierledger.pipeline.source.plan import ReadTask, plan_batch
 from tierledger.pipeline.source.scan import Scanner
 from tierledger.pipeline.source.stream import TierledgerStreamReader
@@ -71,7 +71,7 @@ def events(
     asked = {"store": store, "cluster": cluster, "topic": topic, "rows_per_task": rows_per_task}
     options = {name: str(value) for name, value in asked.items() if value is not None}
     wanted = list(columns)
-    bound, last = _bound(as_of)
+    bound, last = bound_of(as_of)
     if bound and bound not in wanted:
         wanted.append(bound)
     options["columns"] = ",".join(wanted)
@@ -92,15 +92,17 @@ class TierledgerSource(DataSource):
 
     @override
     def schema(self) -> StructType:
-        return _schema_of(SourceOptions.of(self.options))
+        return keeping(_schema_of(SourceOptions.of(self.options)), self.options)
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TierledgerReader(SourceOptions.of(self.options), checked_schema(schema))
+        options = SourceOptions.of(kept(schema, self.options))
+        return TierledgerReader(options, checked_schema(schema))
 
     @override
     def streamReader(self, schema: StructType) -> TierledgerStreamReader:
-        return TierledgerStreamReader(SourceOptions.of(self.options), checked_schema(schema))
+        options = SourceOptions.of(kept(schema, self.options))
+        return TierledgerStreamReader(options, checked_schema(schema))
 
 
 class TierledgerReader(DataSourceReader):
@@ -159,7 +161,7 @@ def checked_schema(schema: StructType, ours: StructType = EVENT_SCHEMA) -> Struc
     return schema
 
 
-def _bound(as_of: int | datetime | None) -> tuple[str, int]:
+def bound_of(as_of: int | datetime | None) -> tuple[str, int]:
     """The column that `as_of` limits ("" for none), and its highest value."""
     if as_of is None or isinstance(as_of, int):
         return "" if as_of is None else "position", as_of or 0

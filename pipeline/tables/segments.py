@@ -78,7 +78,8 @@ SEGMENTS = Table(
         Column(
             "finished_at_position",
             BIGINT,
-            "position of the event that finished the copy; null if it never finished",
+            "position of the last event that says that the copy is finished, a repeat "
+            "included; null if it never finished",
             is_nullable=True,
         ),
         Column("position", BIGINT, "last position of the log that this row takes into account"),

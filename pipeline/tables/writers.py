@@ -14,9 +14,6 @@ from tierledger.pipeline.table_columns import Chunk, Table
 
 Write: TypeAlias = "Callable[[Chunk], None]"
 
-BASE64_WIDTH = 76
-"""Characters of base64 per line in Spark's CSV files."""
-
 COMPLETE = "_SUCCESS"
 """The file that marks a complete folder, as Spark's do."""
 
@@ -91,11 +88,10 @@ def _field(value: Any) -> str:  # noqa: ANN401
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    text = _document(value) if isinstance(value, dict | list) else str(value)
     if isinstance(value, bytes):
-        whole = _base64(value)
-        lines = range(0, len(whole), BASE64_WIDTH)
-        text = "\r\n".join(whole[at : at + BASE64_WIDTH] for at in lines)
+        text = _base64(value)
+    else:
+        text = _document(value) if isinstance(value, dict | list) else str(value)
     if not text or any(one in text for one in ',"\r\n'):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -15,6 +15,7 @@ from tests.models.cli.command_line import HOSTILE, Write, orders, others, run, w
 from tests.models.pipeline.folded_tables import REAL_TRACES, imported, plan
 from tests.models.pipeline.planted_coverage import Segment, bodies
 from tests.models.storage.stored_partitions import TRACES, StoredPartition, added, import_trace
+from tierledger.cli.commands.spark.spark import EVENTS
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline import engine
 from tierledger.pipeline.engine import EVENTS_PER_LOG, is_small
@@ -95,7 +96,7 @@ def rows_in(out: Path, kind: str) -> list[str]:
     return sorted(str([(name, plain(one)) for name, one in row.items()]) for row in rows)
 
 
-@pytest.mark.parametrize("name", [*TABLES, *JOBS])
+@pytest.mark.parametrize("name", [EVENTS, *TABLES, *JOBS])
 def test_both_engines_make_the_same_rows_and_say_the_same(
     spark: SparkSession, store: Path, tmp_path: Path, name: str
 ) -> None:
@@ -114,7 +115,7 @@ def test_both_engines_make_the_same_rows_and_say_the_same(
 
 
 @pytest.mark.parametrize("kind", sorted({*FORMATS} - {"parquet"}))
-@pytest.mark.parametrize("name", ["segments", "anomalies", "coverage"])
+@pytest.mark.parametrize("name", [EVENTS, "segments", "anomalies", "coverage"])
 @pytest.mark.usefixtures("spark")
 def test_both_engines_write_the_same_text(
     store: Path, tmp_path: Path, name: str, kind: str
@@ -127,6 +128,7 @@ def test_both_engines_write_the_same_text(
     here, there = (rows_in(one, kind) for one in outs)
 
     assert here == there
+    assert not any("\r" in row or row.startswith('"') for row in here)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -260,10 +262,6 @@ def test_a_small_store_is_answered_without_loading_what_spark_needs(tmp_path: Pa
         (
             ["coverage", "--engine", "local", "--master", "local[1]"],
             "--master: expected with Spark only, got 'local[1]' and --engine local",
-        ),
-        (
-            ["events", "--engine", "local", "--out", "x"],
-            "--engine: expected auto or spark for events, got local",
         ),
     ],
 )

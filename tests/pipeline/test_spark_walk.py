@@ -1,7 +1,7 @@
 """docs/spark.md: every snippet runs, in order, and prints what stands below it."""
 
-import asyncio
 import re
+import shlex
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.models.spark.tier import import_metadata
-from tests.models.tiering import tier_trace
+from tests.models.cli.command_line import invoke
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "spark.md"
 SNIPPET = re.compile(r"(?ms)^```python\n(.*?)^```\n(?:\n^```\n(.*?)^```$)?")
+COMMANDS = re.compile(r"(?ms)^```\n(tierledger .*?)^```$")
 
 
 class Snippet(NamedTuple):
@@ -38,12 +38,24 @@ def run(code: str, names: dict[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines if line)
 
 
+def make_store() -> None:
+    """Make the store and its tier as the document says, in this folder."""
+    found = COMMANDS.search(DOCUMENT.read_text(encoding="utf-8"))
+    assert found is not None
+    imported, linked = (shlex.split(line) for line in found[1].splitlines())
+    assert imported[0] == "tierledger"
+    result = invoke(*(part.replace("$PWD", str(Path.cwd())) for part in imported[1:]))
+    assert result.exit_code == 0, result.output
+    assert linked[:2] == ["ln", "-s"]
+    Path(linked[3]).symlink_to(linked[2])
+
+
 def test_the_walk_prints_what_it_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asyncio.run(import_metadata(f"sqlite:{tmp_path / 'ledger.sqlite'}"))
-    (tmp_path / "tier").symlink_to(tier_trace.TREE)
+    (tmp_path / "tests").symlink_to(DOCUMENT.parents[1] / "tests")
     monkeypatch.chdir(tmp_path)
+    make_store()
     names: dict[str, Any] = {}
 
     outputs = [(one.code, run(one.code, names)) for one in snippets()]

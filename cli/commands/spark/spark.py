@@ -12,24 +12,23 @@ from tierledger.cli.commands.spark.audit import audit
 from tierledger.cli.commands.spark.coverage import coverage
 from tierledger.cli.commands.spark.imports import import_metadata
 from tierledger.cli.commands.spark.job import (
-    AUTO,
-    LOCAL,
-    SPARK,
     Job,
     OutOption,
     add_command,
     answered,
+    is_local,
     report_damage,
     session_of,
     shown,
     write_table,
+    written_here,
 )
 from tierledger.cli.commands.spark.retention import retention
 from tierledger.cli.commands.spark.stuck import stuck
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import EPOCH
 from tierledger.cli.output import escaped, print_json
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.extras import naming_extras
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -87,11 +86,10 @@ def _help(about: str) -> str:
 def _write(job: Job, out: OutOption) -> None:
     job = replace(job, out=out)
     job.check()
-    if job.name == EVENTS and job.engine == LOCAL:
-        raise InvalidArgument(f"--engine: expected {AUTO} or {SPARK} for {EVENTS}, got {LOCAL}")
     plan = job.planned("segments" if job.name == EVENTS else job.name)
     if job.name == EVENTS:
-        rows, damaged = _events_written(plan, job)
+        written = _events_written_here if is_local(job, plan) else _events_written
+        rows, damaged = written(plan, job)
     else:
         made = answered(job, plan, None)
         rows, damaged = made.rows, made.damaged
@@ -103,6 +101,22 @@ def _write(job: Job, out: OutOption) -> None:
     report_damage(damaged)
     if damaged:
         raise typer.Exit(ExitStatus.PARTLY)
+
+
+def _events_written_here(plan: TablePlan, job: Job) -> tuple[int, list[DamagedLog]]:
+    with naming_extras():
+        from tierledger.pipeline.source.local import EVENTS as TABLE
+        from tierledger.pipeline.source.local import planned_here, written_events
+        from tierledger.pipeline.source.options import SourceOptions
+        from tierledger.pipeline.source.source import bound_of
+
+    options = SourceOptions(
+        plan.store.config, plan.store.cluster, topic=job.topic, partition=job.partition
+    )
+    tasks = planned_here(options)
+    with written_here(job, TABLE) as write:
+        assert write is not None, "the command asks for a folder"
+        return written_events(options, tasks, bound_of(_as_of(job)), write)
 
 
 def _events_written(plan: TablePlan, job: Job) -> tuple[int, list[DamagedLog]]:
@@ -133,19 +147,20 @@ def _events(session: SparkSession, plan: TablePlan, job: Job) -> DataFrame:
     from tierledger.pipeline.source.source import EVENT_SCHEMA, events
     from tierledger.storage.connector import URL_SETTING
 
-    as_of: int | datetime | None = None
-    if job.as_of is not None and job.as_of.time_ms is not None:
-        as_of = EPOCH + timedelta(milliseconds=job.as_of.time_ms)
-    elif job.as_of is not None:
-        as_of = job.as_of.position
     frame = events(
         session,
         str(plan.store.config[URL_SETTING]),
         cluster=plan.store.cluster,
         topic=job.topic,
-        as_of=as_of,
+        as_of=_as_of(job),
         columns=[name for name in EVENT_SCHEMA.fieldNames() if name != "stored"],
     )
     if job.partition is not None:
         frame = frame.where(frame["partition"] == job.partition)
     return frame
+
+
+def _as_of(job: Job) -> int | datetime | None:
+    if job.as_of is None or job.as_of.time_ms is None:
+        return None if job.as_of is None else job.as_of.position
+    return EPOCH + timedelta(milliseconds=job.as_of.time_ms)
