@@ -165,6 +165,15 @@ class Refusal(NamedTuple):
         )
 
 
+class Deletions(NamedTuple):
+    """Whether brokers may delete segments, as the coordinator tells hosts with each ping."""
+
+    position: int = -1
+    """Of the coordinator's newest event about that: a host believes the newest."""
+    held: str = ""
+    """Why leaders refuse to begin the deletion of a finished segment; empty: they do not."""
+
+
 class HostPing(NamedTuple):
     """A host's answer to a ping of the coordinator: it lives, and this is its report."""
 

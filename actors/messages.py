@@ -103,6 +103,8 @@ class CommandArrived(NamedTuple):
     reply_to: ReplyTo
     command: Command
     now_ms: int
+    deletions_held: str = ""
+    """Why brokers may not delete a finished segment; empty: they may."""
 
 
 class CommandsArrived(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from tierledger.actors.calls import CloseCall, HostPing, Placement
+from tierledger.actors.calls import CloseCall, Deletions, HostPing, Placement
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.events.identifiers import TopicIdPartition
@@ -54,7 +54,7 @@ class HostHandle(Protocol):
     Raises as what clients see of it does.
     """
 
-    async def ping(self) -> HostPing:
+    async def ping(self, deletions: Deletions) -> HostPing:
         """The host's report to the coordinator; that it comes shows that the host lives."""
         ...
 

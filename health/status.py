@@ -33,6 +33,8 @@ COORDINATOR_FIELDS = (
     "kafka",
     "owner_since_ms",
     "give_up_after_ms",
+    "deletions_held",
+    "deletions_held_text",
     "now_ms",
     "up_ms",
     "conditions",

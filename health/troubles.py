@@ -184,6 +184,13 @@ KINDS = {
         "without the plugin it does not see what others tier, and may delete it: stop the "
         "broker, and start it with the plugin",
     ),
+    "deletions-held": Kind(
+        Severity.CRITICAL,
+        "a broker runs, or ran, without the plugin while tierledger owned the metadata; log "
+        "starts may have risen, so brokers may not delete finished segments from the tier",
+        "see that all brokers run with the plugin, then what would be deleted: `tierledger "
+        "handover --confirm-deletions --dry-run`; without `--dry-run` brokers delete it",
+    ),
     "broker-down": Kind(
         Severity.WARNING,
         "the plugin of a broker has stopped reporting, and Kafka does not count the broker "
@@ -344,6 +351,9 @@ def _of_coordinator(status: ServiceStatus) -> Iterator[Trouble]:
 
 
 def _of_owner(known: Mapping[str, Any]) -> Iterator[Trouble]:
+    if held := known["deletions_held"]:  # An older service has none.
+        since_ms = min(one["since_ms"] for one in held)
+        yield _trouble("deletions-held", "cluster", known["deletions_held_text"], since_ms)
     if known["owner"] != Owner.MOVING:
         return
     since_ms, limit_ms = known["owner_since_ms"], known["give_up_after_ms"]

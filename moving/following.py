@@ -49,7 +49,7 @@ BACKOFF_S = (1.0, 2.0, 5.0)
 DEADLINE_S = 10.0
 """Seconds for a write, or for a partition that is being placed."""
 
-WATCH_S = 5.0
+WATCH_S = 2.0
 """Seconds between two looks at the Kafka cluster."""
 
 STALE_S = 30.0
@@ -146,7 +146,7 @@ class Following:
             "round": self._round,
             "trouble": self._trouble,
             "conditions": self._conditions.plain(),
-            "alive": self._alive(),
+            **self._alive(),
             "succeeded_ms_ago": self._succeeded_ms_ago(),
             **self._counts(),
         }
@@ -171,11 +171,15 @@ class Following:
             self._succeeded = asyncio.get_running_loop().time()
         self._round += 1
 
-    def _alive(self) -> list[int] | None:
-        """The ids of the brokers that are alive; None if that is not known now."""
-        if self._seen is None or asyncio.get_running_loop().time() - self._seen[1] > STALE_S:
-            return None
-        return sorted(self._seen[0].alive)
+    def _alive(self) -> dict[str, Any]:
+        """The ids of the brokers that are alive, and when they were; none if not known now."""
+        if self._seen is None:
+            return {"alive": None}
+        cluster, seen_s = self._seen
+        ago_s = asyncio.get_running_loop().time() - seen_s
+        if ago_s > STALE_S:
+            return {"alive": None}
+        return {"alive": sorted(cluster.alive), "seen_ms_ago": int(ago_s * 1000)}
 
     async def _watch(self) -> None:
         """Look at the Kafka cluster again and again, so that `status` knows who is alive."""

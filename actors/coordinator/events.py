@@ -171,6 +171,24 @@ class OwnerChanged(NamedTuple):
     """After so long without a further change the owner before the move is restored."""
 
 
+class DeletionsHeld(NamedTuple):
+    """From here on no leader lets a broker delete a finished segment; see `unowned`."""
+
+    broker_id: int
+    """The broker that ran without the plugin; `FOREIGN`: some broker wrote Kafka's topic."""
+    incarnation: int
+    """The broker's newest by then. A plugin that comes back under it was only silent."""
+    since_ms: int
+    foreign: int
+    """Records of others that Kafka's topic had."""
+
+
+class DeletionsReleased(NamedTuple):
+    """The broker was only silent; None: an operator lets brokers delete again."""
+
+    broker_id: int | None
+
+
 CoordinatorBody: TypeAlias = (
     ClientRegistered
     | Announced
@@ -183,6 +201,8 @@ CoordinatorBody: TypeAlias = (
     | LeaderRestored
     | PartitionForgotten
     | OwnerChanged
+    | DeletionsHeld
+    | DeletionsReleased
 )
 
 COORDINATOR_CODEC = EventCodec(
@@ -198,6 +218,8 @@ COORDINATOR_CODEC = EventCodec(
         (9, LeaderRefused, 1),
         (10, LeaderRestored, 1),
         (11, OwnerChanged, 2),
+        (12, DeletionsHeld, 1),
+        (13, DeletionsReleased, 1),
     ),
     {
         (1, 1): lambda fields: [*fields, None],

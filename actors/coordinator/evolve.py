@@ -79,14 +79,35 @@ def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
             state.generations[body.host] = body.generation
         case ev.HostLost():
             _host_lost(state, body.host)
-        case ev.OwnerChanged():
-            state.ownership = ownership_after(state.ownership, body)
-            state.owner_since_ms = event.log_time_ms
-            state.announced_before_change = dict(state.announced)
+        case ev.OwnerChanged() | ev.DeletionsHeld() | ev.DeletionsReleased():
+            _owned(state, event, body)
         case ev.PartitionForgotten():
             _forgotten(state, PartitionKey(body.topic_id, body.partition))
     state.next_position = event.position + 1
     return work
+
+
+def _owned(
+    state: CoordinatorState,
+    event: Event,
+    body: ev.OwnerChanged | ev.DeletionsHeld | ev.DeletionsReleased,
+) -> None:
+    match body:
+        case ev.OwnerChanged():
+            state.ownership = ownership_after(state.ownership, body)
+            state.owner_since_ms = event.log_time_ms
+            state.announced_before_change = dict(state.announced)
+            if state.ownership.decider != ev.Owner.KAFKA:
+                return
+            state.held.clear()  # Its own manager lets brokers delete what it likes.
+            state.foreign = 0
+        case ev.DeletionsHeld():
+            state.held[body.broker_id] = body
+            state.foreign = max(state.foreign, body.foreign)
+        case ev.DeletionsReleased():
+            for broker_id in [*state.held] if body.broker_id is None else [body.broker_id]:
+                state.held.pop(broker_id, None)
+    state.held_at = event.position
 
 
 def _registered(state: CoordinatorState, body: ev.ClientRegistered) -> None:

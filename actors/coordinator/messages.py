@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tierledger.actors.calls import HostPing, PartitionKey
-from tierledger.actors.coordinator import decide, placement
+from tierledger.actors.coordinator import decide, placement, unowned
 from tierledger.actors.coordinator.events import Announcement, CoordinatorBody, Registered
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode, hand_over
@@ -94,6 +94,40 @@ class HandOver(NamedTuple):
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
         return [*hand_over(state.ownership, self.wish)]
+
+    def answer(self, state: CoordinatorState) -> Owned:
+        return Owned(state.ownership.owner, state.ownership.epoch)
+
+
+class HoldDeletions(NamedTuple):
+    """A broker runs, or ran, without the plugin; see `unowned`."""
+
+    broker_id: int
+    since_ms: int
+    foreign: int
+
+    @property
+    def items(self) -> int:
+        return 1
+
+    def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
+        return unowned.hold(state, *self)
+
+    def answer(self, state: CoordinatorState) -> None:
+        """Answer nothing: no caller waits."""
+
+
+class ReleaseDeletions(NamedTuple):
+    """A broker's plugin was only silent; None: an operator lets brokers delete again."""
+
+    broker_id: int | None
+
+    @property
+    def items(self) -> int:
+        return 1
+
+    def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
+        return unowned.release(state, self.broker_id)
 
     def answer(self, state: CoordinatorState) -> Owned:
         return Owned(state.ownership.owner, state.ownership.epoch)

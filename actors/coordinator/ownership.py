@@ -84,7 +84,10 @@ def decision(mode: PluginMode, ownership: Ownership) -> Decision:
 
 
 class Handover(NamedTuple):
-    """An operator's request that `to` owns the metadata in place of `of`."""
+    """An operator's request that `to` owns the metadata in place of `of`.
+
+    If both are tierledger, it goes on as the owner, and lets brokers delete again (`unowned`).
+    """
 
     to: Owner
     of: Owner
@@ -104,6 +107,9 @@ class Owned(NamedTuple):
     owner: str
     owner_epoch: int
 
+
+CONFIRM = Handover(Owner.TIERLEDGER, Owner.TIERLEDGER)
+"""The request that ends the hold of deletions."""
 
 _FIRST = {Owner.KAFKA, Owner.TIERLEDGER}
 """Who may own metadata that nobody owns, and between whom it moves."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from tierledger.actors.calls import LEADER
 from tierledger.actors.coordinator.state import CoordinatorState, SetAside
+from tierledger.actors.coordinator.unowned import text_of
 
 SET_ASIDE_SHOWN = 100
 """Items that were set aside and are listed with their reason; all are counted."""
@@ -38,6 +39,8 @@ def coordinator_report(
         "heading": str(ownership.heading),
         "owner_since_ms": state.owner_since_ms,
         "give_up_after_ms": ownership.give_up_after_ms,
+        "deletions_held": [one._asdict() for _, one in sorted(state.held.items())],
+        "deletions_held_text": text_of(state.held.values()),
         "now_ms": now_ms,
         "hosts": dict(state.hosts),
         "addresses": dict(state.addresses),

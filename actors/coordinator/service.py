@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any, assert_never
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import Deletions, PartitionKey
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.attendance import (
@@ -28,9 +28,10 @@ from tierledger.actors.coordinator.events import Announcement, Owner, Registered
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
 from tierledger.actors.coordinator.machine import Coordinator
-from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
+from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
 from tierledger.actors.coordinator.report import coordinator_report
+from tierledger.actors.coordinator.unowned import FOREIGN, Sightings, text_of, was_silent
 from tierledger.actors.foreign_errors import failure_of
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.messages import (
@@ -60,6 +61,7 @@ from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.errors import (
     Fenced,
     OutcomeUnknown,
+    RejectedError,
     RemoteStorageError,
     RetryableError,
     StorageUnavailable,
@@ -137,6 +139,7 @@ class CoordinatorService:
         self._callers: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
         self._attendance = Attendance()
+        self._sightings = Sightings(self._began_ms)
         self.conditions = Conditions(clock.now_ms)
         """What is wrong with the coordinator now, for the list of troubles."""
         self._handles: dict[str, HostHandle] = {}
@@ -204,10 +207,26 @@ class CoordinatorService:
             InvalidArgument: A field of `wish` has no valid value.
             RejectedError: `wish` does not fit the present owner; nothing changed.
         """
-        owned: Owned = await self._ask(msg.HandOver(checked(Handover, wish, "handover")))
+        wish = checked(Handover, wish, "handover")
+        request: msg.Request = msg.HandOver(wish)
+        if wish == CONFIRM:
+            self._refuse_unowned()
+            request = msg.ReleaseDeletions(None)
+        owned: Owned = await self._ask(request)
         if owned.owner == Owner.MOVING:
             self._attendance.accept(owned.owner_epoch, wish.accepted)
         return owned
+
+    def _refuse_unowned(self) -> None:
+        owner = self._machine.state.ownership.owner
+        if owner != Owner.TIERLEDGER:
+            raise RejectedError(f"{owner} owns the remote log metadata, expected tierledger")
+        if found := self._sightings.unowned():
+            brokers = ", ".join(str(one.broker_id) for one in found)
+            raise RejectedError(
+                f"brokers {brokers} run without the plugin, or it does not reach the service: "
+                "stop them, or start them with the plugin, then confirm"
+            )
 
     async def attend(self, attend: Attend) -> Attended:
         """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata.
@@ -225,13 +244,38 @@ class CoordinatorService:
                 f"incarnation {attend.incarnation} is fenced"
             )
         self._attendance.attended(attend, self._now_ms())
+        self._sightings.heard(attend.broker_id, self._now_ms())
+        if was_silent(state, attend.broker_id, attend.incarnation):
+            self._feed(msg.Requested(None, msg.ReleaseDeletions(attend.broker_id)))
         accepted = self._attendance.accepted(state.ownership.epoch)
         return Attended(state.ownership, self._attendance.import_rounds, accepted)
 
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """Take a follower's report; the answer is the owner, and whether it is chosen."""
         is_chosen = self._attendance.followed(report, self._now_ms())
+        if is_chosen:
+            self._hold_deletions(report)
         return Followed(self._machine.state.ownership, is_chosen)
+
+    def _hold_deletions(self, report: dict[str, Any]) -> None:
+        """Hold deletions for what the follower has seen, if that is news."""
+        now_ms, wall_ms = self._now_ms(), self._clock.now_ms()
+        if report.get("alive") is not None and "seen_ms_ago" in report:
+            self._sightings.seen(report["alive"], now_ms - report["seen_ms_ago"])
+        requests = [
+            msg.HoldDeletions(one.broker_id, wall_ms - one.for_ms, 0)
+            for one in self._sightings.unowned()
+        ]
+        if foreign := report.get("foreign"):
+            since_ms = report.get("foreign_since_ms") or wall_ms
+            requests.append(msg.HoldDeletions(FOREIGN, since_ms, foreign))
+        for request in requests:
+            if request.decide(self._machine.state):
+                self._feed(msg.Requested(None, request))
+
+    def _deletions(self) -> Deletions:
+        state = self._machine.state
+        return Deletions(state.held_at, text_of(state.held.values()))
 
     def _now_ms(self) -> int:
         """Milliseconds of a clock that never goes back."""
@@ -459,7 +503,7 @@ class CoordinatorService:
         try:
             async with asyncio.timeout(start.timeout_s):
                 handle = await self._launcher.launch(address)
-                ping = await handle.ping()
+                ping = await handle.ping(self._deletions())
         except TimeoutError:
             error = StorageUnavailable(f"{address} did not start within {start.timeout_s:g} s")
             return msg.StartFailed(host, address, error)
@@ -484,7 +528,7 @@ class CoordinatorService:
                 return msg.HostEnded(ping.host, ping.watch)
             self._handles[ping.address] = handle
             async with asyncio.timeout(ping.timeout_s):
-                answer = await handle.ping()
+                answer = await handle.ping(self._deletions())
         except HostGone:
             return msg.HostEnded(ping.host, ping.watch)
         except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.coordinator.events import Route
+from tierledger.actors.coordinator.events import DeletionsHeld, Route
 from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.events.commands import Claim
 
@@ -112,6 +112,12 @@ class CoordinatorState:
         """The owner of the cluster's remote log metadata."""
         self.owner_since_ms: int | None = None
         """Log time of the newest change of the owner; None: there was none."""
+        self.held: dict[int, DeletionsHeld] = {}
+        """By broker, or `unowned.FOREIGN`: why leaders let brokers delete no segment."""
+        self.held_at = -1
+        """The position of the newest event about that."""
+        self.foreign = 0
+        """Records of others in Kafka's topic that such an event told of."""
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, dict[bytes, int]] = {}
         """By broker: its last registrations, each request with the incarnation it was given."""
@@ -150,6 +156,8 @@ class CoordinatorState:
         draft.next_position = self.next_position
         draft.ownership = self.ownership
         draft.owner_since_ms = self.owner_since_ms
+        draft.held, draft.held_at = dict(self.held), self.held_at
+        draft.foreign = self.foreign
         draft.incarnations = dict(self.incarnations)
         draft.registrations = {
             broker: dict(known) for broker, known in self.registrations.items()

@@ -23,6 +23,7 @@ from tierledger.actors.calls import (
     Call,
     CloseCall,
     CommandCall,
+    Deletions,
     HostPing,
     PageCall,
     PartitionKey,
@@ -119,6 +120,8 @@ class Host:
         self.committer = Committer(backend, conditions)
         self.oracle: LeaderOracle = oracle or NoOracle()
         self.is_closing = False
+        self.deletions = Deletions()
+        """Whether brokers may delete, by the newest ping."""
         self._limits = limits
         self._clock = clock
         self._give_up = give_up
@@ -214,7 +217,8 @@ class Host:
                     then(NotLeader(f"{self.name} does not lead {_text(key)}"))
                 else:
                     self._replies[reply_to] = then
-                    shell.want(msg.CommandArrived(reply_to, command, self._clock.now_ms()))
+                    now_ms, held = self._clock.now_ms(), self.deletions.held
+                    shell.want(msg.CommandArrived(reply_to, command, now_ms, held))
             case QueryCall():
                 self._await(reply_to, then, reader)
                 self._query(call, reply_to)
@@ -480,12 +484,14 @@ class Host:
                 shell.feed(msg.HintArrived(shell.machine.position + 1))
                 await slices.yield_if_due()
 
-    async def ping(self) -> HostPing:
+    async def ping(self, deletions: Deletions) -> HostPing:
         """This host's report to the coordinator; that it comes shows that the host serves.
 
         Raises:
             HostFailed: It lives, but serves nothing any more, and has to be replaced.
         """
+        if deletions.position > self.deletions.position:
+            self.deletions = deletions
         ended = [task for task in self._standing if task.done()]
         if ended and not self._has_failed and not self.is_closing:
             self.failed(failure_of(ended[0]) or HostFailed("a task of the host has ended"))

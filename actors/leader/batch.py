@@ -19,14 +19,24 @@ from tierledger.events.errors import (
     NotLeader,
     NotReady,
     OutcomeUnknown,
+    RejectedError,
     RemoteStorageError,
 )
-from tierledger.events.partition.decide import Limits, Rejected, Undecided, decide
+from tierledger.events.partition.decide import (
+    Limits,
+    Rejected,
+    Undecided,
+    begins_deletion,
+    decide,
+)
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.partition.checkpoint import boundary_in
 from tierledger.storage.partition.event_log import EncodedBatch, StoredBatch, decode_batch
 from tierledger.storage.serde import MetadataSerDe
+
+DELETION_HELD = "deletion-held"
+"""The alarm for a refused deletion of a segment."""
 
 EVENTS_PER_BATCH = 256
 """Events of a batch, up to the one command that exceeds it: 1 ms to apply, 64 KiB to store."""
@@ -78,6 +88,13 @@ def draft(
         if not claimed and not isinstance(arrived.command, cmd.OpenSession):
             error = NotReady("the session is being opened")
             drafted.at_once.append(msg.ReplyError(arrived.reply_to, error))
+            continue
+        held = arrived.deletions_held
+        if held and begins_deletion(overlay, arrived.command):
+            alarm = msg.Alarm(DELETION_HELD, held)
+            drafted.at_once.extend(
+                [msg.ReplyError(arrived.reply_to, RejectedError(held)), alarm]
+            )
             continue
         decision = decide(overlay, arrived.command, arrived.now_ms, limits)
         if isinstance(decision, Undecided):

@@ -12,7 +12,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.calls import CloseCall, Deletions, HostPing, PartitionKey, Placement
 from tierledger.actors.coordinator.attendance import Attend, Attended, Followed
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
@@ -118,8 +118,8 @@ class RayHost:
     ) -> Any:
         return await self._call("store", method, list(arguments), dict(named))
 
-    async def ping(self) -> HostPing:
-        ping: HostPing = await self._call("ping")
+    async def ping(self, deletions: Deletions) -> HostPing:
+        ping: HostPing = await self._call("ping", deletions)
         return ping
 
     async def counts(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tierledger.actors.calls import CloseCall, HostPing, Placement
+from tierledger.actors.calls import CloseCall, Deletions, HostPing, Placement
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.host_door import DoorSettings, open_door
@@ -106,8 +106,8 @@ class HostShell:
     ) -> Any:
         return await self._opened().store(method, arguments, named)
 
-    async def ping(self) -> HostPing:
-        return await self._opened().ping()
+    async def ping(self, deletions: Deletions) -> HostPing:
+        return await self._opened().ping(deletions)
 
     async def counts(self) -> dict[str, Any]:
         return await self._opened().counts()

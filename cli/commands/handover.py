@@ -15,7 +15,7 @@ from tierledger.events.errors import InvalidArgument, StorageUnavailable
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
-    from tierledger.actors.connection import CoordinatorHandle
+    from tierledger.actors.connection import CoordinatorHandle, ServiceConnection
     from tierledger.actors.coordinator.ownership import Owned
     from tierledger.actors.host_settings import ServiceSettings
 
@@ -53,6 +53,20 @@ def handover_command(
             "and what the new owner says about it counts.",
         ),
     ] = False,
+    confirm_deletions: Annotated[
+        bool,
+        typer.Option(
+            "--confirm-deletions",
+            help="Let brokers delete again after one of them ran without the plugin; what "
+            "they will delete, as log starts have risen over it, is printed.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="With --confirm-deletions: print it, and let nobody delete."
+        ),
+    ] = False,
     metadata_partitions: Annotated[
         int | None,
         typer.Option(
@@ -72,29 +86,35 @@ def handover_command(
     Kafka's metadata topic, so that a broker without the plugin deletes nothing. --to kafka
     records that Kafka's own manager owns the metadata. --to tierledger moves the metadata to
     tierledger while all brokers run in handover, and --to kafka moves it back; brokers hold
-    their writes for seconds. The command may be repeated. Exit status 2: the move was refused
-    or undone, and the owner is the same as before.
+    their writes for seconds. --confirm-deletions ends the trouble `deletions-held`. The
+    command may be repeated. Exit status 2: the move was refused or undone, and the owner is
+    the same as before.
     """
-    if fresh is (to is not None):
+    if [fresh, to is not None, confirm_deletions].count(True) != 1:
         raise InvalidArgument(
-            "expected --fresh, for a cluster that has tiered nothing, or --to"
+            "expected --fresh, for a cluster that has tiered nothing, --to, or "
+            "--confirm-deletions"
         )
+    if dry_run and not confirm_deletions:
+        raise InvalidArgument("--dry-run: expected --confirm-deletions, too")
     if metadata_partitions is not None and not fresh:
         raise InvalidArgument("--metadata-partitions: expected --fresh, too")
     if to is not None and to not in DIRECTIONS:
         raise InvalidArgument(f"--to: expected {' or '.join(DIRECTIONS)}, got {to!r:.80}")
     brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
-    wish = _Wish(brokers, to, accept_losses, metadata_partitions)
+    wish = _Wish(brokers, to, accept_losses, metadata_partitions, confirm_deletions, dry_run)
     asyncio.run(_hand_over(StoreOptions(store, cluster), wish, json))
 
 
 class _Wish(NamedTuple):
-    """What an operator asks for; `to` is None for a fresh cluster."""
+    """What an operator asks for; otherwise `to` is None for a fresh cluster."""
 
     brokers: KafkaBrokers
     to: str | None
     accepts_losses: bool
     metadata_partitions: int | None
+    confirms_deletions: bool
+    is_dry_run: bool
 
 
 async def _hand_over(options: StoreOptions, wish: _Wish, json: bool) -> None:
@@ -125,6 +145,8 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
     connection = await connect(settings)
     try:
         coordinator = connection.coordinator
+        if wish.confirms_deletions:
+            return await _deletions_confirmed(settings, connection, wish)
         if wish.to is None:
             return await _fresh(coordinator, wish)
         status, to = await coordinator.status(), Owner(wish.to)
@@ -136,6 +158,28 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
         return await move.made(print_note)
     finally:
         await connection.close()
+
+
+async def _deletions_confirmed(
+    settings: ServiceSettings, connection: ServiceConnection, wish: _Wish
+) -> Owned:
+    """Print what brokers would delete, and let them, unless it is a dry run."""
+    from tierledger.actors.coordinator.ownership import CONFIRM, Owned
+    from tierledger.moving.held_deletions import doomed
+
+    status = await connection.coordinator.status()
+    held = status["deletions_held_text"]
+    print_note(held or "deletions are not held")
+    for one in await doomed(settings, connection, wish.brokers):
+        print_note(
+            f"{one.partition}: log start {one.log_start}; {one.segments} finished segments "
+            f"below it, offsets {one.first_offset} to {one.last_offset}, {one.bytes} bytes"
+        )
+    if wish.is_dry_run or not held:
+        return Owned(status["owner"], status["owner_epoch"])
+    owned = await connection.coordinator.hand_over(CONFIRM)
+    print_note("brokers may delete again")
+    return owned
 
 
 async def _fresh(coordinator: CoordinatorHandle, wish: _Wish) -> Owned:

@@ -282,6 +282,17 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
     return [log.SegmentUpdated(segment_id, int(target), broker_id, time_ms, custom, dropped)]
 
 
+def begins_deletion(view: Overlay, command: cmd.Command) -> bool:
+    """Whether `command` begins the deletion of a finished segment of a partition that stays."""
+    if not isinstance(command, cmd.UpdateSegment) or view.delete is not None:
+        return False
+    if command.update.state <= RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        return False
+    row = view.row(bytes(command.update.remote_log_segment_id.id))
+    finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    return row is not None and unpack_row(row)[STATE] == finished
+
+
 def _within_limit(
     segment_id: bytes, target: RemoteLogSegmentState, custom: bytes, limits: Limits
 ) -> tuple[bytes | None, int]:

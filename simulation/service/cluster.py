@@ -13,7 +13,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from tierledger.actors.calls import LEADER, CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.calls import (
+    LEADER,
+    CloseCall,
+    Deletions,
+    HostPing,
+    PartitionKey,
+    Placement,
+)
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.attendance import Attend, Attended
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
@@ -110,8 +117,8 @@ class HostWay:
     ) -> Any:  # noqa: ANN401
         return await self._call(lambda: self._host().store(method, arguments, named), "store")
 
-    async def ping(self) -> HostPing:
-        ping: HostPing = await self._call(lambda: self._host().ping(), "ping")
+    async def ping(self, deletions: Deletions) -> HostPing:
+        ping: HostPing = await self._call(lambda: self._host().ping(deletions), "ping")
         return ping
 
     async def counts(self) -> dict[str, Any]:

@@ -289,6 +289,16 @@ def test_an_older_service_says_less_and_its_troubles_are_told() -> None:
     assert only(cluster(shadows=[shadow])).code == "shadow-differs"
 
 
+def test_that_deletions_are_held_is_told_with_the_time_since_and_the_brokers() -> None:
+    causes = [{"broker_id": 3, "since_ms": 9_000}, {"broker_id": 4, "since_ms": 8_000}]
+    text = "deletions of finished segments are held: brokers 3, 4 ran without the plugin"
+
+    one = only(cluster(deletions_held=causes, deletions_held_text=text))
+
+    assert (one.code, one.severity) == ("deletions-held", Severity.CRITICAL)
+    assert (one.since_ms, one.text) == (8_000, text)
+
+
 # Documents.
 
 

@@ -40,7 +40,7 @@ from tierledger.simulation.live.server import free_ports
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 OF_MANY_BROKERS = frozenset(
-    {What.REASSIGN, What.REPLACE, What.DELETE_WHILE_MOVING, What.BESIDE}
+    {What.REASSIGN, What.UNOWNED, What.REPLACE, What.DELETE_WHILE_MOVING, What.BESIDE}
 )
 """Steps that need a second broker, or would leave data in the tier."""
 

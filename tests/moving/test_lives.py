@@ -30,3 +30,12 @@ def test_what_a_topic_left_that_was_deleted_while_the_metadata_moved_can_be_remo
     cluster.live([*topic, *ends, Step(What.REST)])
 
     assert [one.segments for one in cluster.ever] == [{}]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_a_broker_without_the_plugin_did_to_log_starts_deletes_nothing(seed: int) -> None:
+    """The step itself fails if a segment that consumers could read is deleted."""
+    topic = [Step(what, "orders") for what in (What.MAKE, What.TIER, What.TIER)]
+    unowned = [Step(What.UNOWNED), Step(What.MOVE), Step(What.UNOWNED)]
+
+    LivingCluster(seed).live([*topic, *unowned, Step(What.REST)])

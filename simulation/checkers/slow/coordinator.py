@@ -342,6 +342,12 @@ class SlowCoordinator:
         self.changes.append(body)
         self.announced_then = {**self.announced}
 
+    def _DeletionsHeld(self, body: ev.DeletionsHeld) -> None:  # noqa: N802
+        """Nothing that this fold keeps."""
+
+    def _DeletionsReleased(self, body: ev.DeletionsReleased) -> None:  # noqa: N802
+        """Nothing that this fold keeps."""
+
     def _PartitionForgotten(self, body: ev.PartitionForgotten) -> None:  # noqa: N802
         self.rows.pop(PartitionKey(body.topic_id, body.partition), None)
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tests.models.actors.harness import SERDE
 from tests.models.actors.local_world import CLUSTER, KEYS, TickingClock
-from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.calls import CloseCall, Deletions, HostPing, PartitionKey, Placement
 from tierledger.actors.coordinator.events import Announcement, Registered
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.ports import Clock, HostGone
@@ -56,7 +56,7 @@ class DeafHost:
         for one in self.services:
             await one.close()
 
-    async def ping(self) -> HostPing:
+    async def ping(self, deletions: Deletions) -> HostPing:
         self.pinged += 1
         if self.is_gone:
             raise HostGone("ping: it is dead")
@@ -70,7 +70,7 @@ class LostPing(DeafHost):
         super().__init__(MemoryBackend(), "host-1/1")
 
     @override
-    async def ping(self) -> HostPing:
+    async def ping(self, deletions: Deletions) -> HostPing:
         raise OutcomeUnknown("the answer was lost")
 
 

@@ -93,6 +93,8 @@ def coordinator(*hosts: str, **more: object) -> dict[str, Any]:
         "heading": "",
         "owner_since_ms": None,
         "give_up_after_ms": 0,
+        "deletions_held": [],
+        "deletions_held_text": "",
         "now_ms": NOW_MS,
         "up_ms": 60_000,
         "conditions": [],

@@ -24,6 +24,7 @@ class What(Enum):
     DELETE_WHILE_MOVING = "a topic is deleted while the metadata moves"
     BESIDE = "a broker without the plugin tiers and deletes beside a mirror"
     FORGET = "logs that hold nothing are forgotten, and what deleted topics left"
+    UNOWNED = "a broker runs without the plugin, which then comes back"
     REPLACE = "a broker is replaced by a new one"
     RESTART = "serve is restarted"
     MOVE = "the metadata moves"
@@ -51,7 +52,14 @@ OF_TOPICS = {
 }
 """Steps of a topic that tiers, with weights."""
 
-OF_CLUSTERS = {What.FORGET: 3, What.REPLACE: 1, What.RESTART: 2, What.MOVE: 3, What.REST: 1}
+OF_CLUSTERS = {
+    What.FORGET: 3,
+    What.UNOWNED: 1,
+    What.REPLACE: 1,
+    What.RESTART: 2,
+    What.MOVE: 3,
+    What.REST: 1,
+}
 
 
 def life(seed: int, length: int = 24, *, without: frozenset[What] = frozenset()) -> list[Step]:

@@ -14,6 +14,7 @@ from random import Random
 from secrets import token_bytes
 from typing import Any
 
+import pytest
 from typing_extensions import override
 
 from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
@@ -24,6 +25,7 @@ from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.attendance import Attend, Followed
 from tierledger.actors.coordinator.events import Owner, Registered
 from tierledger.actors.coordinator.ownership import (
+    CONFIRM,
     Handover,
     Owned,
     Ownership,
@@ -80,6 +82,9 @@ DEADLINE_S = 30.0
 ATTEND_S = 0.5
 SILENCE_S = 4.0
 """After so long a broker that is gone no longer counts as attending."""
+
+DEAD_S, UNOWNED_S = 6.0, 12.0
+"""How long a broker is dead, and then alive without the plugin."""
 
 STILL_LOOKS = 60
 """Looks, one a second, until an import or a mirror has to be without trouble."""
@@ -138,7 +143,8 @@ class LivingFollowing(Following):
 
     @override
     async def _kafka_cluster(self) -> KafkaCluster:
-        return KafkaCluster(CLUSTER_ID, frozenset(self._cluster.brokers))
+        alive = self._cluster.brokers.keys() | self._cluster.unowned
+        return KafkaCluster(CLUSTER_ID, frozenset(alive))
 
 
 class LivingMove(Move):
@@ -244,6 +250,8 @@ class LivingCluster:
         self.service = Cluster(self.stage, NoOracle())
         self.topic = FakeTopic()
         self.brokers: dict[int, LivingBroker] = {}
+        self.unowned: set[int] = set()
+        """Living brokers without the plugin."""
         self.topics: dict[str, Topic] = {}
         """By name, those that exist."""
         self.ever: list[Topic] = []
@@ -329,6 +337,8 @@ class LivingCluster:
                 await self._make(step.topic)
             case What.FORGET:
                 await self._forget()
+            case What.UNOWNED:
+                await self._be_unowned()
             case What.REPLACE:
                 await self._replace()
             case What.RESTART:
@@ -487,6 +497,40 @@ class LivingCluster:
         there = self.topics.values()
         return {one.tip.topic_id: one for one in self.ever if one not in there}
 
+    async def _be_unowned(self) -> None:
+        """A broker runs without the plugin, and raises log starts over what is tiered.
+
+        Whoever leads then, with the plugin, deletes nothing before an operator confirms it.
+        """
+        assert self._connection is not None, "it lives"
+        if (await self._still())["owner"] == Owner.KAFKA:
+            return
+        hand_over = self._connection.coordinator.hand_over
+        broker_id = self._random.choice([*self.brokers])
+        self.stage.loop.kill(self.brokers.pop(broker_id).process)
+        await asyncio.sleep(DEAD_S)
+        self.unowned.add(broker_id)
+        await asyncio.sleep(UNOWNED_S)
+        with pytest.raises(RejectedError, match=f"brokers {broker_id} run without the plugin"):
+            await hand_over(CONFIRM)
+        self.unowned.clear()
+        if self._random.random() < 0.5:
+            await self._stop_following()
+            self._start_following()
+        self._start_broker(broker_id)
+        await self._agreed()
+        for topic in self.hosted:
+            topic.epoch += topic.leader == broker_id
+        await self._announce([*self.topics.values()])
+        await asyncio.sleep(SILENCE_S)
+        for topic in self.hosted:
+            for segment_id in topic.segments:
+                with pytest.raises(RejectedError, match="deletions of finished segments"):
+                    await self._write(topic, self._update(topic, segment_id, DELETING))
+            assert await self.known(topic) == topic.segments.keys(), f"{topic}"
+        await hand_over(CONFIRM)
+        await asyncio.sleep(SILENCE_S)
+
     async def _replace(self) -> None:
         """A broker dies for good; a new one takes its topics over."""
         gone = self._random.choice([*self.brokers])
@@ -555,8 +599,8 @@ class LivingCluster:
         self.service.processes.append(process)
         return process
 
-    def _start_broker(self) -> None:
-        broker = LivingBroker(self, self._processes)
+    def _start_broker(self, broker_id: int | None = None) -> None:
+        broker = LivingBroker(self, self._processes if broker_id is None else broker_id)
         broker.process = self._process(f"broker-{broker.broker_id}")
         self.brokers[broker.broker_id] = broker
         self._keep(broker.process, broker.run)

@@ -1,0 +1,94 @@
+"""What brokers would delete from the tier once an operator lets them: all below log starts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tierledger.actors.calls import OBSERVER, STORAGE
+from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.connection import ServiceConnection
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.messages import Query
+from tierledger.conformance.answers import recorded_segment
+from tierledger.events.errors import RemoteResourceNotFound
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.moving.freshness import starts_of
+from tierledger.storage.kafka_brokers import KafkaBrokers
+
+DEADLINE_S = 30.0
+"""Deadline of a question to the service, in seconds."""
+
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED.name
+
+
+class Doomed(NamedTuple):
+    """The finished segments of one partition that are below its log start."""
+
+    partition: str
+    log_start: int
+    """Of its leader, as Kafka tells it; what is below cannot be read already."""
+    segments: int
+    bytes: int
+    first_offset: int
+    last_offset: int
+
+
+async def doomed(
+    settings: ServiceSettings, connection: ServiceConnection, brokers: KafkaBrokers
+) -> list[Doomed]:
+    """The segments of all partitions that the service serves and that brokers would delete.
+
+    Raises:
+        RemoteStorageError: The service or the brokers do not answer.
+    """
+    starts = {one.partition: one.earliest for one in await starts_of(brokers)}
+    manager = AsyncRemoteLogMetadataManager(deadline_s=DEADLINE_S)
+    try:
+        await manager.configure(
+            {
+                **settings.storage,
+                "cluster.id": settings.cluster_id,
+                "broker.id": OBSERVER,
+            }
+        )
+        found = []
+        for tip in sorted(await _served(connection), key=str):
+            name = f"{tip.topic}-{tip.partition}"
+            if name in starts:  # Otherwise its topic is deleted.
+                below = await _below(manager, tip, starts[name])
+                found += [_doomed(name, starts[name], below)] if below else []
+        return found
+    finally:
+        await manager.close()
+
+
+async def _served(connection: ServiceConnection) -> set[TopicIdPartition]:
+    hosts = (await connection.coordinator.hosts()).values()
+    served = [one for host in hosts for one in await connection.host(host).partitions()]
+    return {
+        TopicIdPartition(Uuid.parse(one["topic_id"]), one["partition"], one["topic"])
+        for one in served
+        if not one["is_deleted"]
+    }
+
+
+async def _below(
+    manager: AsyncRemoteLogMetadataManager, tip: TopicIdPartition, log_start: int
+) -> list[dict[str, Any]]:
+    try:
+        listed = map(recorded_segment, await manager.rows(tip, Query("list"), STORAGE))
+    except RemoteResourceNotFound:
+        return []
+    return [one for one in listed if one["state"] == FINISHED and one["end_offset"] < log_start]
+
+
+def _doomed(name: str, log_start: int, below: list[dict[str, Any]]) -> Doomed:
+    return Doomed(
+        name,
+        log_start,
+        len(below),
+        sum(one["size"] for one in below),
+        min(one["start_offset"] for one in below),
+        max(one["end_offset"] for one in below),
+    )
