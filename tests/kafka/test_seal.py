@@ -15,12 +15,15 @@ from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.moving.freshness import starts_of
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST
+from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST, SUITE
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 DOOR = f"127.0.0.1:{free_ports()}"
 PARTITIONS = {key: STOCK[key] for key in STOCK if "metadata.topic" in key}
+
+LOOKS = 10
+"""Each takes longer than a round of the broker's manager."""
 
 pytestmark = pytest.mark.ray
 
@@ -28,6 +31,7 @@ pytestmark = pytest.mark.ray
 @pytest.fixture(
     params=[
         pytest.param(OLDEST, marks=pytest.mark.long, id="3.9"),
+        pytest.param(SUITE, marks=pytest.mark.long, id="4.3"),
         pytest.param(JARS, id="newest"),
     ]
 )
@@ -40,20 +44,28 @@ def ledger_of(broker: TieredBroker, tmp_path: Path, name: str) -> Ledger:
     return Ledger(f"sqlite:{tmp_path / name}", DOOR, broker.address)
 
 
-async def test_a_stock_broker_deletes_nothing_and_the_way_back_is_open(
+async def test_a_stock_broker_that_meets_a_seal_deletes_nothing(
+    broker: TieredBroker, tmp_path: Path
+) -> None:
+    one = Cluster(broker, ledger_of(broker, tmp_path, "ledger"))
+    with served(one.ledger.store, *options(broker)):
+        await own(one)
+        await one.grow(40)
+
+    await meets_the_seal(one)
+
+
+@pytest.mark.long
+async def test_behind_a_seal_no_other_store_owns_the_cluster_and_the_way_back_is_open(
     broker: TieredBroker, tmp_path: Path
 ) -> None:
     ledger, lost = (ledger_of(broker, tmp_path, name) for name in ("ledger", "another"))
-    one = Cluster(broker, ledger)
-    given = ["--cluster", CLUSTER_ID, "--listen", DOOR, "--kafka", broker.address]
+    one, given = Cluster(broker, ledger), options(broker)
     with served(ledger.store, *given):
         refused = await ledger.hand_over("--fresh")
         assert refused.exit_code == ExitStatus.USAGE
         assert "num.partitions, and Kafka does not tell the value" in refused.stderr
-        done = await ledger.hand_over("--fresh", "--metadata-partitions", "3")
-        assert done.exit_code == ExitStatus.WELL, done.stderr
-        assert await has_gone_round(ledger, "seal")
-        await create_topic(broker.address, TOPIC, settings=settings_of(broker))
+        await own(one)
         await one.grow(80)
 
     with served(lost.store, *given):
@@ -65,12 +77,7 @@ async def test_a_stock_broker_deletes_nothing_and_the_way_back_is_open(
         assert f"{TOPIC}-0 starts at 0, in its leader's folder at" in refused.stderr
         assert (await lost.status())["coordinator"]["owner"] == "nobody"
 
-    tiered = broker.tiered_logs()
-    await one.become(None)
-    await until(lambda: "Error occurred while processing the records" in broker.log())
-    for _ in range(20):  # Each takes longer than a round of the broker's manager.
-        assert await earliest(broker) == 0
-    assert broker.tiered_logs() == tiered
+    await meets_the_seal(one)
 
     with served(ledger.store, *given, "--mirror"):
         await eventually(lambda: has_gone_round(ledger, "mirror"))
@@ -82,6 +89,29 @@ async def test_a_stock_broker_deletes_nothing_and_the_way_back_is_open(
         await one.is_whole()
         await one.become(None)
         await one.is_whole()
+
+
+def options(broker: TieredBroker) -> list[str]:
+    """Those of `serve`."""
+    return ["--cluster", CLUSTER_ID, "--listen", DOOR, "--kafka", broker.address]
+
+
+async def own(one: Cluster) -> None:
+    """Let tierledger own the fresh cluster, whose topic is sealed then, and make a topic."""
+    done = await one.ledger.hand_over("--fresh", "--metadata-partitions", "3")
+    assert done.exit_code == ExitStatus.WELL, done.stderr
+    assert await has_gone_round(one.ledger, "seal")
+    await create_topic(one.broker.address, TOPIC, settings=settings_of(one.broker))
+
+
+async def meets_the_seal(one: Cluster) -> None:
+    """The broker restarts without the plugin, and neither deletes nor raises a log start."""
+    tiered = one.broker.tiered_logs()
+    await one.become(None)
+    await until(lambda: "Error occurred while processing the records" in one.broker.log())
+    for _ in range(LOOKS):
+        assert await earliest(one.broker) == 0
+    assert one.broker.tiered_logs() == tiered
 
 
 async def has_gone_round(ledger: Ledger, task: str) -> bool:
