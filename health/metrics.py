@@ -85,6 +85,11 @@ METRICS = (
         BROKER,
         "Owner epoch that the broker's plugin follows; 0 if it knows none.",
     ),
+    Metric(
+        "tierledger_plugin_positions",
+        BROKER,
+        "Partitions of which the broker remembers how far a ledger has fed its plugin.",
+    ),
     Metric("tierledger_plugin_silence_seconds", BROKER, "Age of the last report of a plugin."),
     Metric(
         "tierledger_plugin_idle",
@@ -323,6 +328,9 @@ def _of_plugins(known: Mapping[str, Any]) -> dict[str, Iterable[Sample]]:
         "tierledger_plugin_mode": [((broker, one["mode"]), 1) for broker, one in plugins],
         "tierledger_plugin_owner_epoch": [
             ((broker,), one["owner_epoch"]) for broker, one in plugins
+        ],
+        "tierledger_plugin_positions": [
+            ((broker,), one["positions"]) for broker, one in plugins if "positions" in one
         ],
         "tierledger_plugin_silence_seconds": [
             ((broker,), one["heard_ms_ago"] / 1000) for broker, one in plugins

@@ -207,6 +207,12 @@ KINDS = {
         "a broker's plugin reports, but has not registered",
         "see the broker's log for why the coordinator does not admit it",
     ),
+    "other-ledger": Kind(
+        Severity.CRITICAL,
+        "another ledger has fed a broker's plugin, and this one owns nothing yet",
+        "start the service on the store that fed it; if that store is lost, see docs/kafka.md "
+        "before tierledger owns the metadata",
+    ),
     "shadow-differs": Kind(
         Severity.WARNING,
         "answers of tierledger and of Kafka's own manager differ on a broker in shadow",
@@ -384,6 +390,12 @@ def _of_plugins(status: ServiceStatus, known: Mapping[str, Any]) -> Iterator[Tro
         elif is_held and one["owner_epoch"] == known["owner_epoch"]:
             text = f"it holds its writes (mode {one['mode']}); the owner is {known['owner']}"
             yield _trouble("writes-held", subject, text)
+        if known["owner"] == Owner.NOBODY and (positions := one.get("positions")):
+            text = (
+                f"its plugin remembers {positions} partitions that another ledger has fed, and "
+                "this one owns nothing yet"
+            )
+            yield _trouble("other-ledger", subject, text)
     attending = {one["broker_id"] for one in known["attending"]}
     if known["owner"] in {Owner.TIERLEDGER, Owner.MOVING} and is_settled:
         for broker in sorted(set(alive or ()) - attending):

@@ -299,6 +299,22 @@ def test_that_deletions_are_held_is_told_with_the_time_since_and_the_brokers() -
     assert (one.since_ms, one.text) == (8_000, text)
 
 
+def test_a_store_that_is_not_the_one_that_fed_a_broker_is_told_before_it_owns_anything() -> (
+    None
+):
+    fed = plugin(positions=12, mode="tierledger", owner_epoch=0)
+
+    one = only(cluster(owner="nobody", attending=[fed]))
+
+    assert (one.code, one.severity, one.subject) == (
+        "other-ledger",
+        Severity.CRITICAL,
+        "broker 3",
+    )
+    assert "remembers 12 partitions that another ledger has fed" in one.text
+    assert not found(cluster(owner="nobody", attending=[plugin(positions=0)]))
+
+
 # Documents.
 
 

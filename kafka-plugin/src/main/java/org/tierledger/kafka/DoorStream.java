@@ -13,11 +13,16 @@ import io.grpc.okhttp.OkHttpChannelBuilder;
 import io.grpc.protobuf.lite.ProtoLiteUtils;
 import java.io.File;
 import java.io.IOException;
+import java.net.ConnectException;
 import java.net.InetAddress;
+import java.net.NoRouteToHostException;
+import java.net.UnknownHostException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.GeneralSecurityException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLException;
 import org.tierledger.door.v1.ClientFrame;
 import org.tierledger.door.v1.ClientGreeting;
 import org.tierledger.door.v1.HostFrame;
@@ -205,10 +210,40 @@ abstract class DoorStream extends ClientCall.Listener<HostFrame> {
 
     @Override
     public final void onClose(Status status, Metadata trailers) {
-        Throwable cause = status.getCause(); // The only description of a TLS failure.
-        end(CallFailed.notReady(status.getCode() + (settings.isTls ? " by TLS" : " without TLS")
-            + (status.getDescription() == null ? "" : ": " + status.getDescription())
-            + (cause == null ? "" : ": " + cause)));
+        end(CallFailed.notReady(reason(status) + "; expected a host of tierledger that speaks "
+            + (settings.isTls ? "TLS" : "without TLS")));
+    }
+
+    /** Why the stream has ended, in our own words: gRPC's are for its developers. */
+    static String reason(Status status) {
+        Throwable cause = status.getCause();
+        while (cause != null && cause.getCause() != null) {
+            cause = cause.getCause();
+        }
+        if (cause instanceof ConnectException) {
+            return "nothing listens there";
+        }
+        if (cause instanceof UnknownHostException) {
+            return "the host's name is not known";
+        }
+        if (cause instanceof NoRouteToHostException) {
+            return "there is no route to the host";
+        }
+        if (cause instanceof GeneralSecurityException || cause instanceof SSLException) {
+            return "the TLS handshake with the host failed: " + cause;
+        }
+        switch (status.getCode()) {
+            case OK: return "the host ended the conversation";
+            case UNAVAILABLE: return "the host is not reached, or has closed the connection"
+                + (cause == null ? "" : ": " + cause.getMessage());
+            case UNKNOWN: return "the host failed in the middle of the conversation";
+            case INTERNAL: return "the conversation with the host broke off";
+            case UNIMPLEMENTED: return "the server there is no host";
+            case CANCELLED: return "the conversation with the host was cancelled";
+            case RESOURCE_EXHAUSTED: return "the host or this broker has no room for the message";
+            case DEADLINE_EXCEEDED: return "the host did not answer in time";
+            default: return "the conversation ended with gRPC's status " + status.getCode();
+        }
     }
 
     /** End the stream; a second call does nothing. */

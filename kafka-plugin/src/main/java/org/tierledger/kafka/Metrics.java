@@ -88,6 +88,8 @@ final class Metrics {
         show("SavedAgeMaxMs", "since the oldest of these was saved",
             () -> max(one -> one.replica.savedAt() > 0
                 ? System.currentTimeMillis() - one.replica.savedAt() : 0));
+        show("PositionsRemembered", "partitions of which this broker's folder remembers how far a "
+            + "ledger has fed them, also from its earlier runs", () -> roles.memory.count());
         show("ReplicaSilenceMaxMs", "since a host last sent something, of the most silent replica",
             () -> max(one -> one.feed.silentMs()));
         show("ReplicaBehindMax", "positions by which a replica is behind the newest that it knows of",
