@@ -357,6 +357,8 @@ class End:
         if self.error is None:
             self.error = "cancelled"
             self.send(self.other.broken, "cancelled by the client")
+            _wake(self._reading)
+            _wake(self._writing)
 
     def peer(self) -> str:
         """The name of the process at the other end."""
