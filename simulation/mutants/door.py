@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tierledger.actors.calls import Call, CommandCall
+from tierledger.actors.coordinator.doors import Doors
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.door.client.connection import DoorHost
 from tierledger.actors.door.client.streams import Stream
@@ -105,6 +106,12 @@ def hint_believed_as_data() -> Patches:
 def log_line_that_fails_its_step() -> Patches:
     """A process whose log is full fails wherever it logs."""
     return rewritten(ProcessLog._tell, "LOG.lose(1)", "raise")
+
+
+@mistake("D11", "unreached liveness", within=8, in_service=True)
+def doors_not_looked_at() -> Patches:
+    """A host that nobody reaches at its door goes on leading, since it answers pings."""
+    return rewritten(Doors.knocked, "votes.are_lost and not door.is_heard", "False")
 
 
 DOOR_MUTANTS = declared_in(__name__)

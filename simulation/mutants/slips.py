@@ -383,8 +383,8 @@ _ACTORS = (
     (
         "a leader's next claim is placed on another host",
         places._Placing.lead,
-        "    if home is None:\n        if",
-        "    if True:\n        if",
+        "if home is None or home in self.closed.emptied:",
+        "if True:",
     ),
     (
         "a new life of a broker does not announce that it follows",
