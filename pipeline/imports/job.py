@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.cores import cores_of
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.imports.scan import SCHEMA, SORTED_BY, ScanUnits
 from tierledger.pipeline.imports.source import Source, tasks_for
@@ -59,7 +60,7 @@ def outcomes(
         recorded_cluster: Name of the recorded cluster in the logs.
     """
     units = source.units
-    tasks = tasks_for(source.size_in_bytes, spark.sparkContext.defaultParallelism)
+    tasks = tasks_for(source.size_in_bytes, cores_of(spark))
     numbers = spark.range(0, len(units), 1, max(1, len(units)))
     rows = numbers.mapInArrow(ScanUnits(units), SCHEMA)
     gathered = rows.repartition(tasks, "topic_id", "partition")

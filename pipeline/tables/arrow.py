@@ -67,3 +67,20 @@ def record_batch(chunk: Chunk, schema: Schema) -> RecordBatch:
         for one, value in zip(chunk.table.identity, chunk.identity, strict=True)
     ]
     return pa.RecordBatch.from_arrays([*shared, *columns], schema=schema)
+
+
+_BLANK: dict[str, object] = {STRING: "", INT: 0, BIGINT: 0, BOOLEAN: False, BINARY: b""}
+
+
+def blank_row(schema: Schema) -> RecordBatch:
+    """One row without a meaning, whose values are allowed by `schema`."""
+    names = {arrow: name for name, arrow in TYPES.items()}
+    arrays = [pa.array([_BLANK.get(names[one.type], [])], one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def with_report(batch: RecordBatch, report: bytes | None) -> RecordBatch:
+    """`batch` with one more column that has `report` in every row."""
+    column = pa.array([report] * batch.num_rows, pa.binary())
+    schema = batch.schema.append(pa.field("report", pa.binary()))
+    return pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema)

@@ -7,6 +7,7 @@ order of its positions. A job reads up to the ends of the logs when its function
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -15,16 +16,25 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack
 
 from pyspark.accumulators import AccumulatorParam
+from pyspark.sql import Observation
+from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import override
 
+from tierledger.pipeline.cores import cores_of, is_classic
 from tierledger.pipeline.digests import Digest, OptionalDigest
 from tierledger.pipeline.fold import PlannedLog, point
 from tierledger.pipeline.folding.plan import divided
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog, FoldTask
 from tierledger.pipeline.table_columns import Table
-from tierledger.pipeline.tables.arrow import RecordBatch, record_batch, schema_of
+from tierledger.pipeline.tables.arrow import (
+    RecordBatch,
+    blank_row,
+    record_batch,
+    schema_of,
+    with_report,
+)
 from tierledger.pipeline.tables.plan import TablePlan, planned
 
 if TYPE_CHECKING:
@@ -32,6 +42,10 @@ if TYPE_CHECKING:
 
 Store: TypeAlias = "str | Mapping[str, object]"
 """A store's URL, or its settings."""
+
+
+REPORTS = "tierledger_reports"
+"""A column of a frame over Spark Connect that its user does not see."""
 
 
 class _Listed(AccumulatorParam["list[Any]"]):
@@ -47,39 +61,66 @@ class _Listed(AccumulatorParam["list[Any]"]):
         return value1
 
 
-class Damage:
-    """Collects the damaged logs that jobs left out; complete once an action has run."""
+class _Reports:
+    """What tasks of a session report beside their rows; complete once an action has run.
+
+    With Spark in this process tasks add to an accumulator. Spark Connect has none: there a
+    frame's last rows are reports, and an observation keeps them from the frame's user.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
-        self._listed = spark.sparkContext.accumulator([], _Listed())
+        self.is_classic = is_classic(spark)
+        self._observed: list[Observation] = []
+        if self.is_classic:
+            self._added = spark.sparkContext.accumulator([], _Listed())
+
+    def add(self, found: list[Any]) -> None:
+        """Add reports; tasks call it, in a Spark of this process."""
+        self._added.add(found)
+
+    def observe(self, seen: Observation) -> None:
+        """Take further reports from the observation of a frame, by the class of this."""
+        self._observed.append(seen)
+
+    def all(self) -> list[Any]:
+        """The reports so far. A task that Spark ran twice has reported twice."""
+        if self.is_classic:
+            return list(self._added.value)
+        kept = [one for seen in self._observed for one in seen.get.get(REPORTS, ())]
+        each = [pickle.loads(one) for one in kept]  # noqa: S301 - Our own tasks made them.
+        return [report for one in each for report in one.get(type(self).__name__, ())]
+
+
+class Damage(_Reports):
+    """Collects the damaged logs that jobs left out; complete once an action has run."""
 
     def report(self, found: list[DamagedLog]) -> None:
         """Add damaged logs; tasks call it."""
-        self._listed.add(found)
+        self.add(found)
 
     def logs(self) -> list[DamagedLog]:
         """Each damaged log once, however often Spark ran its task."""
-        by_log = {(one.topic_id, one.partition): one for one in self._listed.value}
+        by_log = {(one.topic_id, one.partition): one for one in self.all()}
         return [by_log[key] for key in sorted(by_log)]
 
 
-class Digests(Generic[OptionalDigest]):
+class Digests(_Reports, Generic[OptionalDigest]):
     """Collects the digests of tasks; complete once an action has computed all rows."""
 
     def __init__(self, spark: SparkSession, empty: OptionalDigest) -> None:
         """Collect for one job of this session; each task begins with a copy of `empty`."""
+        super().__init__(spark)
         self.empty = empty
-        self._listed = spark.sparkContext.accumulator([], _Listed())
 
     def report(self, number: int, digest: Digest) -> None:
         """Add the digest of task `number`; tasks call it."""
-        self._listed.add([(number, digest)])
+        self.add([(number, digest)])
 
     def joined(self) -> OptionalDigest:
         """The digest of all rows. Each task counts once, however often Spark ran it."""
         found = deepcopy(self.empty)
         if found is not None:
-            for _, digest in sorted(dict(self._listed.value).items(), key=itemgetter(0)):
+            for _, digest in sorted(dict(self.all()).items(), key=itemgetter(0)):
                 found.join(digest)
         return found
 
@@ -110,9 +151,34 @@ class _Tasks:
                     self._digests.report(number, digest)
 
 
+class _ReportingTasks:
+    """The same over Spark Connect: a last row has what the task reports, in one more column."""
+
+    def __init__(
+        self, plan: TablePlan, tasks: list[list[PlannedLog]], empty: Digest | None
+    ) -> None:
+        self._plan = plan
+        self._tasks = tasks
+        self._empty = empty
+
+    def __call__(self, numbers: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        schema = schema_of(self._plan.table)
+        damaged = list[DamagedLog]()
+        fold = self._plan.fold(damaged.extend)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                digest = deepcopy(self._empty)
+                for chunk in fold.run(self._tasks[number], digest):
+                    yield with_report(record_batch(chunk, schema), None)
+                digests = [] if digest is None else [(number, digest)]
+                report = {Damage.__name__: list(damaged), Digests.__name__: digests}
+                damaged.clear()
+                yield with_report(blank_row(schema), pickle.dumps(report))
+
+
 def tasks_of(plan: TablePlan, spark: SparkSession) -> list[list[PlannedLog]]:
     """The logs of each task, divided for the cores of this session."""
-    return divided(plan.logs, spark.sparkContext.defaultParallelism)
+    return divided(plan.logs, cores_of(spark))
 
 
 def made(
@@ -123,10 +189,31 @@ def made(
 ) -> DataFrame:
     """The table as a lazy frame: nothing is read before its rows are computed."""
     tasks = tasks_of(plan, spark)
+    if not is_classic(spark) and (damage is not None or digests is not None):
+        return _observed(plan, spark, tasks, damage, digests)
     fold = plan.fold(None if damage is None else damage.report)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     schema = from_arrow_schema(schema_of(plan.table))
     return numbers.mapInArrow(_Tasks(fold, plan.table, tasks, digests), schema)
+
+
+def _observed(
+    plan: TablePlan,
+    spark: SparkSession,
+    tasks: list[list[PlannedLog]],
+    damage: Damage | None,
+    digests: Digests[Any] | None,
+) -> DataFrame:
+    seen = Observation()
+    for one in (damage, digests):
+        if one is not None:
+            one.observe(seen)
+    run = _ReportingTasks(plan, tasks, None if digests is None else digests.empty)
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    schema = from_arrow_schema(schema_of(plan.table)).add(REPORTS, "binary")
+    rows = numbers.mapInArrow(run, schema)
+    rows = rows.observe(seen, sql.collect_list(REPORTS).alias(REPORTS))
+    return rows.where(f"{REPORTS} is null").drop(REPORTS)
 
 
 class Selection(TypedDict, total=False):
