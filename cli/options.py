@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.output import MS_MAX, shortened
 from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def file_option(about: str) -> Any:  # noqa: ANN401 - As `typer.Option` says.
@@ -56,8 +61,8 @@ AsOfOption = Annotated[
     str | None,
     typer.Option(
         metavar="POSITION|TIME",
-        help="Show the state after a position of the log (N or position:N), or at a time "
-        "(ISO 8601; UTC by default).",
+        help="Show the state after a position of the log (N or position:N), or at a time: "
+        "ISO 8601, UTC by default, or how long ago, like 90m or 7d.",
     ),
 ]
 FromOption = Annotated[
@@ -87,6 +92,14 @@ OFFSET_MAX = 2**63 - 1
 PartitionArgument = Annotated[
     int, typer.Argument(min=0, max=PARTITION_MAX, help="A partition's number.")
 ]
+TopicOption = Annotated[
+    str | None,
+    typer.Option(help="Include only topics of this name, or the topic with this id."),
+]
+PartitionOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=PARTITION_MAX, help="Include only partitions of this number."),
+]
 PartitionIfAnyArgument = Annotated[
     int | None,
     typer.Argument(min=0, max=PARTITION_MAX, help="Number of the only partition to include."),
@@ -97,7 +110,13 @@ FROM_SERVICE = ("leader", "follower")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-A_TIME = "a time like 2026-01-31T12:00:00Z"
+A_TIME = "a time like 2026-01-31T12:00:00Z, or how long ago, like 90m or 7d"
+
+UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+"""The units of a duration."""
+
+UNITS_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+"""The units of a size."""
 
 DIGITS_MAX = len(str(OFFSET_MAX))
 """The most digits of a number in an option."""
@@ -122,13 +141,40 @@ def whole_number(text: str, what: str, low: int = 0, high: int = OFFSET_MAX) -> 
     return int(text)
 
 
+def number_with_unit(text: str, units: Mapping[str, int]) -> int | None:
+    """`7d` or `10GiB` in the units' base; None if `text` is no number with one of them."""
+    found = re.fullmatch(r"([0-9]{1,9})([A-Za-z]+)", text)
+    if found is None or found[2] not in units:
+        return None
+    return int(found[1]) * units[found[2]]
+
+
+def duration_ms(text: str, what: str) -> int:
+    """The milliseconds that `text` means: `90m`, `7d`, `500ms`; an error calls it `what`."""
+    found = number_with_unit(text, UNITS_MS)
+    if found is None:
+        raise InvalidArgument(
+            f"{what}: expected a number with {', '.join(UNITS_MS)}, like 90m; "
+            f"got {shortened(text)}"
+        )
+    return found
+
+
 def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
-    """The time in `text`, which is ISO 8601, in ms since 1970; UTC unless it has an offset.
+    """The time in `text` in ms since 1970: ISO 8601, UTC unless it has an offset, or relative.
+
+    `90m` is 90 minutes ago by this machine's clock, and `+7d` is in seven days.
 
     Raises:
         InvalidArgument: It is no time from 1970 to 9999; the message has what was `expected`.
     """
     refused = InvalidArgument(f"{what}: expected {expected}, got {shortened(text)}")
+    span_ms = number_with_unit(text.removeprefix("+"), UNITS_MS)
+    if span_ms is not None:
+        time_ms = WallClock().now_ms() + (span_ms if text.startswith("+") else -span_ms)
+        if not 0 <= time_ms <= MS_MAX:
+            raise refused
+        return time_ms
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -219,22 +219,25 @@ class ServiceStatus(NamedTuple):
             "partitions": [one.plain() for one in self.partitions],
         }
 
-    def narrowed(self, partition: str | None, host: str | None) -> ServiceStatus:
-        """The status of only that partition (TOPIC-NUMBER) and that host.
+    def narrowed(
+        self, topic: str | None = None, partition: int | None = None, host: str | None = None
+    ) -> ServiceStatus:
+        """The status of only that topic (a name or an id), that partition number and that host.
 
         Raises:
-            RemoteResourceNotFound: The service serves no such partition, or has no such host.
+            RemoteResourceNotFound: The service serves no such topic or partition, or has no
+                such host.
         """
         found = self
+        if topic is not None:
+            wanted = [one for one in self.partitions if topic in (one.topic, one.topic_id)]
+            served = list(dict.fromkeys(one.topic for one in self.partitions))
+            _require(wanted, "serves no topic", topic, served)
+            found = found._replace(partitions=wanted)
         if partition is not None:
-            topic, _, number = partition.rpartition("-")
-            wanted = [
-                one
-                for one in self.partitions
-                if topic in (one.topic, one.topic_id) and str(one.partition) == number
-            ]
-            served = [f"{one.topic}-{one.partition}" for one in self.partitions]
-            _require(wanted, "serves no partition", partition, served)
+            served = list(dict.fromkeys(str(one.partition) for one in found.partitions))
+            wanted = [one for one in found.partitions if one.partition == partition]
+            _require(wanted, "serves no partition", str(partition), served)
             found = found._replace(partitions=wanted)
         if host is not None:
             known = [one.name for one in self.hosts]

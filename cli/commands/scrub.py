@@ -18,12 +18,14 @@ from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
 from tierledger.cli.options import (
+    UNITS_BYTES,
     ClusterOption,
     JsonOption,
     OverwriteOption,
     PartitionIfAnyArgument,
     StoreOption,
     TierOption,
+    number_with_unit,
 )
 from tierledger.cli.output import escaped, print_json, print_note, print_pairs, progress
 from tierledger.cli.settings import store_config, tier_options
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
     from tierledger.tiering.scrub.progress import Finding, Progress
 
-UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 UNLIMITED: Final = "unlimited"
 DEFAULT_RATE: Final = "100MiB/s"
 
@@ -47,7 +48,7 @@ RateOption = Annotated[
     str,
     typer.Option(
         metavar="BYTES/s",
-        help="Maximum bytes to read per second: a number with B, KiB, MiB or GiB; or "
+        help="Maximum bytes to read per second: a number with B, KiB, MiB, GiB or TiB; or "
         "unlimited.",
     ),
 ]
@@ -102,13 +103,13 @@ def parse_rate(text: str) -> int | None:
     """The bytes per second that `text` means; none for no limit."""
     if text == UNLIMITED:
         return None
-    found = re.fullmatch(rf"([0-9]{{1,9}})({'|'.join(UNITS)})(/s)?", text)
-    if found is None or int(found[1]) == 0:
+    found = number_with_unit(text.removesuffix("/s"), UNITS_BYTES)
+    if not found:
         raise InvalidArgument(
-            f"--rate: expected a number with {', '.join(UNITS)}, like {DEFAULT_RATE}, or "
+            f"--rate: expected a number with {', '.join(UNITS_BYTES)}, like {DEFAULT_RATE}, or "
             f"{UNLIMITED}; got {text[:100]!r}"
         )
-    return int(found[1]) * UNITS[found[2]]
+    return found
 
 
 async def _scrub(

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.models.cli.command_line import (
     EMPTY,
@@ -18,6 +20,10 @@ from tests.models.cli.command_line import (
     write,
 )
 from tests.models.storage.stored_partitions import CLUSTER, StoredPartition, segment_id
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.options import parse_time_ms
+from tierledger.cli.output import MS_MAX
+from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.partition.forgetting import forget
@@ -196,8 +202,11 @@ def test_lookup_as_of_then_finds_what_is_gone_now(store: Path, as_of: str) -> No
         (["describe", "orders", 1, "--as-of", "99999999"], "a position up to 43"),
         (["describe", "orders", 1, "--as-of", "0001-01-01"], "got '0001-01-01'"),
         (["ls", "--as-of", "9999-12-31T23:59:59-14:00"], "expected a number"),
-        (["status", "--partition", "orders-" + "9" * 5000], "(5007 characters)"),
-        (["status", "--partition", "orders-\u0663"], "expected TOPIC-NUMBER"),
+        (["status", "--interval", "9" * 5000], "(5000 characters)"),
+        (["status", "--interval", "2"], "expected a number with ms, s, m, h, d"),
+        (["status", "--interval", "99ms"], "expected 100ms to 1d, got 99ms"),
+        (["ls", "--as-of", "2 days"], "or how long ago, like 90m or 7d"),
+        (["ls", "--as-of", "99999d"], "or how long ago, like 90m or 7d"),
         (["describe", "orders", 1, "--as-of", "999"], "expected a position up to 43"),
         (["describe", "orders", 1, "--as-of", "1999-01-01"], "nothing is known"),
         (["log", "orders", 1, "--start", 44], "--start: expected a position up to 43, got 44"),
@@ -294,3 +303,32 @@ def test_a_process_of_its_own_exits_as_said_and_loads_neither_ray_nor_rich(store
     assert str(Uuid(segment_id(5))) in found.stdout
     assert wrong.stderr.startswith("error: the store has no cluster")
     assert "Traceback" not in wrong.stderr
+
+
+def test_a_time_may_be_said_by_how_long_ago_it_is(store: Path) -> None:
+    (now,) = [one for one in lines(run(store, "ls", "--json")) if one["partition"] == 1]
+    (ago,) = [
+        one
+        for one in lines(run(store, "ls", "--json", "--as-of", "500ms"))
+        if one["partition"] == 1
+    ]
+
+    assert now == ago
+    before_all = run(store, "ls", "--json", "--as-of", f"{366 * 100}d")
+    refused(before_all, "expected")  # Before 1970.
+    for text, distance_ms in {"90m": -5_400_000, "7d": -604_800_000, "+2h": 7_200_000}.items():
+        expected = WallClock().now_ms() + distance_ms
+        assert 0 <= parse_time_ms(text, "--x") - expected < 60_000
+
+
+@given(st.text(max_size=12))
+def test_a_text_is_a_time_or_an_error_that_says_what_was_expected(text: str) -> None:
+    try:
+        found = parse_time_ms(text, "--x")
+    except InvalidArgument as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+        assert 0 <= found <= MS_MAX
+
+    assert not refusal or refusal.startswith("--x: expected a time like ")

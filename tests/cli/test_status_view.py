@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.actors.reports import host, reading, served, session, silent
-from tests.models.cli.command_line import refused, run
+from tests.models.cli.command_line import run
 from tierledger.cli.commands.status.view import Page, ServiceIdentity, page_of, print_page
 from tierledger.cli.output import time_text
 from tierledger.cli.table import Cell
@@ -281,10 +281,3 @@ def test_without_a_service_the_store_says_what_it_knows(store: Path) -> None:
     assert "partitions stored  4; tierledger ls lists them" in shown.stdout
     assert json.loads(answer.stdout)["service"] is None
     assert json.loads(answer.stdout)["stored"] == {"partitions": 4, "is_complete": True}
-
-
-@pytest.mark.parametrize("wrong", ["orders", "orders-", "orders-x", "-"])
-def test_a_partition_is_named_by_topic_and_number(store: Path, wrong: str) -> None:
-    result = run(store, "status", f"--partition={wrong}")
-
-    refused(result, f"expected TOPIC-NUMBER, got {wrong!r}")

@@ -152,14 +152,14 @@ def test_a_status_can_be_narrowed_to_a_partition_and_a_host() -> None:
     }
     status = status_of(reading(hosts))
 
-    assert len(status.narrowed(None, None).partitions) == 2
-    assert [one.partition for one in status.narrowed("a-b-1", None).partitions] == [1]
-    assert [one.partition for one in status.narrowed(f"{TOPIC_ID}-0", None).partitions] == [0]
-    with pytest.raises(RemoteResourceNotFound, match="no partition 'orders-1'; there are "):
-        status.narrowed("orders-1", None)
+    assert len(status.narrowed().partitions) == 2
+    assert [one.partition for one in status.narrowed("a-b", 1).partitions] == [1]
+    assert [one.partition for one in status.narrowed(TOPIC_ID, 0).partitions] == [0]
+    with pytest.raises(RemoteResourceNotFound, match="no topic 'nope'; there are "):
+        status.narrowed("nope", 1)
     with pytest.raises(RemoteResourceNotFound, match="no host 'nope'; there are host-0"):
-        status.narrowed(None, "nope")
-    narrowed = status.narrowed(None, "host-1")
+        status.narrowed(host="nope")
+    narrowed = status.narrowed(host="host-1")
     assert [one.name for one in narrowed.hosts] == ["host-1"]
     assert [one.partition for one in narrowed.partitions] == [0]
 

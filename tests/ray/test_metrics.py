@@ -32,7 +32,7 @@ async def test_scrapes_and_looks_see_what_a_service_does(brokers: Brokers) -> No
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
         before = await get(address)
-        options = ("--store", store, "--watch", "--interval", "0.2", "--json")
+        options = ("--store", store, "--watch", "--interval", "200ms", "--json")
         watch = await asyncio.create_subprocess_exec(
             *COMMAND, "status", *options, stdout=asyncio.subprocess.PIPE
         )

@@ -22,8 +22,8 @@ from tierledger.cli.commands.spark.job import (
     write_table,
     written_here,
 )
-from tierledger.cli.commands.spark.times import NowOption, clock_ms, duration_ms, stated_time_ms
-from tierledger.cli.options import TierOption
+from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
+from tierledger.cli.options import TierOption, duration_ms
 from tierledger.cli.output import print_note, progress, time_text
 from tierledger.events.errors import InvalidArgument
 

@@ -21,12 +21,13 @@ from tierledger.cli.complete_file import complete_file
 from tierledger.cli.complete_file import require_place as require_file
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import (
-    PARTITION_MAX,
     AsOfOption,
     ClusterOption,
     JsonOption,
     OverwriteOption,
+    PartitionOption,
     StoreOption,
+    TopicOption,
     parse_as_of,
 )
 from tierledger.cli.output import print_json, print_note, print_pairs, progress, time_text
@@ -78,14 +79,6 @@ PageOption = Annotated[
 FormatOption = Annotated[
     str,
     typer.Option(metavar="|".join(FORMAT_NAMES), help="Format of the table's files."),
-]
-TopicOption = Annotated[
-    str | None,
-    typer.Option(help="Include only topics of this name, or the topic with this id."),
-]
-PartitionOption = Annotated[
-    int | None,
-    typer.Option(min=0, max=PARTITION_MAX, help="Include only partitions of this number."),
 ]
 EngineOption = Annotated[
     str,

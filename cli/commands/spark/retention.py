@@ -10,7 +10,7 @@ import typer
 
 from tierledger.cli.commands.spark.job import Job, answered, end, write_page
 from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
-from tierledger.cli.options import whole_number
+from tierledger.cli.options import UNITS_BYTES, UNITS_MS, number_with_unit, whole_number
 from tierledger.cli.output import shortened, time_text
 from tierledger.events.errors import InvalidArgument
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
 
-SETTINGS = ("retention.ms", "retention.bytes")
-"""Settings of a what-if; one that is not given keeps everything."""
+SETTINGS = {"retention.ms": UNITS_MS, "retention.bytes": UNITS_BYTES}
+"""Settings of a what-if, and their units; one that is not given keeps everything."""
 
 COLUMNS = ("topic", "partitions", "segments", "bytes", "segments after", "bytes after")
 
@@ -29,7 +29,8 @@ WhatIfOption = Annotated[
     list[str],
     typer.Option(
         metavar="retention.ms=N|retention.bytes=N",
-        help="Retention to assume; both settings may be given, and -1 keeps everything.",
+        help="Retention to assume; both settings may be given, and -1 keeps everything. N "
+        "may have a unit: 7d, 10GiB.",
     ),
 ]
 LocalOption = Annotated[
@@ -43,7 +44,8 @@ LocalOption = Annotated[
 UntilOption = Annotated[
     str | None,
     typer.Option(
-        metavar="TIME", help="Look ahead to this time, as if nothing more were written."
+        metavar="TIME",
+        help="Look ahead to this time, as if nothing more were written; +7d is in seven days.",
     ),
 ]
 
@@ -84,7 +86,10 @@ def parse_what_if(given: Sequence[str]) -> dict[str, int]:
             )
         if name in found:
             raise InvalidArgument(f"--what-if: expected {name} once, got it twice")
-        found[name] = whole_number(value, f"--what-if {name}", -1)
+        number = number_with_unit(value, SETTINGS[name])
+        if number is None:
+            number = whole_number(value, f"--what-if {name}", -1)
+        found[name] = number
     return {name: found.get(name, -1) for name in SETTINGS}
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tierledger.cli.commands.spark.job import Job, answered, end, write_page
-from tierledger.cli.commands.spark.times import NowOption, clock_ms, duration_ms, stated_time_ms
-from tierledger.cli.options import AsOf
+from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
+from tierledger.cli.options import AsOf, duration_ms
 from tierledger.cli.output import time_text
 from tierledger.events.errors import InvalidArgument
 from tierledger.pages.texts import span_text

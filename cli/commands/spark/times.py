@@ -1,39 +1,22 @@
-"""Durations and times in options: `90m`, `7d`, `2026-01-31T12:00:00Z`."""
+"""The present, and other times, in options of jobs."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.options import parse_time_ms
-from tierledger.cli.output import shortened
-from tierledger.events.errors import InvalidArgument
-
-UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-"""The units that can follow a number."""
 
 NowOption = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Time to use as the present: ISO 8601, UTC by default; without this option, "
-        "this machine's clock.",
+        help="Time to use as the present: ISO 8601, UTC by default, or how long ago, like "
+        "90m; without this option, this machine's clock.",
     ),
 ]
-
-
-def duration_ms(text: str, option: str) -> int:
-    """The milliseconds that `text` means: digits and one of `UNITS_MS`."""
-    found = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
-    if found is None:
-        raise InvalidArgument(
-            f"{option}: expected a number with {', '.join(UNITS_MS)}, like 90m; "
-            f"got {shortened(text)}"
-        )
-    return int(found[1]) * UNITS_MS[found[2]]
 
 
 def stated_time_ms(text: str | None, option: str) -> int | None:

@@ -33,7 +33,8 @@ class StatusOptions(NamedTuple):
     """What the user wants to see, and how."""
 
     store: StoreOptions
-    partition: str | None = None
+    chosen: tuple[str | None, int | None] = (None, None)
+    """A topic, and a partition's number."""
     host: str | None = None
     limit: int | None = LIMIT
     json: bool = False
@@ -98,7 +99,7 @@ async def take_look(options: StatusOptions) -> Look:
     finally:
         await connection.close()
     identity = _identity(settings, record)
-    narrowed = status.narrowed(options.partition, options.host)
+    narrowed = status.narrowed(*options.chosen, options.host)
     return Look(settings.cluster_id, (identity, narrowed), left=left)
 
 
@@ -183,8 +184,8 @@ def page_with_service(options: StatusOptions, look: Look) -> Page:
     from tierledger.cli.commands.status.view import page_of
 
     assert look.service is not None, "the caller has looked"
-    # A partition that was asked for by name is shown in any case.
-    limit = None if options.partition is not None else options.limit
+    # What was asked for is shown in any case.
+    limit = options.limit if options.chosen == (None, None) else None
     return page_of(*look.service, limit, look.left or ())
 
 

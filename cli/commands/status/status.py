@@ -18,27 +18,26 @@ from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import (
-    PARTITION_MAX,
+    UNITS_MS,
     ClusterOption,
     JsonOption,
+    PartitionOption,
     ServiceOption,
-    whole_number,
+    TopicOption,
+    duration_ms,
 )
-from tierledger.cli.output import shortened
 from tierledger.cli.table import WideOption
 from tierledger.events.errors import InvalidArgument
 
-INTERVAL_S = 2.0
-DAY_S = 86_400.0
+INTERVAL = "2s"
+INTERVALS_MS = range(100, UNITS_MS["d"] + 1)
 
 
 def status_command(
     store: ServiceOption = None,
     cluster: ClusterOption = None,
-    partition: Annotated[
-        str | None,
-        typer.Option(metavar="TOPIC-N", help="Show only this partition, for example orders-3."),
-    ] = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
     host: Annotated[
         str | None, typer.Option(help="Show only this host and its partitions.")
     ] = None,
@@ -53,8 +52,9 @@ def status_command(
         bool, typer.Option("--watch", help="Repeat at every --interval until Ctrl-C.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.1, max=DAY_S, help="Seconds between two repeats of --watch.")
-    ] = INTERVAL_S,
+        str,
+        typer.Option(metavar="TIME", help="Time between two repeats of --watch, like 500ms."),
+    ] = INTERVAL,
     json: JsonOption = False,
     wide: WideOption = False,
 ) -> None:
@@ -65,22 +65,17 @@ def status_command(
     it.
     """
     log_to_stderr()
-    if partition is not None:
-        topic, dash, number = partition.rpartition("-")
-        try:
-            partition = f"{topic}{dash}{whole_number(number, 'NUMBER', high=PARTITION_MAX)}"
-        except InvalidArgument:
-            dash = ""
-        if not dash:
-            raise InvalidArgument(
-                f"--partition: expected TOPIC-NUMBER, got {shortened(partition)}"
-            )
+    interval_ms = duration_ms(interval, "--interval")
+    if interval_ms not in INTERVALS_MS:
+        raise InvalidArgument(f"--interval: expected 100ms to 1d, got {interval}")
     shown = None if everything else limit
-    options = StatusOptions(StoreOptions(store, cluster), partition, host, shown, json, wide)
+    options = StatusOptions(
+        StoreOptions(store, cluster), (topic, partition), host, shown, json, wide
+    )
     if watch:
         from tierledger.cli.commands.status.watch import watch_status
 
-        watch_status(options._replace(is_repeated=True), interval)
+        watch_status(options._replace(is_repeated=True), interval_ms / 1000)
     elif not asyncio.run(_status(options)):
         raise typer.Exit(ExitStatus.FOUND)
 

@@ -16,7 +16,8 @@ from tests.models.storage.stored_partitions import (
 )
 from tierledger.cli.commands.spark import stuck as spark_stuck_command
 from tierledger.cli.commands.spark.stuck import limits
-from tierledger.cli.commands.spark.times import duration_ms, stated_time_ms
+from tierledger.cli.commands.spark.times import stated_time_ms
+from tierledger.cli.options import duration_ms
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import Uuid
 from tierledger.events.log_events import Body, PartitionDeleteUpdated

@@ -9,6 +9,7 @@ import pytest
 from tests.models.cli.command_line import ORDERS, refused, rows_in, run
 from tests.models.pipeline.folded_tables import written
 from tests.models.storage.stored_partitions import StoredPartition, finished
+from tierledger.cli.commands.spark.retention import parse_what_if
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.folding.store import JobStore
@@ -105,6 +106,7 @@ def test_nothing_is_said_to_go_of_a_partition_whose_log_is_damaged(
             ["--what-if", "retention.bytes=9223372036854775808"],
             "expected a whole number from -1 to",
         ),
+        (["--what-if", "retention.ms=10GiB"], "expected a whole number from -1 to"),
         (["--what-if", "retention.ms=1,retention.ms=2"], "once"),
         (["--what-if", "retention.ms=1", "--now", "soon"], "expected"),
         (
@@ -151,4 +153,11 @@ def test_a_file_of_what_brokers_know_is_read(tmp_path: Path) -> None:
     assert read_local(tmp_path / "local.csv") == {
         LocalKey("a", 0): LocalFacts(5, 6, 70, ((0, 0), (3, 20))),
         LocalKey("b", 1): LocalFacts(),
+    }
+
+
+def test_a_retention_may_have_a_unit() -> None:
+    assert parse_what_if(["retention.ms=7d,retention.bytes=10GiB"]) == {
+        "retention.ms": 7 * 86_400_000,
+        "retention.bytes": 10 << 30,
     }
