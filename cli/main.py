@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 from typing_extensions import override
 
 from tierledger.cli.commands.cat import cat
@@ -35,6 +34,7 @@ from tierledger.cli.commands.spark.spark import spark_group
 from tierledger.cli.commands.status.status import status_command
 from tierledger.cli.commands.verify import verify_store
 from tierledger.cli.complete_file import command_output
+from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.output import print_error
 from tierledger.cli.usage_errors import reword
@@ -53,7 +53,7 @@ class _StandardOutput(io.FileIO):
             raise OSError(error.errno, error.strerror, "standard output") from error
 
 
-class OneLineErrors(TyperGroup):
+class OneLineErrors(CommandsWithExamples):
     """Commands whose errors of ours end the process with one line instead of a traceback.
 
     So do the system's errors: a full disk, or an output that accepts nothing.

@@ -83,7 +83,6 @@ TierOption = Annotated[
         "manifest:URL, or local-tiered:DIR.",
     ),
 ]
-TopicArgument = Annotated[str, typer.Argument(help="A topic's name or id.")]
 PARTITION_MAX = 2**31 - 1
 EPOCH_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
@@ -91,10 +90,6 @@ OFFSET_MAX = 2**63 - 1
 
 PartitionArgument = Annotated[
     int, typer.Argument(min=0, max=PARTITION_MAX, help="A partition's number.")
-]
-TopicOption = Annotated[
-    str | None,
-    typer.Option(help="Include only topics of this name, or the topic with this id."),
 ]
 PartitionOption = Annotated[
     int | None,

@@ -8,6 +8,7 @@ A key that belongs to nothing known is a stray; scans skip it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple, TypeAlias
 
 from tierledger.events.errors import (
@@ -31,6 +32,10 @@ from tierledger.storage.serde import MetadataSerDe
 
 Found: TypeAlias = "tuple[TopicIdPartition, StoredBatch | None]"
 """A partition, and the first batch of its log; None if it has none."""
+
+
+LIKE_MAX = 3
+"""Names that an error suggests in place of one that is unknown."""
 
 
 class CatalogEntry(NamedTuple):
@@ -179,6 +184,10 @@ class Catalog:
             yield found
             after = self._behind(tip)
 
+    async def topic_names(self) -> set[str]:
+        """The names of all topics."""
+        return {entry.topic_id_partition.topic async for entry in self._topics()}
+
     async def topic(self, name_or_id: str) -> FoundTopic:
         """The topic with that id, or else the newest topic of that name.
 
@@ -188,15 +197,17 @@ class Catalog:
         found = await self._topic_by_id(name_or_id)
         if found is not None:
             return found
-        by_id = {
-            entry.topic_id_partition.topic_id: entry
-            async for entry in self._topics()
-            if entry.topic_id_partition.topic == name_or_id
-        }
+        by_id, names = {}, set[str]()
+        async for entry in self._topics():
+            names.add(entry.topic_id_partition.topic)
+            if entry.topic_id_partition.topic == name_or_id:
+                by_id[entry.topic_id_partition.topic_id] = entry
         named = [(one.first_log_time_ms, one.topic_id_partition) for one in by_id.values()]
         if not named:
+            alike = get_close_matches(name_or_id, sorted(names), LIKE_MAX)
+            meant = f"; is it {' or '.join(map(repr, alike))}?" if alike else ""
             raise RemoteResourceNotFound(
-                f"cluster {self.cluster_id!r} has no topic {name_or_id!r}"
+                f"cluster {self.cluster_id!r} has no topic {name_or_id!r}{meant}"
             )
         named.sort(key=lambda one: (one[0], one[1].topic_id), reverse=True)
         newest = named[0][1]

@@ -20,11 +20,11 @@ from tierledger.cli.options import (
     PartitionArgument,
     StoreOption,
     TierOption,
-    TopicArgument,
     number_or_time,
 )
 from tierledger.cli.output import print_note
 from tierledger.cli.settings import tier_options
+from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument, StoreRefused
 
 if TYPE_CHECKING:

@@ -13,14 +13,9 @@ from tierledger.cli.opened_store import (
     opened_catalog,
     print_notes,
 )
-from tierledger.cli.options import (
-    ClusterOption,
-    JsonOption,
-    PartitionArgument,
-    StoreOption,
-    TopicArgument,
-)
+from tierledger.cli.options import ClusterOption, JsonOption, PartitionArgument, StoreOption
 from tierledger.cli.output import escaped, print_json
+from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument, RejectedError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from tierledger.cli.options import (
     JsonOption,
     PartitionArgument,
     StoreOption,
-    TopicArgument,
 )
 from tierledger.cli.output import escaped, print_json, time_text
+from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 

@@ -20,12 +20,12 @@ from tierledger.cli.options import (
     JsonOption,
     PartitionArgument,
     ServiceOption,
-    TopicArgument,
     live_role,
     parse_as_of,
 )
 from tierledger.cli.output import print_json
 from tierledger.cli.segment_output import print_segment
+from tierledger.cli.topics import TopicArgument
 
 if TYPE_CHECKING:
     from tierledger.events.partition.state import PartitionState

@@ -23,11 +23,11 @@ from tierledger.cli.options import (
     JsonOption,
     PartitionIfAnyArgument,
     StoreOption,
-    TopicArgument,
     parse_as_of,
 )
 from tierledger.cli.output import print_json, print_note, print_pairs, time_text
 from tierledger.cli.table import Cell, Table, WideOption, id_cell, print_table, size_cell
+from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 

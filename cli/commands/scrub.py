@@ -29,6 +29,7 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.output import escaped, print_json, print_note, print_pairs, progress
 from tierledger.cli.settings import store_config, tier_options
+from tierledger.cli.topics import TopicIfAnyArgument
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -67,9 +68,7 @@ OutOption = Annotated[
 
 def scrub(
     tier: TierOption,
-    topic: Annotated[
-        str | None, typer.Argument(help="Name or id of the only topic to include.")
-    ] = None,
+    topic: TopicIfAnyArgument = None,
     partition: PartitionIfAnyArgument = None,
     rate: RateOption = DEFAULT_RATE,
     resume: ResumeOption = None,

@@ -22,12 +22,12 @@ from tierledger.cli.options import (
     JsonOption,
     PartitionArgument,
     ServiceOption,
-    TopicArgument,
     live_role,
     parse_as_of,
 )
 from tierledger.cli.segment_output import print_segments
 from tierledger.cli.table import WideOption
+from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.tables.segment_rows import START, id_of_row, unpack_row
 

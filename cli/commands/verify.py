@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,6 +16,7 @@ from tierledger.cli.options import (
     StoreOption,
 )
 from tierledger.cli.output import escaped, print_json, print_note, progress
+from tierledger.cli.topics import TopicIfAnyArgument
 from tierledger.events.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 
 
 def verify_store(
-    topic: Annotated[
-        str | None, typer.Argument(help="Name or id of the only topic to include.")
-    ] = None,
+    topic: TopicIfAnyArgument = None,
     partition: PartitionIfAnyArgument = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,

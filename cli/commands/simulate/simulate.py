@@ -23,6 +23,7 @@ from tierledger.cli.commands.simulate.options import (
     seeds_of,
 )
 from tierledger.cli.commands.simulate.replay import explain, replay
+from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, print_note, print_pairs, progress
@@ -55,6 +56,7 @@ VIOLATIONS_SHOWN = 3
 
 def simulate_group() -> typer.Typer:
     group = typer.Typer(
+        cls=CommandsWithExamples,
         help="Simulate the service with everything that can fail, and check every answer.",
         no_args_is_help=True,
         rich_markup_mode=None,

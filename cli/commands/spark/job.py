@@ -27,13 +27,13 @@ from tierledger.cli.options import (
     OverwriteOption,
     PartitionOption,
     StoreOption,
-    TopicOption,
     parse_as_of,
 )
 from tierledger.cli.output import print_json, print_note, print_pairs, progress, time_text
 from tierledger.cli.settings import cluster_setting, store_config
 from tierledger.cli.table import Table as PrintedTable
 from tierledger.cli.table import print_table, size_cell
+from tierledger.cli.topics import TopicOption
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.locate import default_store_url
 

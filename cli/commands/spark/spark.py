@@ -25,6 +25,7 @@ from tierledger.cli.commands.spark.job import (
 )
 from tierledger.cli.commands.spark.retention import retention
 from tierledger.cli.commands.spark.stuck import stuck
+from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import EPOCH
 from tierledger.cli.output import escaped, print_json
@@ -54,6 +55,7 @@ TABLE_HELP = {
 
 def spark_group() -> typer.Typer:
     group = typer.Typer(
+        cls=CommandsWithExamples,
         help="Tables and jobs over the logs of all partitions, with Spark.",
         no_args_is_help=True,
         rich_markup_mode=None,

@@ -23,10 +23,10 @@ from tierledger.cli.options import (
     JsonOption,
     PartitionOption,
     ServiceOption,
-    TopicOption,
     duration_ms,
 )
 from tierledger.cli.table import WideOption
+from tierledger.cli.topics import TopicOption
 from tierledger.events.errors import InvalidArgument
 
 INTERVAL = "2s"

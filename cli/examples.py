@@ -1,0 +1,93 @@
+"""What each command's help shows at its end: the command as one would type it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperGroup
+from typing_extensions import override
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "serve": (
+        "tierledger serve --store sqlite:ledger.sqlite --cluster my-cluster",
+        "tierledger serve --hosts 3 --kafka broker-1:9092 --store postgresql://ledger@db/ledger",
+    ),
+    "handover": (
+        "tierledger handover --fresh --kafka broker-1:9092",
+        "tierledger handover --to tierledger",
+    ),
+    "status": (
+        "tierledger status",
+        "tierledger status --watch --topic orders",
+        "tierledger status --json --store tierledger://127.0.0.1:4711",
+    ),
+    "ls": ("tierledger ls", "tierledger ls --as-of 2h --json"),
+    "describe": ("tierledger describe orders", "tierledger describe orders 0 --as-of 1d"),
+    "segments": (
+        "tierledger segments orders 0",
+        "tierledger segments orders 0 --epoch 3 --from leader",
+    ),
+    "lookup": ("tierledger lookup orders 0 3 4711",),
+    "log": ("tierledger log orders 0 --start 100 --limit 20",),
+    "cat": (
+        "tierledger cat orders 0 --tier s3://BUCKET/PREFIX --from-timestamp 90m",
+        "tierledger cat orders 0 --tier local-tiered:/tier --from-offset 4711 --max-records 10",
+    ),
+    "verify": ("tierledger verify", "tierledger verify orders 0 --json"),
+    "scrub": (
+        "tierledger scrub --tier s3://BUCKET/PREFIX --rate 50MiB/s --resume scrub.progress",
+    ),
+    "export": ("tierledger export records.jsonl.gz", "tierledger export -"),
+    "forget": (
+        "tierledger forget old-topic 0 --dry-run",
+        "tierledger forget old-topic 0 --tier s3://BUCKET/PREFIX --yes",
+    ),
+    "replay": ("tierledger replay RECORDING --store memory: --check --from all",),
+    "check": ("tierledger check history.jsonl",),
+    "spark events": ("tierledger spark events --out events --topic orders --partition 0",),
+    "spark segments": (
+        "tierledger spark segments --out segments --format csv",
+        "tierledger spark segments --out yesterday --as-of 1d",
+    ),
+    "spark epochs": ("tierledger spark epochs --out epochs",),
+    "spark sizes": ("tierledger spark sizes --out sizes --format json",),
+    "spark transitions": ("tierledger spark transitions --out transitions",),
+    "spark anomalies": ("tierledger spark anomalies --out anomalies --format csv",),
+    "spark import": (
+        "tierledger spark import kafka:broker-1:9092 --store sqlite:ledger.sqlite",
+        "tierledger spark import records.jsonl.gz --cluster my-cluster",
+    ),
+    "spark coverage": ("tierledger spark coverage --page coverage.html",),
+    "spark audit": ("tierledger spark audit --tier s3://BUCKET/PREFIX --page audit.html",),
+    "spark stuck": ("tierledger spark stuck --older-than 2h --json",),
+    "spark retention": (
+        "tierledger spark retention --what-if retention.ms=7d --until +30d --page plan.html",
+    ),
+    "simulate run": (
+        "tierledger simulate run --seeds 0:1000",
+        "tierledger simulate run --minutes 10 --world service",
+    ),
+    "simulate replay": ("tierledger simulate replay --seed 42 --trace",),
+    "simulate explain": ("tierledger simulate explain --seed 42 --out run.html",),
+    "simulate mutants": ("tierledger simulate mutants --only M01",),
+    "simulate slips": ("tierledger simulate slips --only S05",),
+    "simulate coverage": ("tierledger simulate coverage --seeds 0:300",),
+    "simulate exhaust": ("tierledger simulate exhaust --crashes 1",),
+    "simulate live": (
+        "tierledger simulate live --minutes 5 --hosts 3 --history history.jsonl",
+    ),
+}
+"""Examples by the command's name, with its group's name before it."""
+
+
+class CommandsWithExamples(TyperGroup):
+    """Commands whose help ends with examples."""
+
+    @override
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        known = EXAMPLES.get(" ".join((*ctx.command_path.split()[1:], cmd_name)))
+        if command is not None and known is not None:
+            # Click leaves a paragraph alone that begins with this mark.
+            command.epilog = "\n".join(("\b", "Examples:", *(f"  {one}" for one in known)))
+        return command

@@ -1,0 +1,87 @@
+"""What helps at the prompt: examples, completion, and what was meant."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tests.models.cli.command_line import invoke, refused, run
+from tierledger.cli.examples import EXAMPLES
+from tierledger.cli.main import app
+
+
+def commands(group: Any, before: str = "") -> dict[str, Any]:  # noqa: ANN401 - Typer's own kind.
+    found: dict[str, Any] = {}
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            found |= commands(one, f"{before}{name} ")
+        else:
+            found[before + name] = one
+    return found
+
+
+COMMANDS = commands(typer.main.get_command(app))
+
+
+def test_each_command_has_examples_and_no_other_has() -> None:
+    assert set(EXAMPLES) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_commands_help_ends_with_its_examples(name: str) -> None:
+    result = invoke(*name.split(), "--help")
+
+    assert result.exit_code == 0
+    ends = result.stdout.rstrip().splitlines()[-len(EXAMPLES[name]) :]
+    assert [line.strip() for line in ends] == list(EXAMPLES[name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_example_has_options_and_arguments_that_the_command_takes(name: str) -> None:
+    taken = {opt for one in COMMANDS[name].params for opt in getattr(one, "opts", ())}
+    for example in EXAMPLES[name]:
+        program, *words = example.split()
+        options = re.findall(r"(?<= )--[a-z-]+", example)
+
+        assert program == "tierledger"
+        assert words[: len(name.split())] == name.split()
+        assert set(options) <= taken, example
+
+
+def completed(*words: str, store: object) -> list[str]:
+    """What bash is told that the last word may become."""
+    asked = {
+        "_TIERLEDGER_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(("tierledger", *words)),
+        "COMP_CWORD": str(len(words)),
+        "TIERLEDGER_STORE": f"sqlite:{store}",
+    }
+    program = (
+        "import sys; sys.argv[0] = 'tierledger'; from tierledger.cli.main import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def test_a_topic_is_completed_from_the_store(store: Path) -> None:
+    assert completed("describe", "or", store=store) == ["orders"]
+    assert completed("describe", "x", store=store) == []
+    assert completed("describe", "or", store="/nowhere/store") == []
+
+
+def test_an_unknown_topic_is_answered_with_those_that_are_alike(store: Path) -> None:
+    refused(run(store, "describe", "order"), "no topic 'order'; is it 'orders'?")
+    stranger = run(store, "describe", "payments")
+    refused(stranger, "no topic 'payments'")
+    assert " is it " not in stranger.stderr
