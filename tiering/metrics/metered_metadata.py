@@ -80,8 +80,7 @@ class MeteredSource(Generic[AnySource]):
         except PartitionDeleted:
             self._metrics.forget(topic_id_partition)
             raise
-        count, size = sum(summary.count_by_state), sum(summary.bytes_by_state)
-        self._metrics.set_size(topic_id_partition, count, size)
+        self._metrics.set_size(topic_id_partition, summary)
         return summary
 
 

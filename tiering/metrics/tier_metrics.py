@@ -18,6 +18,9 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.partition.answers import PartitionSummary
+from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 TOPIC = ("topic",)
 PARTITION = ("topic", "topic_id", "partition")
@@ -122,7 +125,9 @@ class TierMetrics(Collector):
     Thread-safe: a scrape reads in one thread while the tasks count in another.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, broker: BrokerVersion = NEWEST) -> None:
+        """`broker`: the version of Kafka whose metrics these are."""
+        self.broker = broker
         self.registry = CollectorRegistry()
         self._lock = threading.Lock()
         self._known: set[TopicIdPartition] = set()
@@ -155,13 +160,17 @@ class TierMetrics(Collector):
             self._known.add(topic_id_partition)
             self._values[gauge][topic_id_partition] = value
 
-    def set_size(
-        self, topic_id_partition: TopicIdPartition, segments: int, size_in_bytes: int
-    ) -> None:
-        """Set the partition's size in the tier: `segments` in any state, and their bytes."""
-        self.set(METADATA_COUNT, topic_id_partition, segments)
-        self.set(SIZE_BYTES, topic_id_partition, size_in_bytes)
-        self.set(PARTITION_SIZE_BYTES, topic_id_partition, size_in_bytes)
+    def set_size(self, topic_id_partition: TopicIdPartition, summary: PartitionSummary) -> None:
+        """Set the partition's size in the tier: segments in any state, and their bytes.
+
+        From Kafka 4.3 on, the bytes leave out segments that are being copied.
+        """
+        size = sum(summary.bytes_by_state)
+        if self.broker.sizes_leave_out_copies:
+            size -= summary.bytes_by_state[RemoteLogSegmentState.COPY_SEGMENT_STARTED]
+        self.set(METADATA_COUNT, topic_id_partition, sum(summary.count_by_state))
+        self.set(SIZE_BYTES, topic_id_partition, size)
+        self.set(PARTITION_SIZE_BYTES, topic_id_partition, size)
 
     def value(self, metric: TierMetric, topic_id_partition: TopicIdPartition) -> int:
         """The partition's share of a gauge, or its topic's counter; 0 if there is none.

@@ -19,6 +19,7 @@ from tierledger.events.lineage import Lineage
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import PartitionSummary
 from tierledger.storage.process_log import ProcessLog
+from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 from tierledger.tiering.closing import closing
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.local.log import LocalLog
@@ -52,13 +53,16 @@ class Retention:
     """How much of a partition is kept; -1 of either: all of it.
 
     Attributes:
-        retention_ms: Segments whose newest record is this old or older are deleted.
+        retention_ms: Segments whose newest record is older are deleted; before Kafka 4.3,
+            also those that are exactly as old.
         retention_bytes: The oldest segments are deleted while the local and remote log
             together are larger than this. A segment stays if less would be left without it.
+        broker: The version of Kafka whose rules hold.
     """
 
     retention_ms: int = UNLIMITED
     retention_bytes: int = UNLIMITED
+    broker: BrokerVersion = NEWEST
 
     def __post_init__(self) -> None:
         for name, value in (("ms", self.retention_ms), ("bytes", self.retention_bytes)):
@@ -146,8 +150,8 @@ class ExpirationTask:
 
     async def _run(self) -> RetentionResult:
         summary = await self._store.partition_summary(self._tip)
-        count, size = sum(summary.count_by_state), sum(summary.bytes_by_state)
-        self._metrics.set_size(self._tip, count, size)
+        count = sum(summary.count_by_state)
+        self._metrics.set_size(self._tip, summary)
         plan = self._planned(summary)
         if count:
             await self._fill(plan)
@@ -174,7 +178,9 @@ class ExpirationTask:
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             expired_up_to_ms=expiry(
-                self._deletions.retention_clock.now_ms(), retention.retention_ms
+                self._deletions.retention_clock.now_ms(),
+                retention.retention_ms,
+                retention.broker,
             ),
             excess_max=excess_max,
             being_copied=frozenset(self._being_copied()),

@@ -18,6 +18,7 @@ from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.broker_version import BrokerVersion
 
 UNLIMITED: Final = -1
 """Value of `retention.ms` and `retention.bytes` for no limit."""
@@ -205,11 +206,11 @@ class LineageSize:
             self.size_in_bytes += max(0, segment.segment_size_in_bytes)
 
 
-def expiry(now_ms: int, retention_ms: int) -> int | None:
+def expiry(now_ms: int, retention_ms: int, broker: BrokerVersion) -> int | None:
     """The newest timestamp (ms) that has expired under `retention.ms`; none if none has.
 
     A retention that reaches back beyond 1970 keeps everything.
     """
     if retention_ms <= UNLIMITED or now_ms < retention_ms:
         return None
-    return now_ms - retention_ms
+    return now_ms - retention_ms - broker.keeps_at_limit

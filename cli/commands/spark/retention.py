@@ -13,6 +13,7 @@ from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time
 from tierledger.cli.options import UNITS_BYTES, UNITS_MS, number_with_unit, whole_number
 from tierledger.cli.output import shortened, time_text
 from tierledger.events.errors import InvalidArgument
+from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,15 @@ UntilOption = Annotated[
     ),
 ]
 
+KafkaVersionOption = Annotated[
+    str,
+    typer.Option(
+        metavar="VERSION",
+        help="Version of the brokers: from 4.3 on, a segment that is exactly as old as "
+        "retention.ms stays.",
+    ),
+]
+
 
 def retention(
     job: Job,
@@ -56,6 +66,7 @@ def retention(
     local: LocalOption = None,
     now: NowOption = None,
     until: UntilOption = None,
+    kafka_version: KafkaVersionOption = str(NEWEST),
 ) -> None:
     """Tell which segments brokers would delete, in which order, why and when.
 
@@ -63,6 +74,10 @@ def retention(
     logs are damaged; they are named and left out.
     """
     values = parse_what_if(what_if)
+    try:
+        broker = BrokerVersion.parse(kafka_version)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"--kafka-version: {error}") from None
     then_ms = stated_time_ms(now, "--now")
     now_ms = clock_ms() if then_ms is None else then_ms
     until_ms = stated_time_ms(until, "--until")
@@ -71,7 +86,8 @@ def retention(
             f"--until: expected {time_text(now_ms)} or later, got {time_text(until_ms)}"
         )
     job.check()
-    _run(job, values, (now_ms, now_ms if until_ms is None else until_ms), local)
+    times = now_ms, now_ms if until_ms is None else until_ms
+    _run(job, values, times, broker, local)
 
 
 def parse_what_if(given: Sequence[str]) -> dict[str, int]:
@@ -93,7 +109,13 @@ def parse_what_if(given: Sequence[str]) -> dict[str, int]:
     return {name: found.get(name, -1) for name in SETTINGS}
 
 
-def _run(job: Job, values: dict[str, int], times: tuple[int, int], local: Path | None) -> None:
+def _run(
+    job: Job,
+    values: dict[str, int],
+    times: tuple[int, int],
+    broker: BrokerVersion,
+    local: Path | None,
+) -> None:
     from tierledger.pipeline.jobs.retention.job import (
         RetentionDigest,
         read_local,
@@ -102,7 +124,7 @@ def _run(job: Job, values: dict[str, int], times: tuple[int, int], local: Path |
     )
     from tierledger.pipeline.jobs.retention.plan import Question
 
-    question = Question(values["retention.ms"], values["retention.bytes"], *times)
+    question = Question(values["retention.ms"], values["retention.bytes"], *times, broker)
     facts = None
     if local is not None:
         facts = asyncio.run(with_topic_ids(job.job_store(), read_local(local)))
@@ -111,6 +133,7 @@ def _run(job: Job, values: dict[str, int], times: tuple[int, int], local: Path |
     digest = made.digest
     asked = {name: value for name, value in values.items() if value >= 0}
     head = {"cluster": plan.store.cluster or "", "now": time_text(question.now_ms)}
+    head["kafka version"] = str(broker)
     if question.until_ms > question.now_ms:
         head["until"] = time_text(question.until_ms)
     if job.page is not None:

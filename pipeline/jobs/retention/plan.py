@@ -29,6 +29,7 @@ from tierledger.events.partition.answers import (
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.pipeline.tables.lineage import lineage_of
+from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 from tierledger.tiering.local.leader_epochs import epochs_from
 from tierledger.tiering.retention.plan import (
     UNLIMITED,
@@ -68,6 +69,8 @@ class Question(NamedTuple):
     now_ms: int
     until_ms: int
     """End of the simulation, `now_ms` or later. Nothing is written to the log until then."""
+    broker: BrokerVersion = NEWEST
+    """The version of Kafka whose rules hold."""
 
 
 class Deletion(NamedTuple):
@@ -156,7 +159,7 @@ class PartitionPlan:
             Lineage(self._epochs),
             self.log_start_offset,
             self._end,
-            expiry(now_ms, question.retention_ms),
+            expiry(now_ms, question.retention_ms, question.broker),
             excess_max,
         )
 
@@ -196,7 +199,8 @@ class PartitionPlan:
     def _note_blocked(self, segment: RemoteLogSegmentMetadata, verdict: Verdict) -> None:
         kept_ms = self._question.retention_ms
         if verdict.reason == Reason.RETAINED and kept_ms > UNLIMITED:
-            self._blocked_until = max(segment.max_timestamp_ms, 0) + kept_ms
+            due_ms = max(segment.max_timestamp_ms, 0) + kept_ms
+            self._blocked_until = due_ms + self._question.broker.keeps_at_limit
 
     def _excess(self, bounds: Bounds, finished: int) -> int:
         """The exact number of bytes above `retention.bytes` when the run began."""

@@ -14,6 +14,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
 )
+from tierledger.tiering.broker_version import BrokerVersion
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
 from tierledger.tiering.deletion.partition_remover import PartitionRemover
 from tierledger.tiering.local import leader_epochs
@@ -35,6 +36,9 @@ NOW_MS = 1_750_000_000_000
 HOUR_MS = 3_600_000
 LINEAGE = {0: 0, 1: 20, 3: 50, 4: 100}
 """Leader epochs of a log; its first hundred records are of three epochs."""
+
+BEFORE_4_3 = BrokerVersion(4, 2)
+"""Here a segment exactly as old as the retention goes, which makes round numbers of hours."""
 
 
 class FixedClock:
@@ -171,13 +175,22 @@ class RetentionWorld:
             lambda: self.passed_s,
         )
 
-    def task(self, retention_ms: int = -1, retention_bytes: int = -1) -> ExpirationTask:
-        return self.task_with(self.deletions(), retention_ms, retention_bytes)
+    def task(
+        self,
+        retention_ms: int = -1,
+        retention_bytes: int = -1,
+        broker: BrokerVersion = BEFORE_4_3,
+    ) -> ExpirationTask:
+        return self.task_with(self.deletions(), retention_ms, retention_bytes, broker)
 
     def task_with(
-        self, deletions: CountedDeletions, retention_ms: int = -1, retention_bytes: int = -1
+        self,
+        deletions: CountedDeletions,
+        retention_ms: int = -1,
+        retention_bytes: int = -1,
+        broker: BrokerVersion = BEFORE_4_3,
     ) -> ExpirationTask:
-        retention = Retention(retention_ms, retention_bytes)
+        retention = Retention(retention_ms, retention_bytes, broker)
         return ExpirationTask(self.log, deletions, retention, lambda: self.being_copied)
 
     def remover(self) -> PartitionRemover:

@@ -18,6 +18,8 @@ from tierledger.events.errors import NotReady, PartitionDeleted
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemotePartitionDeleteMetadata
+from tierledger.events.partition.answers import PartitionSummary
+from tierledger.tiering.broker_version import BrokerVersion
 from tierledger.tiering.metrics.metered_metadata import MeteredMetadata
 from tierledger.tiering.metrics.tier_metrics import (
     CLOCK_JUMPS,
@@ -53,6 +55,22 @@ def scraped(metrics: TierMetrics) -> dict[tuple[str, tuple[str, ...]], float]:
     return found
 
 
+def sized(segments: int, size: int) -> PartitionSummary:
+    """The summary of a partition with so many finished segments."""
+    return PartitionSummary((0, segments, 0), (0, size, 0), (), None)
+
+
+def test_from_4_3_on_a_size_leaves_out_what_is_being_copied() -> None:
+    summary = PartitionSummary((2, 3, 1), (100, 30, 7), (0,), None)
+    for minor, size in ((2, 137), (3, 37)):
+        metrics = TierMetrics(BrokerVersion(4, minor))
+        metrics.set_size(TIP, summary)
+
+        found = scraped(metrics)
+        assert found[SIZE_BYTES.name, ("orders",)] == size
+        assert found[METADATA_COUNT.name, ("orders",)] == 6
+
+
 def test_a_topics_size_is_the_sum_of_its_partitions() -> None:
     metrics = TierMetrics()
     for tip, segments, size in (
@@ -61,7 +79,7 @@ def test_a_topics_size_is_the_sum_of_its_partitions() -> None:
         (FORMER, 1, 1),
         (ELSEWHERE, 1, 7),
     ):
-        metrics.set_size(tip, segments, size)
+        metrics.set_size(tip, sized(segments, size))
 
     found = scraped(metrics)
 
@@ -97,7 +115,7 @@ def test_a_topics_counter_is_of_all_its_partitions() -> None:
 def test_a_partition_that_goes_takes_its_share_and_the_last_one_the_topics_series() -> None:
     metrics = TierMetrics()
     for tip, size in ((TIP, 10), (OTHER, 100), (ELSEWHERE, 7)):
-        metrics.set_size(tip, 1, size)
+        metrics.set_size(tip, sized(1, size))
         metrics.count(COPY_BYTES, tip, size)
 
     metrics.forget(TIP)
@@ -113,7 +131,7 @@ def test_a_partition_that_goes_takes_its_share_and_the_last_one_the_topics_serie
 
 def test_what_is_of_the_broker_stays_when_all_partitions_go() -> None:
     metrics = TierMetrics()
-    metrics.set_size(TIP, 1, 10)
+    metrics.set_size(TIP, sized(1, 10))
     metrics.count(CLOCK_JUMPS, None)
     metrics.forget(TIP)
 
@@ -141,7 +159,7 @@ async def test_a_question_for_the_size_renews_the_gauges() -> None:
 
     assert size == SIZE  # Of that epoch; the gauge is of all.
     found = scraped(world.metrics)
-    assert found[SIZE_BYTES.name, ("orders",)] == 3 * SIZE
+    assert found[SIZE_BYTES.name, ("orders",)] == 2 * SIZE  # Without what is being copied.
     assert found[METADATA_COUNT.name, ("orders",)] == 3
 
 
@@ -167,7 +185,7 @@ async def test_the_series_of_a_deleted_partition_end_with_the_question_that_find
         lambda: metered.remote_log_size(TIP, 0),
         lambda: metered.partition_summary(TIP),
     ):
-        world.metrics.set_size(TIP, 1, SIZE)
+        world.metrics.set_size(TIP, sized(1, SIZE))
         with pytest.raises(PartitionDeleted):
             await ask()
         assert scraped(world.metrics) == OF_THE_BROKER

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from tests.models.tiering.retention_world import DELETING, FINISHED, NOW_MS, SIZE, STARTED, TIP
+from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.tiering.broker_version import BrokerVersion
 from tierledger.tiering.retention.plan import (
     Action,
     Bounds,
@@ -99,7 +101,27 @@ def test_an_old_segment_is_deleted_and_the_next_ends_the_walk() -> None:
 def test_a_retention_that_reaches_back_before_1970_keeps_everything(
     now_ms: int, retention_ms: int, expected: int | None
 ) -> None:
-    assert expiry(now_ms, retention_ms) == expected
+    older, newer = BrokerVersion(4, 2), BrokerVersion(4, 3)
+
+    assert expiry(now_ms, retention_ms, older) == expected
+    # From 4.3 on, what is exactly as old stays.
+    assert expiry(now_ms, retention_ms, newer) == (None if expected is None else expected - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("3.9.1", (3, 9)), ("4.3", (4, 3)), ("4.10.0-rc1", (4, 10)), ("5.0", (5, 0))],
+)
+def test_a_brokers_version_is_its_first_two_numbers(
+    text: str, version: tuple[int, int]
+) -> None:
+    assert BrokerVersion.parse(text) == version
+
+
+@pytest.mark.parametrize("text", ["", "4", "four", "3.5", "4.3 ", "-4.3", "\u0664.3", "9" * 9])
+def test_what_is_no_version_is_told_what_one_looks_like(text: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"version of Kafka from 3\.6 on, like 4\.4, got"):
+        BrokerVersion.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.tiering.retention_world import (
+    BEFORE_4_3,
     DELETING,
     FINISHED,
     HOUR_MS,
@@ -28,6 +29,7 @@ from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import Snapshot, list_all, list_epoch, metadata_of
 from tierledger.pipeline.jobs.retention.plan import LocalFacts, PartitionPlan, Question
 from tierledger.pipeline.tables.lineage import lineage_of
+from tierledger.tiering.broker_version import BrokerVersion
 from tierledger.tiering.local.leader_epochs import epochs_from
 from tierledger.tiering.retention.plan import Reason
 
@@ -45,8 +47,14 @@ def facts_of(world: RetentionWorld) -> LocalFacts:
     )
 
 
-def question(ms: int = -1, size: int = -1, until_ms: int = NOW_MS) -> Question:
-    return Question(ms, size, NOW_MS, until_ms)
+def question(
+    ms: int = -1, size: int = -1, until_ms: int = NOW_MS, broker: BrokerVersion = BEFORE_4_3
+) -> Question:
+    return Question(ms, size, NOW_MS, until_ms, broker)
+
+
+def is_past(time_ms: int, cutoff_ms: int, broker: BrokerVersion) -> bool:
+    return time_ms < cutoff_ms if broker >= (4, 3) else time_ms <= cutoff_ms
 
 
 def planned(
@@ -66,7 +74,7 @@ def planned(
 
 async def deleted(world: RetentionWorld, asked: Question) -> list[Said]:
     """The segments that the task deletes, run until it finds none."""
-    task = world.task(asked.retention_ms, asked.retention_bytes)
+    task = world.task(asked.retention_ms, asked.retention_bytes, asked.broker)
     found: list[Said] = []
     run = 1
     while result := (await task.run_once()).deleted:
@@ -162,7 +170,8 @@ def test_any_plan_is_what_the_expiration_task_deletes_run_by_run(
 ) -> None:
     async def check() -> None:
         world = await drawn(some, log_start, local_bytes)
-        asked = question(hours * HOUR_MS if hours >= 0 else -1, size)
+        broker = BrokerVersion(4, 2 + hours % 2)
+        asked = question(hours * HOUR_MS if hours >= 0 else -1, size, broker=broker)
 
         deletions = planned(world, asked)
 
@@ -177,7 +186,8 @@ def test_without_a_broker_the_plan_is_that_of_a_log_which_is_as_the_tier_tells(
 ) -> None:
     async def check() -> None:
         world = await drawn(some, 0, 0)
-        asked = question(hours * HOUR_MS if hours >= 0 else -1, size)
+        broker = BrokerVersion(4, 2 + hours % 2)
+        asked = question(hours * HOUR_MS if hours >= 0 else -1, size, broker=broker)
         history = lineage_of(world.ledger.state(TIP))
         world.log.leader_epochs = {} if history is None else dict(history.leader_epochs)
         world.log.log_end_offset = 0 if history is None else history.log_end_offset
@@ -243,7 +253,7 @@ class Naive:
                 remaining -= one.segment_size_in_bytes if held else 0
             elif not held:
                 continue
-            elif cutoff is not None and one.max_timestamp_ms <= cutoff:
+            elif cutoff is not None and is_past(one.max_timestamp_ms, cutoff, asked.broker):
                 reason = Reason.TIME
                 remaining -= one.segment_size_in_bytes
             elif 0 < remaining >= one.segment_size_in_bytes:
@@ -298,7 +308,8 @@ def test_any_plan_is_what_kafkas_own_walk_deletes_segment_by_segment(
 ) -> None:
     async def check() -> None:
         world = await drawn(some, log_start, local_bytes)
-        asked = question(hours * HOUR_MS if hours >= 0 else -1, size)
+        broker = BrokerVersion(4, 2 + hours % 2)
+        asked = question(hours * HOUR_MS if hours >= 0 else -1, size, broker=broker)
 
         expected = Naive(world, asked).runs()
 
@@ -339,7 +350,7 @@ async def test_a_clock_that_is_moved_gives_what_the_task_deletes_at_those_times(
     asked = question(5 * HOUR_MS, 18 * SIZE, NOW_MS + 4 * HOUR_MS)
     plan = list(PartitionPlan(world.ledger.state(TIP), asked, facts_of(world)))
 
-    task, found = world.task(asked.retention_ms, asked.retention_bytes), []
+    task, found = world.task(asked.retention_ms, asked.retention_bytes, asked.broker), []
     for hour in range(5):
         world.clock.time_ms = NOW_MS + hour * HOUR_MS
         world.passed_s = hour * HOUR_MS / 1000
