@@ -85,3 +85,17 @@ async def _only_cluster(config: dict[str, str]) -> str:
     finally:
         await backend.close()
     return chosen_cluster(known) if known else DEFAULT_CLUSTER
+
+
+async def was_served(settings: ServiceSettings) -> bool:
+    """Whether a service has run for the cluster on the store before."""
+    connector = settings.connector()
+    try:
+        backend = await connector.backend(read_only=True)
+    except NoSuchStore:
+        return False
+    try:
+        log = connector.key_factory(settings.cluster_id).coordinator_log()
+        return (await backend.last_keys([log]))[0] is not None
+    finally:
+        await backend.close()

@@ -123,6 +123,14 @@ KINDS = {
         "the store takes no writes, such as a file that was replaced while it was open",
         "end the service, put back the store that the text names, and start the service again",
     ),
+    "store-older": Kind(
+        Severity.CRITICAL,
+        "a broker's plugin has seen more than this store has, or another store: that broker "
+        "does not read or write what the text names",
+        "end the service, put back the newest store, and start the service again; if this one "
+        "is right, stop the broker, remove tierledger.positions from its log folder, and start "
+        "it again",
+    ),
     QUARANTINED: Kind(Severity.CRITICAL, TROUBLES[QUARANTINED], _ASK_VERIFY),
     NO_LEADER: Kind(
         Severity.CRITICAL,
@@ -349,6 +357,7 @@ def _of_coordinator(status: ServiceStatus) -> Iterator[Trouble]:
         yield _trouble("set-aside", f"item {item['what']}", item["reason"], item["since_ms"])
     yield from _of_conditions(known["conditions"] or (), "coordinator")
     yield from _of_owner(known)
+    yield from _of_store(known)
     yield from _of_plugins(status, known)
     if known["kafka"] is not None:
         yield from _of_follower(status, known["kafka"])
@@ -370,6 +379,27 @@ def _of_owner(known: Mapping[str, Any]) -> Iterator[Trouble]:
         f"{known['owner_epoch']}; brokers hold their writes"
     )
     yield _trouble("move-overdue" if overdue else "owner-moving", "cluster", text, since_ms)
+
+
+def _of_store(known: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Troubles of a store that is not the newest one, as far as plugins remember that."""
+    if known["owner"] == Owner.NOBODY:
+        return  # `other-ledger` tells it.
+    for one in known["attending"]:
+        found = []
+        if one.get("seen_epoch", 0) > known["owner_epoch"]:
+            found.append(
+                f"it has seen owner epoch {one['seen_epoch']}, and the store is at "
+                f"{known['owner_epoch']}"
+            )
+        if others := one.get("other_logs"):
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            found.append(
+                f"the log of {others[0]}{more} ends before what it was fed, or differs"
+            )
+        if found:
+            text = f"its plugin remembers another store: {'; '.join(found)}"
+            yield _trouble("store-older", f"broker {one['broker_id']}", text)
 
 
 def _of_plugins(status: ServiceStatus, known: Mapping[str, Any]) -> Iterator[Trouble]:

@@ -1,7 +1,7 @@
-"""Whether a cluster has tiered nothing yet, as brokers, topic and plugins tell.
+"""Whether an empty ledger may be a cluster's, as brokers, topic and plugins tell.
 
-`handover --fresh` lets an empty ledger own a cluster. If the cluster has tiered, brokers would
-take its segments for gone, and delete.
+`handover --fresh` lets it own a cluster that has tiered nothing. If the cluster has tiered,
+brokers would take its segments for gone, and delete.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from aiokafka.errors import for_code  # type: ignore[import-untyped] # It has no types.
 
+from tierledger.actors.coordinator.attendance import owned_elsewhere
 from tierledger.events.errors import RejectedError, RemoteResourceNotFound, StorageUnavailable
 from tierledger.moving.offsets_request import EARLIEST, EARLIEST_LOCAL, OffsetsRequest
 from tierledger.moving.sealing import sealed_partitions
@@ -26,6 +27,8 @@ TO_DO = (
     f"lost, so is what only the tier has: delete the tiered topics and {METADATA_TOPIC}, and "
     "remove tierledger.positions from the log folder of each broker while it is stopped"
 )
+
+SEALED = f"{METADATA_TOPIC} has tierledger's seal, so another ledger owns the metadata"
 
 
 class Starts(NamedTuple):
@@ -61,6 +64,32 @@ async def refuse_tiered(brokers: KafkaBrokers, attending: Iterable[Mapping[str, 
         )
 
 
+async def refuse_owned(brokers: KafkaBrokers, attending: Iterable[Mapping[str, Any]]) -> None:
+    """Accept only a cluster of which no other ledger owns the metadata.
+
+    Else Kafka's own manager, which has not been told of the segments, would take over.
+
+    Raises as `refuse_tiered`.
+    """
+    facts = [fact for fact in (owned_elsewhere(attending), await seal_of(brokers)) if fact]
+    if facts:
+        raise RejectedError(
+            f"nobody owns the metadata on this store, but {'; '.join(facts)}; {TO_DO}"
+        )
+
+
+async def seal_of(brokers: KafkaBrokers) -> str | None:
+    """What the seal in the metadata topic tells of another ledger; None: there is none.
+
+    Raises:
+        StorageUnavailable: The brokers do not answer.
+    """
+    try:
+        return SEALED if await sealed_partitions(brokers) else None
+    except RemoteResourceNotFound:
+        return None
+
+
 async def _of_topic(brokers: KafkaBrokers) -> str | None:
     """What the metadata topic tells of an earlier manager; None: nothing."""
     try:
@@ -71,7 +100,7 @@ async def _of_topic(brokers: KafkaBrokers) -> str | None:
     if not written:
         return None
     if written.keys() <= await sealed_partitions(brokers):
-        return f"{METADATA_TOPIC} has tierledger's seal, so another ledger owns the metadata"
+        return SEALED
     number, end = min(written.items())
     return f"{METADATA_TOPIC}-{number} has had {end} records, so Kafka's own manager has tiered"
 

@@ -6,6 +6,7 @@ path, `package.module:Class` or `package.module.Class`.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import TypeVar
 from sortedcontainers import SortedDict
 from typing_extensions import override
 
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, StoreRefused
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.keys import DefaultMetadataKeyFactory, MetadataKeyFactory
@@ -107,11 +108,21 @@ class SqliteConnector(MetadataStorageConnector):
         if self.path is None:
             self.configure({})
         assert self.path is not None
+        if not read_only and self.path == default_store_url().path:
+            await asyncio.to_thread(_make_folder, self.path.parent)
         return await SqliteBackend.open(self.path, read_only=read_only)
 
     @override
     def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
         return DefaultMetadataKeyFactory(cluster_id)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the default store's folder, which nobody can have mistyped."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreRefused(f"{folder} cannot be made: {error}") from error
 
 
 class MemoryConnector(MetadataStorageConnector):

@@ -5,13 +5,13 @@ A coordinator that starts has no report; within a second it has one of each livi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, NamedTuple
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator.events import BrokerId, Owner
+from tierledger.actors.coordinator.events import BrokerId, Item, Owner
 from tierledger.actors.coordinator.ownership import Ownership, PluginMode
-from tierledger.events.typed_fields import Count, Topic
+from tierledger.events.typed_fields import Count, Sized, Text, Topic
 
 SILENT_MS = 3000
 """Age (ms) at which a report is out of date: six times the interval between two."""
@@ -25,6 +25,9 @@ follower. The bound is no time: a coordinator that was paused gets the late repo
 
 DIFFERENCES_KEPT = 100
 """Newest differences that are kept of each broker."""
+
+OTHER_LOGS_MAX = 100
+"""Partitions that a report names."""
 
 STALE_MS = 600_000
 """Age (ms) of a broker's last verified answer at which nothing is verified any more: a broker
@@ -114,6 +117,12 @@ class Attend(NamedTuple):
     shadow: ShadowReport | None = None
     positions: Count = 0
     """Partitions of which the broker remembers how far its replica was fed, by any ledger."""
+    seen_epoch: Count = 0
+    """The newest owner epoch that the broker has seen, of any ledger; 0: it remembers none."""
+    seen_reads: Text = ""
+    """By whose manager it read in that owner epoch."""
+    other_logs: Annotated[tuple[Item, ...], Sized(0, OTHER_LOGS_MAX)] = ()
+    """Partitions whose log is not the one that the broker was fed from, or ends before."""
 
 
 class PluginTrouble(NamedTuple):
@@ -270,6 +279,26 @@ class Attendance:
         }
 
 
+def owned_elsewhere(attending: Iterable[Mapping[str, Any]]) -> str | None:
+    """What plugins tell of another ledger that owns the metadata, of reports as `report` has.
+
+    None: nothing. It is only asked while nobody owns the metadata here.
+    """
+    fed = {
+        one["broker_id"]: (one["positions"], one["seen_epoch"])
+        for one in attending
+        if one.get("seen_reads") == Owner.TIERLEDGER
+    }
+    if not fed:
+        return None
+    brokers = ", ".join(f"{broker} ({count} partitions)" for broker, (count, _) in fed.items())
+    epoch = max(epoch for _, epoch in fed.values())
+    return (
+        f"another ledger, in which tierledger owned it in owner epoch {epoch}, has fed the "
+        f"plugins of brokers {brokers}"
+    )
+
+
 def _plugin(
     attend: Attend, ownership: Ownership, newest: int, heard_ms_ago: int
 ) -> dict[str, Any]:
@@ -281,6 +310,9 @@ def _plugin(
         "owner_epoch": attend.owner_epoch,
         "is_idle": attend.is_idle,
         "positions": attend.positions,
+        "seen_epoch": attend.seen_epoch,
+        "seen_reads": attend.seen_reads,
+        "other_logs": [f"{topic}-{number}" for _, number, topic in attend.other_logs],
         "heard_ms_ago": heard_ms_ago,
         "trouble": None if found is None else found.text,
         "code": None if found is None else found.code,

@@ -499,7 +499,7 @@ class Owned(_message.Message):
     def __init__(self, owner: _Optional[str] = ..., owner_epoch: _Optional[int] = ...) -> None: ...
 
 class Attend(_message.Message):
-    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow", "positions")
+    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow", "positions", "seen_epoch", "seen_reads", "other_logs")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -507,6 +507,9 @@ class Attend(_message.Message):
     IS_IDLE_FIELD_NUMBER: _ClassVar[int]
     SHADOW_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEEN_READS_FIELD_NUMBER: _ClassVar[int]
+    OTHER_LOGS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation: int
     mode: PluginMode
@@ -514,7 +517,10 @@ class Attend(_message.Message):
     is_idle: bool
     shadow: ShadowReport
     positions: int
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ...) -> None: ...
+    seen_epoch: int
+    seen_reads: str
+    other_logs: _containers.RepeatedCompositeFieldContainer[Partition]
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ..., seen_epoch: _Optional[int] = ..., seen_reads: _Optional[str] = ..., other_logs: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
 
 class Ownership(_message.Message):
     __slots__ = ("epoch", "owner", "source", "heading", "reads", "import_rounds", "accepted")

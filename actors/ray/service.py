@@ -122,6 +122,8 @@ class RayService:
         """
         self.settings = with_absolute_store(settings)
         self.record: ServiceRecord | None = None
+        self.made_store = False
+        """Whether the start has made the store, as there was none."""
         self._metrics = metrics
         self._address = address
         self._give_up = give_up
@@ -135,20 +137,21 @@ class RayService:
         """Start coordinator and hosts, and store the service's record, which is returned.
 
         Raises:
-            StoreRefused: A live service is recorded, or the store cannot be opened for writing.
-            InvalidArgument: A second process could not see the store, or hosts on several
+            X: A second process could not see the store, or hosts on several
                 machines would not reach each other.
             NotReady: The cluster cannot be joined.
         """
         await self._refuse_second()
         if self._address is None:
+            await self._make_store()  # Before what takes longer to fail.
             address = ray_cluster.start_cluster()
         else:
             address = ray_cluster.join_cluster(self._address)
         is_new = False
         try:
             is_new = not ray_cluster.actor_names(self._namespace)
-            if is_new:  # What serves already has its store, wherever that is now.
+            # What serves already has its store, wherever that is now.
+            if is_new and self._address is not None:
                 await self._make_store()
             self._refuse_unreachable()
             connection = RayConnection(self.settings)
@@ -198,7 +201,8 @@ class RayService:
         connector = self.settings.connector()
         try:
             backend = await connector.backend(read_only=True)
-        except StoreRefused:
+        except StoreRefused as error:
+            self.made_store = isinstance(error, NoSuchStore)
             # Opening it for writing makes a missing store, and completes one whose making was
             # interrupted (an empty file). If neither is the reason, it raises.
             backend = await connector.backend(read_only=False)

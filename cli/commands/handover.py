@@ -140,6 +140,7 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Handover, Owned
     from tierledger.actors.discovery.connecting import connect
+    from tierledger.moving.freshness import refuse_owned
     from tierledger.moving.move import Move
 
     connection = await connect(settings)
@@ -153,6 +154,7 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
         if status["owner"] == to:
             return Owned(to, status["owner_epoch"])
         if to == Owner.KAFKA and status["owner"] == Owner.NOBODY:
+            await refuse_owned(wish.brokers, status["attending"])
             return await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
         move = Move(settings, connection, wish.brokers, to, accepts_losses=wish.accepts_losses)
         return await move.made(print_note)

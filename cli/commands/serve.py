@@ -20,7 +20,12 @@ from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, KafkaConfigOption, StoreOption, file_option
 from tierledger.cli.output import error_line, note_line
-from tierledger.events.errors import InvalidArgument, RejectedError, StorageUnavailable
+from tierledger.events.errors import (
+    InvalidArgument,
+    RejectedError,
+    StorageUnavailable,
+    StoreRefused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -114,6 +119,14 @@ MirrorOption = Annotated[
         "cluster's metadata came from Kafka's own manager.",
     ),
 ]
+NewOption = Annotated[
+    bool,
+    typer.Option(
+        "--new",
+        help="Start on a store that has nothing of the cluster yet, even though Kafka's "
+        "metadata topic shows that another store owns the cluster's metadata.",
+    ),
+]
 CertificateOption = Annotated[
     Path | None,
     file_option("The hosts' certificate chain, PEM; with it the hosts accept only TLS."),
@@ -191,6 +204,7 @@ class PlacementOptions(NamedTuple):
     security: DoorSecurity
     kafka: KafkaBrokers | None
     mirror: bool | None
+    is_new: bool
 
 
 def serve_command(
@@ -205,6 +219,7 @@ def serve_command(
     kafka: KafkaOption = None,
     kafka_config: KafkaConfigOption = None,
     mirror: MirrorOption = None,
+    new: NewOption = False,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
     tls_client_ca: ClientCaOption = None,
@@ -244,7 +259,7 @@ def serve_command(
         raise InvalidArgument("--kafka-config: expected --kafka, too")
     brokers = None if kafka is None else KafkaBrokers(kafka, _text(kafka_config))
     placement = PlacementOptions(
-        hosts, partitions_per_host, address, listen, advertise, security, brokers, mirror
+        hosts, partitions_per_host, address, listen, advertise, security, brokers, mirror, new
     )
     options = StoreOptions(store, cluster)
     _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
@@ -407,7 +422,7 @@ async def _serve(
     from tierledger.events.partition.decide import Limits
     from tierledger.health.server import metrics_served
     from tierledger.storage.locate import public_url
-    from tierledger.storage.process_log import RESULTS
+    from tierledger.storage.process_log import LOG, RESULTS
 
     settings = replace(
         await service_settings(options, Limits(custom_metadata_bytes_max=limit)),
@@ -422,6 +437,8 @@ async def _serve(
     if placement.kafka is not None:
         placement.kafka.client_options()  # Refuses a wrong file.
         await _check_brokers(placement.kafka, settings.cluster_id)
+        if not placement.is_new:
+            await _check_store(placement.kafka, settings)
     doors = DoorSettings(placement.listen, placement.advertise, own_ip)
     placement.security.check(doors.listen(0), WallClock().now_ms)
     if placement.address is None:  # Hosts run on this machine only.
@@ -439,6 +456,8 @@ async def _serve(
         # Asked before the first line: from that line on, a lost cluster ends `serve`.
         found = (await connection.coordinator.doors()).values()
         url = url_of(found, tls=placement.security.pair is not None)
+        if service.made_store:
+            LOG.put(note_line(f"{store} is a new, empty store"))
         RESULTS.put(f"serving cluster {settings.cluster_id} from {store} {where}")
         if served.address is not None:
             RESULTS.put(f"metrics at {served.address}")
@@ -464,6 +483,31 @@ async def _check_brokers(brokers: KafkaBrokers, cluster_id: str) -> None:
         check_cluster(brokers, found.cluster_id, cluster_id)
     except RejectedError as error:
         raise InvalidArgument(f"--cluster: {error}") from None
+
+
+async def _check_store(brokers: KafkaBrokers, settings: ServiceSettings) -> None:
+    """Refuse a store that has nothing of the cluster, if another store owns its metadata.
+
+    Raises:
+        StoreRefused: Kafka's metadata topic says so.
+    """
+    from tierledger.cli.service_settings import was_served
+    from tierledger.moving.freshness import TO_DO, seal_of
+    from tierledger.storage.locate import public_url
+
+    if await was_served(settings):
+        return
+    try:
+        async with asyncio.timeout(BROKERS_S):
+            seal = await seal_of(brokers)
+    except (TimeoutError, StorageUnavailable):
+        return  # As above; `handover` asks again.
+    if seal is not None:
+        store = public_url(settings.storage["metadata.storage.url"])
+        raise StoreRefused(
+            f"{store} has nothing of the cluster {settings.cluster_id}, but {seal}; {TO_DO}. "
+            "To start on this store all the same: --new"
+        )
 
 
 async def _close(service: RayService) -> None:

@@ -211,6 +211,23 @@ def test_a_service_that_nobody_told_of_kafka_is_told_if_brokers_use_it() -> None
     assert only(cluster(kafka=None, owner="kafka")).code == "kafka-not-asked"
 
 
+def test_a_store_that_lacks_what_a_plugin_has_seen_is_older() -> None:
+    others = [f"orders-{number}" for number in range(3)]
+    ahead = plugin(seen_epoch=4, seen_reads="tierledger", other_logs=[])
+    fed_on = plugin(broker_id=4, seen_epoch=3, seen_reads="tierledger", other_logs=others)
+
+    older = found(cluster(**OURS, attending=[ahead, fed_on]))
+    nobodys = found(cluster(owner="nobody", owner_epoch=0, attending=[ahead, fed_on]))
+
+    assert [(one.code, one.subject) for one in older] == [
+        ("store-older", "broker 3"),
+        ("store-older", "broker 4"),
+    ]
+    assert "it has seen owner epoch 4, and the store is at 3" in older[0].text
+    assert "the log of orders-0 and 2 more ends before" in older[1].text
+    assert nobodys == []  # There another trouble tells it.
+
+
 def test_foreign_records_are_a_trouble_of_their_own() -> None:
     foreign = {
         "foreign": 5,

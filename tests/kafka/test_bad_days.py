@@ -210,6 +210,10 @@ async def test_an_empty_ledger_is_another_until_an_operator_takes_it(
         assert await ask("1 metric PartitionsOfAnotherLedger") == "1"
         assert await ask("1 is-ready 1") == "false"
         assert await ask("1 list 1") == "ReplicaNotAvailableException"
+        assert await ask("1 add 1 0") == "ReplicaNotAvailableException"
+        while not (found := await other_logs(world)):  # noqa: ASYNC110 - It has no event.
+            await asyncio.sleep(0.01)
+        assert found == ["orders-1"]
         assert await ask("1 close") == "done"
 
         known.unlink()
@@ -217,3 +221,10 @@ async def test_an_empty_ledger_is_another_until_an_operator_takes_it(
         assert await ask("1 ready 1") == "ready"
         assert await ask("1 list 1") == ""
         assert await ask("1 close") == "done"
+
+
+async def other_logs(world: LocalWorld) -> list[str]:
+    """The partitions of which broker 1 has seen another log than the service's."""
+    (plugin,) = (await world.service.coordinator.status())["attending"]
+    found: list[str] = plugin["other_logs"]
+    return found

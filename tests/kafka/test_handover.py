@@ -64,6 +64,20 @@ async def test_a_fresh_cluster_is_handed_over_once_and_one_that_has_tiered_is_no
             assert await owner(store) == "tierledger"
         assert len(await sealed_partitions(KafkaBrokers(broker.address))) == METADATA_PARTITIONS
 
+    other = f"sqlite:{tmp_path / 'other.sqlite'}"
+    given = ["--cluster", CLUSTER_ID, "--kafka", broker.address]
+    unmeant = run("serve", "--store", other, *given)
+    assert unmeant.returncode == ExitStatus.USAGE
+    assert "has tierledger's seal, so another ledger owns the metadata" in unmeant.stderr
+    assert "To start on this store all the same: --new" in unmeant.stderr
+    assert not (tmp_path / "other.sqlite").exists()
+    with served(other, *given, "--new"):
+        to_kafka = ("handover", "--to", "kafka", "--kafka", broker.address, "--store", other)
+        refused = await asyncio.to_thread(invoke, *to_kafka)
+        assert refused.exit_code == ExitStatus.USAGE
+        assert "nobody owns the metadata on this store, but" in refused.stderr
+        assert await owner(other) == "nobody"
+
 
 async def test_a_broker_that_is_frozen_hides_no_other(broker: KafkaBroker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as frozen:

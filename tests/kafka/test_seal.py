@@ -68,14 +68,17 @@ async def test_behind_a_seal_no_other_store_owns_the_cluster_and_the_way_back_is
         await own(one)
         await one.grow(80)
 
-    with served(lost.store, *given):
+    with served(lost.store, *given, "--new"):
         await eventually(lambda: remembers(lost))
+        assert "other-ledger" in [one["code"] for one in (await lost.status())["troubles"]]
+        for way in (["--to", "kafka"], ["--fresh"]):
+            refused = await lost.hand_over(*way)
+            assert refused.exit_code == ExitStatus.USAGE
+            assert "has tierledger's seal" in refused.stderr
+            assert "has fed the plugins of brokers 1 (1 partitions)" in refused.stderr
+            assert (await lost.status())["coordinator"]["owner"] == "nobody"
         refused = await lost.hand_over("--fresh")
-        assert refused.exit_code == ExitStatus.USAGE
-        assert "has tierledger's seal" in refused.stderr
-        assert "has fed the plugins of brokers 1 (1 partitions)" in refused.stderr
         assert f"{TOPIC}-0 starts at 0, in its leader's folder at" in refused.stderr
-        assert (await lost.status())["coordinator"]["owner"] == "nobody"
 
     await meets_the_seal(one)
 

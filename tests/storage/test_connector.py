@@ -301,6 +301,18 @@ def test_a_password_meant_for_another_program_is_not_repeated() -> None:
         parse_store_url("mysql://me:secret@h/db")
 
 
+async def test_the_default_store_needs_no_folder_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    connector = SqliteConnector()
+
+    await (await connector.backend(read_only=False)).close()
+
+    assert connector.path is not None
+    assert connector.path.is_relative_to(tmp_path / "home")
+
+
 def test_the_default_store_is_among_the_users_data() -> None:
     path = default_store_url().path
 

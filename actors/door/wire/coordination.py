@@ -130,6 +130,9 @@ def attend_message(attend: Attend) -> pb.Attend:
         is_idle=attend.is_idle,
         shadow=None if attend.shadow is None else shadow_message(attend.shadow),
         positions=attend.positions,
+        seen_epoch=attend.seen_epoch,
+        seen_reads=attend.seen_reads,
+        other_logs=map(_item_message, attend.other_logs),
     )
 
 
@@ -149,6 +152,9 @@ def attend_of(message: pb.Attend) -> Attend:
             message.is_idle,
             shadow_of(message.shadow) if message.HasField("shadow") else None,
             message.positions,
+            message.seen_epoch,
+            message.seen_reads,
+            tuple(map(_item, message.other_logs)),
         ),
         "attend",
     )

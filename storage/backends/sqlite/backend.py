@@ -183,7 +183,7 @@ class SqliteBackend(MetadataStorageBackend):
 
     @classmethod
     async def open(cls, path: Path, *, read_only: bool = False) -> SqliteBackend:
-        """The store at `path`; a writer creates it, and its folder, if missing.
+        """The store at `path`; a writer creates it if missing, in a folder that is there.
 
         Raises:
             NoSuchStore: There is none, and it was opened for reading.

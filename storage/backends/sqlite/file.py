@@ -137,6 +137,9 @@ class OpenedFiles:
         # The log grows and shrinks; SQLite never makes the file itself shorter by itself.
         if name == self._file and now.st_size < before.st_size:
             return f"{name} was cut from {before.st_size} to {now.st_size} bytes"
+        if now.st_size > before.st_size:
+            # An older copy that is written over the file is shorter than the file was last.
+            self._seen[name] = now
         return ""
 
 
@@ -196,18 +199,15 @@ def open_writer(path: Path) -> tuple[sqlite3.Connection, WriterLock]:
     """A connection that may write the store at `path`, created if missing, and its lock.
 
     Raises:
-        StoreRefused: Another process writes it, it is another program's, or it cannot be
-            written.
+        StoreRefused: Another process writes it, it is another program's, it cannot be
+            written, or its folder is missing.
         DataError: The file is damaged.
         FormatTooNew: A newer program created it.
         StorageUnavailable: The medium failed.
     """
     path = Path(os.path.realpath(path))
     _check_kind(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreRefused(f"{path} cannot be made: {error}") from error
+    _check_folder(path)
     if _is_there(path):
         # Check the file before a lock file is put beside what may be another program's.
         StoreReader(path).close()
@@ -320,6 +320,19 @@ def _check_kind(path: Path) -> None:
         raise StoreRefused(f"{path} is a folder, not a store")
     if not stat.S_ISREG(mode):
         raise StoreRefused(f"{path} is no regular file, so no store")
+
+
+def _check_folder(path: Path) -> None:
+    """Refuse a path in a missing folder: who mistypes it must not get an empty store."""
+    try:
+        missing = [one for one in path.parents if not one.is_dir()]
+    except OSError as error:
+        raise StoreRefused(f"{path} cannot be made: {error}") from error
+    if missing:
+        raise StoreRefused(
+            f"{path} cannot be made: there is no folder {missing[-1]}; check the path, or make "
+            f"the folder {path.parent} if a new store is to be there"
+        )
 
 
 def _is_there(path: Path) -> bool:

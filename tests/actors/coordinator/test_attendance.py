@@ -14,6 +14,7 @@ from tierledger.actors.coordinator.attendance import (
     Attendance,
     Difference,
     ShadowReport,
+    owned_elsewhere,
     trouble,
 )
 from tierledger.actors.coordinator.ownership import Ownership, PluginMode
@@ -246,3 +247,17 @@ def test_a_plugin_hears_how_many_rounds_the_import_has_finished() -> None:
     attendance.followed({"follower": "one", "trouble": None, "task": "import", "round": 4}, 0)
 
     assert attendance.import_rounds == 4
+
+
+def test_who_has_seen_tierledger_own_the_metadata_of_another_ledger_is_told() -> None:
+    attendance = Attendance()
+    for broker, reads in enumerate(("tierledger", "kafka", "")):
+        attend = Attend(broker, 1, HANDOVER, 0, False, None, 34, 5, reads)
+        attendance.attended(attend, 0)
+    attending = attendance.report(Ownership(), {}, 0)["attending"]
+
+    found = owned_elsewhere(attending)
+
+    assert found is not None
+    assert "in owner epoch 5, has fed the plugins of brokers 0 (34 partitions)" in found
+    assert owned_elsewhere(attending[1:]) is None  # It moved back to Kafka's own manager.

@@ -101,8 +101,9 @@ async def refusal_of(path: Path, *, read_only: bool) -> RemoteStorageError:
     return caught.value
 
 
-async def test_a_writer_makes_the_store_and_the_folders_above_it(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "b c?%#" / "store.sqlite"
+async def test_a_writer_makes_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "b c?%#" / "store.sqlite"
+    path.parent.mkdir()
 
     await make_store(path)
 
@@ -197,6 +198,14 @@ async def test_another_version_is_named_and_left_alone(
 async def test_a_folder_is_no_store(tmp_path: Path) -> None:
     for read_only in (True, False):
         assert isinstance(await refusal_of(tmp_path, read_only=read_only), StoreRefused)
+
+
+async def test_a_writer_makes_no_folder_since_the_path_may_be_mistyped(tmp_path: Path) -> None:
+    error = await refusal_of(tmp_path / "mistyped" / "b" / "store.sqlite", read_only=False)
+
+    assert isinstance(error, StoreRefused)
+    assert f"no folder {tmp_path / 'mistyped'};" in str(error)
+    assert names_in(tmp_path) == []
 
 
 async def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:

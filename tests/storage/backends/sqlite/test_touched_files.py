@@ -93,6 +93,22 @@ async def test_nothing_is_acknowledged_once_the_files_were_touched(
     await backend.close()
 
 
+async def test_an_older_copy_written_over_the_file_is_noticed_by_its_length(path: Path) -> None:
+    backend = await SqliteBackend.open(path)
+    await backend.create("a", b"v")
+    shutil.copyfile(path, beside(path, ".backup"))
+    await backend.create("b", bytes(100_000))
+    with closing(sqlite3.connect(path)) as person:
+        person.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    await backend.create("c", b"v")
+
+    shutil.copyfile(beside(path, ".backup"), path)
+
+    with pytest.raises(StoreRefused, match="was cut from"):
+        await backend.create("d", b"v")
+    await backend.close()
+
+
 async def test_files_that_come_back_are_trusted_by_who_opens_them_only(path: Path) -> None:
     backend = await SqliteBackend.open(path)
     await backend.create("before", b"v")

@@ -36,6 +36,8 @@ final class Deciding implements Manager {
     private static final String RECALLED = "recalled";
     /** In place of an owner: the service's ledger is not the one that this broker knew. */
     private static final String ANOTHER = "another ledger";
+    /** Partitions with another log that a report names at most. */
+    private static final int OTHER_LOGS_MAX = 100;
     private static final int ATTEND_DEADLINE_MS = 2_000;
     private static final long ATTEND_MS = 500;
     private static final long HOMELESS_MS = 50;
@@ -177,6 +179,12 @@ final class Deciding implements Manager {
             .setOwnerEpoch(stand.getEpoch())
             .setIsIdle(isIdle)
             .setPositions(roles.memory.count());
+        Ownership seen = roles.memory.ownership();
+        if (seen != null) {
+            attend.setSeenEpoch(seen.getEpoch()).setSeenReadsBytes(seen.getReadsBytes());
+        }
+        roles.hosted().filter(one -> one.feed.isOther()).limit(OTHER_LOGS_MAX)
+            .forEach(one -> attend.addOtherLogs(Segments.partition(one.tip)));
         if (shadow != null) {
             attend.setShadow(shadow.report());
         }

@@ -106,6 +106,9 @@ final class Ledger implements Manager {
         if (hosted.role != Role.LEADER) {
             throw notReady(tip, "this broker does not lead it");
         }
+        if (hosted.feed.isOther()) {
+            throw notReady(tip, "its log is not the one that this broker was fed from");
+        }
         if (roles.doors.isAway() && !isFinish) {
             throw notReady(tip, "no host of tierledger answers");
         }
