@@ -34,6 +34,7 @@ from tierledger.cli.commands.spark.spark import spark_group
 from tierledger.cli.commands.status.status import status_command
 from tierledger.cli.commands.verify import verify_store
 from tierledger.cli.complete_file import command_output
+from tierledger.cli.dashed_ids import CommandOfIds
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.output import print_error
@@ -169,7 +170,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, cls=CommandOfIds)(command)
 app.add_typer(spark_group(), name="spark")
 app.add_typer(simulate_group(), name="simulate")
 
