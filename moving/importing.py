@@ -22,6 +22,7 @@ from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import (
     Fenced,
     NotLeader,
+    NotReady,
     PartitionDeleted,
     RemoteStorageError,
 )
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
 
 AT_ONCE = 16
 """Partitions that are imported concurrently."""
+
+READY_S = 10.0
+"""Seconds after which a partition counts as one that is not imported."""
+
+AGAIN_S = 1.0
+"""Seconds after which the lead of a partition that is not ready is claimed again."""
+
+LOOK_S = 0.05
+"""Seconds between two looks whether a partition is ready."""
 
 _log = ProcessLog("tierledger.moving")
 
@@ -182,14 +192,36 @@ class TailImport:
             _log.warning("a partition is not imported", partition=str(tip), error=str(error))
 
     async def _send(self, tip: TopicIdPartition, run: list[ImportedRecord]) -> None:
+        time_ms = run[0].timestamp_ms
         try:
-            await self._manager.when_ready([tip])
+            await self._when_led(tip, time_ms)
             await self._manager.import_records(tip, run)
         except (Fenced, NotLeader):
             # Another session, such as another importer's, took the lead: claim it again.
-            await self._lead({tip: run[0].timestamp_ms})
-            await self._manager.when_ready([tip])
+            await self._lead({tip: time_ms})
+            await self._when_led(tip, time_ms)
             await self._manager.import_records(tip, run)
+
+    async def _when_led(self, tip: TopicIdPartition, time_ms: int) -> None:
+        """Return once the partition can be imported into; claims the lead again meanwhile.
+
+        A broker that led before the owner changed may not have heard of that yet. Kafka names
+        it as the leader, so the claim is refused, and nothing but a new one brings it back.
+        A claim that is in force is only repeated, which costs nothing.
+
+        Raises:
+            NotReady: It was not ready within the deadline.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + READY_S
+        again = loop.time() + AGAIN_S
+        while not await self._manager.is_ready(tip):
+            if loop.time() > until:
+                raise NotReady(f"{tip} was not ready within {READY_S:g} s")
+            await asyncio.sleep(LOOK_S)
+            if loop.time() > again:
+                await self._lead({tip: time_ms})
+                again = loop.time() + AGAIN_S
 
 
 def _plain(refused: RefusedRecord) -> dict[str, object]:

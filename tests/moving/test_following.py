@@ -1,8 +1,9 @@
 """Records of Kafka's metadata topic are imported, changes of our logs mirrored into it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
 from tierledger.actors.calls import IMPORTER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import StorageUnavailable
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import KafkaValue, decode, encode
@@ -107,6 +109,42 @@ async def test_what_comes_is_taken_over_and_a_new_beginning_repeats_nothing(
     assert await starts(world) == [0, 10]
     assert await starts(world, OTHERS) == [0]
     assert await differences(world, topic) == []
+
+
+class KafkaNames:
+    """Kafka, by which one broker leads everything."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._named = LeaderVerdict(broker_id, 1)
+
+    async def leaders_of(
+        self, partitions: Sequence[TopicIdPartition]
+    ) -> list[LeaderVerdict | None]:
+        return [self._named] * len(partitions)
+
+
+async def test_a_broker_that_gives_the_lead_up_late_does_not_stop_the_import(
+    tmp_path: Path, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0))
+    async with LocalWorld(sqlite_in(tmp_path), oracle=KafkaNames(1)) as world:
+        broker = await world.broker(1)
+        await broker.on_partition_leadership_changes([ORDERS], [], leader_epochs={ORDERS: 1})
+        await broker.when_ready([ORDERS])
+        tail = await tail_of(world, topic)
+        importing = asyncio.create_task(tail.round())
+        await eventually(partial(refused_claim, world))
+
+        await broker.on_partition_leadership_changes([], [ORDERS])
+        await importing
+
+        assert tail.trouble is None
+        assert await starts(world) == [0]
+
+
+async def refused_claim(world: LocalWorld) -> bool:
+    """Whether a claim was refused because Kafka names another broker."""
+    return bool(await world.alarms())
 
 
 async def test_records_that_cannot_be_read_are_named_and_the_others_go_on(
