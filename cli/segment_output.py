@@ -1,4 +1,4 @@
-"""Segments as commands print them; JSON has the names of recorded traces."""
+"""Segments as commands print them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ BRIEF_STATES = {
 def plain_segment(row: bytes) -> dict[str, Any]:
     fields = unpack_row(row)
     epochs, finished = fields[EPOCHS], fields[FINISHED_AT]
+    recorded = recorded_segment(row)
     return {
-        **recorded_segment(row),
+        **{"size_in_bytes" if name == "size" else name: recorded[name] for name in recorded},
         "leader_epochs": [list(one) for one in zip(epochs[::3], epochs[1::3], strict=True)],
         "finished_at_position": None if finished == NOT_FINISHED else finished,
     }
@@ -67,7 +68,7 @@ def _cells(plain: dict[str, Any]) -> list[object]:
         state_cell(plain["state"], BRIEF_STATES[plain["state"]]),
         plain["start_offset"],
         plain["end_offset"],
-        size_cell(plain["size"]),
+        size_cell(plain["size_in_bytes"]),
         _epochs_cell(plain),
         plain["broker_id"],
         time_cell(plain["event_timestamp_ms"]),

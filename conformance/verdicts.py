@@ -75,6 +75,11 @@ class CheckReport:
         right = not self.counts[Verdict.WRONG] and not self.counts[Verdict.MISSED]
         return right and self.questions == self.answers and self.questions > 0
 
+    def plain(self) -> dict[str, int]:
+        """The number of each verdict, of the questions and of the answers."""
+        counts = {verdict.value: self.counts[verdict] for verdict in Verdict}
+        return {**counts, "questions": self.questions, "answers": self.answers}
+
     def summary(self) -> str:
         """One line: the number of each verdict, and of all questions."""
         counts = " ".join(f"{verdict}={self.counts[verdict]}" for verdict in Verdict)

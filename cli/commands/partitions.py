@@ -84,7 +84,7 @@ class Summary(NamedTuple):
         delete = self.delete_state
         return {
             "segments": _by_state(self.counts),
-            "bytes": _by_state(self.sizes),
+            "size_in_bytes": _by_state(self.sizes),
             "leader": None if self.session is None else self.session._asdict(),
             "delete_state": None if delete is None else RemotePartitionDeleteState(delete).name,
             "position": self.position,
@@ -253,7 +253,7 @@ def _details(state: PartitionState) -> tuple[Summary, dict[str, Any]]:
             {
                 "epoch": epoch,
                 "highest_offset": tables.highest,
-                "bytes": tables.size,
+                "size_in_bytes": tables.size,
                 "referenced": len(tables.referenced),
                 "unreferenced": len(tables.unreferenced),
                 "lost_by_kafka": len(tables.lost),
@@ -288,9 +288,13 @@ def _print_details(
         ]
     )
     if more["epochs"]:
-        columns = [name.replace("_", " ") for name in more["epochs"][0]]
+        names = {"size_in_bytes": "bytes"}
+        columns = [names.get(one, one.replace("_", " ")) for one in more["epochs"][0]]
         rows = [
-            [size_cell(value) if name == "bytes" else value for name, value in epoch.items()]
+            [
+                size_cell(value) if name == "size_in_bytes" else value
+                for name, value in epoch.items()
+            ]
             for epoch in more["epochs"]
         ]
         print_table(Table(columns, rows, EPOCHS_SPARE), wide=wide)

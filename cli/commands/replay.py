@@ -253,7 +253,10 @@ def _print_result(
     if trace.gaps:
         summary["offsets missing"] = sum(g.last_offset - g.first_offset + 1 for g in trace.gaps)
     if json:
-        print_json(summary)
+        told = {name.replace(" ", "_"): value for name, value in summary.items()}
+        for source, one in reports.items():
+            told[f"answers_from_{source}"] = one.plain()
+        print_json(told)
     else:
         print_pairs(summary.items())
     for topic_id, names in trace.names.items():

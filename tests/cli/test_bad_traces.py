@@ -75,7 +75,7 @@ def test_a_gap_can_be_allowed_and_is_counted(tmp_path: Path) -> None:
     result = replay(trace, "--allow-gaps", "--json")
 
     summary = json.loads(result.stdout)
-    assert (summary["records"], summary["offsets missing"]) == (5, 1)
+    assert (summary["records"], summary["offsets_missing"]) == (5, 1)
     assert result.exit_code == 0
 
 
@@ -124,7 +124,7 @@ def test_a_bad_record_is_refused_by_place_and_the_others_go_on(
     result = replay(trace, *mode, "--json", "--answer", str(questions), "--out", str(answers))
 
     summary = json.loads(result.stdout)
-    assert (summary["records"], summary["records refused"]) == (6, 1)
+    assert (summary["records"], summary["records_refused"]) == (6, 1)
     (note,) = [line for line in result.stderr.splitlines() if "refused" in line]
     assert "metadata partition 0, offset 2: " in note
     assert message in note
@@ -157,7 +157,7 @@ def test_a_trace_of_which_nothing_can_be_read_is_told_so(tmp_path: Path) -> None
     result = replay(trace, "--churn", "3", "--json")
 
     assert result.exit_code == 3
-    assert json.loads(result.stdout)["records refused"] == 2
+    assert json.loads(result.stdout)["records_refused"] == 2
 
 
 def test_a_question_that_is_none_stops_before_anything_is_replayed(tmp_path: Path) -> None:

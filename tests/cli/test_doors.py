@@ -149,7 +149,8 @@ async def test_a_recording_is_replayed_through_doors_without_ray(
         )
 
     assert replayed.returncode == 0, replayed.stderr
-    assert " wrong=0 missed=0 of " in json.loads(replayed.stdout)["answers from leader"]
+    told = json.loads(replayed.stdout)["answers_from_leader"]
+    assert (told["wrong"], told["missed"]) == (0, 0)
     assert told.returncode == 0, told.stderr
 
 

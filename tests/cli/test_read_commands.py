@@ -48,7 +48,7 @@ def test_ls_shows_what_holds_segments_or_is_led(store: Path) -> None:
             "COPY_SEGMENT_FINISHED": 18,
             "DELETE_SEGMENT_STARTED": 1,
         },
-        "bytes": {
+        "size_in_bytes": {
             "COPY_SEGMENT_STARTED": 0,
             "COPY_SEGMENT_FINISHED": 18_000,
             "DELETE_SEGMENT_STARTED": 1_000,
@@ -134,7 +134,7 @@ def test_describe_shows_the_leader_epochs(store: Path) -> None:
         {
             "epoch": 0,
             "highest_offset": 99,
-            "bytes": 9000,
+            "size_in_bytes": 9000,
             "referenced": 8,
             "unreferenced": 1,
             "lost_by_kafka": 0,
@@ -142,7 +142,7 @@ def test_describe_shows_the_leader_epochs(store: Path) -> None:
         {
             "epoch": 1,
             "highest_offset": 199,
-            "bytes": 10_000,
+            "size_in_bytes": 10_000,
             "referenced": 10,
             "unreferenced": 0,
             "lost_by_kafka": 0,

@@ -1,7 +1,6 @@
 """`replay` in one process, over a store in memory: recorded traces in, Kafka's answers out."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tierledger.conformance.trace import answers_path, read_records
 
 HISTORIES = sorted((TRACES / "histories").iterdir())
 SOURCES = ("leader", "follower", "storage")
-VERDICT = re.compile(r"equal=(\d+) recovered=(\d+) wrong=(\d+) missed=(\d+) of (\d+)")
 
 
 def replay(*arguments: object) -> Result:
@@ -27,11 +25,10 @@ def assert_all_right(summary: dict[str, Any], *sources: str) -> None:
     """Every question of the trace is answered as Kafka did, or better."""
     questions = sum(1 for _ in read_questions(answers_path(trace_of(summary))))
     for source in sources:
-        verdict = VERDICT.fullmatch(summary[f"answers from {source}"])
-        assert verdict is not None
-        equal, recovered, wrong, missed, total = map(int, verdict.groups())
-        assert (wrong, missed) == (0, 0), source
-        assert equal + recovered == total == questions
+        told = summary[f"answers_from_{source}"]
+        assert (told["wrong"], told["missed"]) == (0, 0), source
+        assert told["equal"] + told["recovered"] == questions
+        assert told["questions"] == told["answers"] == questions
 
 
 def trace_of(summary: dict[str, Any]) -> Path:
@@ -55,8 +52,8 @@ def test_a_trace_is_answered_as_kafka_did_whoever_is_asked(name: str) -> None:
 
     (summary,) = lines(result)
     assert_all_right(summary, *SOURCES)
-    assert summary["host kills"] >= 1
-    assert summary["records refused"] == 0
+    assert summary["host_kills"] >= 1
+    assert summary["records_refused"] == 0
 
 
 def test_leaders_that_change_all_the_time_lose_nothing() -> None:
@@ -66,8 +63,8 @@ def test_leaders_that_change_all_the_time_lose_nothing() -> None:
 
     (summary,) = lines(result)
     assert_all_right(summary, *SOURCES)
-    assert summary["host kills"] >= 10
-    assert summary["partition stops"] >= 1
+    assert summary["host_kills"] >= 10
+    assert summary["partition_stops"] >= 1
 
 
 @pytest.mark.parametrize(
@@ -117,7 +114,7 @@ def test_strict_sends_what_a_broker_would_and_nothing_of_a_real_ones_is_refused(
     result = replay(TRACES / "one-broker", "--strict", "--check", "--churn", 5, "--json")
 
     (summary,) = lines(result)
-    assert summary["records refused"] == 0
+    assert summary["records_refused"] == 0
     assert_all_right(summary, "leader")
 
 
@@ -126,7 +123,7 @@ def test_strict_names_what_the_lifecycle_refuses_and_exits_with_1() -> None:
 
     assert result.exit_code == 1
     refused = [line for line in result.stderr.splitlines() if line.startswith("note: refused")]
-    assert json.loads(result.stdout)["records refused"] == len(refused) > 0
+    assert json.loads(result.stdout)["records_refused"] == len(refused) > 0
     assert any("is no transition" in line for line in refused)
 
 

@@ -144,7 +144,7 @@ def test_a_limit_of_0_refuses_all_custom_metadata(tmp_path: Path) -> None:
         assert process.wait(STOP_S) == ExitStatus.WELL
     assert strict.returncode == 1
     assert "custom metadata has 75 bytes, the limit is 0" in strict.stderr
-    assert json.loads(strict.stdout)["records refused"] > 0
+    assert json.loads(strict.stdout)["records_refused"] > 0
     segments = [json.loads(line) for line in found.stdout.splitlines()]
     assert [one["custom_metadata_hex"] for one in segments if one["custom_metadata_hex"]] == []
 

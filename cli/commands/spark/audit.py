@@ -25,6 +25,7 @@ from tierledger.cli.commands.spark.job import (
 from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.options import TierOption, duration_ms
 from tierledger.cli.output import print_note, progress, time_text
+from tierledger.cli.table import size_cell
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.folding.store import JobStore
     from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
     from tierledger.pipeline.jobs.audit.run import Listed
+    from tierledger.pipeline.table_columns import PlainRow
     from tierledger.pipeline.tables.plan import TablePlan
     from tierledger.tiering.layouts.listed_objects import LayoutNames
     from tierledger.tiering.objects.directory import Unseen
@@ -215,6 +217,15 @@ def _lister(session: SparkSession, asked: _Asked, file: Path) -> Callable[[], Li
     return run
 
 
+def _cells(row: PlainRow) -> list[object]:
+    sizes = [
+        None if size is None else size_cell(size)
+        for size in (row["size_in_bytes"], row["expected_bytes"])
+    ]
+    place = row["place"] or row["segment_id"]
+    return [row["kind"], place, row["objects"], *sizes, row["detail"]]
+
+
 def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> None:
     from tierledger.cli.pages.jobs.audit import audit_page
     from tierledger.pipeline.jobs.audit.kinds import FINDINGS
@@ -236,17 +247,8 @@ def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> 
             **{kind.value: total.rows for kind, total in totals.items()},
         },
         columns=COLUMNS,
-        worst=[
-            [
-                row["kind"],
-                row["place"] or row["segment_id"],
-                row["objects"],
-                row["size_in_bytes"],
-                row["expected_bytes"],
-                row["detail"],
-            ]
-            for row in rows
-        ],
+        worst=rows,
+        cells=_cells,
         found=sum(totals[kind].rows for kind in FINDINGS),
         damaged=made.damaged,
         not_seen=not_seen,

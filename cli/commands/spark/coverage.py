@@ -12,6 +12,7 @@ from tierledger.cli.commands.spark.job import (
     end,
     write_page,
 )
+from tierledger.cli.table import size_cell
 
 if TYPE_CHECKING:
     from tierledger.cli.commands.spark.job import Answer
@@ -61,13 +62,14 @@ def coverage(job: Job) -> None:
             "unfinished bytes": of["unfinished"].size,
         },
         columns=COLUMNS,
-        worst=[_printed(row) for row in made.digest.worst()],
+        worst=made.digest.worst(),
+        cells=_cells,
         found=sum(of[kind].rows for kind in FINDINGS),
         damaged=made.damaged,
     )
 
 
-def _printed(row: PlainRow) -> list[object]:
+def _cells(row: PlainRow) -> list[object]:
     return [
         f"{row['topic']}-{row['partition']}",
         row["kind"],
@@ -75,7 +77,7 @@ def _printed(row: PlainRow) -> list[object]:
         row["start_offset"],
         row["end_offset"],
         row["segments"],
-        row["size_in_bytes"],
+        size_cell(row["size_in_bytes"]),
     ]
 
 

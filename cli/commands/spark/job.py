@@ -32,7 +32,7 @@ from tierledger.cli.options import (
 from tierledger.cli.output import print_json, print_note, print_pairs, progress, time_text
 from tierledger.cli.settings import cluster_setting, store_config
 from tierledger.cli.table import Table as PrintedTable
-from tierledger.cli.table import print_table, size_cell
+from tierledger.cli.table import print_table
 from tierledger.cli.topics import TopicOption
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.locate import default_store_url
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.fold import PlannedLog
     from tierledger.pipeline.folding.store import JobStore
     from tierledger.pipeline.folding.task import DamagedLog
-    from tierledger.pipeline.table_columns import Table
+    from tierledger.pipeline.table_columns import PlainRow, Table
     from tierledger.pipeline.tables.plan import TablePlan
     from tierledger.pipeline.tables.writers import Write
 
@@ -61,8 +61,6 @@ AUTO, LOCAL, SPARK = ENGINE_NAMES = ("auto", "local", "spark")
 
 POLL_S = 0.2
 """Seconds between two looks at Spark's progress."""
-
-SIZE_COLUMNS = ("bytes", "bytes after", "expected")
 
 SHOWN_MAX = 20
 """How many findings are printed; all are counted, and in the table and on the page."""
@@ -402,7 +400,8 @@ def end(
     facts: Mapping[str, object],
     *,
     columns: Sequence[str] = (),
-    worst: Sequence[Sequence[object]] = (),
+    worst: Sequence[PlainRow] = (),
+    cells: Callable[[PlainRow], list[object]] = lambda row: [*row.values()],
     found: int = 0,
     damaged: Sequence[DamagedLog] = (),
     not_seen: Sequence[str] | None = None,
@@ -412,24 +411,25 @@ def end(
     Args:
         job: The user's request.
         facts: The result in a few numbers, by name.
-        columns: Names of the columns of `worst`.
-        worst: Findings to print, the worst first; `SHOWN_MAX` of them are printed.
+        columns: Names of the columns of `cells`.
+        worst: Findings, the worst first; `SHOWN_MAX` of them are printed, as JSON with the
+            names of the table's columns.
+        cells: What a person is shown of a finding.
         found: The number of findings; any makes the status 1.
         damaged: Logs that were left out; any makes the status 3, whatever else was found.
         not_seen: What could not be listed; any makes the status 3, too. None: nothing is.
     """
     if job.json:
-        rows = [dict(zip(columns, row, strict=True)) for row in worst[:SHOWN_MAX]]
         numbers = {name.replace(" ", "_"): fact for name, fact in facts.items()}
         result: dict[str, object] = {"job": job.name, **numbers, "findings": found}
-        result |= {"worst": rows} if columns else {}
+        result |= {"worst": list(worst[:SHOWN_MAX])} if columns else {}
         result |= {"out": str(job.out)} if job.out is not None else {}
         result |= {"page": str(job.page)} if job.page is not None else {}
         result |= {"not_seen": list(not_seen)} if not_seen is not None else {}
         print_json({**result, "damaged": [one._asdict() for one in damaged]})
     else:
         if worst:
-            print_table(_printed(columns, worst[:SHOWN_MAX]))
+            print_table(PrintedTable(columns, [cells(row) for row in worst[:SHOWN_MAX]]))
         print_pairs(facts.items())
     left = max(found, len(worst)) - min(len(worst), SHOWN_MAX)
     if left > 0:
@@ -441,18 +441,6 @@ def end(
         raise typer.Exit(ExitStatus.PARTLY)
     if found:
         raise typer.Exit(ExitStatus.FOUND)
-
-
-def _printed(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> PrintedTable:
-    sizes = [name in SIZE_COLUMNS for name in columns]
-    cells = [
-        [
-            size_cell(value) if size and isinstance(value, int) else value
-            for size, value in zip(sizes, row, strict=True)
-        ]
-        for row in rows
-    ]
-    return PrintedTable(columns, cells)
 
 
 def as_of_fact(job: Job) -> dict[str, str]:

@@ -12,6 +12,7 @@ from tierledger.cli.commands.spark.job import Job, answered, end, write_page
 from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.options import UNITS_BYTES, UNITS_MS, number_with_unit, whole_number
 from tierledger.cli.output import shortened, time_text
+from tierledger.cli.table import size_cell
 from tierledger.events.errors import InvalidArgument
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
+    from tierledger.pipeline.table_columns import PlainRow
 
 SETTINGS = {"retention.ms": UNITS_MS, "retention.bytes": UNITS_BYTES}
 """Settings of a what-if, and their units; one that is not given keeps everything."""
@@ -145,19 +147,21 @@ def _run(
         job,
         {**head, **asked, "partitions": len(plan.logs), **_totals(digest)},
         columns=COLUMNS,
-        worst=[
-            [
-                row["topic"],
-                row["partitions"],
-                row["segments_before"],
-                row["bytes_before"],
-                row["segments_after"],
-                row["bytes_after"],
-            ]
-            for row in digest.topics()
-        ],
+        worst=digest.topics(),
+        cells=_cells,
         damaged=made.damaged,
     )
+
+
+def _cells(row: PlainRow) -> list[object]:
+    return [
+        row["topic"],
+        row["partitions"],
+        row["segments_before"],
+        size_cell(row["bytes_before"]),
+        row["segments_after"],
+        size_cell(row["bytes_after"]),
+    ]
 
 
 def _totals(digest: RetentionDigest) -> dict[str, object]:

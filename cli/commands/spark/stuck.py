@@ -11,6 +11,7 @@ from tierledger.cli.commands.spark.job import Job, answered, end, write_page
 from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.options import AsOf, duration_ms
 from tierledger.cli.output import time_text
+from tierledger.cli.table import size_cell, state_cell, time_cell
 from tierledger.events.errors import InvalidArgument
 from tierledger.pages.texts import span_text
 
@@ -107,19 +108,20 @@ def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
             "bytes": sum(size for _, size in totals.values()),
         },
         columns=COLUMNS,
-        worst=[_printed(row) for row in oldest],
+        worst=oldest,
+        cells=_cells,
         found=sum(count for count, _ in totals.values()),
         damaged=made.damaged,
     )
 
 
-def _printed(row: PlainRow) -> list[object]:
+def _cells(row: PlainRow) -> list[object]:
     return [
         f"{row['topic']}-{row['partition']}",
-        row["state"],
+        state_cell(row["state"]),
         row["segment_id"],
-        time_text(row["since_ms"]),
+        time_cell(row["since_ms"]),
         span_text(row["age_ms"]),
         row["broker_id"],
-        row["size_in_bytes"],
+        size_cell(row["size_in_bytes"]),
     ]
