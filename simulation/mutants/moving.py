@@ -140,8 +140,8 @@ _RULES: tuple[tuple[str, str, str, Callable[..., Any], str, str], ...] = (
         "a move ends though both managers list other segments",
         "lost_record",
         Procedure._compared,
-        "if differences and not",
-        "if False and",
+        "differences = found",
+        "differences = ()",
     ),
     (
         "dead-leader-stands",

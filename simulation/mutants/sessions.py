@@ -131,8 +131,8 @@ def assignment_given_twice() -> Patches:
     placing: Any = vars(places)["_Placing"]
     begin = placing.__init__
 
-    def from_what_runs(self: Any, state: Any, partitions_per_host: int) -> None:  # noqa: ANN401
-        begin(self, state, partitions_per_host)
+    def from_what_runs(self: Any, state: Any, *given: Any) -> None:  # noqa: ANN401
+        begin(self, state, *given)
         led = [entry.leadership for entry in state.partitions.values()]
         self.number = max((one.assignment for one in led if one is not None), default=0)
 

@@ -87,7 +87,12 @@ class Step:
                 process.held.append((self.run, ()))
                 self._loop.kill(process)
                 return
-        self.context.run(self.callback, *self.args)
+        try:
+            self.context.run(self.callback, *self.args)
+        except Exception as error:
+            if process is None:  # The world itself, which must not go on.
+                raise
+            self._loop._failures.append(error)  # As a real loop, which then goes on.
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
@@ -103,7 +108,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
 
     @property
     def failures(self) -> list[BaseException]:
-        """Exceptions of tasks that were not awaited: errors of the program, never faults."""
+        """Exceptions that nobody awaited: errors of the program, never faults."""
         # A task reports such an exception only when it is finalized.
         self._spawned = [task for task in self._spawned if not task.done()]
         return self._failures

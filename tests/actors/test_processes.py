@@ -73,12 +73,13 @@ def test_a_process_of_another_user_is_left_alone_and_is_no_error() -> None:
     code = f"""
 import os
 from tierledger.actors.processes import Process, this_process
+from tierledger.storage.process_log import end_at_once
 other = this_process() if os.getuid() == 0 else Process.of(1)
 if os.fork() == 0:
     if os.getuid() == 0:
         os.setuid({NOBODY})
     print("sent:", other.signal(9), flush=True)
-    os._exit(0)
+    end_at_once(0)
 os.wait()
 """
 

@@ -98,10 +98,11 @@ def test_a_page_may_run_its_own_scripts_and_no_others(name: str) -> None:
 
 def test_every_file_of_the_package_is_installed() -> None:
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    patterns = setuptools["package-data"]["tierledger.pages"]
+    data = setuptools["package-data"]
+    patterns = [*data["*"], *data["tierledger.pages"]]
     folder = ROOT / "pages"
 
     files = [path.relative_to(folder) for path in folder.rglob("*.*") if path.is_file()]
-    data = [str(one) for one in files if one.suffix not in {".py", ".pyc"}]
-    assert data
-    assert not [one for one in data if not any(fnmatch(one, wanted) for wanted in patterns)]
+    others = [str(one) for one in files if one.suffix not in {".py", ".pyc"}]
+    assert others
+    assert not [one for one in others if not any(fnmatch(one, wanted) for wanted in patterns)]

@@ -301,12 +301,10 @@ async def test_no_operation_outlasts_the_deadline_whatever_it_waits_for(
     by_name = dict(zip(calls, outcomes, strict=True))
     assert by_name.pop("is_ready") is False
     assert all(isinstance(one, RetryableError | OutcomeUnknown) for one in by_name.values())
-    # Of three announcements one was sent: the others waited for it.
-    assert sorted(type(by_name[one]).__name__ for one in ("lead", "stop", "import")) == [
-        "OutcomeUnknown",
-        "Overloaded",
-        "Overloaded",
-    ]
+    # Of three announcements one was sent, and the others waited for it. A second one may just
+    # have been sent when all gave up.
+    announced = {type(by_name[one]) for one in ("lead", "stop", "import")}
+    assert announced == {OutcomeUnknown, errors.Overloaded}
     await client.manager.close()
 
 

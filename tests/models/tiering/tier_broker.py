@@ -227,7 +227,7 @@ def by_size(log: LogDirectory) -> Retention:
 def by_time(log: LogDirectory, clock: StoppedClock) -> Retention:
     """Retention by which only the two oldest segments are too old."""
     second = log.segments()[1].max_timestamp_ms
-    return Retention(retention_ms=clock.now_ms() - second)
+    return Retention(retention_ms=clock.now_ms() - second - 1)
 
 
 async def expired(log: LogDirectory, deletions: CountedDeletions, retention: Retention) -> None:
