@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tierledger.cli.output import escaped, print_note, time_text
+from tierledger.pages.texts import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +39,6 @@ GAP = 2
 
 BRIEF_ID = 8
 """Characters of an id where there is no room for all; as many tell two of 10 billion apart."""
-
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 STYLES = {
     "COPY_SEGMENT_STARTED": "yellow",
@@ -82,20 +81,9 @@ def id_cell(value: object) -> Cell:
 
 
 def size_cell(size: int) -> Cell:
-    """A number of bytes; people see three digits and a unit."""
+    """A number of bytes; people see a unit."""
     text = size_text(size)
     return Cell(str(size), text, text, is_number=True)
-
-
-def size_text(size: int) -> str:
-    """A number of bytes as people read it: `999 B`, `1.46 KiB`, `14.6 MiB`, `1023 GiB`."""
-    value, unit = float(size), UNITS[0]
-    for unit in UNITS:
-        if round(value) < 1024 or unit == UNITS[-1]:
-            break
-        value /= 1024
-    digits = 0 if unit == UNITS[0] else max(0, 3 - len(str(int(value))))
-    return f"{value:.{digits}f} {unit}"
 
 
 def state_cell(state: Enum | str, brief: str | None = None) -> Cell:

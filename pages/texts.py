@@ -9,7 +9,7 @@ SAFE_INTEGER: Final = (1 << 53) - 1
 """The largest integer that a browser's JSON keeps exact."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def visible(value: object) -> str:
@@ -42,7 +42,7 @@ def many(number: int, noun: str) -> str:
 def size_text(size: int) -> str:
     """Bytes in the largest unit in which they are at least 1: "1.5 MiB"."""
     value, unit = float(size), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
+    while round(value, 1) >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 

@@ -19,7 +19,6 @@ from tierledger.cli.table import (
     id_cell,
     print_table,
     size_cell,
-    size_text,
     styled_table,
     time_cell,
 )
@@ -72,31 +71,6 @@ def test_what_matters_most_is_left_out_last(table: Table) -> None:
         assert set(narrow) <= set(wide)
         assert set(wide) - set(narrow) <= set(table.spare)
     assert kept[-1] == list(table.columns)
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.00 KiB"),
-        (12_207, "11.9 KiB"),
-        (1_047_552, "1023 KiB"),
-        (2**20 - 1, "1.00 MiB"),
-        (2**63, "8.00 EiB"),
-        (2**70, "1024 EiB"),
-    ],
-)
-def test_a_size_has_three_digits_and_a_unit(size: int, text: str) -> None:
-    assert size_text(size) == text
-
-
-@given(st.integers(0, 2**62))
-def test_a_size_that_is_shown_is_within_half_a_percent(size: int) -> None:
-    number, unit = size_text(size).split()
-    factor = 1024 ** ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB").index(unit)
-
-    assert abs(float(number) * factor - size) <= 0.005 * size
 
 
 def test_eighty_columns_show_each_partition_on_one_line_and_a_pipe_shows_all(

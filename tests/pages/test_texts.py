@@ -16,11 +16,13 @@ def test_numbers_a_browser_would_round_travel_as_text() -> None:
 
 
 def test_sizes_times_and_spans_are_readable() -> None:
-    assert [size_text(one) for one in (0, 1023, 1024, 3 << 30)] == [
+    assert [size_text(one) for one in (0, 1023, 1024, 2**20 - 1, 3 << 30, 2**63)] == [
         "0 B",
         "1023 B",
         "1.0 KiB",
+        "1.0 MiB",
         "3.0 GiB",
+        "8.0 EiB",
     ]
     assert time_text(1_700_000_000_123) == "2023-11-14 22:13:20.123"
     assert time_text(-1) == "1969-12-31 23:59:59.999"
