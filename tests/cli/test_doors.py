@@ -144,14 +144,14 @@ async def test_a_recording_is_replayed_through_doors_without_ray(
         asked = ["replay", TRACES / "one-broker", "--check", "--from", "leader", "--json"]
         arguments = [*asked, "--from", "follower", "--store", store, "--cluster", CLUSTER]
         replayed = await asyncio.to_thread(run_in_base, COMMAND, *arguments)
-        told = await asyncio.to_thread(
+        status = await asyncio.to_thread(
             run_in_base, COMMAND, "status", "--store", store, "--cluster", CLUSTER
         )
 
     assert replayed.returncode == 0, replayed.stderr
     told = json.loads(replayed.stdout)["answers_from_leader"]
     assert (told["wrong"], told["missed"]) == (0, 0)
-    assert told.returncode == 0, told.stderr
+    assert status.returncode == 0, status.stderr
 
 
 @pytest.mark.parametrize("way", [0, 1])
