@@ -5,7 +5,7 @@ import pytest
 from tests.models.kafka.lives import Step, What, life
 from tests.models.kafka.living_cluster import LivingCluster
 
-FEW = (1, 3, 7, 8, 10, 11)
+FEW = (1, 7, 8, 10, 11, 16)
 MANY = [one for one in range(206) if one not in FEW]
 
 
@@ -17,7 +17,7 @@ def test_the_way_is_open_both_ways_whatever_a_cluster_went_through(seed: int) ->
 
 
 def test_lives_have_steps_of_each_kind() -> None:
-    assert {step.what for seed in (*FEW, *MANY) for step in life(seed)} == {*What}
+    assert {step.what for seed in FEW for step in life(seed)} == {*What}
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -28,6 +28,12 @@ class What(Enum):
     REPLACE = "a broker is replaced by a new one"
     RESTART = "serve is restarted"
     MOVE = "the metadata moves"
+    KILL_HOST = "a host is killed while the metadata moves"
+    KILL_COORDINATOR = "the coordinator is killed while the metadata moves"
+    KILL_SERVE = "serve is killed while the metadata moves"
+    KILL_COMMAND = "the command is killed while it moves the metadata"
+    KILL_BROKER = "a broker is killed while the metadata moves"
+    CUT_OFF_BROKER = "a broker is cut off while the metadata moves"
     REST = "the metadata moves both ways, twice"
 
 
@@ -52,6 +58,16 @@ OF_TOPICS = {
 }
 """Steps of a topic that tiers, with weights."""
 
+OF_MOVES = (
+    What.KILL_HOST,
+    What.KILL_COORDINATOR,
+    What.KILL_SERVE,
+    What.KILL_COMMAND,
+    What.KILL_BROKER,
+    What.CUT_OFF_BROKER,
+)
+"""What may go wrong during a move; afterwards the next one has to succeed."""
+
 OF_CLUSTERS = {
     What.FORGET: 3,
     What.UNOWNED: 1,
@@ -65,8 +81,16 @@ OF_CLUSTERS = {
 def life(seed: int, length: int = 24, *, without: frozenset[What] = frozenset()) -> list[Step]:
     """The steps of a seed's life, which ends at rest; none of the kinds in `without`."""
     drawn = _drawn(Random(f"life {seed}"), length)
-    steps = [one for one in drawn if one.what not in without]
+    wrong = Random(f"what goes wrong in life {seed}")
+    disturbed = (_disturbed(one, wrong) for one in drawn)
+    steps = [one for one in disturbed if one.what not in without]
     return [*steps, Step(What.REST)]
+
+
+def _disturbed(step: Step, random: Random) -> Step:
+    """One of two moves goes wrong."""
+    is_so = step.what is What.MOVE and random.random() < 0.5
+    return Step(random.choice(OF_MOVES)) if is_so else step
 
 
 def _drawn(random: Random, length: int) -> Iterator[Step]:

@@ -18,7 +18,7 @@ import pytest
 from typing_extensions import override
 
 from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
-from tests.models.kafka.lives import Step, What
+from tests.models.kafka.lives import OF_MOVES, Step, What
 from tierledger.actors.calls import IMPORTER, OBSERVER, STORAGE
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
@@ -57,6 +57,7 @@ from tierledger.moving.importing import TailImport
 from tierledger.moving.mirroring import Mirror
 from tierledger.moving.move import Move
 from tierledger.moving.topic import KafkaCluster
+from tierledger.simulation.machines.environment.clockwork import S
 from tierledger.simulation.service.cluster import Cluster, CoordinatorWay
 from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.network import WORLD_CONTEXT
@@ -88,6 +89,12 @@ DEAD_S, UNOWNED_S = 6.0, 12.0
 
 STILL_LOOKS = 60
 """Looks, one a second, until an import or a mirror has to be without trouble."""
+
+TROUBLE_S = 2.0
+"""Within so long after its begin something happens to a move."""
+
+CUT_OFF_S = 8.0
+"""For so long a broker is cut off, at the most."""
 
 LIFE_S = 10_000.0
 """Virtual seconds in which each life ends."""
@@ -195,6 +202,7 @@ class LivingBroker:
         return decision(PluginMode.HANDOVER, self.ownership).reads
 
     async def run(self) -> None:
+        self.ownership = Ownership()  # Whoever registers anew announces everything anew.
         async with self._cluster.manager(PROGRAM + self.broker_id) as self._manager:
             coordinator = FollowedWay(self._cluster.service)
             request, given = token_bytes(8), Registered(0, is_given=False)
@@ -236,7 +244,7 @@ class LivingBroker:
         moving = self.ownership
         if moving.owner == Owner.MOVING and moving.source == Owner.TIERLEDGER:
             for one in self._cluster.hosted:
-                known = await self._cluster.known(one)
+                known = await self._cluster.known(one, self.manager)
                 if (known ^ self._cluster.known_by_kafka(one)) - self._accepted:
                     return
         self._fit_for = moving.epoch
@@ -246,6 +254,7 @@ class LivingCluster:
     """One cluster from its beginning to the end of its life."""
 
     def __init__(self, seed: int) -> None:
+        # In one of three lives the clocks of the service's processes are up to an hour wrong.
         self.stage = Stage(calm(seed, calls_max=10**9))
         self.service = Cluster(self.stage, NoOracle())
         self.topic = FakeTopic()
@@ -259,6 +268,7 @@ class LivingCluster:
         """What happened, for who reads of a failure."""
         self._random = Random(f"cluster {seed}")
         self._processes = 0
+        self._serving = Process("serve")
         self._followed: asyncio.Task[None] | None = None
         self._is_beside = False
         """Whether the leader writes Kafka's topic, whoever owns the metadata."""
@@ -281,9 +291,11 @@ class LivingCluster:
     def hosted(self) -> list[Topic]:
         return [one for one in self.topics.values() if one.is_hosted]
 
-    async def known(self, topic: Topic) -> set[Uuid]:
-        """The segments that tierledger knows of a topic."""
-        asked = next(iter(self.brokers.values())).manager
+    async def known(self, topic: Topic, asked: AsyncRemoteLogMetadataManager) -> set[Uuid]:
+        """The segments that tierledger knows of a topic.
+
+        `asked`: the asking process's own: what it opens ends with that process.
+        """
         try:
             rows = await asked.rows(topic.tip, Query("list"), STORAGE)
         except (PartitionDeleted, RemoteResourceNotFound):
@@ -349,6 +361,9 @@ class LivingCluster:
             case What.REST:
                 for _ in range(4):
                     await self._move()
+            case _ if step.what in OF_MOVES:
+                await self._move_with(step.what)
+                await self._move()
             case _:
                 await self._change(step.what, self.topics[step.topic])
 
@@ -527,7 +542,8 @@ class LivingCluster:
             for segment_id in topic.segments:
                 with pytest.raises(RejectedError, match="deletions of finished segments"):
                     await self._write(topic, self._update(topic, segment_id, DELETING))
-            assert await self.known(topic) == topic.segments.keys(), f"{topic}"
+            leader = self.brokers[topic.leader].manager
+            assert await self.known(topic, leader) == topic.segments.keys(), f"{topic}"
         await hand_over(CONFIRM)
         await asyncio.sleep(SILENCE_S)
 
@@ -558,17 +574,79 @@ class LivingCluster:
         await self._agreed()
         if accepts_losses:
             await asyncio.sleep(IMPORTED_S)
-        for topic in self.ever:
-            for known in (await self.known(topic), self.known_by_kafka(topic)):
-                assert known == topic.segments.keys(), f"{topic.tip}: {known}, {topic}"
+        async with self.manager(OBSERVER) as asked:
+            for topic in self.ever:
+                for known in (await self.known(topic, asked), self.known_by_kafka(topic)):
+                    assert known == topic.segments.keys(), f"{topic.tip}: {known}, {topic}"
+
+    async def _command(self, to: Owner) -> Owned:
+        connection = await self.service.connect(self.stage.settings)
+        move = LivingMove(self, connection, to, accepts_losses=False)
+        return await move.moved(self.story.append)
+
+    async def _move_with(self, trouble: What) -> None:
+        """Try to move the metadata; returns once somebody owns it, after that trouble."""
+        owner = (await self._still())["owner"]
+        to = Owner.KAFKA if owner == Owner.TIERLEDGER else Owner.TIERLEDGER
+        command = self._process("command")
+        moving = self.stage.loop.spawn(command, self._command(to))
+        await self._until(lambda: self._owner == Owner.MOVING or moving.done())
+        await asyncio.sleep(self._random.uniform(0, TROUBLE_S))
+        self.story.append(
+            f"{self.stage.loop.time():.1f} s: {trouble.value}, on its way to {to}"
+        )
+        self._trouble(trouble, command)
+        if not command.is_dead:
+            with suppress(RemoteStorageError):
+                await moving
+        await self._owned()
+        await self._agreed()
+
+    def _trouble(self, what: What, command: Process) -> None:
+        loop = self.stage.loop
+        broker = self.brokers[self._random.choice([*self.brokers])]
+        match what:
+            case What.KILL_HOST:
+                alive = [one for one in self.service.hosts.values() if one.is_reachable]
+                loop.kill(self._random.choice(alive))
+            case What.KILL_COORDINATOR:
+                assert self.service.coordinator is not None, "it is kept"
+                loop.kill(self.service.coordinator)
+            case What.KILL_SERVE:
+                loop.kill(self._serving)
+                self._start_following()
+            case What.KILL_COMMAND:
+                loop.kill(command)
+            case What.KILL_BROKER:
+                loop.kill(broker.process)
+                self._start_broker(broker.broker_id)
+            case What.CUT_OFF_BROKER:
+                until = loop.clock.now + int(self._random.uniform(1, CUT_OFF_S) * S)
+                site = broker.process.site
+                for other in sorted({one.site for one in self.service.processes} - {site}):
+                    self.stage.network.wires.cut((site, other), until)
+                    self.stage.network.wires.cut((other, site), until)
+            case _:
+                raise AssertionError(f"{what} disturbs no move")
+
+    async def _owned(self) -> None:
+        """Return once the move under way has ended; the coordinator gives up one that hangs."""
+        while (await self._status())["owner"] == Owner.MOVING:  # noqa: ASYNC110 - As above.
+            await asyncio.sleep(1)
+
+    async def _status(self) -> dict[str, Any]:
+        assert self._connection is not None, "it lives"
+        while True:
+            with suppress(RemoteStorageError):
+                return await self._connection.coordinator.status()
+            await asyncio.sleep(1)
 
     async def _still(self) -> dict[str, Any]:
         """The coordinator's status once the follower does its task without trouble."""
-        assert self._connection is not None, "it lives"
         tasks = {Owner.KAFKA: "import", Owner.TIERLEDGER: "mirror"}
         status: dict[str, Any] = {}
         for _ in range(STILL_LOOKS):
-            status = await self._connection.coordinator.status()
+            status = await self._status()
             does = (status["kafka"] or {}).get
             if does("task") == tasks[status["owner"]] and does("round") and not does("trouble"):
                 return status
@@ -581,8 +659,7 @@ class LivingCluster:
 
     async def _agreed(self) -> None:
         """Return once all brokers have the newest owner, and follow nothing that moves."""
-        assert self._connection is not None, "it lives"
-        newest = (await self._connection.coordinator.status())["owner_epoch"]
+        newest = (await self._status())["owner_epoch"]
         await self._until(
             lambda: all(one.ownership.epoch >= newest for one in self.brokers.values())
         )
@@ -600,13 +677,14 @@ class LivingCluster:
         return process
 
     def _start_broker(self, broker_id: int | None = None) -> None:
+        """Start a new broker, or that one anew."""
         broker = LivingBroker(self, self._processes if broker_id is None else broker_id)
         broker.process = self._process(f"broker-{broker.broker_id}")
         self.brokers[broker.broker_id] = broker
         self._keep(broker.process, broker.run)
 
     def _start_following(self) -> None:
-        process = self._process("serve")
+        process = self._serving = self._process("serve")
         self._followed = self.stage.loop.spawn(process, LivingFollowing(self, process).run())
 
     async def _stop_following(self) -> None:
