@@ -197,8 +197,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
         """Close every coroutine that the end of the run left suspended.
 
         Otherwise the garbage collector would close them at any later moment. Without a running
-        loop, a clean-up that awaits would then print an error. Here clean-ups have a loop, and
-        their exceptions are dropped. They may change the world's objects: judge those first.
+        loop, a clean-up that awaits would then print an error. Here clean-ups have a loop and
+        their task, and their exceptions are dropped. They may change the world's objects: judge
+        those first.
         """
         former = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
@@ -207,8 +208,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
             while left := [task for task in asyncio.all_tasks(self) if _is_open(task)]:
                 for task in left:
                     work: Any = task.get_coro()
+                    asyncio.tasks._enter_task(self, task)
                     with contextlib.suppress(BaseException):
                         work.close()
+                    asyncio.tasks._leave_task(self, task)
         finally:
             asyncio._set_running_loop(former)
 

@@ -129,15 +129,17 @@ def test_a_failed_task_is_a_failure_of_the_world(loop: VirtualLoop) -> None:
     assert [str(error) for error in loop.failures] == ["a mistake"]
 
 
-def test_what_is_left_suspended_is_closed_with_a_loop_and_silently(
+def test_what_is_left_suspended_is_closed_with_a_loop_its_task_and_silently(
     loop: VirtualLoop,
 ) -> None:
     cleaned: list[str] = []
+    cleaning: list[asyncio.Task[None] | None] = []
 
     async def wait(name: str) -> None:
         try:
             await asyncio.sleep(1e9)
         finally:
+            cleaning.append(asyncio.current_task())
             await asyncio.gather(asyncio.sleep(1e9), return_exceptions=True)
             cleaned.append(name)
 
@@ -148,6 +150,7 @@ def test_what_is_left_suspended_is_closed_with_a_loop_and_silently(
     loop.discard()
 
     assert all(task.get_coro().cr_frame is None for task in tasks)  # type: ignore[union-attr]
+    assert set(cleaning) == set(tasks)
     assert not cleaned
 
 
