@@ -30,6 +30,7 @@ from tierledger.events.metadata import (
 )
 from tierledger.events.partition.answers import PartitionSummary
 from tierledger.storage.process_log import ProcessLog
+from tierledger.tiering.copying.copy_lag import COPY_AT_ONCE, CopyLag
 from tierledger.tiering.copying.dangling_copies import DanglingCopies
 from tierledger.tiering.copying.quota import CopyQuota
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
@@ -47,6 +48,8 @@ from tierledger.tiering.metrics.tier_metrics import (
     COPY_LAG_BYTES,
     COPY_LAG_SEGMENTS,
     COPY_REQUESTS,
+    KEPT_LOCAL_BYTES,
+    KEPT_LOCAL_SEGMENTS,
 )
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
@@ -65,10 +68,13 @@ class CopySettings:
         dangling_copy_grace_ms: How long another broker's unfinished copy is left alone. It
             must be longer than a copy takes: data that arrives after the removal stays for
             ever. Ten minutes are enough for a segment of 1 GiB at 2 MiB/s.
+        copy_lag: How long closed segments stay local on purpose, by `remote.copy.lag.*` of
+            brokers from 4.4 on.
     """
 
     custom_metadata_max_bytes: int = 128
     dangling_copy_grace_ms: int = 10 * 60 * 1000
+    copy_lag: CopyLag = COPY_AT_ONCE
 
     def __post_init__(self) -> None:
         if not 0 <= self.custom_metadata_max_bytes <= INT32_MAX:
@@ -89,6 +95,8 @@ class CopyResult(NamedTuple):
     size_in_bytes: int = 0
     is_ready: bool = True
     """False: the metadata could not answer, so nothing was copied. Run again later."""
+    kept_local: int = 0
+    """Segments that could be copied and stay local on purpose, by the copy lag."""
 
 
 class _DeletionBegun(Exception):
@@ -113,7 +121,8 @@ class CopyTask:
     """One partition's copies, for as long as this broker leads it: run it every interval.
 
     A stopped task (`is_stopped`) does not start again. When this broker becomes leader again
-    it announces itself anew and makes a new task. Only one run at a time.
+    it announces itself anew and makes a new task. Only one run at a time. `copy_lag` may be
+    replaced between two runs, as a topic's configuration changes.
 
     No data is sent for a partition that is being deleted. Each copy is listed in
     `being_copied`, then announced, and only then asks whether the partition is marked for
@@ -142,6 +151,7 @@ class CopyTask:
         self._deletions = deletions
         self._new_id = new_id
         self._settings = settings or CopySettings()
+        self.copy_lag = self._settings.copy_lag
         self._quota = quota
         self._metrics = deletions.metrics
         self._snapshots = ProducerSnapshots()
@@ -238,14 +248,16 @@ class CopyTask:
         await self._dangling.clean(self._tip, summary, self._copied.offset)
 
     async def _copy_candidates(self) -> CopyResult:
-        done = CopyResult()
         stable = self._log.last_stable_offset
         lag = self._lag()
         self._show_lag(lag)
-        if self._copied is None or not self._copied.offset < stable or stable <= 0:
-            return done
-        from_offset = max(self._copied.offset + 1, self._log.log_start_offset)
-        for segment in candidate_segments(self._log.segments(), from_offset, stable):
+        segments, candidates = self._log.segments(), list[LocalSegment]()
+        if self._copied is not None and self._copied.offset < stable and stable > 0:
+            from_offset = max(self._copied.offset + 1, self._log.log_start_offset)
+            candidates = candidate_segments(segments, from_offset, stable)
+        due = self._due(candidates, segments)
+        done = CopyResult(kept_local=len(candidates) - len(due))
+        for segment in due:
             if self._quota is not None:
                 await self._quota.take(segment.size_in_bytes)
             if self.is_stopped:
@@ -255,9 +267,24 @@ class CopyTask:
             except (PartitionDeleted, _DeletionBegun) as error:
                 self._stop_for_deletion(error)
                 break
-            done = CopyResult(done.segments + 1, done.size_in_bytes + segment.size_in_bytes)
+            done = done._replace(
+                segments=done.segments + 1,
+                size_in_bytes=done.size_in_bytes + segment.size_in_bytes,
+            )
             self._show_lag((lag[0] - done.segments, lag[1] - done.size_in_bytes))
         return done
+
+    def _due(
+        self, candidates: Sequence[LocalSegment], segments: Sequence[LocalSegment]
+    ) -> Sequence[LocalSegment]:
+        """The candidates that the copy lag lets go; the metrics tell what it keeps."""
+        at = segments.index(candidates[0]) if candidates else len(segments)
+        now_ms = self._deletions.clock.now_ms()
+        number = self.copy_lag.due(segments[at:], len(candidates), now_ms)
+        kept = candidates[number:]
+        self._metrics.set(KEPT_LOCAL_SEGMENTS, self._tip, len(kept))
+        self._metrics.set(KEPT_LOCAL_BYTES, self._tip, sum(one.size_in_bytes for one in kept))
+        return candidates[:number]
 
     def _lag(self) -> tuple[int, int]:
         """Number and bytes of the closed segments that are not remote yet."""

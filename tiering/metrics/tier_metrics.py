@@ -62,10 +62,22 @@ COPY_REQUESTS = _kafka("RemoteCopyRequestsPerSec_total", "Copies of a segment th
 COPY_BYTES = _kafka("RemoteCopyBytesPerSec_total", "Bytes of logs that were copied.")
 COPY_ERRORS = _kafka("RemoteCopyErrorsPerSec_total", "Copies of a segment that failed.")
 COPY_LAG_BYTES = _kafka(
-    "RemoteCopyLagBytes", "Bytes of segments that may be copied and are not copied yet."
+    "RemoteCopyLagBytes",
+    "Bytes of closed segments that are not copied yet; as in Kafka, also of those that stay "
+    "local on purpose.",
 )
 COPY_LAG_SEGMENTS = _kafka(
-    "RemoteCopyLagSegments", "Segments that may be copied and are not copied yet."
+    "RemoteCopyLagSegments",
+    "Closed segments that are not copied yet; as in Kafka, also those that stay local on "
+    "purpose.",
+)
+KEPT_LOCAL_BYTES = TierMetric(
+    "tierledger_remote_copy_kept_local_bytes",
+    "Bytes of segments that remote.copy.lag.ms and remote.copy.lag.bytes keep local.",
+)
+KEPT_LOCAL_SEGMENTS = TierMetric(
+    "tierledger_remote_copy_kept_local_segments",
+    "Segments that remote.copy.lag.ms and remote.copy.lag.bytes keep local on purpose.",
 )
 DELETE_REQUESTS = _kafka(
     "RemoteDeleteRequestsPerSec_total", "Deletions of a segment that began."
@@ -105,6 +117,8 @@ TIER_METRICS = (
     COPY_ERRORS,
     COPY_LAG_BYTES,
     COPY_LAG_SEGMENTS,
+    KEPT_LOCAL_BYTES,
+    KEPT_LOCAL_SEGMENTS,
     DELETE_REQUESTS,
     DELETE_ERRORS,
     DELETE_LAG_BYTES,

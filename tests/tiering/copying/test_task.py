@@ -16,6 +16,8 @@ from tierledger.events.errors import (
 )
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
+from tierledger.pipeline.jobs.coverage.rules import CoverageKind, coverage_of
+from tierledger.tiering.copying.copy_lag import CopyLag
 from tierledger.tiering.copying.quota import CopyQuota
 from tierledger.tiering.copying.task import CopyResult, CopySettings, candidate_segments
 from tierledger.tiering.formats.index_type import IndexType
@@ -25,6 +27,8 @@ from tierledger.tiering.metrics.tier_metrics import (
     COPY_LAG_BYTES,
     COPY_LAG_SEGMENTS,
     COPY_REQUESTS,
+    KEPT_LOCAL_BYTES,
+    KEPT_LOCAL_SEGMENTS,
 )
 
 NO_SEGMENT = CopyResult()
@@ -278,6 +282,35 @@ async def test_the_lag_goes_down_with_each_copy(world: CopyWorld) -> None:
     assert world.finished() == [(0, 149)]
     assert world.counted(COPY_LAG_SEGMENTS) == 1
     assert world.counted(COPY_LAG_BYTES) == SEGMENT_BYTES
+
+
+async def test_what_the_copy_lag_keeps_is_told_and_goes_when_its_time_comes(
+    world: CopyWorld,
+) -> None:
+    task = world.task(CopySettings(copy_lag=CopyLag(ms=1000)))
+    world.clock.time_ms = NOW_MS + 999  # NOW_MS is the time of all records.
+
+    assert await task.run_once() == CopyResult(kept_local=2)
+    # Kafka counts as lag what stays on purpose; what is really late is the difference.
+    assert world.counted(COPY_LAG_SEGMENTS) == world.counted(KEPT_LOCAL_SEGMENTS) == 2
+    assert world.counted(COPY_LAG_BYTES) == world.counted(KEPT_LOCAL_BYTES)
+    assert world.segments() == []
+
+    world.clock.time_ms += 1
+    assert await task.run_once() == CopyResult(2, 2 * SEGMENT_BYTES)
+    assert world.counted(KEPT_LOCAL_SEGMENTS) == world.counted(KEPT_LOCAL_BYTES) == 0
+
+
+async def test_the_copy_lag_of_a_topic_may_change_between_runs(world: CopyWorld) -> None:
+    task = world.task(CopySettings(copy_lag=CopyLag(ms=-1, size=SEGMENT_BYTES + 1)))
+
+    assert await task.run_once() == CopyResult(1, SEGMENT_BYTES, kept_local=1)
+    # What stays is not announced: no copy of it can be late, and the tier has no hole.
+    assert [one.state for one in world.segments()] == [FINISHED]
+    assert {row.kind for row in coverage_of(world.ledger.state(TIP))} == {CoverageKind.COVERED}
+
+    task.copy_lag = CopyLag()
+    assert await task.run_once() == CopyResult(1, SEGMENT_BYTES)
 
 
 async def test_a_quota_spreads_copies_over_time(world: CopyWorld) -> None:
