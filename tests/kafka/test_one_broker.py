@@ -23,6 +23,11 @@ from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SHORT_SESSION,
 from tierledger.simulation.live.server import free_ports
 
 TOPIC = "orders"
+VERSIONS = {
+    jars: (version, f"broker 1: {version}")
+    for jars, version in ((OLDEST, "3.9"), (SUITE, "4.3"), (JARS, "4.4"))
+}
+"""What the broker of each release tells of itself."""
 
 pytestmark = pytest.mark.ray
 
@@ -67,6 +72,7 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
     finished = [one for one in known if one["state"] == "COPY_SEGMENT_FINISHED"]
     assert len(finished) == len(broker.tiered_logs()) >= 10
     assert broker.errors() == []
+    assert await asyncio.to_thread(version_of, broker, ledger) == VERSIONS[broker.jars]
     assert await asyncio.to_thread(leader_epochs, ledger) == [0], (
         "which the broker has not said"
     )
@@ -80,6 +86,13 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
     await delete_topic(broker.address, TOPIC)
     await until(lambda: not broker.tiered_logs())
     assert broker.errors() == []
+
+
+def version_of(broker: TieredBroker, ledger: Path) -> tuple[str, str]:
+    """The version whose rules a what-if uses that may ask the broker, and what told it."""
+    asked = ("--what-if", "retention.ms=1d", "--kafka", broker.address)
+    (told,) = lines(run(ledger, "spark", "retention", *asked, "--json"))
+    return told["kafka_version"], told["kafka_version_told_by"]
 
 
 def segments(ledger: Path) -> list[Any]:

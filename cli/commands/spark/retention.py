@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from tierledger.cli.commands.spark.job import Job, answered, end, write_page
 from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
-from tierledger.cli.options import UNITS_BYTES, UNITS_MS, number_with_unit, whole_number
+from tierledger.cli.options import (
+    UNITS_BYTES,
+    UNITS_MS,
+    KafkaConfigOption,
+    number_with_unit,
+    whole_number,
+)
 from tierledger.cli.output import shortened, time_text
 from tierledger.cli.table import size_cell
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, RejectedError
+from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 if TYPE_CHECKING:
@@ -53,11 +60,18 @@ UntilOption = Annotated[
 ]
 
 KafkaVersionOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="VERSION",
         help="Version of the brokers: from 4.3 on, a segment that is exactly as old as "
-        "retention.ms stays.",
+        "retention.ms stays. By default what --kafka tells, or else the newest known version.",
+    ),
+]
+KafkaOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT,...",
+        help="Brokers to ask for their version; if they differ, the oldest one counts.",
     ),
 ]
 
@@ -68,7 +82,9 @@ def retention(
     local: LocalOption = None,
     now: NowOption = None,
     until: UntilOption = None,
-    kafka_version: KafkaVersionOption = str(NEWEST),
+    kafka_version: KafkaVersionOption = None,
+    kafka: KafkaOption = None,
+    kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Tell which segments brokers would delete, in which order, why and when.
 
@@ -76,10 +92,11 @@ def retention(
     logs are damaged; they are named and left out.
     """
     values = parse_what_if(what_if)
-    try:
-        broker = BrokerVersion.parse(kafka_version)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"--kafka-version: {error}") from None
+    stated = stated_version(kafka_version)
+    if kafka is None and kafka_config is not None:
+        raise InvalidArgument("--kafka-config: expected --kafka, too")
+    config = None if kafka_config is None else str(kafka_config)
+    brokers = None if kafka is None else KafkaBrokers(kafka, config)
     then_ms = stated_time_ms(now, "--now")
     now_ms = clock_ms() if then_ms is None else then_ms
     until_ms = stated_time_ms(until, "--until")
@@ -89,7 +106,45 @@ def retention(
         )
     job.check()
     times = now_ms, now_ms if until_ms is None else until_ms
-    _run(job, values, times, broker, local)
+    if stated is not None:
+        rules = Rules(stated, "--kafka-version")
+    elif brokers is not None:
+        rules = asked_version(brokers)
+    else:
+        rules = Rules(NEWEST, "newest known")
+    _run(job, values, times, rules, local)
+
+
+class Rules(NamedTuple):
+    """The version of Kafka whose rules are used, and what tells that it is this one."""
+
+    broker: BrokerVersion
+    told_by: str
+
+
+def stated_version(text: str | None) -> BrokerVersion | None:
+    """The value of --kafka-version."""
+    try:
+        return None if text is None else BrokerVersion.parse(text)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"--kafka-version: {error}") from None
+
+
+def asked_version(brokers: KafkaBrokers) -> Rules:
+    """The oldest version of the brokers.
+
+    Raises:
+        RejectedError: A broker does not tell its version.
+        StorageUnavailable: No broker answers.
+    """
+    from tierledger.moving.broker_versions import versions_of
+
+    try:
+        found = asyncio.run(versions_of(brokers))
+    except RejectedError as error:
+        raise RejectedError(f"{error}; expected --kafka-version") from None
+    told = ", ".join(f"broker {number}: {found[number]}" for number in sorted(found))
+    return Rules(min(found.values()), told)
 
 
 def parse_what_if(given: Sequence[str]) -> dict[str, int]:
@@ -115,7 +170,7 @@ def _run(
     job: Job,
     values: dict[str, int],
     times: tuple[int, int],
-    broker: BrokerVersion,
+    rules: Rules,
     local: Path | None,
 ) -> None:
     from tierledger.pipeline.jobs.retention.job import (
@@ -126,7 +181,7 @@ def _run(
     )
     from tierledger.pipeline.jobs.retention.plan import Question
 
-    question = Question(values["retention.ms"], values["retention.bytes"], *times, broker)
+    question = Question(values["retention.ms"], values["retention.bytes"], *times, rules.broker)
     facts = None
     if local is not None:
         facts = asyncio.run(with_topic_ids(job.job_store(), read_local(local)))
@@ -135,7 +190,7 @@ def _run(
     digest = made.digest
     asked = {name: value for name, value in values.items() if value >= 0}
     head = {"cluster": plan.store.cluster or "", "now": time_text(question.now_ms)}
-    head["kafka version"] = str(broker)
+    head["kafka version"], head["kafka version told by"] = map(str, rules)
     if question.until_ms > question.now_ms:
         head["until"] = time_text(question.until_ms)
     if job.page is not None:

@@ -10,7 +10,7 @@ from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage
 from tierledger.events.metadata import RemoteLogSegmentMetadata
-from tierledger.tiering.broker_version import BrokerVersion
+from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 from tierledger.tiering.retention.plan import (
     Action,
     Bounds,
@@ -122,6 +122,33 @@ def test_a_brokers_version_is_its_first_two_numbers(
 def test_what_is_no_version_is_told_what_one_looks_like(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"version of Kafka from 3\.6 on, like 4\.4, got"):
         BrokerVersion.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("level", "version"),
+    [
+        (12, (3, 6)),
+        (14, (3, 6)),
+        (19, (3, 7)),
+        (20, (3, 8)),
+        (21, (3, 9)),
+        (25, (4, 0)),
+        (27, (4, 1)),
+        (29, (4, 2)),
+        (30, (4, 3)),
+        (33, NEWEST),
+        (99, NEWEST),
+    ],
+)
+def test_the_newest_metadata_version_of_a_release_tells_which_it_is(
+    level: int, version: tuple[int, int]
+) -> None:
+    assert BrokerVersion.of_metadata_version(level) == version
+
+
+def test_brokers_from_before_tiered_storage_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"from 3\.6 on.* 12 or more, got 11"):
+        BrokerVersion.of_metadata_version(11)
 
 
 @pytest.mark.parametrize(

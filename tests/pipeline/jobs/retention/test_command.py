@@ -16,6 +16,7 @@ from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.jobs.retention.job import LocalKey, read_local
 from tierledger.pipeline.jobs.retention.plan import LocalFacts
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.tiering.broker_version import NEWEST
 
 
 def filled(path: Path) -> JobStore:
@@ -57,6 +58,27 @@ def test_the_command_tells_what_goes_by_topic_and_writes_each_segment(tmp_path: 
         (1, 10, "log_start_offset"),
     ]
     assert "orders" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "told_by"),
+    [
+        ([], str(NEWEST), "newest known"),
+        (["--kafka-version", "4.2.1"], "4.2", "--kafka-version"),
+    ],
+)
+def test_it_is_told_whose_rules_were_used(
+    tmp_path: Path, asked: list[str], version: str, told_by: str
+) -> None:
+    filled(tmp_path / "store")
+
+    result = run(
+        tmp_path / "store",
+        *("spark", "retention", "--json", "--what-if", "retention.ms=1", *asked),
+    )
+
+    told = json.loads(result.stdout)
+    assert (told["kafka_version"], told["kafka_version_told_by"]) == (version, told_by)
 
 
 HARM: dict[str, Callable[[StoredPartition], Awaitable[None]]] = {
@@ -114,6 +136,9 @@ def test_nothing_is_said_to_go_of_a_partition_whose_log_is_damaged(
             "--until",
         ),
         (["--what-if", "retention.ms=1", "--local", "/does/not/exist"], "cannot read"),
+        (["--what-if", "retention.ms=1", "--kafka-version", "4"], "--kafka-version: expected"),
+        (["--what-if", "retention.ms=1", "--kafka", "broker"], "HOST:PORT"),
+        (["--what-if", "retention.ms=1", "--kafka-config", "/dev/null"], "expected --kafka"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(

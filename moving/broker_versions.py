@@ -1,0 +1,128 @@
+"""Which version of Kafka the brokers of a cluster run, as they tell it themselves.
+
+A broker names the newest `metadata.version` that it supports in its answer to ApiVersions, and
+each release of Kafka has brought levels of its own. aiokafka asks for version 2, the last one
+without them.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+from aiokafka.protocol.api import (  # type: ignore[import-untyped] # It has no types.
+    Request,
+    RequestStruct,
+    Response,
+    ResponseHeader_v0,
+)
+from aiokafka.protocol.types import (  # type: ignore[import-untyped] # It has no types.
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+)
+
+from tierledger.events.errors import InvalidArgument, RejectedError
+from tierledger.pipeline.imports.topic import REQUEST_MS, admin_of, answering
+from tierledger.storage.kafka_brokers import Connection, KafkaBrokers
+from tierledger.tiering.broker_version import BrokerVersion
+
+API_KEY, VERSION = 18, 3
+
+FEATURE = "metadata.version"
+
+_SUPPORTED_FEATURES = 0
+"""Tag of the features that a broker supports."""
+
+_FEATURES = CompactArray(
+    ("name", CompactString("utf-8")),
+    ("min_version", Int16),
+    ("max_version", Int16),
+    ("tags", TaggedFields),
+)
+
+
+async def versions_of(brokers: KafkaBrokers) -> dict[int, BrokerVersion]:
+    """The version of each broker of the cluster that answers, by its id.
+
+    Raises:
+        RejectedError: A broker does not tell, as those do not that use ZooKeeper.
+        StorageUnavailable: The brokers do not answer.
+    """
+    async with answering(brokers):
+        async with admin_of(brokers) as admin:
+            known = (await admin.describe_cluster())["brokers"]
+        ids = {f"{one['host']}:{one['port']}": one["node_id"] for one in known}
+        everyone = KafkaBrokers(",".join(ids), brokers.config)
+        levels = await everyone.answers(_level_of, REQUEST_MS / 1000)
+    return {ids[address]: _version(address, level) for address, level in levels.items()}
+
+
+def _version(address: str, level: int | None) -> BrokerVersion:
+    if level is None:
+        raise RejectedError(f"{address} does not tell its version: it names no {FEATURE}")
+    try:
+        return BrokerVersion.of_metadata_version(level)
+    except InvalidArgument as error:
+        raise RejectedError(f"{address}: {error}") from error
+
+
+async def _level_of(connection: Connection) -> int | None:
+    """The newest level of `metadata.version` that the broker supports; None: it names none."""
+    return level_in(await connection.send(_VersionsRequest()))
+
+
+def level_in(answer: Any) -> int | None:  # noqa: ANN401 - aiokafka's.
+    """The newest level of `metadata.version` in an answer to ApiVersions, version 3."""
+    features = answer.tags.get(_SUPPORTED_FEATURES)
+    if features is None:
+        return None
+    newest = {name: level for name, _, level, _ in _FEATURES.decode(BytesIO(features))}
+    return newest.get(FEATURE)
+
+
+class VersionsResponse(Response):  # type: ignore[misc]
+    """The requests that a broker answers; what it supports is in the tags."""
+
+    API_KEY = API_KEY
+    API_VERSION = VERSION
+    SCHEMA = Schema(
+        ("error_code", Int16),
+        (
+            "api_versions",
+            CompactArray(
+                ("api_key", Int16),
+                ("min_version", Int16),
+                ("max_version", Int16),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("throttle_time_ms", Int32),
+        ("tags", TaggedFields),
+    )
+
+
+class _VersionsRequestV3(RequestStruct):  # type: ignore[misc]
+    API_KEY = API_KEY
+    API_VERSION = VERSION
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = VersionsResponse
+    SCHEMA = Schema(
+        ("client_software_name", CompactString("utf-8")),
+        ("client_software_version", CompactString("utf-8")),
+        ("tags", TaggedFields),
+    )
+
+    def parse_response_header(self, read_buffer: Any) -> Any:  # noqa: ANN401 - aiokafka's.
+        # The one answer without tags in its header, so that every client can read it.
+        return ResponseHeader_v0.decode(read_buffer)
+
+
+class _VersionsRequest(Request[_VersionsRequestV3]):  # type: ignore[misc]
+    API_KEY = API_KEY
+
+    def build(self, request_struct_class: Any) -> Any:  # noqa: ANN401 - aiokafka's.
+        return request_struct_class("tierledger", "1", {})
