@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tierledger.cli.output import escaped, print_note, time_text
+from tierledger.events.vocabulary import WORDS, Look
 from tierledger.pages.texts import size_text
 
 if TYPE_CHECKING:
@@ -41,15 +42,15 @@ BRIEF_ID = 8
 """Characters of an id where there is no room for all; as many tell two of 10 billion apart."""
 
 STYLES = {
-    "COPY_SEGMENT_STARTED": "yellow",
-    "COPY_SEGMENT_FINISHED": "green",
-    "DELETE_SEGMENT_STARTED": "magenta",
-    "DELETE_SEGMENT_FINISHED": "dim",
-    "critical": "bold red",
-    "warning": "yellow",
-    "note": "dim",
+    Look.GOOD: "green",
+    Look.KEPT: "green",
+    Look.OPEN: "cyan",
+    Look.LEAVING: "magenta",
+    Look.WARN: "yellow",
+    Look.BAD: "bold red",
+    Look.IDLE: "dim",
 }
-"""The colour of a state, the same in each table."""
+"""How a terminal shows the look of a word."""
 
 
 class Cell(NamedTuple):
@@ -87,9 +88,9 @@ def size_cell(size: int) -> Cell:
 
 
 def state_cell(state: Enum | str, brief: str | None = None) -> Cell:
-    """A state in its colour; brief, in a word."""
-    name = state if isinstance(state, str) else state.name
-    return Cell(name, name, brief or name, STYLES.get(name, ""))
+    """A state or verdict in the colour that its word has; brief, in a word."""
+    name = str(state) if isinstance(state, str) else state.name
+    return Cell(name, name, brief or name, STYLES[WORDS[name].look])
 
 
 def time_cell(time_ms: int | None) -> Cell | None:

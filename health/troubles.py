@@ -20,6 +20,7 @@ from tierledger.actors.coordinator.doors import DOORS_UNREACHABLE, HOST_UNREACHA
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.hosts import NOT_STARTED
 from tierledger.actors.host.store_queues import STORE_REFUSED
+from tierledger.events.vocabulary import findings
 from tierledger.health.status import (
     BEHIND,
     HOST_SILENT,
@@ -292,7 +293,7 @@ def no_service(cluster: str) -> Trouble:
 
 def are_well(troubles: Iterable[Trouble]) -> bool:
     """Whether there are none besides notes."""
-    return all(one.severity is Severity.NOTE for one in troubles)
+    return not findings(one.severity for one in troubles)
 
 
 _RANKS = {severity: rank for rank, severity in enumerate(Severity)}

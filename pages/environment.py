@@ -16,6 +16,7 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from tierledger.events.vocabulary import spelled
 from tierledger.pages.texts import count_text, many, size_text, span_text, time_text, visible
 
 
@@ -57,5 +58,10 @@ _ENVIRONMENT: Final = Environment(
 _ENVIRONMENT.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
 _ENVIRONMENT.globals.update(source=source, policy=policy)
 _ENVIRONMENT.filters.update(
-    number=count_text, many=many, size=size_text, span=span_text, time=time_text
+    number=count_text,
+    many=many,
+    size=size_text,
+    span=span_text,
+    time=time_text,
+    spelled=spelled,
 )

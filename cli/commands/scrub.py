@@ -223,7 +223,7 @@ def _summary(made: Progress) -> dict[str, object]:
         "seconds": round(made.seconds, 1),
         "mib_per_second": round(rate, 1),
         "damaged": len(made.findings),
-        "unreadable": len(made.unread),
+        "unread": len(made.unread),
     }
 
 

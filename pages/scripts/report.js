@@ -3,9 +3,6 @@
 {
 const details = JSON.parse($("details").textContent);
 const tip = $("tip");
-const KINDS = {f: "finished, served", r: "finished; Kafka lost it, served here",
-  u: "finished, superseded: others answer for all its offsets", s: "copy started",
-  d: "delete started", x: "deleted"};
 const NAMES = ["id", "start", "end", "epochs", "state", "size", "broker", "newest record",
   "copy started", "finished", "delete started", "deleted"];
 
@@ -22,7 +19,7 @@ function bytes(size) {
 function value(segment, at, kind) {
   const raw = segment[at];
   if (raw === null) return null;
-  if (at === 4) return KINDS[kind || raw];
+  if (at === 4) return kind || raw;
   if (at === 5) return bytes(raw);
   return at >= 7 ? time(raw) : String(raw);
 }

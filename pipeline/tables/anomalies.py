@@ -44,7 +44,7 @@ class AnomalyKind(StrEnum):
 
     CORRUPT = "corrupt"
     """The log does not verify from `position` on; the other tables leave the partition out."""
-    CUSTOM_METADATA_DROPPED = "custom metadata dropped"
+    CUSTOM_METADATA_DROPPED = "custom_metadata_dropped"
     """Custom metadata in a deletion's update exceeded the limit, and was not stored."""
     DISPUTED = "disputed"
     """Two brokers claimed to lead, and no source could tell which does; the later claim won."""
@@ -52,7 +52,7 @@ class AnomalyKind(StrEnum):
     """An imported record that Kafka's manager drops; it is kept without an effect."""
     LATE = "late"
     """An event with an earlier broker time than the segment's previous event."""
-    LOST = "lost"
+    RECOVERED = "recovered"
     """A finished segment that is in none of Kafka's tables; tierledger serves it."""
     REPEATED = "repeated"
     """An event with the state that the segment or the deletion had already."""
@@ -92,7 +92,14 @@ class _Anomalies(WatchingRows):
             for segment_id in lost:
                 row = state.rows.get(segment_id)
                 at = None if row is None else unpack_row(row)[FINISHED_AT]
-                yield AnomalyKind.LOST, at, None, segment_id, epoch, "in none of Kafka's tables"
+                yield (
+                    AnomalyKind.RECOVERED,
+                    at,
+                    None,
+                    segment_id,
+                    epoch,
+                    "in none of Kafka's tables",
+                )
 
     @override
     def damaged(self, position: int, message: str) -> Iterator[Row]:
@@ -143,14 +150,14 @@ ANOMALIES = Table(
         Column(
             "position",
             BIGINT,
-            "position of the event; if `lost`, of the event that finished the copy; if "
+            "position of the event; if `recovered`, of the event that finished the copy; if "
             "`corrupt`, the first that does not verify",
             is_nullable=True,
         ),
         Column(
             "log_time_ms",
             BIGINT,
-            "log time of the event, ms since 1970; null if `lost` or `corrupt`",
+            "log time of the event, ms since 1970; null if `recovered` or `corrupt`",
             is_nullable=True,
         ),
         Column(
@@ -163,7 +170,8 @@ ANOMALIES = Table(
         Column(
             "leader_epoch",
             INT,
-            "if `lost`, leader epoch in which Kafka's own manager lost the segment; else null",
+            "if `recovered`, leader epoch in which Kafka's own manager lost the segment; else "
+            "null",
             is_nullable=True,
         ),
         Column("detail", STRING, "what happened, in words"),

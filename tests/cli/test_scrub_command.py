@@ -35,7 +35,7 @@ def test_a_tier_without_damage_is_read_to_its_end(tier_store: Path, tree: Path) 
 
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
-    assert (told["segments"], told["damaged"], told["unreadable"]) == (SEGMENTS, 0, 0)
+    assert (told["segments"], told["damaged"], told["unread"]) == (SEGMENTS, 0, [])
     assert told["bytes"] == sum(
         one.stat().st_size for one in tree.rglob("*.*") if one.is_file()
     )

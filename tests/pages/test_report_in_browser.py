@@ -57,10 +57,10 @@ def test_partitions_fold_and_a_link_unfolds_its_own(report: Browser) -> None:
 def test_pointing_at_a_bar_tells_of_its_segment(report: Browser) -> None:
     assert not report.shown("#tip")
 
-    report.point_at("#p0 rect.f")
+    report.point_at("#p0 rect.served")
 
     told = dict(zip(report.shown("#tip dt"), report.shown("#tip dd"), strict=True))
-    assert (told["start"], told["end"], told["state"]) == ("0", "9", "finished, served")
+    assert (told["start"], told["end"], told["state"]) == ("0", "9", "served")
     assert (told["size"], told["finished"]) == ("1000 B", "2023-11-14 22:13:22.000")
     report.point_at("h1")
     assert not report.shown("#tip")
@@ -69,8 +69,8 @@ def test_pointing_at_a_bar_tells_of_its_segment(report: Browser) -> None:
 @pytest.mark.parametrize(
     ("selector", "told"),
     [
-        ("#p0 .whole rect.h", "10 offsets"),
-        ("#p0 rect.o", "are in several segments"),
+        ("#p0 .whole rect.hole", "10 offsets"),
+        ("#p0 rect.overlap", "are in several segments"),
         ("#p0 rect.b", "session 1: broker 1 (leader)"),
         ("#p1 rect.flag", "DELETE_PARTITION_MARKED by broker 1"),
     ],
@@ -116,7 +116,7 @@ def test_zoom_widens_a_partitions_drawings_and_no_others(report: Browser) -> Non
 def test_zoom_to_what_is_left_shows_no_deleted_epochs(report: Browser) -> None:
     report.click("#p2 [data-zoom='live']")
 
-    left = report.run("document.querySelector('#p2 rect.f').getBoundingClientRect().left")
+    left = report.run("document.querySelector('#p2 rect.served').getBoundingClientRect().left")
     label = report.run("document.querySelector('#p2 .label').getBoundingClientRect().right")
     width = report.run("document.querySelector('#p2 .lane:nth-child(2) svg').clientWidth")
     assert width > 8 * 1000
@@ -125,11 +125,11 @@ def test_zoom_to_what_is_left_shows_no_deleted_epochs(report: Browser) -> None:
 
 def test_epochs_of_which_nothing_is_left_unfold(report: Browser) -> None:
     assert report.text("#p2 .folded summary") == "27 epochs of which nothing is left"
-    assert len(report.shown("#p2 .offsets rect.x")) == 0
+    assert len(report.shown("#p2 .offsets rect.deleted")) == 0
 
     report.click("#p2 .folded summary")
 
-    assert len(report.shown("#p2 .offsets rect.x")) == 27
+    assert len(report.shown("#p2 .offsets rect.deleted")) == 27
 
 
 def test_segments_are_listed_as_text_on_demand(report: Browser) -> None:

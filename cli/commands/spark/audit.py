@@ -25,7 +25,7 @@ from tierledger.cli.commands.spark.job import (
 from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.options import TierOption, duration_ms
 from tierledger.cli.output import print_note, progress, time_text
-from tierledger.cli.table import size_cell
+from tierledger.cli.table import size_cell, state_cell
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _cells(row: PlainRow) -> list[object]:
         for size in (row["size_in_bytes"], row["expected_bytes"])
     ]
     place = row["place"] or row["segment_id"]
-    return [row["kind"], place, row["objects"], *sizes, row["detail"]]
+    return [state_cell(row["kind"]), place, row["objects"], *sizes, row["detail"]]
 
 
 def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> None:

@@ -12,11 +12,13 @@ from tierledger.cli.commands.spark.job import (
     end,
     write_page,
 )
-from tierledger.cli.table import size_cell
+from tierledger.cli.table import size_cell, state_cell
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tierledger.cli.commands.spark.job import Answer
-    from tierledger.pipeline.jobs.coverage.job import CoverageDigest
+    from tierledger.pipeline.jobs.coverage.job import CoverageDigest, Totals
     from tierledger.pipeline.table_columns import PlainRow
     from tierledger.pipeline.tables.plan import TablePlan
 
@@ -50,16 +52,14 @@ def coverage(job: Job) -> None:
         job,
         {
             "partitions": len(plan.logs),
-            "covered offsets": of["covered"].offsets,
-            "covered bytes": of["covered"].size,
-            "holes": of["hole"].rows,
-            "hole offsets": of["hole"].offsets,
-            "orphaned ranges": of["orphaned_epoch"].rows,
-            "orphaned bytes": of["orphaned_epoch"].size,
-            "overlaps": of["overlap"].rows,
-            "overlap bytes": of["overlap"].size,
-            "unfinished": of["unfinished"].rows,
-            "unfinished bytes": of["unfinished"].size,
+            "covered_offsets": of["covered"].offsets,
+            "covered_bytes": of["covered"].size,
+            "hole": of["hole"].rows,
+            "hole_offsets": of["hole"].offsets,
+            **_counts(of, "orphaned_epoch"),
+            **_counts(of, "recovered"),
+            **_counts(of, "overlap"),
+            **_counts(of, "unfinished"),
         },
         columns=COLUMNS,
         worst=made.digest.worst(),
@@ -69,10 +69,14 @@ def coverage(job: Job) -> None:
     )
 
 
+def _counts(of: Mapping[str, Totals], kind: str) -> dict[str, int]:
+    return {kind: of[kind].rows, f"{kind}_bytes": of[kind].size}
+
+
 def _cells(row: PlainRow) -> list[object]:
     return [
         f"{row['topic']}-{row['partition']}",
-        row["kind"],
+        state_cell(row["kind"]),
         row["leader_epoch"],
         row["start_offset"],
         row["end_offset"],

@@ -15,7 +15,8 @@ from tierledger.cli.table import (
     styled_table,
     time_cell,
 )
-from tierledger.health.troubles import Severity, Trouble, troubles_of
+from tierledger.events.vocabulary import WORDS
+from tierledger.health.troubles import Trouble, troubles_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -208,7 +209,7 @@ def _identity_pairs(identity: ServiceIdentity) -> list[tuple[str, object]]:
 
 def _total_pairs(status: ServiceStatus, troubles: list[Trouble]) -> list[tuple[str, object]]:
     totals = status.totals()
-    counts = Counter(one.code for one in troubles if one.severity is not Severity.NOTE)
+    counts = Counter(one.code for one in troubles if WORDS[one.severity].is_finding)
     bad = ", ".join(f"{code} {count}" for code, count in counts.items())
     not_well = ("not well", bad or "nothing")
     if status.coordinator is None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tierledger.cli.pages.jobs.strips import BAD, GOOD, IDLE, OPEN, WARN, Mark, strip
+from tierledger.cli.pages.jobs.strips import Mark, strip
+from tierledger.events.vocabulary import WORDS as VOCABULARY
+from tierledger.events.vocabulary import spelled
 from tierledger.pages.environment import render
 from tierledger.pages.texts import count_text, many, size_text
+from tierledger.pipeline.jobs.coverage.rules import CoverageKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,17 +19,11 @@ if TYPE_CHECKING:
     from tierledger.pipeline.jobs.coverage.job import Strip, Totals
     from tierledger.pipeline.table_columns import PlainRow
 
-LOOKS: Final = {
-    "covered": (GOOD, "finished segments hold it"),
-    "hole": (BAD, "hole: no segment holds it"),
-    "overlap": (WARN, "several segments hold it"),
-    "orphaned_epoch": (IDLE, "orphaned: no part of the log"),
-    "unfinished": (OPEN, "being copied or deleted"),
-}
-BELOW = ("orphaned_epoch", "unfinished")
+WORDS: Final = {str(kind): VOCABULARY[kind] for kind in CoverageKind}
+BELOW = ("orphaned_epoch", "recovered", "unfinished")
 """Kinds that are drawn under the log's own offsets, since they are no part of it."""
 
-FINDINGS = ("hole", "orphaned_epoch", "overlap", "unfinished")
+LISTED = ("hole", "orphaned_epoch", "overlap", "recovered", "unfinished")
 """Kinds that are listed, in this order."""
 
 
@@ -46,17 +43,17 @@ def coverage_page(
         "coverage.html",
         facts=facts,
         totals=totals,
-        looks=LOOKS,
+        words=WORDS,
         strips=[_strip(one.topic, one.partition, one.rows) for one in drawn],
         partitions=partitions,
         findings=[
             row | {"topic": one.topic}
-            for kind in FINDINGS
+            for kind in LISTED
             for one in drawn
             for row in sorted(one.rows, key=lambda row: row["start_offset"])
             if row["kind"] == kind
         ],
-        found=sum(totals[kind].rows for kind in FINDINGS),
+        found=sum(totals[kind].rows for kind in LISTED),
         damaged=damaged,
     )
 
@@ -68,7 +65,7 @@ def _strip(topic: str, number: int, rows: Sequence[PlainRow]) -> Row:
         Mark(
             row["start_offset"],
             row["end_offset"],
-            LOOKS[row["kind"]][0],
+            WORDS[row["kind"]].look,
             _tip(row),
             int(row["kind"] in BELOW),
         )
@@ -79,7 +76,8 @@ def _strip(topic: str, number: int, rows: Sequence[PlainRow]) -> Row:
         many(kinds.count(kind), noun)
         for kind, noun in (
             ("hole", "hole"),
-            ("orphaned_epoch", "orphaned range"),
+            ("orphaned_epoch", "orphaned epoch"),
+            ("recovered", "recovered range"),
             ("overlap", "overlap"),
         )
         if kind in kinds
@@ -100,6 +98,6 @@ def _tip(row: PlainRow) -> str:
     more = f" and {count_text(rest)} more" if rest > 0 else ""
     which = f"; {ids}{more}" if ids else ""
     return (
-        f"{row['kind'].replace('_', ' ')}: offsets {row['start_offset']} to "
+        f"{spelled(row['kind'])}: offsets {row['start_offset']} to "
         f"{row['end_offset']} ({count_text(offsets)}){epoch}{held}{state}{which}"
     )

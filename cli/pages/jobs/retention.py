@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierledger.cli.output import time_text
-from tierledger.cli.pages.jobs.strips import BAD, GOOD, WARN, Bar, bars
+from tierledger.cli.pages.jobs.strips import Bar, bars
+from tierledger.events.vocabulary import Look
 from tierledger.pages.environment import render
 from tierledger.pages.texts import many, size_text
 
@@ -56,7 +57,7 @@ def _topic_bars(topics: Sequence[PlainRow]) -> list[Bar]:
     made = []
     for row in topics[:TOPICS_DRAWN]:
         name, count = row["topic"] or row["topic_id"], many(row["partitions"], "partition")
-        for when, look in (("before", WARN), ("after", GOOD)):
+        for when, look in (("before", Look.IDLE), ("after", Look.GOOD)):
             size, segments = row[f"bytes_{when}"], row[f"segments_{when}"]
             text = f"{size_text(size)}, {many(segments, 'segment')}"
             label, note = (name, count) if when == "before" else ("", "")
@@ -71,7 +72,7 @@ def _time_bars(times: Sequence[PlainRow], question: Question) -> list[Bar]:
             many(row["segments"], "segment"),
             row["bytes"],
             size_text(row["bytes"]),
-            BAD if row["since_ms"] == question.now_ms else WARN,
+            Look.LEAVING,
         )
         for row in times
     ]

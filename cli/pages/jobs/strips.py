@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tierledger.events.vocabulary import Look
 from tierledger.pages.drawing import Box, Drawing, Row, Text, placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.pages.drawing import Range
-
-GOOD, BAD, WARN, IDLE, OPEN = "good", "bad", "warn", "idle", "open"
-"""Looks of a mark: green, red and hatched, amber, grey, blue and dashed."""
 
 MARKS_MAX = 600
 """Marks of one kind in a strip; more would be too small, and are joined with neighbours."""
@@ -39,7 +37,7 @@ class Bar(NamedTuple):
     value: int
     text: str
     """The value as text."""
-    look: str = GOOD
+    look: str = Look.GOOD
     tip: str = ""
 
 
@@ -52,7 +50,7 @@ def strip(name: str, note: str, marks: Sequence[Mark], axis: Range) -> Row:
     for mark in marks:
         groups.setdefault((mark.band, mark.look), []).append(mark)
     boxes: list[Box] = []
-    for (band, look), some in sorted(groups.items()):
+    for (band, look), some in sorted(groups.items(), key=_gravity):
         thinned = _thinned(sorted(some), axis)
         dense = " dense" if len(thinned) > MARKS_MAX // 2 else ""
         y = 1 + band * BAND_STEP
@@ -62,6 +60,15 @@ def strip(name: str, note: str, marks: Sequence[Mark], axis: Range) -> Row:
         )
     height = (max((band for band, _ in groups), default=0) + 1) * BAND_STEP
     return Row(name, note, Drawing(height, f"{name}: {note}", boxes))
+
+
+def _gravity(group: tuple[tuple[int, str], list[Mark]]) -> tuple[int, int]:
+    """Where marks come in the order of drawing: the gravest last, so nothing hides them."""
+    band, look = group[0]
+    return band, _ORDER.index(look)
+
+
+_ORDER = (Look.IDLE, Look.GOOD, Look.KEPT, Look.LEAVING, Look.OPEN, Look.WARN, Look.BAD)
 
 
 def _thinned(marks: Sequence[Mark], axis: Range) -> list[Mark]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tierledger.cli.output import time_text
-from tierledger.cli.pages.jobs.strips import BAD, IDLE, OPEN, WARN, Bar, bars
+from tierledger.cli.pages.jobs.strips import Bar, bars
+from tierledger.events.vocabulary import WORDS
 from tierledger.pages.environment import render
 from tierledger.pages.texts import size_text, span_text
 
@@ -14,13 +15,6 @@ if TYPE_CHECKING:
 
     from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.table_columns import PlainRow
-
-LOOKS: Final = {
-    "COPY_SEGMENT_STARTED": OPEN,
-    "DELETE_SEGMENT_STARTED": WARN,
-    "DELETE_PARTITION_MARKED": IDLE,
-    "DELETE_PARTITION_STARTED": BAD,
-}
 
 BARS_MAX = 100
 
@@ -40,7 +34,7 @@ def stuck_page(
         "stuck.html",
         facts=facts,
         totals=totals,
-        looks=LOOKS,
+        words={state: WORDS[state] for state in limits_ms},
         limits_ms=limits_ms,
         rows=rows,
         found=sum(count for count, _ in totals.values()),
@@ -57,7 +51,7 @@ def _bar(row: PlainRow) -> Bar:
         row["segment_id"] or "the partition",
         row["age_ms"],
         span_text(row["age_ms"]),
-        LOOKS[row["state"]],
+        WORDS[row["state"]].look,
         f"{row['state']} since {time_text(row['since_ms'])}, broker {row['broker_id']}, "
         f"{size_text(row['size_in_bytes'])}",
     )

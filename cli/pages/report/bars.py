@@ -140,7 +140,7 @@ _RARE_LAST = (
     Kind.DELETED,
     Kind.SUPERSEDED,
     Kind.DELETING,
-    Kind.STARTED,
+    Kind.COPYING,
     Kind.RECOVERED,
 )
 """The order in which joined bars are drawn over each other."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.cli.pages.report.bars import Bar, Rows, rows_of, thinned
 from tierledger.cli.pages.report.intervals import common, length
-from tierledger.cli.pages.report.model import KIND_NAMES
+from tierledger.events.vocabulary import WORDS
 from tierledger.pages.drawing import Box, Drawing, Row, Text, percent, placed
 from tierledger.pages.texts import count_text, many, span_text, time_text
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LIVE_HEIGHT, LIVE_STEP = 14, 17
 DELETED_HEIGHT, DELETED_STEP = 4, 6
 OVERLAP_HEIGHT = 3
+HOLE, OVERLAP = (f"{word} {WORDS[word].look}" for word in ("hole", "overlap"))
 TICKS = 4
 BROKER_COLOURS = 8
 """Colours of the style sheet; more brokers share them, and their labels differ."""
@@ -57,7 +58,7 @@ def lane_row(
     boxes += _holes(lane.holes, deleted, axis, 1 + LIVE_HEIGHT - foot, foot)
     for (start, end), count in thinned(lane.overlaps, axis, COLUMNS):
         tip = f"{_times(count, 'overlap')}offsets {start} to {end} are in several segments"
-        boxes.append(Box("o", *placed(start, end, axis), height, OVERLAP_HEIGHT, tip))
+        boxes.append(Box(OVERLAP, *placed(start, end, axis), height, OVERLAP_HEIGHT, tip))
     if lane.overlaps:
         height += OVERLAP_HEIGHT + 3
     boxes += _bars(rows.deleted, axis, DELETED_HEIGHT, DELETED_STEP, height, shown)
@@ -89,7 +90,7 @@ def _holes(
         tip += f"; {missing}"
         once = common([(start, end)], deleted)
         tip += f", {count_text(once)} of them once in segments that are deleted" if once else ""
-        yield Box("h", *placed(start, end, axis), y, height, tip)
+        yield Box(HOLE, *placed(start, end, axis), y, height, tip)
 
 
 def _times(count: int, noun: str) -> str:
@@ -106,11 +107,12 @@ def _bars(
 ) -> Iterator[Box]:
     for at, bars in enumerate(rows):
         for bar in bars:
-            box = Box(bar.kind, *placed(bar.start, bar.end, axis), y + at * step, height)
+            look = f"{bar.kind} {WORDS[bar.kind].look}"
+            box = Box(look, *placed(bar.start, bar.end, axis), y + at * step, height)
             if bar.segment >= 0:
                 yield box._replace(detail=shown.setdefault(bar.segment, len(shown)))
             else:
-                tip = f"{bar.parts} segments, {KIND_NAMES[bar.kind]}: "
+                tip = f"{bar.parts} segments, {bar.kind}: "
                 yield box._replace(tip=f"{tip}offsets {bar.start} to {bar.end}")
 
 

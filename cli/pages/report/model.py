@@ -38,26 +38,16 @@ class PartitionHistory:
 
 
 class Kind(StrEnum):
-    """The state of a segment in one leader epoch; the value is its class on the page."""
+    """The state of a segment in one leader epoch, by its word."""
 
-    SERVED = "f"
-    RECOVERED = "r"
+    SERVED = "served"
+    RECOVERED = "recovered"
     """Finished, and holds offsets for which Kafka's own manager answers "none"."""
-    SUPERSEDED = "u"
+    SUPERSEDED = "superseded"
     """Finished, but other segments answer for every offset it holds."""
-    STARTED = "s"
-    DELETING = "d"
-    DELETED = "x"
-
-
-KIND_NAMES = {
-    Kind.SERVED: "finished, served",
-    Kind.RECOVERED: "Kafka lost it, served here",
-    Kind.SUPERSEDED: "finished, superseded",
-    Kind.STARTED: "copy started",
-    Kind.DELETING: "delete started",
-    Kind.DELETED: "deleted",
-}
+    COPYING = "copying"
+    DELETING = "deleting"
+    DELETED = "deleted"
 
 
 @dataclass(slots=True)
@@ -168,11 +158,9 @@ class Picture:
         return length(self.holes)
 
     @property
-    def has_findings(self) -> bool:
-        """Whether the partition has anything that a person should look at."""
-        return bool(
-            self.holes or self.overlaps or self.kinds[Kind.RECOVERED] or self.timeline.disputes
-        )
+    def needs_a_look(self) -> bool:
+        """Whether the partition has anything that is an alarm or a warning."""
+        return bool(self.holes or self.overlaps or self.timeline.disputes)
 
 
 def picture_of(history: PartitionHistory) -> Picture:
@@ -307,7 +295,7 @@ def _kind_of(row: Row | None) -> Kind:
     if row is None:
         return Kind.DELETED
     if row[STATE] == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-        return Kind.STARTED
+        return Kind.COPYING
     if row[STATE] == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
         return Kind.DELETING
     return Kind.SUPERSEDED
@@ -319,6 +307,6 @@ def _name_kinds(segments: list[Segment], lanes: list[Lane]) -> None:
     for lane in lanes:
         for part in lane.parts:
             kinds[part.segment].add(part.kind)
-    order = (Kind.RECOVERED, Kind.SERVED, Kind.SUPERSEDED, Kind.STARTED, Kind.DELETING)
+    order = (Kind.RECOVERED, Kind.SERVED, Kind.SUPERSEDED, Kind.COPYING, Kind.DELETING)
     for at, segment in enumerate(segments):
         segment.kind = next((kind for kind in order if kind in kinds[at]), Kind.DELETED)

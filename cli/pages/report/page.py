@@ -14,8 +14,9 @@ from tierledger.cli.pages.report.lanes import (
     ticks,
     time_texts,
 )
-from tierledger.cli.pages.report.model import KIND_NAMES, Kind, picture_of
+from tierledger.cli.pages.report.model import Kind, picture_of
 from tierledger.events.identifiers import Uuid
+from tierledger.events.vocabulary import WORDS
 from tierledger.pages.environment import render
 from tierledger.pages.texts import exact
 
@@ -35,67 +36,31 @@ class Column(NamedTuple):
     name: str
     meaning: str
     of: Callable[[Picture], int]
-    alarms: bool = False
-    """Whether values other than 0 need attention."""
+    look: str = ""
+    """How values other than 0 look."""
+
+    @classmethod
+    def of_word(cls, word: str, of: Callable[[Picture], int], name: str = "") -> Column:
+        """The number of what a word of the vocabulary is said of."""
+        known = WORDS[word]
+        return cls(name or word, known.meaning, of, known.look)
 
 
 COLUMNS: Final = (
-    Column(
-        "served",
-        "Segments that are finished and answer lookups",
-        lambda one: one.kinds[Kind.SERVED],
+    *(
+        Column.of_word(kind, lambda one, kind=kind: one.kinds[kind])  # type: ignore[misc]
+        for kind in Kind
     ),
-    Column(
-        "recovered",
-        "Finished segments that Kafka's own manager has lost, served here",
-        lambda one: one.kinds[Kind.RECOVERED],
-        alarms=True,
-    ),
-    Column(
-        "superseded",
-        "Finished segments whose every offset another one answers for",
-        lambda one: one.kinds[Kind.SUPERSEDED],
-    ),
-    Column(
-        "started",
-        "Copies that started and did not finish",
-        lambda one: one.kinds[Kind.STARTED],
-    ),
-    Column(
-        "deleting",
-        "Deletions that started and did not finish",
-        lambda one: one.kinds[Kind.DELETING],
-    ),
-    Column("deleted", "Segments that are gone", lambda one: one.kinds[Kind.DELETED]),
     Column("size", "Bytes of all segments that are not deleted", lambda one: one.size),
     Column(
         "sessions",
         "Leaderships, imports among them",
         lambda one: len(one.timeline.leaderships),
     ),
-    Column(
-        "disputes",
-        "Changes of leader that nobody could decide",
-        lambda one: one.timeline.disputes,
-        alarms=True,
-    ),
-    Column(
-        "holes",
-        "Ranges of the log that no finished segment holds, between some that do",
-        lambda one: len(one.holes),
-        alarms=True,
-    ),
-    Column(
-        "overlaps",
-        "Ranges of the log that several finished segments hold",
-        lambda one: one.overlaps,
-        alarms=True,
-    ),
-    Column(
-        "dropped",
-        "Imported records without effect, as in Kafka's own manager",
-        lambda one: sum(one.dropped.values()),
-    ),
+    Column.of_word("disputed", lambda one: one.timeline.disputes),
+    Column.of_word("hole", lambda one: len(one.holes), "holes"),
+    Column.of_word("overlap", lambda one: one.overlaps, "overlaps"),
+    Column.of_word("dropped", lambda one: sum(one.dropped.values())),
     Column("events", "Length of the log", lambda one: one.events),
 )
 
@@ -145,7 +110,7 @@ def report_page(
         facts=facts,
         columns=COLUMNS,
         totals=[sum(column.of(picture) for picture in pictures) for column in COLUMNS],
-        kinds=KIND_NAMES,
+        kinds={kind: WORDS[kind] for kind in Kind},
         sections=[_section(picture, brokers, limit) for picture in pictures],
         # A topic that was deleted and created again differs only by its id.
         shared_names={name for name, count in names.items() if count > 1},

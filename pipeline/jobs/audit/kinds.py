@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from tierledger.events.vocabulary import findings
 from tierledger.tiering.formats.index_files import TIME_ENTRY, TIMES_WITHOUT_OFFSETS_MAX
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.listed_objects import LOG, ExpectedObject, part_number
@@ -63,14 +64,7 @@ class AuditKind(StrEnum):
     """A finished segment with all its objects."""
 
 
-FINDINGS: Final = (
-    AuditKind.MISSING_OBJECT,
-    AuditKind.INCOMPLETE_SET,
-    AuditKind.SIZE_MISMATCH,
-    AuditKind.UNREADABLE_METADATA,
-    AuditKind.DELETED_BUT_THERE,
-    AuditKind.ORPHAN,
-)
+FINDINGS: Final = tuple(map(AuditKind, findings(AuditKind)))
 """Kinds that an operator has to look at, worst first."""
 
 LISTED: Final = (*FINDINGS, AuditKind.FOREIGN)

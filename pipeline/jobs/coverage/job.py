@@ -71,8 +71,7 @@ COVERAGE = Table(
         Column(
             "detail",
             STRING,
-            "if `unfinished`, the segment's state; if `orphaned_epoch`, a remark if "
-            "Kafka's own manager lost the segments; else null",
+            "if `unfinished`, the segment's state; else null",
             is_nullable=True,
         ),
     ),

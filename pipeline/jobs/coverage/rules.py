@@ -24,14 +24,12 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.answers import OFFSET_MAX
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import END, ID, SIZE, START, STATE, unpack_row
+from tierledger.events.vocabulary import findings
 from tierledger.pipeline.jobs.coverage.history import Held, Piece, ends_of
 from tierledger.pipeline.tables.lineage import epochs_of
 
 IDS_MAX = 100
 """Segment ids in one row, at most; `segments` counts all."""
-
-LEFT_OVER = "lost by Kafka, before the log's start"
-"""Detail of orphaned segments that do belong to the log's history."""
 
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
@@ -48,8 +46,10 @@ class CoverageKind(StrEnum):
     ORPHANED_EPOCH = "orphaned_epoch"
     """Finished segments hold them in a leader epoch that the log does not have there. Their
     leader's records were lost in an unclean election: nobody reads them, and retention by time
-    or size never deletes them. Or Kafka's own manager lost the segments, so that retention
-    passed them by."""
+    or size never deletes them."""
+    RECOVERED = "recovered"
+    """Finished segments of an imported log hold them before all that Kafka's own manager lists:
+    it lost these segments, so that retention passed them by."""
     OVERLAP = "overlap"
     """More than one finished segment holds them, as after a change of leader. It costs storage
     and loses no record."""
@@ -57,7 +57,7 @@ class CoverageKind(StrEnum):
     """One segment that is being copied or deleted, or was left so by a broker that died."""
 
 
-FINDINGS = (CoverageKind.HOLE, CoverageKind.ORPHANED_EPOCH)
+FINDINGS = tuple(map(CoverageKind, findings(CoverageKind)))
 """The kinds that are faults."""
 
 
@@ -92,8 +92,8 @@ def coverage_of(state: PartitionState) -> Iterator[CoverageRow]:
         yield from _overlaps(epoch, kept)
     if state.delete is None:
         yield from _holes(history, covered)
-        yield from _orphaned(_outside(held, history), None)
-        yield from _orphaned(left_over, LEFT_OVER)
+        yield from _beside(CoverageKind.ORPHANED_EPOCH, _outside(held, history))
+        yield from _beside(CoverageKind.RECOVERED, left_over)
 
 
 def _of_the_log(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[Piece]]]:
@@ -129,12 +129,11 @@ def _row(
     pieces: Sequence[Piece],
     size: int,
     ids: Iterable[bytes] | None = None,
-    detail: str | None = None,
 ) -> CoverageRow:
     if ids is None:
         ids = sorted(one.segment_id for one in pieces)
     some = list(ids)[:IDS_MAX]
-    return CoverageRow(kind, epoch, start, end, len(pieces), size, some, detail)
+    return CoverageRow(kind, epoch, start, end, len(pieces), size, some, None)
 
 
 def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
@@ -223,14 +222,13 @@ def _outside(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[Pi
         yield epoch, pieces
 
 
-def _orphaned(
-    parts: Iterable[tuple[int, list[Piece]]], detail: str | None
+def _beside(
+    kind: CoverageKind, parts: Iterable[tuple[int, list[Piece]]]
 ) -> Iterator[CoverageRow]:
+    """Ranges of `kind`, which are no part of what the log covers."""
     for epoch, pieces in parts:
         for start, end, some in _runs(pieces):
-            size = _shares(some)
-            kind = CoverageKind.ORPHANED_EPOCH
-            yield _row(kind, epoch, start, end, some, size, detail=detail)
+            yield _row(kind, epoch, start, end, some, _shares(some))
 
 
 def _unfinished(state: PartitionState) -> Iterator[CoverageRow]:

@@ -73,7 +73,15 @@ def damaged(topic: str) -> list[DamagedLog]:
 
 
 def coverage(topic: str = "payments") -> str:
-    kinds = ("covered", "hole", "covered", "overlap", "covered", "orphaned_epoch", "unfinished")
+    kinds = (
+        "covered",
+        "hole",
+        "covered",
+        "overlap",
+        "recovered",
+        "orphaned_epoch",
+        "unfinished",
+    )
     rows = [
         {
             "kind": kind,

@@ -149,10 +149,7 @@ def _of_finished(
     found += _grouped("hole", missing, holders)
     outside = {at for at in holders if log_epoch.get(at[1]) != at[0]}
     found += _grouped("orphaned_epoch", outside, holders)
-    why = "lost by Kafka, before the log's start"
-    return found + [
-        one._replace(detail=why) for one in _grouped("orphaned_epoch", left, holders)
-    ]
+    return found + _grouped("recovered", left, holders)
 
 
 def _history(finished: Sequence[_Finished]) -> dict[int, int]:

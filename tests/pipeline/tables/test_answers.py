@@ -285,7 +285,9 @@ def test_anomalies_are_what_the_states_count(recorded: Recorded) -> None:
         assert dict(reasons) == state.dropped
         assert kinds["disputed"] == state.disputes
         assert lost == {
-            (row["leader_epoch"], row["segment_id"]) for row in rows if row["kind"] == "lost"
+            (row["leader_epoch"], row["segment_id"])
+            for row in rows
+            if row["kind"] == "recovered"
         }
         assert (kinds["repeated"], kinds["late"]) == _repeated_and_late(events)
 
@@ -364,7 +366,7 @@ def test_what_a_leader_would_not_have_recorded_is_told(tmp_path: Path) -> None:
 
     told = {(row["kind"], row["position"], row["detail"]) for row in folded("anomalies", store)}
     assert told == {
-        ("custom metadata dropped", 3, "200 bytes"),
+        ("custom_metadata_dropped", 3, "200 bytes"),
         ("late", 3, "by 5 ms"),
         ("disputed", 4, "broker 1 in leader epoch 4, broker 2 in unknown"),
         ("repeated", 6, "deletion at 0 again"),

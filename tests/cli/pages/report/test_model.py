@@ -50,7 +50,7 @@ def test_each_state_has_its_own_kind() -> None:
 
     assert kinds(history(bodies)) == {
         1: Kind.SERVED,
-        2: Kind.STARTED,
+        2: Kind.COPYING,
         3: Kind.DELETING,
         4: Kind.DELETED,
     }
@@ -103,7 +103,7 @@ def test_holes_and_overlaps_are_found_within_an_epoch_and_between_epochs() -> No
     assert picture.holes == [(10, 19), (35, 39)]
     assert picture.lanes[0].holes == [(10, 19), (35, 39)]
     assert picture.lanes[0].overlaps == [(25, 29)]
-    assert picture.has_findings
+    assert picture.needs_a_look
 
 
 @pytest.mark.parametrize("trace", ["three-brokers-churn", "histories/seed-05"])
@@ -128,7 +128,7 @@ def test_what_retention_deleted_at_the_start_is_no_hole() -> None:
     picture = picture_of(history(bodies))
 
     assert picture.holes == []
-    assert not picture.has_findings
+    assert not picture.needs_a_look
 
 
 def test_a_segment_that_came_back_has_two_lives() -> None:

@@ -1,6 +1,7 @@
 """The report's page: it shows everything, loads nothing, and believes no name."""
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -20,6 +21,7 @@ from tierledger.cli.pages.report.page import report_page
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.events.vocabulary import WORDS
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x00\ud800"
 
@@ -46,9 +48,9 @@ def test_a_lane_has_a_bar_per_segment_and_marks_what_is_wrong() -> None:
     page = HtmlPage(report_page([history(bodies)], "t", {}))
 
     # One more of each stands in the legend.
-    drawn = {kind: page.count("rect", _class=kind) - 1 for kind in "frusdxo"}
-    assert drawn == {"f": 3, "r": 0, "u": 0, "s": 1, "d": 0, "x": 0, "o": 1}
-    assert page.count("rect", _class="h") - 1 == 2, "in its lane and in the row of all epochs"
+    looks = {word: f"{word} {WORDS[word].look}" for word in (*Kind, "overlap", "hole")}
+    drawn = Counter({word: page.count("rect", _class=looks[word]) - 1 for word in looks})
+    assert +drawn == {"served": 3, "copying": 1, "overlap": 1, "hole": 2}, "one of all epochs"
 
 
 def test_names_and_facts_are_text_wherever_they_stand() -> None:
@@ -126,7 +128,7 @@ def test_very_many_segments_are_drawn_together_and_nothing_rare_is_lost() -> Non
     bars = [bar for row in rows.live for bar in row]
     assert len(bars) <= LANE_BARS_MAX
     assert sum(bar.parts for bar in bars) == 12_001
-    assert [bar.kind for bar in bars].count(Kind.STARTED) == 1
+    assert [bar.kind for bar in bars].count(Kind.COPYING) == 1
     assert "neighbours drawn together" in page.text()
     assert len(html) < 1_000_000
 
@@ -143,4 +145,4 @@ def test_offsets_at_the_end_of_the_range_are_drawn_and_exact() -> None:
     page = HtmlPage(report_page([history(finished(1, last - 9, last))], "t", {}))
 
     assert page.data()[0][0][1:3] == [str(last - 9), str(last)]
-    assert page.having("rect", _class="f")[-1]["width"] == "100%"
+    assert page.having("rect", _class="served good")[-1]["width"] == "100%"

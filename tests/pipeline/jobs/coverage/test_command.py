@@ -113,7 +113,7 @@ def test_coverage_gives_a_table_a_page_and_a_status(
     asked = ("spark", "coverage", "--out", out, "--page", page, "--json")
     found = answer(run(tmp_path / "s", *asked), 1)
 
-    numbers = ("partitions", "holes", "hole_offsets", "orphaned_ranges", "overlaps", "findings")
+    numbers = ("partitions", "hole", "hole_offsets", "orphaned_epoch", "overlap", "findings")
     assert [found[name] for name in numbers] == [2, 1, 10, 1, 1, 2]
     names = ("topic", "partition", "kind", "leader_epoch", "start_offset", "end_offset")
     assert [

@@ -24,7 +24,7 @@ from tests.models.pipeline.planted_coverage import (
 from tests.models.storage.stored_partitions import StoredPartition, added, segment_id, updated
 from tierledger.events.log_events import Body, PartitionDeleteUpdated, SegmentAdded
 from tierledger.pipeline.jobs.coverage.job import COVERAGE
-from tierledger.pipeline.jobs.coverage.rules import LEFT_OVER, CoverageKind
+from tierledger.pipeline.jobs.coverage.rules import CoverageKind
 from tierledger.pipeline.tables.lineage import lineage_of
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.memory import MemoryBackend
@@ -226,7 +226,7 @@ def test_what_kafka_lost_is_left_over_where_it_lists_nothing_before() -> None:
     found = findings(imported_by(*LOSING, added(3, 300, 400), updated(3, 1), *gone))
 
     assert [(one.kind, one.start, one.end, one.detail) for one in found] == [
-        ("orphaned_epoch", 0, 200, LEFT_OVER)
+        ("recovered", 0, 200, None)
     ]
 
 
@@ -265,7 +265,7 @@ def test_of_real_logs_each_offset_by_itself_says_the_same(trace: str, tmp_path: 
     if trace == "three-brokers-churn":
         # What Kafka lost before the log's start makes no hole of what retention deleted.
         kinds = Counter((row["kind"], row["detail"]) for row in rows)
-        assert kinds["orphaned_epoch", LEFT_OVER] == 12
+        assert kinds["recovered", None] == 12
         assert kinds["orphaned_epoch", None] == 9
         assert kinds["hole", None] == 0
 
