@@ -123,6 +123,8 @@ class Attend(NamedTuple):
     """By whose manager it read in that owner epoch."""
     other_logs: Annotated[tuple[Item, ...], Sized(0, OTHER_LOGS_MAX)] = ()
     """Partitions whose log is not the one that the broker was fed from, or ends before."""
+    ran_ms: Count = 0
+    """Milliseconds since the plugin began; 0: an older plugin."""
 
 
 class PluginTrouble(NamedTuple):

@@ -181,6 +181,8 @@ class DeletionsHeld(NamedTuple):
     since_ms: int
     foreign: int
     """Records of others that Kafka's topic had."""
+    excused_ms: int
+    """A plugin that had begun by then was only silent, too; 0: none was."""
 
 
 class DeletionsReleased(NamedTuple):
@@ -218,13 +220,14 @@ COORDINATOR_CODEC = EventCodec(
         (9, LeaderRefused, 1),
         (10, LeaderRestored, 1),
         (11, OwnerChanged, 2),
-        (12, DeletionsHeld, 1),
+        (12, DeletionsHeld, 2),
         (13, DeletionsReleased, 1),
     ),
     {
         (1, 1): lambda fields: [*fields, None],
         (5, 1): lambda fields: [*fields, fields[0]],
         (11, 1): lambda fields: [*fields, "", "", 0],
+        (12, 1): lambda fields: [*fields, 0],
     },
     is_strict=False,
 )

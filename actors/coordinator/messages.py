@@ -105,6 +105,7 @@ class HoldDeletions(NamedTuple):
     broker_id: int
     since_ms: int
     foreign: int
+    excused_ms: int = 0
 
     @property
     def items(self) -> int:

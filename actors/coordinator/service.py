@@ -245,7 +245,8 @@ class CoordinatorService:
             )
         self._attendance.attended(attend, self._now_ms())
         self._sightings.heard(attend.broker_id, self._now_ms())
-        if was_silent(state, attend.broker_id, attend.incarnation):
+        began_ms = self._clock.now_ms() - attend.ran_ms if attend.ran_ms else None
+        if was_silent(state, attend.broker_id, attend.incarnation, began_ms):
             self._feed(msg.Requested(None, msg.ReleaseDeletions(attend.broker_id)))
         accepted = self._attendance.accepted(state.ownership.epoch)
         return Attended(state.ownership, self._attendance.import_rounds, accepted)
@@ -260,10 +261,13 @@ class CoordinatorService:
     def _hold_deletions(self, report: dict[str, Any]) -> None:
         """Hold deletions for what the follower has seen, if that is news."""
         now_ms, wall_ms = self._now_ms(), self._clock.now_ms()
+        ahead_ms = wall_ms - now_ms
         if report.get("alive") is not None and "seen_ms_ago" in report:
             self._sightings.seen(report["alive"], now_ms - report["seen_ms_ago"])
         requests = [
-            msg.HoldDeletions(one.broker_id, wall_ms - one.for_ms, 0)
+            msg.HoldDeletions(
+                one.broker_id, one.since_ms + ahead_ms, 0, one.excused_ms + ahead_ms
+            )
             for one in self._sightings.unowned()
         ]
         if foreign := report.get("foreign"):

@@ -6,10 +6,10 @@ delete what is below from the tier: to Kafka that is retention.
 
 So a `DeletionsHeld` event is appended when a living broker has no plugin that reports, or when
 Kafka's metadata topic has records of others. From then on leaders refuse to begin the deletion
-of a finished segment; hosts hear of it with each ping. It ends if the broker's plugin comes
-back under the same incarnation, as then only the plugin was silent, or when an operator has
-looked (`handover --confirm-deletions`). A topic's deletion goes on: that is somebody's will,
-and no log start makes it.
+of a finished segment; hosts hear of it with each ping. It ends when the broker's plugin
+reports that it ran all the time and was only silent (it has the same incarnation, or began
+before it could be missed), or when an operator has looked (`handover --confirm-deletions`).
+A topic's deletion goes on: that is somebody's will, and no log start makes it.
 
 Pure: the coordinator's service says what was seen, and when.
 """
@@ -41,10 +41,14 @@ SILENT_MS = 15_000
 
 
 class Unowned(NamedTuple):
-    """A living broker without a plugin that reports."""
+    """A living broker without a plugin that reports, since when, and until when it was excused.
+
+    A plugin that had begun by then was not missing.
+    """
 
     broker_id: int
-    for_ms: int
+    since_ms: int
+    excused_ms: int
 
 
 class Sightings:
@@ -82,28 +86,37 @@ class Sightings:
         for broker_id in sorted(self._alive):
             heard_ms = self._heard.get(broker_id, self._began_ms)
             came_ms = self._came.get(broker_id, heard_ms)
-            limit_ms = CAME_MS if came_ms > heard_ms else SILENT_MS
-            for_ms = self._seen_ms - max(came_ms, heard_ms)
-            if for_ms >= limit_ms:
-                found.append(Unowned(broker_id, for_ms))
+            since_ms = max(came_ms, heard_ms)
+            excused_ms = since_ms + (CAME_MS if came_ms > heard_ms else SILENT_MS)
+            if self._seen_ms >= excused_ms:
+                found.append(Unowned(broker_id, since_ms, excused_ms))
         return found
 
 
 def hold(
-    state: CoordinatorState, broker_id: int, since_ms: int, foreign: int
+    state: CoordinatorState, broker_id: int, since_ms: int, foreign: int, excused_ms: int = 0
 ) -> list[CoordinatorBody]:
     """The event that holds deletions; none if they are held for that, or not ours to hold."""
     is_news = foreign > state.foreign if broker_id == FOREIGN else broker_id not in state.held
     if state.ownership.decider != Owner.TIERLEDGER or not is_news:
         return []
     incarnation = state.incarnations.get(broker_id, 0)
-    return [DeletionsHeld(broker_id, incarnation, since_ms, foreign)]
+    return [DeletionsHeld(broker_id, incarnation, since_ms, foreign, excused_ms)]
 
 
-def was_silent(state: CoordinatorState, broker_id: int, incarnation: int) -> bool:
-    """Whether deletions are held for a broker whose plugin, which reports, never ended."""
+def was_silent(
+    state: CoordinatorState, broker_id: int, incarnation: int, began_ms: int | None
+) -> bool:
+    """Whether deletions are held for a broker whose plugin, which reports, was there.
+
+    `began_ms` is when that plugin began, by the clock of `HoldDeletions`; None: not known.
+    """
     held = state.held.get(broker_id)
-    return held is not None and 0 < held.incarnation == incarnation
+    if held is None or broker_id == FOREIGN:
+        return False
+    return 0 < held.incarnation == incarnation or (
+        began_ms is not None and began_ms < held.excused_ms
+    )
 
 
 def release(state: CoordinatorState, broker_id: int | None) -> list[CoordinatorBody]:

@@ -499,7 +499,7 @@ class Owned(_message.Message):
     def __init__(self, owner: _Optional[str] = ..., owner_epoch: _Optional[int] = ...) -> None: ...
 
 class Attend(_message.Message):
-    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow", "positions", "seen_epoch", "seen_reads", "other_logs")
+    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow", "positions", "seen_epoch", "seen_reads", "other_logs", "ran_ms")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -510,6 +510,7 @@ class Attend(_message.Message):
     SEEN_EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEEN_READS_FIELD_NUMBER: _ClassVar[int]
     OTHER_LOGS_FIELD_NUMBER: _ClassVar[int]
+    RAN_MS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation: int
     mode: PluginMode
@@ -520,7 +521,8 @@ class Attend(_message.Message):
     seen_epoch: int
     seen_reads: str
     other_logs: _containers.RepeatedCompositeFieldContainer[Partition]
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ..., seen_epoch: _Optional[int] = ..., seen_reads: _Optional[str] = ..., other_logs: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
+    ran_ms: int
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ..., seen_epoch: _Optional[int] = ..., seen_reads: _Optional[str] = ..., other_logs: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., ran_ms: _Optional[int] = ...) -> None: ...
 
 class Ownership(_message.Message):
     __slots__ = ("epoch", "owner", "source", "heading", "reads", "import_rounds", "accepted")

@@ -59,7 +59,7 @@ FromTimestampOption = Annotated[
     typer.Option(
         metavar="MS|TIME",
         help="Begin with the first record of this time or later: ms since 1970 (N or ms:N), "
-        "or ISO 8601, UTC by default.",
+        "ISO 8601, UTC by default, or how long ago, like 90m.",
     ),
 ]
 ToOffsetOption = Annotated[

@@ -133,6 +133,7 @@ def attend_message(attend: Attend) -> pb.Attend:
         seen_epoch=attend.seen_epoch,
         seen_reads=attend.seen_reads,
         other_logs=map(_item_message, attend.other_logs),
+        ran_ms=attend.ran_ms,
     )
 
 
@@ -155,6 +156,7 @@ def attend_of(message: pb.Attend) -> Attend:
             message.seen_epoch,
             message.seen_reads,
             tuple(map(_item, message.other_logs)),
+            message.ran_ms,
         ),
         "attend",
     )

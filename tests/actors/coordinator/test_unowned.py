@@ -8,6 +8,7 @@ from tierledger.actors.coordinator.events import ClientRegistered, OwnerChanged
 from tierledger.actors.coordinator.unowned import CAME_MS, FOREIGN, SILENT_MS, Sightings
 
 START_MS = 1_000
+EXCUSED_MS = 10_000
 
 
 def test_a_broker_that_comes_alive_without_a_plugin_is_found_soon() -> None:
@@ -23,7 +24,7 @@ def test_a_broker_that_comes_alive_without_a_plugin_is_found_soon() -> None:
     seen.heard(2, 8_000 + CAME_MS)
     seen.seen({1, 2}, 8_000 + CAME_MS)
 
-    assert seen.unowned() == [(1, CAME_MS)]
+    assert seen.unowned() == [(1, 8_000, 8_000 + CAME_MS)]
     seen.heard(1, 8_001 + CAME_MS)
     assert not seen.unowned()
 
@@ -38,7 +39,7 @@ def test_a_broker_that_was_killed_and_that_kafka_regards_as_alive_is_not_taken_f
 
     seen.seen({1}, 20_000 + SILENT_MS)
 
-    assert seen.unowned() == [(1, SILENT_MS)]
+    assert seen.unowned() == [(1, 20_000, 20_000 + SILENT_MS)]
 
 
 def test_an_old_look_tells_nothing_about_the_time_since() -> None:
@@ -64,7 +65,7 @@ def held(one: Coordinated) -> list[int]:
 
 
 def hold(one: Coordinated, broker_id: int, foreign: int = 0) -> None:
-    for body in unowned.hold(one.state, broker_id, 5_000, foreign):
+    for body in unowned.hold(one.state, broker_id, 5_000, foreign, EXCUSED_MS):
         one.evolve(body)
 
 
@@ -76,13 +77,24 @@ def test_a_plugin_that_was_only_silent_ends_the_hold_and_another_one_does_not(
     assert held(one) == [1, 2]
     assert not unowned.hold(one.state, 1, 6_000, 0)
 
-    assert unowned.was_silent(one.state, 1, 1)
-    assert not unowned.was_silent(one.state, 1, 2)
-    assert not unowned.was_silent(one.state, 2, 0)
+    assert unowned.was_silent(one.state, 1, 1, None)
+    assert not unowned.was_silent(one.state, 1, 2, None)
+    assert not unowned.was_silent(one.state, 2, 0, None)
 
     for body in unowned.release(one.state, 1):
         one.evolve(body)
     assert held(one) == [2]
+
+
+def test_a_plugin_that_began_in_time_and_could_not_report_ends_the_hold(
+    one: Coordinated,
+) -> None:
+    hold(one, 1)
+    hold(one, FOREIGN, foreign=3)
+
+    assert not unowned.was_silent(one.state, 1, 2, EXCUSED_MS)
+    assert unowned.was_silent(one.state, 1, 2, EXCUSED_MS - 1)
+    assert not unowned.was_silent(one.state, FOREIGN, 2, EXCUSED_MS - 1)
 
 
 def test_what_was_confirmed_is_not_held_again_for_the_same_records(one: Coordinated) -> None:

@@ -14,8 +14,10 @@ from tests.models.actors.local_world import (
     segment,
 )
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import CONFIRM, Handover
+from tierledger.actors.coordinator.ownership import CONFIRM, Handover, PluginMode
+from tierledger.actors.coordinator.unowned import SILENT_MS
 from tierledger.events.errors import RejectedError
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata
@@ -119,4 +121,24 @@ async def test_a_new_service_holds_deletions_until_they_are_confirmed(
     await move(leader, segment(0), DELETING)
     # The same records hold nothing again.
     await world.service.coordinator.follow_kafka(report(foreign=1))
+    assert not await held(world)
+
+
+async def test_a_broker_that_could_not_report_holds_deletions_until_it_can(
+    world: LocalWorld,
+) -> None:
+    """Started anew, so that its incarnation is another one."""
+    await owned(world)
+    coordinator = world.service.coordinator
+    plugin = Attend(9, 0, PluginMode.TIERLEDGER, 1, False)
+    await coordinator.attend(plugin)
+    await coordinator.follow_kafka(report(alive=[9], seen_ms_ago=-2 * SILENT_MS))
+    await until_hosts_know(world, is_held=True)
+    assert "brokers 9 ran without the plugin" in await held(world)
+
+    await coordinator.attend(plugin)
+    assert await held(world)
+    await coordinator.attend(plugin._replace(ran_ms=60_000))
+
+    await until_hosts_know(world, is_held=False)
     assert not await held(world)

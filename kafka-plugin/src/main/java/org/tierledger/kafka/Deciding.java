@@ -6,6 +6,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicIdPartition;
@@ -56,6 +57,7 @@ final class Deciding implements Manager {
     private final AtomicInteger underWay = new AtomicInteger();
     /** The owner epoch that this broker had seen before it started; 0: none. */
     private final long lastEpoch;
+    private final long began = System.nanoTime();
     /** The newest that this broker obeys; before the first, one that its mode implies. */
     private volatile Ownership ownership;
     /** Completed when a newer {@link Ownership} has replaced {@link #ownership}. */
@@ -178,6 +180,7 @@ final class Deciding implements Manager {
             .setMode(settings.mode)
             .setOwnerEpoch(stand.getEpoch())
             .setIsIdle(isIdle)
+            .setRanMs(TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began))
             .setPositions(roles.memory.count());
         Ownership seen = roles.memory.ownership();
         if (seen != null) {

@@ -13,6 +13,7 @@ import org.HdrHistogram.ConcurrentHistogram;
 import org.apache.kafka.common.metrics.Gauge;
 import org.apache.kafka.common.metrics.JmxReporter;
 import org.apache.kafka.common.metrics.KafkaMetricsContext;
+import org.tierledger.door.v1.Ownership;
 
 /** What the plugin counts, as an MBean of Kafka's own kind while it is registered. */
 final class Metrics {
@@ -67,6 +68,8 @@ final class Metrics {
         show("WriteMaxMs", "of the slowest", () -> ms(writes, 100));
         show("Decision", "by which manager this broker reads and writes, in which owner epoch",
             () -> decision);
+        show("OwnerEpoch", "the newest owner epoch that this broker has seen, also in its earlier runs; "
+            + "0: none", () -> ownerEpoch());
         show("ShadowStanding", "in shadow: differences that stand now, without those in which only "
             + "Kafka's manager lacks segments", () -> standing);
         show("ShadowVerified", "in shadow: answers alike since the start or the newest difference",
@@ -97,6 +100,11 @@ final class Metrics {
         show("Segments", "segments in all replicas", () -> sum(one -> one.replica.count()));
         show("ReplicaBytes", "bytes that their rows take in this broker's heap",
             () -> sum(one -> one.replica.size()));
+    }
+
+    private long ownerEpoch() {
+        Ownership seen = roles.memory.ownership();
+        return seen == null ? 0 : seen.getEpoch();
     }
 
     private static double ms(ConcurrentHistogram times, double percentile) {
