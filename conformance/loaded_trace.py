@@ -38,6 +38,8 @@ class RefusedRecord:
     partition: int
     offset: int
     reason: str
+    is_newer: bool = False
+    """Whether a newer Kafka wrote it, so that it may be about segments."""
 
 
 @dataclass(slots=True)
@@ -151,6 +153,7 @@ def load_trace(
 
 def imported_record(record: TraceRecord) -> ImportedRecord | RefusedRecord:
     """The record to import, or the reason why it is refused."""
+    is_newer = False
     if record.value is None:
         reason = "a null value"
     elif len(record.value) > RECORD_BYTES_MAX:
@@ -159,11 +162,11 @@ def imported_record(record: TraceRecord) -> ImportedRecord | RefusedRecord:
         try:
             decoded = kafka_codec.decode(record.value)
         except MetadataParseError as error:
-            reason = str(error)
+            reason, is_newer = str(error), kafka_codec.is_newer(record.value)
         else:
             if not isinstance(decoded.value, RemoteLogSegmentMetadataSnapshot):
                 return ImportedRecord(
                     record.partition, record.offset, record.timestamp_ms, decoded
                 )
             reason = "a snapshot record, which names no partition"
-    return RefusedRecord(record.partition, record.offset, reason)
+    return RefusedRecord(record.partition, record.offset, reason, is_newer)

@@ -28,10 +28,15 @@ from tierledger.conformance.recorded_segments import (
     RecordedSegment,
     RecordedTopic,
 )
-from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
+from tierledger.events.errors import (
+    FormatTooNew,
+    PartitionDeleted,
+    RemoteResourceNotFound,
+)
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.moving.importing import newer_record
 
 if TYPE_CHECKING:
     from tierledger.moving.topic import TopicReader
@@ -107,6 +112,7 @@ class Comparison:
         """Read the topic to its present end; the partitions that have new records.
 
         Raises:
+            FormatTooNew: A newer Kafka wrote a record, which its own manager can read.
             RemoteStorageError: The brokers do not answer.
         """
         changed = set()
@@ -114,6 +120,8 @@ class Comparison:
             for record, _ in records:
                 imported = imported_record(record)
                 if isinstance(imported, RefusedRecord):
+                    if imported.is_newer:
+                        raise FormatTooNew(newer_record(imported))
                     continue  # Kafka's own consumer skips it, too, or ends there.
                 assert record.value is not None, "it was decoded"
                 self._topic.apply(record.value)

@@ -80,11 +80,12 @@ class ForeignRecords:
         """Note a record that no mirror wrote, if it was not imported either.
 
         `is_mirrored_before`: whether a mirror wrote before it into its metadata partition. An
-        import passes over a record that cannot be read, so only its place tells its age.
+        import passes over a record that cannot be read, so only its place tells its age. One
+        of a newer Kafka is never imported.
         """
         imported = imported_record(record)
         if isinstance(imported, RefusedRecord):
-            if is_mirrored_before:
+            if is_mirrored_before or imported.is_newer:
                 self._of(record).count += 1
             return
         if not await self.has(imported):

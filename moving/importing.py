@@ -64,8 +64,7 @@ class TailImport:
         """`manager`: configured, for `IMPORTER`; `reader`: at the topic's start."""
         self.imported = 0
         """Records sent to leaders, including those that had been imported before."""
-        self.refused: list[RefusedRecord] = []
-        """Records that belong to no partition, and are skipped."""
+        self._refused: dict[tuple[int, int], RefusedRecord] = {}
         self.seen: dict[int, int] = {}
         """By metadata partition its end when the newest round began."""
         self.ends: dict[int, int] = {}
@@ -79,8 +78,20 @@ class TailImport:
         """Failed partitions, each with the metadata partition of its records."""
 
     @property
+    def refused(self) -> list[RefusedRecord]:
+        """Records that belong to no partition, and are skipped; null values are not listed."""
+        return list(self._refused.values())
+
+    @property
     def trouble(self) -> str | None:
-        """Number of partitions whose import failed, and why the first did; None if none."""
+        """What is not imported, of which the first is named; None if all is.
+
+        Records of a newer Kafka, as its own manager reads them: without them segments are
+        missing. Or else partitions whose import failed.
+        """
+        newer = [one for one in self._refused.values() if one.is_newer]
+        if newer:
+            return f"{len(newer)} records are not imported, {newer_record(newer[0])}"
         if not self._failed:
             return None
         tip, (_, failed) = next(iter(self._failed.items()))
@@ -126,6 +137,8 @@ class TailImport:
             if mirrored is not None:
                 continue  # A mirror wrote it from tierledger's own log.
             imported = imported_record(record)
+            if record.value is None:
+                continue  # A compacted topic's: it tells of no segment.
             if isinstance(imported, RefusedRecord):
                 self._refuse(imported)
                 continue
@@ -165,9 +178,9 @@ class TailImport:
             pass  # It has no log yet; any other problem is reported when it is imported.
 
     def _refuse(self, refused: RefusedRecord) -> None:
-        known = {(one.partition, one.offset) for one in self.refused}
-        if (refused.partition, refused.offset) not in known:
-            self.refused.append(refused)
+        place = refused.partition, refused.offset
+        if place not in self._refused:
+            self._refused[place] = refused
             _log.warning("a record of Kafka's is passed over", **_plain(refused))
 
     async def _lead(self, times: dict[TopicIdPartition, int]) -> None:
@@ -222,6 +235,14 @@ class TailImport:
             if loop.time() > again:
                 await self._lead({tip: time_ms})
                 again = loop.time() + AGAIN_S
+
+
+def newer_record(refused: RefusedRecord) -> str:
+    """Which record of a newer Kafka cannot be read, and what to do."""
+    return (
+        f"metadata partition {refused.partition}, offset {refused.offset}: {refused.reason}; "
+        "a newer Kafka wrote it, so a newer tierledger is needed"
+    )
 
 
 def _plain(refused: RefusedRecord) -> dict[str, object]:

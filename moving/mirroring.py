@@ -26,6 +26,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
@@ -74,7 +75,21 @@ FENCE = encode(
     )
 )
 """A record of a partition that no broker hosts, so Kafka's own manager ignores it."""
-FENCE_HEADERS = [(HEADER, MirroredFrom.of(_BARRED, 0).header())]
+
+
+def named(event: MirroredFrom, value: bytes) -> dict[str, Any]:
+    """Header and key of a record with `value`.
+
+    A compacted topic takes no record without a key. It keeps the last one of each key, so no
+    two records that differ have the same one.
+    """
+    name = event.header()
+    key = name + b":" + blake2b(value, digest_size=8).hexdigest().encode("ascii")
+    return {"key": key, "headers": [(HEADER, name)]}
+
+
+NO_EVENT = MirroredFrom.of(_BARRED, 0)
+"""What a fence or a seal mirrors."""
 
 
 class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no types.
@@ -341,7 +356,7 @@ class Mirror:
                     value,
                     partition=self._place(*_key(tip)),
                     timestamp_ms=time_ms,
-                    headers=[(HEADER, MirroredFrom.of(tip, position).header())],
+                    **named(MirroredFrom.of(tip, position), value),
                 )
                 for position, time_ms, value in records
             ]
@@ -366,7 +381,7 @@ class Mirror:
                 FENCE,
                 partition=where,
                 timestamp_ms=None,
-                headers=FENCE_HEADERS,
+                **named(NO_EVENT, FENCE),
             )
             await written
         self._fenced.add(where)

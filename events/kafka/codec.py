@@ -30,6 +30,7 @@ from tierledger.events.kafka.layout import (
     SEGMENT_SNAPSHOT,
     SEGMENT_UPDATE,
     SIZE,
+    TEXT,
     TXN_INDEX_EMPTY,
     TXN_INDEX_EMPTY_ALONE,
     UPDATE_HEAD,
@@ -55,6 +56,7 @@ __all__ = [
     "UnknownTags",
     "decode",
     "encode",
+    "is_newer",
     "peek_partition",
 ]
 
@@ -111,6 +113,24 @@ def peek_partition(value: bytes) -> TopicIdPartition:
     if key == SEGMENT_SNAPSHOT:
         raise reader.error(1, "a record that names its partition", f"api key {key}")
     return _read_partition(reader)[0]
+
+
+def is_newer(value: bytes) -> bool:
+    """Whether `value` has a frame, an api key or a version that only a newer Kafka writes.
+
+    Such a record may be about segments, so who passes it over does not know them. A first
+    number from 32 on is none of Kafka's frames but text.
+    """
+    reader = Reader(value)
+    try:
+        frame, key, version = (reader.uvarint("a number") for _ in range(3))
+    except MetadataParseError:
+        return False
+    if frame != FRAME_VERSION:
+        return FRAME_VERSION < frame < TEXT
+    return max(key, version) <= HEADER_MAX and (
+        key > SEGMENT_SNAPSHOT or version > MESSAGE_VERSION
+    )
 
 
 def encode(value: KafkaValue, tags: UnknownTags = NO_TAGS) -> bytes:

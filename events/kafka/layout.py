@@ -14,6 +14,9 @@ SEGMENT, SEGMENT_UPDATE, PARTITION_DELETE, SEGMENT_SNAPSHOT = range(4)
 HEADER_MAX: Final = 32767
 """The highest number in a frame: Kafka reads each of the three into 16 bits."""
 
+TEXT: Final = 32
+"""The first number that may begin a text instead of a frame."""
+
 TXN_INDEX_EMPTY: Final = 0
 """The tag of the one known tagged field, in records 0 and 3: a byte, absent for false."""
 

@@ -41,6 +41,9 @@ from tierledger.tiering.formats.records import decoded
 # Arrow's types are not annotated; `Any` stops at this line.
 RecordBatch: TypeAlias = Any
 
+NULL_VALUE = "a null value"
+"""The reason of a record without a value: in a compacted topic, earlier ones of its key go."""
+
 HOLDS, RECORD = 0, 1
 """Kinds of rows, in their sort order."""
 
@@ -215,7 +218,7 @@ def _head(value: bytes | None) -> bytes:
 def _peeked(value: bytes | None) -> tuple[tuple[bytes, int] | None, str | None]:
     """The partition of a value, or the reason why it is unknown."""
     if value is None:
-        return None, "a null value"
+        return None, NULL_VALUE
     if len(value) > RECORD_BYTES_MAX:
         return None, f"{len(value)} bytes, at most {RECORD_BYTES_MAX} are taken"
     try:

@@ -39,7 +39,7 @@ from tierledger.pipeline.imports.log import (
     place_of,
     without_order,
 )
-from tierledger.pipeline.imports.scan import HOLDS
+from tierledger.pipeline.imports.scan import HOLDS, NULL_VALUE
 from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.loading import LoadedPartition
@@ -129,7 +129,7 @@ class _Strays:
     """Rows without a partition: records that name none, and the ranges of offsets seen."""
 
     def __init__(self) -> None:
-        self._refused = 0
+        self._refused = self._nulls = 0
         self._named: dict[str, str] = {}
         self._seen: dict[int, list[int]] = {}
         """By metadata partition: first and last offset, and how many offsets were seen."""
@@ -142,6 +142,9 @@ class _Strays:
             seen[0], seen[1] = min(seen[0], offset), max(seen[1], last)
             seen[2] += last - offset + 1 - missing
             return
+        if reason == NULL_VALUE:
+            self._nulls += 1
+            return
         self._refused += 1
         if len(self._named) < NAMED_MAX:
             if offset is None:
@@ -151,17 +154,19 @@ class _Strays:
             self._named[place] = why
 
     def outcomes(self) -> list[Outcome]:
-        """One row; none if no record was refused and no offset is missing."""
+        """One row; none if each record names a partition and no offset is missing."""
         missing = {
             f"metadata partition {source}": last - first + 1 - count
             for source, (first, last, count) in sorted(self._seen.items())
             if last - first + 1 > count
         }
-        if not self._refused and not missing:
+        records = self._refused + self._nulls
+        if not records and not missing:
             return []
         nobody = (None, None, None, None)
-        counts = (self._refused, 0, 0, 0, self._refused, 0)
-        return [Outcome(*nobody, *counts, None, None, {}, self._named, missing)]
+        counts = (records, 0, 0, self._nulls, self._refused, 0)
+        dropped = {NULL_VALUE: self._nulls} if self._nulls else {}
+        return [Outcome(*nobody, *counts, None, None, dropped, self._named, missing)]
 
 
 @dataclass(frozen=True, slots=True)

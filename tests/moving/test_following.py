@@ -32,9 +32,9 @@ from tierledger.actors.calls import IMPORTER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.commands import LeaderVerdict
-from tierledger.events.errors import StorageUnavailable
+from tierledger.events.errors import FormatTooNew, StorageUnavailable
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.kafka.codec import KafkaValue, decode, encode
+from tierledger.events.kafka.codec import KafkaValue, UnknownTags, decode, encode
 from tierledger.events.kafka.metadata_partition import metadata_partition
 from tierledger.events.kafka.seal import is_seal
 from tierledger.events.lifecycle import RemotePartitionDeleteState
@@ -162,9 +162,59 @@ async def test_records_that_cannot_be_read_are_named_and_the_others_go_on(
     await tail.round()
     await tail.round()
 
-    assert [one.offset for one in tail.refused] == [0, 1, 2]
+    # A null value only says that a compacted topic has forgotten a key.
+    assert [one.offset for one in tail.refused] == [1, 2]
     assert tail.trouble is None
     assert await starts(world) == [0]
+
+
+NEWER = {
+    "a version": lambda value: value[:2] + b"\1" + value[3:],
+    "an api key": lambda value: value[:1] + b"\4" + value[2:],
+    "a frame": lambda value: b"\2" + value[1:],
+}
+
+
+@pytest.mark.parametrize("what", NEWER)
+async def test_a_record_of_a_newer_kafka_is_trouble_since_it_may_be_a_segment(
+    world: LocalWorld, topic: FakeTopic, what: str
+) -> None:
+    added, update = copied(0)
+    append(topic, *copied(1))
+    topic.add(NEWER[what](encode(added)))
+    append(topic, update)
+
+    tail = await tail_of(world, topic)
+    await tail.round()
+    await tail.round()
+
+    assert await starts(world) == [10]  # What comes before and behind goes on.
+    expected = "1 records are not imported, metadata partition 0, offset 2: position"
+    assert str(tail.trouble).startswith(expected)
+    assert "a newer Kafka wrote it" in str(tail.trouble)
+    with pytest.raises(FormatTooNew, match="offset 2: position"):
+        await differences(world, topic)
+
+
+async def test_a_compacted_topic_is_imported_and_compared_as_far_as_it_goes(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    tags = UnknownTags(record=((7, b"to come"),))
+    added, update = copied(0)
+    topic.add(encode(added, tags))
+    topic.add(encode(update, tags))
+    append(topic, *copied(1), *copied(2))  # Of 1 only the update is left, of 2 nothing.
+    topic.compacted = {(0, 2), (0, 4), (0, 5)}
+    topic.add(None)
+    append(topic, *copied(3), *copied(0, OTHERS))
+
+    tail = await tail_of(world, topic)
+    await tail.round()
+
+    assert (tail.trouble, tail.refused) == (None, [])
+    assert await starts(world) == [0, 30]
+    assert await starts(world, OTHERS) == [0]
+    assert await differences(world, topic) == []
 
 
 async def test_a_partition_that_cannot_be_written_stops_no_other_and_is_taken_over_later(
@@ -274,6 +324,8 @@ async def test_own_events_are_mirrored_in_order_once_and_imported_ones_never(
     assert await differences(world, topic) == []
     named = {decode(one).value.topic_id_partition.topic for one in topic.values()}  # type: ignore[union-attr] # No snapshots.
     assert named == {"orders", MIRROR}, "and the fences"
+    # A compacted topic takes no record without a key, and keeps the last one of each.
+    assert len(set(topic.keys)) == len(topic.keys)
 
 
 class LateTopic(FakeTopic):
@@ -363,6 +415,7 @@ async def test_what_was_removed_and_forgotten_before_the_mirror_saw_it_goes_from
             await mirror.round()
             assert (len(topic.values()), mirror.trouble) == (written, None)
         assert await differences(world, topic) == []
+    assert len(set(topic.keys)) == len(topic.keys)
 
 
 async def test_what_others_tiered_stays_when_the_log_that_lacks_it_was_forgotten_before(

@@ -17,6 +17,7 @@ from tierledger.events.kafka.codec import (
     UnknownTags,
     decode,
     encode,
+    is_newer,
     peek_partition,
 )
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -138,6 +139,29 @@ def test_there_are_recorded_records_to_read() -> None:
 def test_an_empty_transaction_index_is_a_tagged_field(value: KafkaValue, text: str) -> None:
     assert encode(value).hex() == text
     assert decode(bytes.fromhex(text)) == (value, NO_TAGS)
+
+
+@pytest.mark.parametrize(
+    ("head", "newer"),
+    [
+        ("010000", False),
+        ("010300", False),
+        ("010001", True),
+        ("010302", True),
+        ("010400", True),
+        ("020000", True),
+        ("1f0000", True),
+        ("200000", False),
+        ("ff", False),
+        ("01", False),
+        ("018080028000", False),
+        ("00ffff", False),
+    ],
+)
+def test_what_only_a_newer_kafka_writes_is_told_from_text_and_damage(
+    head: str, newer: bool
+) -> None:
+    assert is_newer(bytes.fromhex(head)) is newer
 
 
 def test_unknown_tagged_fields_are_kept_at_every_level() -> None:

@@ -25,6 +25,10 @@ class FakeTopic:
 
     def __init__(self) -> None:
         self.records: dict[int, list[TopicRecord]] = {one: [] for one in range(PARTITIONS)}
+        self.compacted: set[tuple[int, int]] = set()
+        """Partition and offset of records that compaction has removed."""
+        self.keys: list[tuple[int, bytes]] = []
+        """Partition and key of the records that were sent, without fences."""
         self.starts = dict.fromkeys(range(PARTITIONS), 0)
         """The offset of each partition's first record that was not deleted."""
 
@@ -40,12 +44,16 @@ class FakeTopic:
         topic: str,
         value: bytes,
         *,
+        key: bytes,
         partition: int,
         timestamp_ms: int | None,
         headers: list[tuple[str, bytes]],
     ) -> asyncio.Future[None]:
         """Append a record, with a producer's interface."""
-        self.add(value, partition, MirroredFrom.parse(headers[0][1]))
+        mirrored = MirroredFrom.parse(headers[0][1])
+        if not mirrored.is_fence:
+            self.keys.append((partition, key))
+        self.add(value, partition, mirrored)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
@@ -84,7 +92,12 @@ class FakeReader(TopicReader):
             first, self._next[number] = self._next[number], end
             if first < end:
                 records = self._topic.records[number][first:end]
-                yield [one for one in records if not one.is_fence]
+                gone = self._topic.compacted
+                yield [
+                    one
+                    for one in records
+                    if not one.is_fence and (number, one.record.offset) not in gone
+                ]
 
     @override
     async def rewind(self) -> None:
