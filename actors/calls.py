@@ -174,6 +174,15 @@ class Deletions(NamedTuple):
     """Why leaders refuse to begin the deletion of a finished segment; empty: they do not."""
 
 
+class CommonTime(NamedTuple):
+    """The time by the clocks of all processes of the service, as the coordinator tells it."""
+
+    ms: int
+    """Milliseconds since 1970 when it was sent."""
+    is_agreed: bool
+    """Whether most clocks have that time; if not, it is an early one of several."""
+
+
 class HostPing(NamedTuple):
     """A host's answer to a ping of the coordinator: it lives, and this is its report."""
 
@@ -189,3 +198,5 @@ class HostPing(NamedTuple):
     """Whether brokers' clients have used its door lately."""
     doors: tuple[tuple[str, bool], ...] = ()
     """Other hosts' processes, by address, at whose doors it knocks, and whether they open."""
+    clock_ms: int | None = None
+    """The time of its own clock; None if it follows no common time."""

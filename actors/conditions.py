@@ -22,6 +22,9 @@ NO_STEPS = "no-steps"
 CLOCK_JUMPED = "clock-jumped"
 """The condition of a process whose machine's clock has jumped ahead."""
 
+CLOCK_OFF = "clock-off"
+"""The condition of a process whose clock differs from those of most others."""
+
 
 class Condition(NamedTuple):
     """One thing that is wrong now."""

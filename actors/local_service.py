@@ -11,7 +11,15 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tierledger.actors.calls import Call, CloseCall, Deletions, HostPing, Placement, refusal_of
+from tierledger.actors.calls import (
+    Call,
+    CloseCall,
+    CommonTime,
+    Deletions,
+    HostPing,
+    Placement,
+    refusal_of,
+)
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.door.addresses import url_of
@@ -84,8 +92,8 @@ class LocalHost:
     ) -> Any:  # noqa: ANN401
         return await self._call(self.host.store(method, arguments, named))
 
-    async def ping(self, deletions: Deletions) -> HostPing:
-        ping: HostPing = await self._call(self.host.ping(deletions))
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
+        ping: HostPing = await self._call(self.host.ping(deletions, time))
         return ping
 
     async def counts(self) -> dict[str, Any]:

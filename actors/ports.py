@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from tierledger.actors.calls import CloseCall, Deletions, HostPing, Placement
+from tierledger.actors.calls import CloseCall, CommonTime, Deletions, HostPing, Placement
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.events.identifiers import TopicIdPartition
@@ -54,8 +54,11 @@ class HostHandle(Protocol):
     Raises as what clients see of it does.
     """
 
-    async def ping(self, deletions: Deletions) -> HostPing:
-        """The host's report to the coordinator; that it comes shows that the host lives."""
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
+        """The host's report to the coordinator; that it comes shows that the host lives.
+
+        `time`: the common time; None if it is not known.
+        """
         ...
 
     async def place(self, placements: Sequence[Placement]) -> None:

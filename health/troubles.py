@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from tierledger.actors.conditions import CLOCK_JUMPED, NO_STEPS
+from tierledger.actors.conditions import CLOCK_JUMPED, CLOCK_OFF, NO_STEPS
 from tierledger.actors.coordinator.attendance import SILENT_MS
 from tierledger.actors.coordinator.doors import DOORS_UNREACHABLE, HOST_UNREACHABLE
 from tierledger.actors.coordinator.events import Owner
@@ -153,7 +153,13 @@ KINDS = {
         Severity.WARNING,
         "the clock of a machine jumped ahead; the time in the logs follows only slowly",
         "set the machine's clock right; until then do not end the process, as its successor "
-        "would believe the clock",
+        "believes the clock if most others have that time",
+    ),
+    CLOCK_OFF: Kind(
+        Severity.WARNING,
+        "a process's clock differs by more than a minute from the time that most others have, "
+        "and it goes by that; of two that differ, the earlier holds",
+        "set the clock of that process's machine right",
     ),
     "set-aside": Kind(
         Severity.WARNING,

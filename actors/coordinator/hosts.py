@@ -270,6 +270,11 @@ class Hosts:
             and not (host.missed or host.unsent or host.sending or host.set_aside)
         ]
 
+    def addresses(self) -> list[str]:
+        """All processes that run, start or are looked for."""
+        known = (self.running, self.looking, self.starting)
+        return [one.address for each in known for one in each.values()]
+
     @property
     def can_serve(self) -> bool:
         """Whether a host runs that can accept writes: any, or the one that writes for all."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import Any, assert_never
 
-from tierledger.actors.calls import Deletions, PartitionKey
+from tierledger.actors.calls import Deletions, HostPing, PartitionKey
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.attendance import (
@@ -19,6 +19,7 @@ from tierledger.actors.coordinator.attendance import (
     Attended,
     Followed,
 )
+from tierledger.actors.coordinator.clocks import OWN, Clocks
 from tierledger.actors.coordinator.door import (
     checked_announcement,
     checked_broker,
@@ -56,6 +57,8 @@ from tierledger.actors.ports import (
     HostLauncher,
     LeaderOracle,
 )
+from tierledger.actors.process_clock import ProcessClock
+from tierledger.actors.processes import node_of
 from tierledger.actors.slices import Slices
 from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.errors import (
@@ -86,6 +89,7 @@ class CoordinatorService:
         serde: MetadataSerDe,
         launcher: HostLauncher,
         clock: Clock,
+        machine: str = "coordinator",
         hosts: int = 1,
         partitions_per_host: int = PARTITIONS_PER_HOST,
         identity: bytes | None = None,
@@ -103,6 +107,7 @@ class CoordinatorService:
             serde: Turns them into bytes.
             launcher: Starts, finds and ends hosts.
             clock: For the time in the log.
+            machine: Whose clock that is; processes on one machine have one clock.
             hosts: How many hosts are started at least, however little there is to serve.
             partitions_per_host: Leaders and followers that one host may run.
             identity: Distinguishes this coordinator's batches from equal ones of another.
@@ -121,6 +126,8 @@ class CoordinatorService:
         self._opens = opens
         self._keys = keys
         self._clock = clock
+        self._machine_name = machine
+        self._clocks = Clocks()
         self._batches = coordinator_batches(self.backend, keys)
 
         def new_machine() -> Coordinator:
@@ -364,6 +371,7 @@ class CoordinatorService:
         report = coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
         attending = self._attendance.report(state.ownership, state.incarnations, self._now_ms())
         found = [*hosts.not_started(self._now()), *hosts.doors.conditions()]
+        found += self._clocks.conditions()
         conditions = [one._asdict() for one in found]
         conditions += self.conditions.plain()
         up_ms = self._now_ms() - self._began_ms
@@ -507,7 +515,11 @@ class CoordinatorService:
         try:
             async with asyncio.timeout(start.timeout_s):
                 handle = await self._launcher.launch(address)
-                ping = await handle.ping(self._deletions())
+                ping = await self._pinged(host, address, handle)
+                if ping.clock_ms is not None:
+                    # It learns the common time before it serves: what is written in a wrong
+                    # time stays so.
+                    ping = await self._pinged(host, address, handle)
         except TimeoutError:
             error = StorageUnavailable(f"{address} did not start within {start.timeout_s:g} s")
             return msg.StartFailed(host, address, error)
@@ -532,12 +544,26 @@ class CoordinatorService:
                 return msg.HostEnded(ping.host, ping.watch)
             self._handles[ping.address] = handle
             async with asyncio.timeout(ping.timeout_s):
-                answer = await handle.ping(self._deletions())
+                answer = await self._pinged(ping.host, ping.address, handle)
         except HostGone:
             return msg.HostEnded(ping.host, ping.watch)
         except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.
             return msg.PingMissed(ping.host, ping.watch)
         return msg.PingAnswered(ping.host, ping.watch, answer)
+
+    async def _pinged(self, host: str, address: str, handle: HostHandle) -> HostPing:
+        """A host's answer to a ping, which also tells its clock, and what time it is."""
+        sent_s = self._loop.time()
+        ping = await handle.ping(self._deletions(), self._clocks.common(sent_s, address))
+        if ping.clock_ms is not None and isinstance(self._clock, ProcessClock):
+            now, own, clocks = self._now(), self._clock, self._clocks
+            clocks.keep(self._machine.hosts.addresses())
+            clocks.tell(OWN, "the coordinator", self._machine_name, own.own_ms(), now)
+            midway = now._replace(s=(sent_s + now.s) / 2)
+            clocks.tell(address, host, node_of(ping.process) or address, ping.clock_ms, midway)
+            if (time := clocks.common(now.s)) is not None:
+                own.told(time)
+        return ping
 
     async def _knock(self, knock: msg.Knock) -> msg.Stimulus:
         opens = self._opens is None or await self._opens(knock.door)

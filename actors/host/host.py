@@ -23,6 +23,7 @@ from tierledger.actors.calls import (
     Call,
     CloseCall,
     CommandCall,
+    CommonTime,
     Deletions,
     HostPing,
     PageCall,
@@ -46,6 +47,7 @@ from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotRead
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import NoOracle
 from tierledger.actors.ports import Clock, HostFailed, LeaderOracle
+from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.slices import Slices
 from tierledger.actors.turns import InProcess, Reader, Turns
 from tierledger.events.errors import (
@@ -484,7 +486,7 @@ class Host:
                 shell.feed(msg.HintArrived(shell.machine.position + 1))
                 await slices.yield_if_due()
 
-    async def ping(self, deletions: Deletions) -> HostPing:
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
         """This host's report to the coordinator; that it comes shows that the host serves.
 
         Raises:
@@ -492,6 +494,9 @@ class Host:
         """
         if deletions.position > self.deletions.position:
             self.deletions = deletions
+        clock = self._clock if isinstance(self._clock, ProcessClock) else None
+        if clock is not None and time is not None:
+            clock.told(time)
         ended = [task for task in self._standing if task.done()]
         if ended and not self._has_failed and not self.is_closing:
             self.failed(failure_of(ended[0]) or HostFailed("a task of the host has ended"))
@@ -505,6 +510,7 @@ class Host:
             behind=tuple(self._machine.behind(self._is_loading)),
             is_heard=self.report.is_heard,
             doors=self.report.doors,
+            clock_ms=None if clock is None else clock.own_ms(),
         )
 
     def _is_loading(self, number: int) -> bool:

@@ -16,7 +16,7 @@ from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.discovery.recorded_doors import RecordedDoors
 from tierledger.actors.door.client.knocking import opens
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.process_clock import process_clock
+from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.callbacks import end_after_failed_callbacks
 from tierledger.actors.ray.cluster import on_node, own_node, ray
@@ -65,7 +65,7 @@ class CoordinatorShell:
         async with AsyncExitStack() as undone:
             store = await opened(connector, read_only=one_writer)
             undone.push_async_callback(store.close)  # The next attempt opens it again.
-            clock = process_clock(
+            clock = ProcessClock(
                 WallClock(), asyncio.get_running_loop().time, lambda: service.conditions
             )
             service = CoordinatorService(
@@ -76,6 +76,7 @@ class CoordinatorShell:
                     settings, self._home, coordinator_of(settings, self._home)
                 ),
                 clock=clock,
+                machine=own_node(),
                 hosts=settings.hosts,
                 partitions_per_host=settings.partitions_per_host,
                 identity=RandomIds().request_id(),

@@ -12,7 +12,14 @@ from typing import Any
 
 from typing_extensions import override
 
-from tierledger.actors.calls import CloseCall, Deletions, HostPing, PartitionKey, Placement
+from tierledger.actors.calls import (
+    CloseCall,
+    CommonTime,
+    Deletions,
+    HostPing,
+    PartitionKey,
+    Placement,
+)
 from tierledger.actors.coordinator.attendance import Attend, Attended, Followed
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
@@ -118,8 +125,8 @@ class RayHost:
     ) -> Any:
         return await self._call("store", method, list(arguments), dict(named))
 
-    async def ping(self, deletions: Deletions) -> HostPing:
-        ping: HostPing = await self._call("ping", deletions)
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
+        ping: HostPing = await self._call("ping", deletions, time)
         return ping
 
     async def counts(self) -> dict[str, Any]:

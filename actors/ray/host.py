@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tierledger.actors.calls import CloseCall, Deletions, HostPing, Placement
+from tierledger.actors.calls import CloseCall, CommonTime, Deletions, HostPing, Placement
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.host_door import DoorSettings, open_door
 from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
-from tierledger.actors.process_clock import process_clock
+from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.callbacks import end_after_failed_callbacks
 from tierledger.actors.ray.cluster import own_ip, own_node, ray
@@ -73,7 +73,7 @@ class HostShell:
             reader = await connector.backend(read_only=True) if node == self._home else None
             writer = WritingHost(self._coordinator, settings, WRITER)
             backend = HostedBackend(writer.current, reader, writer.forget)
-        clock = process_clock(
+        clock = ProcessClock(
             WallClock(), asyncio.get_running_loop().time, lambda: host.report.conditions
         )
         host = Host(
@@ -106,8 +106,8 @@ class HostShell:
     ) -> Any:
         return await self._opened().store(method, arguments, named)
 
-    async def ping(self, deletions: Deletions) -> HostPing:
-        return await self._opened().ping(deletions)
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
+        return await self._opened().ping(deletions, time)
 
     async def counts(self) -> dict[str, Any]:
         return await self._opened().counts()

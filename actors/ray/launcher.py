@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from tierledger.actors.calls import Deletions, HostPing
+from tierledger.actors.calls import CommonTime, Deletions, HostPing
 from tierledger.actors.coordinator.placement import WRITER, emptiest_node
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import node_of, process_of
@@ -137,8 +137,8 @@ class _LocatedHost(RayHost):
         self._nodes = nodes
 
     @override
-    async def ping(self, deletions: Deletions) -> HostPing:
-        ping = await super().ping(deletions)
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
+        ping = await super().ping(deletions, time)
         node = node_of(ping.process)
         assert node is not None, "it runs on Ray"
         self._nodes[self._name] = node

@@ -17,6 +17,7 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.follower import Follower
 from tierledger.actors.host.heads import Hints
 from tierledger.actors.host.host import Host
+from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.mutants.mistakes import Patches, declared_in, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
@@ -108,10 +109,16 @@ def log_line_that_fails_its_step() -> Patches:
     return rewritten(ProcessLog._tell, "LOG.lose(1)", "raise")
 
 
-@mistake("D11", "unreached liveness", within=8, in_service=True)
+@mistake("D11", "unreached liveness", within=12, in_service=True)
 def doors_not_looked_at() -> Patches:
     """A host that nobody reaches at its door goes on leading, since it answers pings."""
     return rewritten(Doors.knocked, "votes.are_lost and not door.is_heard", "False")
+
+
+@mistake("D12", "runaway_time", within=10, in_service=True)
+def own_clock_believed() -> Patches:
+    """A process believes its own clock, whatever time others have."""
+    return rewritten(ProcessClock.now_ms, "own_ms > common_ms + OFF_MS", "False")
 
 
 DOOR_MUTANTS = declared_in(__name__)

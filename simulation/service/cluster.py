@@ -16,11 +16,13 @@ from typing import Any
 from tierledger.actors.calls import (
     LEADER,
     CloseCall,
+    CommonTime,
     Deletions,
     HostPing,
     PartitionKey,
     Placement,
 )
+from tierledger.actors.conditions import Conditions
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.attendance import Attend, Attended
 from tierledger.actors.coordinator.events import Announcement, Registered, Route
@@ -43,10 +45,11 @@ from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.ports import LeaderOracle
+from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.service.lying_store import StoreConnection
-from tierledger.simulation.service.plan import LEADER_MOVED, stream
+from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, LEADER_MOVED, stream
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import PORT
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
@@ -54,6 +57,8 @@ from tierledger.storage.backend import MetadataStorageBackend
 
 WALL_MS = 1_700_000_000_000
 """The time of day when a world begins (Unix time in ms)."""
+
+DAY_MS = 86_400_000
 
 
 class SkewedClock:
@@ -117,8 +122,8 @@ class HostWay:
     ) -> Any:  # noqa: ANN401
         return await self._call(lambda: self._host().store(method, arguments, named), "store")
 
-    async def ping(self, deletions: Deletions) -> HostPing:
-        ping: HostPing = await self._call(lambda: self._host().ping(deletions), "ping")
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
+        ping: HostPing = await self._call(lambda: self._host().ping(deletions, time), "ping")
         return ping
 
     async def counts(self) -> dict[str, Any]:
@@ -225,10 +230,15 @@ class Cluster:
         self._oracle = oracle
         self._serde = world.settings.serde()
 
-    def clock(self) -> SkewedClock:
-        """A clock for a new process, as wrong as the plan allows."""
+    def clock(self, name: str, conditions: Callable[[], Conditions]) -> ProcessClock:
+        """A clock for a new process of `name`, as wrong as the plan allows."""
         spread = int(self._plan.clock_spread_s * 1000)
-        return SkewedClock(self._loop, self._random.randint(-spread, spread))
+        offset_ms = self._random.randint(-spread, spread)
+        if self._plan.clock_off is not None and self._plan.clock_off[0] == name:
+            self._recording.mark(CLOCK_OFF_BY_DAYS)
+            offset_ms += self._plan.clock_off[1] * DAY_MS
+        wall = SkewedClock(self._loop, offset_ms)
+        return ProcessClock(wall, self._loop.time, conditions)
 
     async def connect(self, settings: ServiceSettings) -> ServiceConnection:
         """A client's connection to the service, through the doors of all hosts."""
@@ -260,12 +270,12 @@ class Cluster:
         process = CoordinatorProcess(len(self.processes))
         self.processes.append(process)
         store = StoreConnection(self._store, process)
-        process.service = CoordinatorService(
+        service = process.service = CoordinatorService(
             cluster_id=self._settings.cluster_id,
             keys=self._keys,
             serde=self._serde,
             launcher=self,
-            clock=self.clock(),
+            clock=self.clock(process.site, lambda: service.conditions),
             hosts=self._plan.hosts,
             partitions_per_host=self._plan.partitions_per_host,
             identity=process.name.encode(),
@@ -312,7 +322,7 @@ class Cluster:
         process = HostProcess(name, len(self.processes))
         process.writes = not self._plan.one_writer or name == WRITER
         self.processes.append(process)
-        process.host = Host(
+        host = process.host = Host(
             name,
             process=process.name,
             cluster_id=self._settings.cluster_id,
@@ -320,7 +330,7 @@ class Cluster:
             keys=self._keys,
             serde=self._serde,
             limits=self._settings.limits,
-            clock=self.clock(),
+            clock=self.clock(name, lambda: host.report.conditions),
             give_up=lambda: self._give_up(process),
             oracle=self._oracle,
         )

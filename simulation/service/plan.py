@@ -110,6 +110,9 @@ class WorldPlan:
     """Chance that a process dies after its write is durable and before it learns so."""
     clock_spread_s: float
     """By how much a process's clock may be wrong, ahead or behind."""
+    clock_off: tuple[str, int] | None
+    """The host, or `coordinator`, whose clock is wrong by so many days more; None: all are
+    right."""
     knobs: tuple[tuple[str, int], ...]
     """The service's constants, at values that make rare situations common."""
     oracle_answers: float
@@ -149,12 +152,16 @@ FAULTS = (
 LEADER_MOVED = "leader moved from a host that lives"
 """The mark of a leader that another host takes over, though nothing is wrong with its own."""
 
+CLOCK_OFF_BY_DAYS = "process whose clock is wrong by days"
+"""The mark of the start of such a process, a host's or the coordinator's."""
+
 LOG_LINE_FAILED = "log line failed"
 """The mark of a line that a process could not write to its log."""
 
 FURTHER = (
     *DOOR_FAULTS,
     *FAULTS,
+    CLOCK_OFF_BY_DAYS,
     LEADER_MOVED,
     LOG_LINE_FAILED,
     "broker fenced",
@@ -173,6 +180,10 @@ only learn this from its silence: connections do not break, and keepalives are a
 
 CLOSED_SHARE = 0.3
 """In so many of the worlds with several hosts nobody reaches one of them at its door."""
+
+
+OFF_SHARE = 0.4
+"""In so many of the worlds with several hosts one clock is wrong by days."""
 
 
 def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
@@ -199,6 +210,7 @@ def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
         known_epochs=random.choice((0.0, 0.5, 1.0)),
         crash_after_create=random.choice((0.0, 0.0, 0.002, 0.02)),
         clock_spread_s=random.choice((0.0, 0.05, 3600.0)),
+        clock_off=None,
         knobs=_knobs(stream(seed, "knobs")),
         oracle_answers=random.choice((0.0, 0.5, 1.0)),
         doors=DoorPlan(),
@@ -210,7 +222,8 @@ def drawn(seed: int, *, calls_max: int = 400) -> WorldPlan:
         return replace(plan, hosts=1, doors=lone)
     if plan.hosts > 1 and stream(seed, "closed door").random() < CLOSED_SHARE:
         doors = replace(doors, closes=True, behind_walls=0)
-    return replace(plan, doors=doors)
+    off = _clock_off(stream(seed, "clock off"), plan.hosts) if plan.hosts > 1 else None
+    return replace(plan, doors=doors, clock_off=off)
 
 
 def calm(seed: int, *, calls_max: int) -> WorldPlan:
@@ -231,8 +244,16 @@ def calm(seed: int, *, calls_max: int) -> WorldPlan:
         change_every_s=1e9,
         crash_after_create=0.0,
         knobs=(),
+        clock_off=None,
         doors=DoorPlan(),
     )
+
+
+def _clock_off(random: Random, hosts: int) -> tuple[str, int] | None:
+    if random.random() >= OFF_SHARE:
+        return None
+    names = ["coordinator", *(f"host-{number}" for number in range(hosts))]
+    return random.choice(names), random.choice((-1, 1)) * random.randint(1, 400)
 
 
 KNOBS_OF_SERVICE = {

@@ -11,8 +11,10 @@ from typing import Any, NoReturn
 import structlog
 
 from tierledger.actors.calls import FOLLOWER, PartitionKey
+from tierledger.actors.process_clock import OFF_MS
 from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.log_events import TombstonesDropped
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
 from tierledger.simulation.checkers.violation import Violation, bounded
@@ -21,6 +23,7 @@ from tierledger.simulation.machines.environment.medium import completed
 from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.verdict import uncollected
 from tierledger.simulation.questions.decisions import asking
+from tierledger.simulation.service.cluster import WALL_MS
 from tierledger.simulation.service.controller import READ_S
 from tierledger.simulation.service.plan import LOG_LINE_FAILED, WorldPlan, stream
 from tierledger.simulation.service.stage import CLUSTER_ID
@@ -104,6 +107,8 @@ def _verdict_of(world: World) -> Verdict:
             minimums=MINIMUMS,
         )
     violations += _late_followers(world, logs)
+    for log in logs.values():
+        violations += bounded(_untimely(world, log))
     ok_calls = sum(op.outcome == "ok" for op in history.operations)
     return Verdict(
         seed=world.plan.seed,
@@ -153,6 +158,23 @@ def _late_followers(world: World, logs: Mapping[PartitionKey, FinalLog]) -> Iter
         if shell.machine.position < due:
             message = f"{process.name} is at {shell.machine.position}, behind {due}"
             yield Violation("late_follower", shell.key, message)
+
+
+def _untimely(world: World, log: FinalLog) -> list[Violation]:
+    """Events in a log whose time is ahead of the world's, or that forget deletions early."""
+    found, spread_ms = [], int(world.plan.clock_spread_s * 1000)
+    kept_ms = world.settings.limits.tombstone_retention_ms - 2 * (spread_ms + OFF_MS)
+    for event, at in zip(log.events, log.durable_at, strict=True):
+        if at is None:
+            continue
+        ahead_ms = event.log_time_ms - WALL_MS - at // 1_000_000
+        if ahead_ms > spread_ms + OFF_MS:
+            text = f"the time of event {event.position} is {ahead_ms} ms ahead of the world's"
+            found.append(Violation("runaway_time", log.key, text))
+        if isinstance(event.body, TombstonesDropped) and at // 1_000_000 < kept_ms:
+            text = f"event {event.position} forgets deletions that are younger than the world"
+            found.append(Violation("early_forgetting", log.key, text))
+    return found
 
 
 def _log(world: World, tip: TopicIdPartition) -> FinalLog:

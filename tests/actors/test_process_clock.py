@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.models.actors.local_world import LocalWorld, copy, partition, segment, sqlite_in
 from tierledger.actors.conditions import CLOCK_JUMPED, Conditions
-from tierledger.actors.process_clock import process_clock
+from tierledger.actors.process_clock import ProcessClock
 
 DAY_MS = 86_400_000
 START_MS = 1_700_000_000_000
@@ -17,7 +17,7 @@ class Machine:
         self.passed_s = 5000.0
         self.ahead_ms = 0
         self.conditions = Conditions(lambda: START_MS)
-        self.clock = process_clock(self, lambda: self.passed_s, lambda: self.conditions)
+        self.clock = ProcessClock(self, lambda: self.passed_s, lambda: self.conditions)
 
     def now_ms(self) -> int:
         return START_MS + int((self.passed_s - 5000) * 1000) + self.ahead_ms

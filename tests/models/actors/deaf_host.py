@@ -8,7 +8,14 @@ from typing_extensions import override
 
 from tests.models.actors.harness import SERDE
 from tests.models.actors.local_world import CLUSTER, KEYS, TickingClock
-from tierledger.actors.calls import CloseCall, Deletions, HostPing, PartitionKey, Placement
+from tierledger.actors.calls import (
+    CloseCall,
+    CommonTime,
+    Deletions,
+    HostPing,
+    PartitionKey,
+    Placement,
+)
 from tierledger.actors.coordinator.events import Announcement, Registered
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.ports import Clock, HostGone
@@ -27,6 +34,9 @@ class DeafHost:
         self.is_gone = False
         self.pinged = 0
         self.appends = 0
+        self.clock_ms: int | None = None
+        self.told: CommonTime | None = None
+        """The common time, as told by the newest ping."""
         self.placed: list[Placement] = []
         self.closed: list[CloseCall] = []
         self.lost: list[tuple[PartitionKey, int]] = []
@@ -56,11 +66,12 @@ class DeafHost:
         for one in self.services:
             await one.close()
 
-    async def ping(self, deletions: Deletions) -> HostPing:
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
         self.pinged += 1
+        self.told = time
         if self.is_gone:
             raise HostGone("ping: it is dead")
-        return HostPing(self.process, lost=tuple(self.lost))
+        return HostPing(self.process, lost=tuple(self.lost), clock_ms=self.clock_ms)
 
 
 class LostPing(DeafHost):
@@ -70,7 +81,7 @@ class LostPing(DeafHost):
         super().__init__(MemoryBackend(), "host-1/1")
 
     @override
-    async def ping(self, deletions: Deletions) -> HostPing:
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
         raise OutcomeUnknown("the answer was lost")
 
 
