@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.output import print_note
 from tierledger.cli.settings import cluster_setting, store_config
+from tierledger.pages.texts import span_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -88,14 +90,45 @@ async def ask(
     reader: PartitionReader, as_of: AsOf | None, question: Callable[[PartitionState], T]
 ) -> T:
     """The answer to `question` on the state at `as_of`, or on the newest one."""
+    answer, ahead_ms = await ask_timed(reader, as_of, question)
+    note_ahead(reader.topic_id_partition, ahead_ms)
+    return answer
+
+
+async def ask_timed(
+    reader: PartitionReader, as_of: AsOf | None, question: Callable[[PartitionState], T]
+) -> tuple[T, int]:
+    """The same, and by how much (ms) the log's time is ahead of now; 0 if it is not."""
+
+    def with_time(state: PartitionState) -> tuple[T, int]:
+        return question(state), state.log_time_ms
+
     if as_of is None:
         from tierledger.storage.partition.point_reads import ask as ask_newest
 
-        answer = await ask_newest(reader, question)
+        answer, log_time_ms = await ask_newest(reader, with_time)
     else:
-        answer = question(await reader.state_as_of(**as_of._asdict()))
+        answer, log_time_ms = with_time(await reader.state_as_of(**as_of._asdict()))
     print_notes(reader)
-    return answer
+    return answer, await _ahead_ms(reader, as_of, log_time_ms)
+
+
+async def _ahead_ms(reader: PartitionReader, as_of: AsOf | None, log_time_ms: int) -> int:
+    from tierledger.storage.partition.log_times import ahead_ms, newest_times
+
+    if as_of is not None:
+        (newest,) = await newest_times([reader])
+        log_time_ms = log_time_ms if newest is None else newest
+    return ahead_ms(log_time_ms, WallClock().now_ms())
+
+
+def note_ahead(log: object, ahead_ms: int) -> None:
+    """Print a note if the time of that log is ahead of now."""
+    if ahead_ms:
+        print_note(
+            f"the log time of {log} is {span_text(ahead_ms)} ahead of now: a clock was wrong; "
+            "what goes by log time, as --as-of and stuck do, is wrong until then"
+        )
 
 
 async def whole_state(reader: PartitionReader, as_of: AsOf | None) -> PartitionState:
@@ -105,6 +138,8 @@ async def whole_state(reader: PartitionReader, as_of: AsOf | None) -> PartitionS
     else:
         state = await reader.state_as_of(**as_of._asdict())
     print_notes(reader)
+    ahead_ms = await _ahead_ms(reader, as_of, state.log_time_ms)
+    note_ahead(reader.topic_id_partition, ahead_ms)
     return state
 
 

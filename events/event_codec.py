@@ -94,6 +94,23 @@ def _refuse(event: Event) -> NoReturn:
     )
 
 
+def log_time_of(stored: bytes) -> int:
+    """The log time of one stored event, wherever it is in its log.
+
+    Raises:
+        CorruptLog: The checksum is wrong, or it is no event.
+    """
+    packed = stored[4:]
+    try:
+        if stored[:4] == _checksum(crc32(packed)):
+            log_time = _unpack(packed, use_list=False)[4]
+            if type(log_time) is int:
+                return log_time
+    except (ValueError, TypeError, LookupError):
+        pass
+    raise CorruptLog(f"{len(stored)} bytes are no event")
+
+
 class EventCodec:
     """Turns the events of one kind of log into bytes and back."""
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tierledger.cli.opened_store import StoreOptions, ask, found_partition, opened_catalog
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.opened_store import (
+    StoreOptions,
+    ask,
+    found_partition,
+    note_ahead,
+    opened_catalog,
+)
 from tierledger.cli.options import (
     OFFSET_MAX,
     ClusterOption,
@@ -15,10 +22,11 @@ from tierledger.cli.options import (
     PartitionArgument,
     StoreOption,
 )
-from tierledger.cli.output import escaped, print_json, time_text
+from tierledger.cli.output import escaped, print_json, print_note, time_text
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.pages.texts import span_text
 
 if TYPE_CHECKING:
     from tierledger.events import log_events as log
@@ -60,18 +68,30 @@ async def _show(
     options: StoreOptions, where: tuple[str, int], part: tuple[int, int | None], json: bool
 ) -> None:
     start, limit = part
+    from tierledger.storage.partition.log_times import Leaps, ahead_ms
+
     async with opened_catalog(options) as catalog:
         reader = catalog.reader(await found_partition(catalog, *where))
-        event, shown = None, 0
+        event, shown, leaps = None, 0, Leaps()
         async for event in reader.events(start):
+            leap_ms = leaps.leap_ms(event)
             if json:
-                print_json(plain_event(event))
+                leap = {} if leap_ms is None else {"leap_ms": leap_ms}
+                print_json({**plain_event(event), **leap})
             else:
                 print(_line(event))
+            if leap_ms is not None:
+                print_note(
+                    f"log time leaps by {span_text(leap_ms)} before position "
+                    f"{event.position}, and the brokers' own times do not"
+                )
             shown += 1  # Positions do not tell: a log may begin behind `start`.
             if shown == limit:
                 break
-        if event is None:
+        if event is not None:
+            ahead = ahead_ms(event.log_time_ms, WallClock().now_ms())
+            note_ahead(reader.topic_id_partition, ahead)
+        else:
             last = await ask(reader, None, lambda state: state.next_position - 1)
             raise InvalidArgument(f"--start: expected a position up to {last}, got {start}")
 

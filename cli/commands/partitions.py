@@ -11,9 +11,10 @@ import typer
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import (
     StoreOptions,
-    ask,
+    ask_timed,
     found_partition,
     found_topic,
+    note_ahead,
     opened_catalog,
 )
 from tierledger.cli.options import (
@@ -52,6 +53,9 @@ LIST_COLUMNS = (
     "position",
 )
 EPOCHS_SPARE = ("lost by kafka", "unreferenced")
+AHEAD_SHOWN = 10
+"""Logs whose time is ahead of now that `ls` names, the furthest first."""
+
 LIST_SPARE = ("position", "copying", "id", "deleting", "leader")
 
 
@@ -64,6 +68,8 @@ class Summary(NamedTuple):
     delete_state: int | None
     position: int
     log_time_ms: int
+    log_time_ahead_ms: int = 0
+    """By how much the log's time is ahead of now: a clock was wrong."""
 
     @property
     def is_hidden(self) -> bool:
@@ -89,6 +95,7 @@ class Summary(NamedTuple):
             "delete_state": None if delete is None else RemotePartitionDeleteState(delete).name,
             "position": self.position,
             "log_time_ms": self.log_time_ms,
+            "log_time_ahead_ms": self.log_time_ahead_ms,
         }
 
 
@@ -148,6 +155,7 @@ async def _list(
 ) -> bool:
     """Print the list; returns whether a partition in it is damaged."""
     shown: list[tuple[TopicIdPartition, Summary | DataError]] = []
+    ahead: list[tuple[int, TopicIdPartition]] = []
     damaged = False
     async with opened_catalog(options) as catalog:
         async for entry in catalog.partitions():
@@ -155,7 +163,7 @@ async def _list(
             if entry.is_forgotten:
                 continue
             try:
-                summary = await ask(catalog.reader(tip), as_of, summary_of)
+                summary, ahead_ms = await ask_timed(catalog.reader(tip), as_of, summary_of)
             except RemoteResourceNotFound:
                 continue  # It did not exist at that point.
             except DataError as error:
@@ -163,8 +171,14 @@ async def _list(
                 _note_damage(tip, error)
                 shown.append((tip, error))
                 continue
+            if ahead_ms:
+                ahead.append((ahead_ms, tip))
             if everything or not summary.is_hidden:
-                shown.append((tip, summary))
+                shown.append((tip, summary._replace(log_time_ahead_ms=ahead_ms)))
+    for ahead_ms, tip in sorted(ahead, reverse=True)[:AHEAD_SHOWN]:
+        note_ahead(tip, ahead_ms)
+    if len(ahead) > AHEAD_SHOWN:
+        print_note(f"{len(ahead) - AHEAD_SHOWN} more logs are ahead of now; --json has them")
     shown.sort(key=lambda one: (one[0].topic, one[0].topic_id, one[0].partition))
     _print_list(shown, json, wide)
     return damaged
@@ -208,7 +222,9 @@ async def _describe(
     async with opened_catalog(options) as catalog:
         for tip in await _partitions(catalog, *chosen):
             try:
-                details = await ask(catalog.reader(tip), as_of, _details)
+                (summary, more), ahead_ms = await ask_timed(
+                    catalog.reader(tip), as_of, _details
+                )
             except RemoteResourceNotFound:
                 if chosen[1] is not None:
                     raise
@@ -221,10 +237,12 @@ async def _describe(
                 else:
                     print_pairs([*_names(tip), ("log", "DAMAGED")])
                 continue
+            note_ahead(tip, ahead_ms)
+            summary = summary._replace(log_time_ahead_ms=ahead_ms)
             if json:
-                print_json({**_identity(tip), **details[0].plain(), **details[1]})
+                print_json({**_identity(tip), **summary.plain(), **more})
             else:
-                _print_details(tip, *details, wide=wide)
+                _print_details(tip, summary, more, wide=wide)
     return damaged
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.storage.catalog import Catalog
+from tierledger.storage.partition.log_times import ahead_ms, newest_times
 from tierledger.storage.partition.reader import planned_ends
 
 PLANNED_AT_ONCE = 200
@@ -51,6 +53,36 @@ async def planned_logs(
             have = "has" if topic is None else "does not have"
             raise RemoteResourceNotFound(f"{of} {have} a partition {partition}")
     return await _with_ends(catalog, logs)
+
+
+class AheadLog(NamedTuple):
+    """A log whose time is ahead of now: a clock was wrong when it was written."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    log_time_ms: int
+    log_time_ahead_ms: int
+
+
+async def ahead_logs(
+    catalog: Catalog, logs: Sequence[PlannedLog], now_ms: int
+) -> list[AheadLog]:
+    """The logs whose time is ahead of `now_ms`, the furthest first."""
+    found: list[AheadLog] = []
+    for at in range(0, len(logs), PLANNED_AT_ONCE):
+        some = logs[at : at + PLANNED_AT_ONCE]
+        tips = [TopicIdPartition(log.topic_id, log.partition, "") for log in some]
+        times = await newest_times([catalog.reader(tip) for tip in tips])
+        for log, time_ms in zip(some, times, strict=True):
+            if time_ms is not None and (ahead := ahead_ms(time_ms, now_ms)):
+                where = (str(log.topic_id), log.partition)
+                found.append(AheadLog("", *where, time_ms, ahead))
+    if found:
+        tips = [entry.topic_id_partition async for entry in catalog.partitions()]
+        names = {str(tip.topic_id): tip.topic for tip in tips}
+        found = [one._replace(topic=names.get(one.topic_id, "")) for one in found]
+    return sorted(found, key=lambda one: -one.log_time_ahead_ms)
 
 
 def divided(logs: Sequence[PlannedLog], cores: int) -> list[list[PlannedLog]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.fold import NOW, AsOf, PlannedLog
-from tierledger.pipeline.folding.plan import planned_logs
+from tierledger.pipeline.folding.plan import AheadLog, ahead_logs, planned_logs
 from tierledger.pipeline.folding.store import JobStore, require_cluster
 from tierledger.pipeline.folding.task import FoldTask, Report
 from tierledger.pipeline.table_columns import Table
@@ -34,6 +34,11 @@ class TablePlan:
     def fold(self, report: Report | None) -> FoldTask:
         """A task that makes the table's rows from its logs; damaged logs go to `report`."""
         return FoldTask(self.store, self.table, self.as_of, report)
+
+    async def ahead_logs(self, now_ms: int) -> list[AheadLog]:
+        """Its logs whose time is ahead of `now_ms`, the furthest first."""
+        async with self.store.opened() as catalog:
+            return await ahead_logs(catalog, self.logs, now_ms)
 
 
 async def planned(

@@ -57,6 +57,7 @@ def test_ls_shows_what_holds_segments_or_is_led(store: Path) -> None:
         "delete_state": None,
         "position": 43,
         "log_time_ms": found[2]["log_time_ms"],
+        "log_time_ahead_ms": 0,
     }
     assert found[2]["leader"]["broker_id"] == 1
     assert found[0]["delete_state"] == "DELETE_PARTITION_FINISHED"

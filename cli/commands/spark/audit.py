@@ -102,7 +102,6 @@ def _run(
     from tierledger.pipeline.jobs.audit.here import OBJECTS_MAX
     from tierledger.pipeline.jobs.audit.rows import AuditDigest
     from tierledger.pipeline.jobs.audit.segments import Settled, segments_table
-    from tierledger.pipeline.tables.plan import planned
     from tierledger.tiering.layouts.listed_objects import names_of
     from tierledger.tiering.layouts.tier_url import open_store, parse
 
@@ -111,7 +110,7 @@ def _run(
     now_ms, age_ms = times
     place, _ = inventory
     # Errors of the store are reported before Spark starts, which takes seconds.
-    plan = asyncio.run(planned(segments_table(names, Settled()), job.job_store()))
+    plan = job.planned(segments_table(names, Settled()))
     objects = open_store(url) if place is None else None
     if place is not None:
         require_inventory(place)

@@ -11,15 +11,17 @@ import inspect
 import sys
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 import typer
 
+from tierledger.cli.commands.spark.times import clock_ms
 from tierledger.cli.complete_file import complete_file
 from tierledger.cli.complete_file import require_place as require_file
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import note_ahead
 from tierledger.cli.options import (
     AsOfOption,
     ClusterOption,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from tierledger.pipeline.digests import Digest
     from tierledger.pipeline.fold import AsOf as Point
     from tierledger.pipeline.fold import PlannedLog
+    from tierledger.pipeline.folding.plan import AheadLog
     from tierledger.pipeline.folding.store import JobStore
     from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.table_columns import PlainRow, Table
@@ -166,6 +169,8 @@ class Job:
     overwrite: bool = False
     page: Path | None = None
     json: bool = False
+    ahead: list[AheadLog] = field(default_factory=list)
+    """Logs whose time is ahead of now; `planned` adds them, and the job's end tells of them."""
 
     def check(self) -> None:
         """Refuse options that make no sense, before anything starts."""
@@ -209,15 +214,18 @@ class Job:
         """
         from tierledger.pipeline.tables.plan import planned
 
-        return asyncio.run(
-            planned(
+        async def plan() -> TablePlan:
+            made = await planned(
                 table,
                 self.job_store(),
                 as_of=self.point(),
                 topic=self.topic,
                 partition=self.partition,
             )
-        )
+            self.ahead[:] = await made.ahead_logs(clock_ms())
+            return made
+
+        return asyncio.run(plan())
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,6 +434,7 @@ def end(
         result |= {"out": str(job.out)} if job.out is not None else {}
         result |= {"page": str(job.page)} if job.page is not None else {}
         result |= {"not_seen": list(not_seen)} if not_seen is not None else {}
+        result |= {"ahead": [one._asdict() for one in job.ahead]}
         print_json({**result, "damaged": [one._asdict() for one in damaged]})
     else:
         if worst:
@@ -434,6 +443,7 @@ def end(
     left = max(found, len(worst)) - min(len(worst), SHOWN_MAX)
     if left > 0:
         print_note(f"{left} more are not shown here; --out and --page have them")
+    report_ahead(job)
     report_damage(damaged)
     for reason in (not_seen or ())[:SHOWN_MAX]:
         print_note(f"could not be listed: {reason}")
@@ -449,6 +459,14 @@ def as_of_fact(job: Job) -> dict[str, str]:
         return {}
     at_ms = job.as_of.time_ms
     return {"as of": f"position {job.as_of.position}" if at_ms is None else time_text(at_ms)}
+
+
+def report_ahead(job: Job) -> None:
+    """Name the logs whose time is ahead of now, on standard error."""
+    for one in job.ahead[:SHOWN_MAX]:
+        note_ahead(f"{one.topic}-{one.partition}", one.log_time_ahead_ms)
+    if len(job.ahead) > SHOWN_MAX:
+        print_note(f"{len(job.ahead) - SHOWN_MAX} more logs are ahead of now; --json has them")
 
 
 def report_damage(damaged: Sequence[DamagedLog]) -> None:

@@ -17,6 +17,7 @@ from tierledger.cli.commands.spark.job import (
     add_command,
     answered,
     is_local,
+    report_ahead,
     report_damage,
     session_of,
     shown,
@@ -96,10 +97,20 @@ def _write(job: Job, out: OutOption) -> None:
         made = answered(job, plan, None)
         rows, damaged = made.rows, made.damaged
     if job.json:
+        ahead = [one._asdict() for one in job.ahead]
         left_out = [one._asdict() for one in damaged]
-        print_json({"table": job.name, "rows": rows, "out": str(job.out), "damaged": left_out})
+        print_json(
+            {
+                "table": job.name,
+                "rows": rows,
+                "out": str(job.out),
+                "ahead": ahead,
+                "damaged": left_out,
+            }
+        )
     else:
         print(f"{rows} rows in {escaped(str(job.out))}")
+    report_ahead(job)
     report_damage(damaged)
     if damaged:
         raise typer.Exit(ExitStatus.PARTLY)
