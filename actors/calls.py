@@ -17,6 +17,7 @@ from tierledger.events.typed_fields import (
     Within,
     checked,
 )
+from tierledger.storage.backend import Former
 
 LEADER = "leader"
 FOLLOWER = "follower"
@@ -200,3 +201,5 @@ class HostPing(NamedTuple):
     """Other hosts' processes, by address, at whose doors it knocks, and whether they open."""
     clock_ms: int | None = None
     """The time of its own clock; None if it follows no common time."""
+    newest: Former | None = None
+    """The batch that it has committed last; its successor has to find it in the store."""

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 NO_STEPS = "no-steps"
 """The condition of a host some of whose leaders have callers that wait, and do nothing."""
 
+STORE_REFUSED = "store-refused"
+"""The condition of a process whose store takes no commit, such as a file that was replaced."""
 
 CLOCK_JUMPED = "clock-jumped"
 """The condition of a process whose machine's clock has jumped ahead."""

@@ -5,7 +5,7 @@ An SQLite file has one writing process; the coordinator and all other hosts comm
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -13,7 +13,13 @@ from typing_extensions import override
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.ports import HostHandle
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
-from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
+from tierledger.storage.backend import (
+    NO_FORMERS,
+    CreateOutcome,
+    Former,
+    MetadataStorageBackend,
+    Operation,
+)
 
 _MOVED = (OutcomeUnknown, NotReady)
 """Errors after which the writing host may be another one."""
@@ -96,8 +102,12 @@ class HostedBackend(MetadataStorageBackend):
         await self._ask("execute_atomically", list(operations))
 
     @override
-    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
-        outcomes: list[CreateOutcome] = await self._ask("create_each", list(items))
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
+        outcomes: list[CreateOutcome] = await self._ask(
+            "create_each", list(items), dict(formers)
+        )
         return outcomes
 
     @override

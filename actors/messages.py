@@ -209,6 +209,8 @@ class Append(NamedTuple):
 
     number: int
     value: bytes
+    beginning: bytes = b""
+    """With what the batch before it begins, which has to be there; empty: with anything."""
 
 
 class ReadSlot(NamedTuple):

@@ -14,12 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from tierledger.actors.conditions import CLOCK_JUMPED, CLOCK_OFF, NO_STEPS
+from tierledger.actors.conditions import CLOCK_JUMPED, CLOCK_OFF, NO_STEPS, STORE_REFUSED
 from tierledger.actors.coordinator.attendance import SILENT_MS
 from tierledger.actors.coordinator.doors import DOORS_UNREACHABLE, HOST_UNREACHABLE
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.hosts import NOT_STARTED
-from tierledger.actors.host.store_queues import STORE_REFUSED
 from tierledger.events.vocabulary import findings
 from tierledger.health.status import (
     BEHIND,

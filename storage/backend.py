@@ -8,19 +8,22 @@ Rule 2: an error tells what the call has changed. `StorageUnavailable` and every
 `RejectedError`: nothing. `OutcomeUnknown`: all of the step or nothing, and the next read or
 write that succeeds tells which.
 Rule 3: a read sees every write that had returned before it was called.
+Rule 4: a store that turns out to be older than what this process has seen takes no change any
+more (`Former`). Nobody knows what else it lacks.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 from typing_extensions import override
 
-from tierledger.events.errors import InvalidArgument, RejectedError
+from tierledger.events.errors import InvalidArgument, RejectedError, StoreRefused
 
 VALUE_BYTES_MAX = 64 * 1024 * 1024
 """Longest value, far above a page or a batch."""
@@ -105,6 +108,23 @@ class CreateOutcome(StrEnum):
     EXISTS = "exists"
     PASSED = "passed"
     """The key has no value, but its folder has later keys: its value was removed."""
+
+
+class Former(NamedTuple):
+    """What a writer has seen in its log's last slot, right before the one that it creates.
+
+    In an older store, such as a backup that was put back, it is missing, or another's.
+    """
+
+    key: str
+    beginning: bytes = b""
+    """With what its value begins; empty: with anything."""
+
+
+FORMER_BYTES = 64
+"""Bytes that tell one batch from another: its checksum and first position are among them."""
+
+NO_FORMERS: Mapping[str, Former] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +260,9 @@ class MetadataStorageBackend(ABC):
         """
 
     @abstractmethod
-    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
         """Create those of `items` that can be, in one durable step; outcomes in their order.
 
         This is group commit: a key that is taken does not make the others fail. If a key is in
@@ -251,7 +273,13 @@ class MetadataStorageBackend(ABC):
         removes slots leaves a later one, so the slot cannot be created again. Items of one
         folder are created in the order of their keys.
 
+        `formers`: by the keys of some items, what has to be there for them to be created. It is
+        looked for in the same step.
+
         Raises:
+            StoreRefused: A former is not there, or begins otherwise, though its item could be
+                created: the store is older than what the caller has seen. Nothing is created,
+                and every later change is refused, too, until the store is opened again.
             InvalidArgument: Several items with more than `BATCH_BYTES_MAX` in all.
             OutcomeUnknown: The medium failed during the step: every item that can be created
                 was created, or none.
@@ -311,6 +339,32 @@ def check_operations(operations: Sequence[Operation]) -> None:
         check_key(operation.key)
         if not isinstance(operation, Remove):
             check_value(operation.key, operation.value)
+
+
+def older_store(where: object, former: str) -> StoreRefused:
+    """The error for a store in which `former` is not as it was seen."""
+    return StoreRefused(
+        f"{where} is older than what this service has seen: {former!r} is not there as it was; "
+        "expected that nobody puts back a backup while a service runs. Nothing is written any "
+        "more: end the service, put back the newest store, and start the service again"
+    )
+
+
+async def require_all(backend: MetadataStorageBackend, seen: Sequence[Former]) -> None:
+    """Check that the store holds what was `seen` at the ends of logs.
+
+    Raises:
+        StoreRefused: It does not, so it is an older one.
+    """
+    values = await backend.get_each([former.key for former in seen])
+    folders = [folder_of(former.key) or former.key for former in seen]
+    lasts = await backend.last_keys(folders)
+    for former, value, last in zip(seen, values, lasts, strict=True):
+        # A log that was forgotten goes on behind what was removed.
+        if value is None and (last or "") > former.key:
+            continue
+        if value is None or not value.startswith(former.beginning):
+            raise older_store("the store", former.key)
 
 
 def check_items(items: Sequence[tuple[str, bytes]]) -> None:

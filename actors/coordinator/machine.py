@@ -46,6 +46,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.event_codec import chain
 from tierledger.events.log_events import Event
+from tierledger.storage.backend import FORMER_BYTES
 from tierledger.storage.partition.event_log import StoredBatch
 
 START_WAIT_S = 10.0
@@ -186,6 +187,8 @@ class Coordinator:
         self._is_placing = False
         self._unread: deque[StoredBatch] = deque()
         self._folding: deque[Event] = deque()
+        self.beginning = b""
+        """The first bytes of the newest batch that was read or appended."""
         self._folded_hash = b""
         """The chain hash behind the batch that is being folded; empty between two batches."""
         self._is_own = False
@@ -538,7 +541,7 @@ class Coordinator:
     def _send(self) -> list[msg.Effect]:
         assert self.batch is not None, "something is to be appended"
         self.phase = Phase.APPENDING
-        return [store.Append(self.fold.next_batch, self.batch.value)]
+        return [store.Append(self.fold.next_batch, self.batch.value, self.beginning)]
 
     def _append_answered(self, outcome: AppendOutcome) -> list[msg.Effect]:
         if outcome is AppendOutcome.CREATED:
@@ -578,6 +581,7 @@ class Coordinator:
     def _stored(self) -> list[msg.Effect]:
         batch, self.batch, self.doubt_until_s = self.batch, None, None
         assert batch is not None, "something was appended"
+        self.beginning = batch.value[:FORMER_BYTES]
         self._folding.extend(batch.events)
         self._folded_hash = batch.chain_hash
         self._is_own = self._is_placing = True  # The decisions are durable; placing is next.
@@ -622,8 +626,10 @@ class Coordinator:
                 self._folded_hash = b""
                 effects += self._send_works()
             else:
+                batch = self._unread.popleft()
+                self.beginning = batch.value[:FORMER_BYTES]
                 try:
-                    events, self._folded_hash = self.fold.decoded(self._unread.popleft())
+                    events, self._folded_hash = self.fold.decoded(batch)
                 except DataError as error:
                     return effects + self._failed(error)
                 self._folding.extend(events)

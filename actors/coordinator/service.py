@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, assert_never
 
 from tierledger.actors.calls import Deletions, HostPing, PartitionKey
-from tierledger.actors.conditions import Conditions
+from tierledger.actors.conditions import STORE_REFUSED, Conditions
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.attendance import (
     Attend,
@@ -68,9 +68,10 @@ from tierledger.events.errors import (
     RemoteStorageError,
     RetryableError,
     StorageUnavailable,
+    StoreRefused,
 )
 from tierledger.events.typed_fields import checked
-from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import Former, MetadataStorageBackend, older_store, require_all
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.process_log import ProcessLog
 from tierledger.storage.serde import MetadataSerDe
@@ -149,6 +150,9 @@ class CoordinatorService:
         self._sightings = Sightings(self._began_ms)
         self.conditions = Conditions(clock.now_ms)
         """What is wrong with the coordinator now, for the list of troubles."""
+        self._has_writer = backend is None
+        self._newest: dict[str, Former] = {}
+        """What each host, by its name, has committed last."""
         self._handles: dict[str, HostHandle] = {}
         """Handles on hosts' processes, by address."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -411,8 +415,8 @@ class CoordinatorService:
 
     def _carry_out(self, effect: msg.Effect) -> None:  # noqa: C901, PLR0912
         match effect:  # However many cases: each is one line.
-            case Append(number=number, value=value):
-                self._spawn(self._append, number, value)
+            case Append():
+                self._spawn(self._append, effect)
             case ReadLog(number=number):
                 self._spawn(self._read_log, number)
             case ReadSlot(number=number, delay_ms=delay_ms):
@@ -483,11 +487,16 @@ class CoordinatorService:
 
     # The store.
 
-    async def _append(self, number: int, value: bytes) -> msg.Stimulus:
+    async def _append(self, append: Append) -> msg.Stimulus:
+        number = append.number
+        key, former = self._batches.key(number), self._batches.former(number, append.beginning)
         try:
-            (outcome,) = await self.backend.create_each([(self._batches.key(number), value)])
+            (outcome,) = await self.backend.create_each(
+                [(key, append.value)], {} if former is None else {key: former}
+            )
+            self.conditions.clear(STORE_REFUSED)
         except RemoteStorageError as error:
-            return msg.AppendFailed(number, error)
+            return msg.AppendFailed(number, self._refused(error))
         except Exception as error:  # noqa: BLE001 - Who waits is answered, whatever it was.
             _log.exception("the coordinator's log was not appended to")
             return msg.AppendFailed(number, OutcomeUnknown(repr(error)))
@@ -504,9 +513,21 @@ class CoordinatorService:
         if delay_ms:
             await asyncio.sleep(delay_ms / 1000)
         try:
-            return SlotRead(number, await self.backend.get(self._batches.key(number)))
+            before, value = await self.backend.get_each(
+                [self._batches.key(max(number - 1, 0)), self._batches.key(number)]
+            )
         except RemoteStorageError as error:
             return ProbeFailed(number, error)
+        if number and before is None and value is None:
+            older = older_store("the store", self._batches.key(number - 1))
+            return ProbeFailed(number, self._refused(older))
+        return SlotRead(number, value)
+
+    def _refused(self, error: RemoteStorageError) -> RemoteStorageError:
+        """`error` of the store, which is a condition of this process if it will not pass."""
+        if isinstance(error, StoreRefused):
+            self.conditions.hold(STORE_REFUSED, str(error))
+        return error
 
     # Hosts.
 
@@ -515,6 +536,7 @@ class CoordinatorService:
         try:
             async with asyncio.timeout(start.timeout_s):
                 handle = await self._launcher.launch(address)
+                await self._check_store(host, handle)
                 ping = await self._pinged(host, address, handle)
                 if ping.clock_ms is not None:
                     # It learns the common time before it serves: what is written in a wrong
@@ -524,9 +546,30 @@ class CoordinatorService:
             error = StorageUnavailable(f"{address} did not start within {start.timeout_s:g} s")
             return msg.StartFailed(host, address, error)
         except RemoteStorageError as error:
-            return msg.StartFailed(host, address, error)
+            return msg.StartFailed(host, address, self._refused(error))
         self._handles[address] = handle
         return msg.ProcessStarted(host, address, ping)
+
+    async def _check_store(self, host: str, handle: HostHandle) -> None:
+        """Check that a new process has opened a store that holds what was last written to it.
+
+        Raises:
+            StoreRefused: It is an older one, which was put back before anybody wrote again.
+        """
+        if self._has_writer and host != WRITER:
+            return  # It writes through the writer.
+
+        async def itself() -> HostHandle:
+            return handle
+
+        if seen := self.seen():
+            await require_all(HostedBackend(itself), seen)
+
+    def seen(self) -> list[Former]:
+        """What the store has to hold: what hosts and coordinators have written last."""
+        machine = self._machine
+        own = self._batches.former(machine.fold.next_batch, machine.beginning)
+        return [*self._newest.values(), *([] if own is None else [own])]
 
     async def _end_process(self, end: msg.EndProcess) -> msg.Stimulus:
         try:
@@ -545,6 +588,8 @@ class CoordinatorService:
             self._handles[ping.address] = handle
             async with asyncio.timeout(ping.timeout_s):
                 answer = await self._pinged(ping.host, ping.address, handle)
+            if answer.newest is not None:
+                self._newest[ping.host] = answer.newest
         except HostGone:
             return msg.HostEnded(ping.host, ping.watch)
         except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.

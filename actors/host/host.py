@@ -127,7 +127,7 @@ class Host:
         self._limits = limits
         self._clock = clock
         self._give_up = give_up
-        self._slots = SlotReader(backend)
+        self._slots = SlotReader(backend, conditions)
         self._machine = HostMachine(blake2b(process.encode(), digest_size=8).digest())
         self._lives: dict[int, PartitionShell] = {}
         """All shells, by their life's number in the machine."""
@@ -511,6 +511,7 @@ class Host:
             is_heard=self.report.is_heard,
             doors=self.report.doors,
             clock_ms=None if clock is None else clock.own_ms(),
+            newest=self.committer.newest,
         )
 
     def _is_loading(self, number: int) -> bool:

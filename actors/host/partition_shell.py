@@ -183,12 +183,14 @@ class PartitionShell:
                 host.reply(reply_to, error)
             case msg.Answer():
                 self._answer(effect)
-            case msg.Append(number, value):
-                key = self._reader.log.key(number)
-                host.committer.add(PendingAppend(self, number, key, value))
+            case msg.Append(number, value, beginning):
+                log = self._reader.log
+                former = log.former(number, beginning)
+                host.committer.add(PendingAppend(self, number, log.key(number), value, former))
             case msg.ReadSlot(number=number, delay_ms=delay_ms):
-                key = self._reader.log.key(number)
-                host.read_slot(PendingSlot(self, number, key), delay_ms)
+                log = self._reader.log
+                slot = PendingSlot(self, number, log.key(number), log.former(number))
+                host.read_slot(slot, delay_ms)
             case msg.ReadLog(number=number):
                 self._spawn(self._read_log, number)
             case msg.WriteCheckpoint(next_batch=next_batch):

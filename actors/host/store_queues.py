@@ -10,13 +10,17 @@ import asyncio
 from typing import NamedTuple, Protocol
 
 from tierledger.actors import messages as msg
-from tierledger.actors.conditions import Conditions
+from tierledger.actors.conditions import STORE_REFUSED, Conditions
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StoreRefused
-from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, folder_of
-
-STORE_REFUSED = "store-refused"
-"""The condition of a host whose store takes no commit, such as a file that was replaced."""
+from tierledger.storage.backend import (
+    FORMER_BYTES,
+    CreateOutcome,
+    Former,
+    MetadataStorageBackend,
+    folder_of,
+    older_store,
+)
 
 COMMIT_BYTES_MAX = 8 * 1024 * 1024
 """Bytes of one commit; more waits for the next."""
@@ -56,6 +60,8 @@ class PendingAppend(NamedTuple):
     number: int
     key: str
     value: bytes
+    former: Former | None = None
+    """What its log has to hold before it."""
 
 
 class Committer:
@@ -74,6 +80,8 @@ class Committer:
         """The number of commands at which the wait for more ends."""
         self._answered_at = 0.0
         self._has_enough = asyncio.Event()
+        self.newest: Former | None = None
+        """The batch that was committed last; a successor has to find it in the store."""
         self.commits = 0
         self.batches = 0
 
@@ -154,12 +162,18 @@ class Committer:
         self.batches += len(appends)
         stimuli: list[msg.Stimulus]
         try:
-            outcomes = await self._backend.create_each([(a.key, a.value) for a in appends])
+            outcomes = await self._backend.create_each(
+                [(a.key, a.value) for a in appends],
+                {a.key: a.former for a in appends if a.former is not None},
+            )
             stimuli = [
                 msg.AppendAnswered(append.number, _OUTCOMES[outcome])
                 for append, outcome in zip(appends, outcomes, strict=True)
             ]
             self._conditions.clear(STORE_REFUSED)
+            for append, outcome in zip(appends, outcomes, strict=True):
+                if outcome is CreateOutcome.CREATED:
+                    self.newest = Former(append.key, append.value[:FORMER_BYTES])
         except OutcomeUnknown:
             unknown = msg.AppendOutcome.UNKNOWN
             stimuli = [msg.AppendAnswered(append.number, unknown) for append in appends]
@@ -182,13 +196,17 @@ class PendingSlot(NamedTuple):
     partition: Fed
     number: int
     key: str
+    former: Former | None = None
+    """What its log holds before it, as the partition knows."""
 
 
 class SlotReader:
     """Reads all slots that wait in one request, again and again."""
 
-    def __init__(self, backend: MetadataStorageBackend) -> None:
+    def __init__(self, backend: MetadataStorageBackend, conditions: Conditions) -> None:
+        """`conditions`: the host's; `STORE_REFUSED` holds once the store turns out older."""
         self._backend = backend
+        self._conditions = conditions
         self._pending: list[PendingSlot] = []
         self._wake = asyncio.Event()
 
@@ -218,7 +236,7 @@ class SlotReader:
             await slices.yield_if_due()
 
     async def _found(self, slots: list[PendingSlot]) -> list[msg.Stimulus]:
-        """The contents of `slots`, in order. Most are empty, being the ends of logs."""
+        """What was found in `slots`, in order. Most are empty, being the ends of logs."""
         lasts = await self._backend.last_keys([folder_of(slot.key) or "" for slot in slots])
         taken = [
             slot.key
@@ -228,10 +246,19 @@ class SlotReader:
         values = await self._backend.get_each(taken) if taken else []
         by_key = dict(zip(taken, values, strict=True))
         return [
-            msg.SlotRead(
+            self._refused(slot)
+            if slot.former is not None and (last or "") < slot.former.key
+            else msg.SlotRead(
                 slot.number,
                 value := by_key.get(slot.key),
                 is_passed=slot.key in by_key and value is None,
             )
-            for slot in slots
+            for slot, last in zip(slots, lasts, strict=True)
         ]
+
+    def _refused(self, slot: PendingSlot) -> msg.Stimulus:
+        """For a slot whose log ends before what its partition has read or written."""
+        assert slot.former is not None, "it has to be there"
+        error = older_store("the store", slot.former.key)
+        self._conditions.hold(STORE_REFUSED, str(error))
+        return msg.ProbeFailed(slot.number, error)

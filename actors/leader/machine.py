@@ -39,6 +39,7 @@ from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
+from tierledger.storage.backend import FORMER_BYTES
 from tierledger.storage.partition.event_log import decode_batch, encode_batch
 from tierledger.storage.serde import MetadataSerDe
 
@@ -95,6 +96,8 @@ class Leader:
         self.phase = Phase.LOADING
         self.state: PartitionState | None = None
         self.next_batch = 0
+        self._beginning = b""
+        """The first bytes of the batch before; empty if it was not read, but a checkpoint."""
         self.undecided = WaitingClaims()
         """The claims about which the leader oracle is asked."""
         self._feed: FeedSource | None = None
@@ -125,6 +128,7 @@ class Leader:
                 return self._slot_read(stimulus)
             case msg.StateLoaded():
                 self.state, self.next_batch = stimulus.state, stimulus.next_batch
+                self._beginning = b""
                 if self._feed is not None:
                     self._feed.restarted()
                 return [msg.ReadLog(self.next_batch)]
@@ -212,7 +216,7 @@ class Leader:
                 self._apply(state, decoded.events, decoded.chain_hash)
             except DataError as error:
                 return self._quarantine(str(error))
-            self.next_batch = batch.number + 1
+            self._go_behind(batch.number, batch.value)
             self._checkpoints.applied(len(decoded.events))
         if stimulus.batches and not stimulus.is_end:
             return self._read_on()
@@ -222,6 +226,10 @@ class Leader:
         self.phase = Phase.LEADING
         self._has_claimed = state.is_finished
         return self._pump()
+
+    def _go_behind(self, number: int, value: bytes) -> None:
+        """Go on behind batch `number`, which is durable and applied."""
+        self.next_batch, self._beginning = number + 1, value[:FORMER_BYTES]
 
     def _read_on(self) -> list[msg.Effect]:
         """Read on. Write a checkpoint if one is due; wait for it if the next is due, too."""
@@ -343,7 +351,10 @@ class Leader:
             commands=tuple(drafted.commands),
             replies=tuple(replies),
         )
-        return [*effects, msg.Append(self.next_batch, encoded.value)]
+        return [*effects, self._append(self._in_flight)]
+
+    def _append(self, flight: InFlight) -> msg.Append:
+        return msg.Append(flight.number, flight.encoded.value, self._beginning)
 
     def _when_idle(self) -> list[msg.Effect]:
         if self._stop is None:
@@ -412,7 +423,7 @@ class Leader:
         self._apply(self.state, flight.events, flight.encoded.chain_hash)
         if self.state.session != before and self._stop is None:
             self._inbox.extend(self.undecided.release())
-        self.next_batch = flight.number + 1
+        self._go_behind(flight.number, flight.encoded.value)
         self._in_flight = None
         self._checkpoints.applied(len(flight.events))
         self._has_claimed = True  # The first batch of a leader begins with its session.
@@ -452,7 +463,7 @@ class Leader:
             if read.value is None:
                 # The append is still on its way, or lost. The same bytes go to the same slot:
                 # whichever append arrives first fills it, so the batch is stored only once.
-                return [msg.Append(flight.number, flight.encoded.value)]
+                return [self._append(flight)]
             if read.value == flight.encoded.value:
                 return self._stored(flight)
             assert self.state is not None, "a leader has loaded its log"

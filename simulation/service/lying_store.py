@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any, TypeVar
@@ -25,7 +25,13 @@ from tierledger.simulation.machines.environment.medium import (
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.service.plan import StorePlan
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
-from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
+from tierledger.storage.backend import (
+    NO_FORMERS,
+    CreateOutcome,
+    Former,
+    MetadataStorageBackend,
+    Operation,
+)
 
 T = TypeVar("T")
 
@@ -123,12 +129,16 @@ class StoreConnection(MetadataStorageBackend):
         await self._ask(self._store.medium.write_state, operations, writes=True)
 
     @override
-    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
-        return await self._write(partial(self._create_each, items))
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
+        return await self._write(partial(self._create_each, items, formers))
 
-    async def _create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+    async def _create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former]
+    ) -> list[CreateOutcome]:
         store, medium = self._store, self._store.medium
-        outcomes = await medium.backend.create_each(items)
+        outcomes = await medium.backend.create_each(items, formers)
         for (key, _), outcome in zip(items, outcomes, strict=True):
             store.recording.event("create", self._process.name, key, outcome.value)
             if outcome is CreateOutcome.CREATED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from sortedcontainers import SortedDict
@@ -10,8 +10,10 @@ from typing_extensions import override
 
 from tierledger.events.errors import StorageUnavailable, StoreRefused
 from tierledger.storage.backend import (
+    NO_FORMERS,
     AtomicConflict,
     CreateOutcome,
+    Former,
     MetadataStorageBackend,
     Operation,
     Remove,
@@ -23,6 +25,7 @@ from tierledger.storage.backend import (
     conflict_of,
     folder_of,
     key_after,
+    older_store,
 )
 
 
@@ -35,6 +38,7 @@ class MemoryBackend(MetadataStorageBackend):
         self.values: SortedDict[str, bytes] = SortedDict() if values is None else values
         self._read_only = read_only
         self._closed = False
+        self._older: StoreRefused | None = None
 
     @override
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
@@ -97,13 +101,35 @@ class MemoryBackend(MetadataStorageBackend):
                 self.values[key] = value
 
     @override
-    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
         self._refuse_to_write()
         check_items(items)
         # Sorting is stable: of two items with one key, the first is created.
         order = sorted(range(len(items)), key=lambda at: items[at][0])
         outcomes = {at: self._create(*items[at]) for at in order}
+        for at, outcome in outcomes.items():
+            key = items[at][0]
+            if outcome is CreateOutcome.CREATED and key in formers:
+                self._require(formers[key], items, outcomes)
         return [outcomes[at] for at in range(len(items))]
+
+    def _require(
+        self,
+        former: Former,
+        items: Sequence[tuple[str, bytes]],
+        outcomes: Mapping[int, CreateOutcome],
+    ) -> None:
+        """Check that `former` is there; if not, take back what was created."""
+        value = self.values.get(former.key)
+        if value is not None and value.startswith(former.beginning):
+            return
+        for at, outcome in outcomes.items():
+            if outcome is CreateOutcome.CREATED:
+                del self.values[items[at][0]]
+        self._older = older_store("the store in memory", former.key)
+        raise self._older
 
     def _create(self, key: str, value: bytes) -> CreateOutcome:
         if key in self.values:
@@ -126,3 +152,5 @@ class MemoryBackend(MetadataStorageBackend):
         self._refuse_if_closed()
         if self._read_only:
             raise StoreRefused("the store in memory was opened for reading only")
+        if self._older is not None:
+            raise StoreRefused(*self._older.args)

@@ -18,7 +18,7 @@ from tierledger.events.log_events import Event
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.typed_fields import Count, as_tuples, check_items, values_test
-from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import Former, MetadataStorageBackend
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.serde import MetadataSerDe
 
@@ -147,6 +147,10 @@ class BatchLog:
         """Batches that the log must have, as a checkpoint includes them."""
         self._backend = backend
         self._prefix = prefix
+
+    def former(self, number: int, beginning: bytes = b"") -> Former | None:
+        """What has to be there before batch `number`, as who created or read it knows."""
+        return Former(self.key(number - 1), beginning) if number else None
 
     async def read(self, number: int, limit: int = BATCHES_PER_READ) -> list[StoredBatch]:
         """The batches of `page(number, limit)`."""

@@ -7,7 +7,7 @@ no two statements deadlock. See `session.py` for timeouts and errors, `pool.py` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import psycopg
@@ -21,10 +21,12 @@ from tierledger.events.errors import (
 )
 from tierledger.storage.backend import (
     KEY_BYTES_MAX,
+    NO_FORMERS,
     AtomicConflict,
     ConflictReason,
     Create,
     CreateOutcome,
+    Former,
     MetadataStorageBackend,
     Operation,
     Remove,
@@ -36,10 +38,11 @@ from tierledger.storage.backend import (
     conflict_of,
     folder_of,
     key_after,
+    older_store,
 )
 from tierledger.storage.backends.checking import checked_beside
 from tierledger.storage.backends.postgres.pool import Pool
-from tierledger.storage.backends.postgres.schema import CONFLICT, check
+from tierledger.storage.backends.postgres.schema import CONFLICT, OLDER, check
 from tierledger.storage.backends.postgres.session import Address, Answer
 from tierledger.storage.locate import StoreUrl
 from tierledger.storage.own_process import OwnProcess
@@ -65,7 +68,7 @@ SELECT (SELECT key FROM tierledger_kv WHERE key >= one.start AND key < one.stop
 """
 APPEND = """
 SELECT slot, is_passed, (TABLE position)
-  FROM tierledger_append(%b::text[], %b::text[], %b::bytea[])
+  FROM tierledger_follow(%b::text[], %b::text[], %b::bytea[], %b::text[], %b::bytea[])
  WHERE (TABLE here)
 """
 DELETE_LIKE = """
@@ -90,6 +93,7 @@ class PostgresBackend(MetadataStorageBackend):
         self._where = pool.address.where
         self._in_flight: set[asyncio.Task[object]] = set()
         self._closing: asyncio.Task[None] | None = None
+        self._older: StoreRefused | None = None
 
     @classmethod
     async def open(cls, url: StoreUrl, *, read_only: bool = False) -> PostgresBackend:
@@ -179,10 +183,10 @@ class PostgresBackend(MetadataStorageBackend):
         try:
             answer = await self._pool.run(EXECUTE, parameters, changes=True, bulk=True)
         except StorageUnavailable as error:
-            cause = error.__cause__
-            if isinstance(cause, psycopg.Error) and cause.sqlstate == CONFLICT:
-                raise _first_conflict(plan, changes, cause.diag.message_detail) from None
-            raise
+            detail = _detail(error, CONFLICT)
+            if detail is None:
+                raise
+            raise _first_conflict(plan, changes, detail) from None
         self._note(answer)
 
     def _note(self, answer: Answer) -> None:
@@ -191,7 +195,9 @@ class PostgresBackend(MetadataStorageBackend):
             self._pool.written_to = max(self._pool.written_to, position or 0)
 
     @override
-    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
         check_items(items)
         self._refuse_reader()
         if not items:
@@ -201,13 +207,30 @@ class PostgresBackend(MetadataStorageBackend):
         for key, value in items:
             firsts.setdefault(key, value)
         keys = sorted(firsts)
-        ends = [_folder_end(key) for key in keys]
-        parameters = (keys, ends, [firsts[key] for key in keys])
-        answer = await self._finished(self._pool.run(APPEND, parameters, changes=True))
+        parameters = (
+            keys,
+            [_folder_end(key) for key in keys],
+            [firsts[key] for key in keys],
+            [formers[key].key if key in formers else None for key in keys],
+            [formers[key].beginning if key in formers else b"" for key in keys],
+        )
+        answer = await self._finished(self._append(parameters, formers))
         self._note(answer)
         passed = {key for key, is_passed, _ in answer.rows if is_passed}
         created = {key for key, _, _ in answer.rows} - passed
         return [_outcome(key, created, passed) for key, _ in items]
+
+    async def _append(
+        self, parameters: Sequence[object], formers: Mapping[str, Former]
+    ) -> Answer:
+        try:
+            return await self._pool.run(APPEND, parameters, changes=True)
+        except StorageUnavailable as error:
+            key = _detail(error, OLDER)
+            if key is None:
+                raise
+            self._older = older_store(self._where, formers[key].key)
+            raise self._older from None
 
     @override
     async def close(self) -> None:
@@ -243,6 +266,8 @@ class PostgresBackend(MetadataStorageBackend):
     def _refuse_reader(self) -> None:
         if self._pool.address.read_only:
             raise StoreRefused(f"{self._where} was opened for reading only")
+        if self._older is not None:
+            raise StoreRefused(*self._older.args)
 
 
 class Change(NamedTuple):
@@ -305,12 +330,18 @@ def _guard(operation: Operation) -> tuple[str, bytes]:
             return "any", b""
 
 
-def _first_conflict(
-    plan: Plan, changes: Sequence[Change], detail: str | None
-) -> AtomicConflict:
+def _detail(error: StorageUnavailable, code: str) -> str | None:
+    """The detail of a function's error with `code`; None if `error` has another cause."""
+    cause = error.__cause__
+    if not isinstance(cause, psycopg.Error) or cause.sqlstate != code:
+        return None
+    return cause.diag.message_detail or ""
+
+
+def _first_conflict(plan: Plan, changes: Sequence[Change], detail: str) -> AtomicConflict:
     """The first conflict, in the order of the list."""
     conflicts = [plan.conflict] if plan.conflict is not None else []
-    for met in (detail or "").split():
+    for met in detail.split():
         index, _, why = met.partition(":")
         change = changes[int(index) - 1]
         conflict = AtomicConflict(change.key, ConflictReason(why))

@@ -26,11 +26,15 @@ SELECT (SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmo
          WHERE attrelid = to_regclass('tierledger_kv') AND attnum > 0 AND NOT attisdropped),
        to_regclass('tierledger_format') IS NOT NULL,
        to_regproc('tierledger_execute') IS NOT NULL
-       AND to_regproc('tierledger_append') IS NOT NULL
+       AND to_regproc('tierledger_follow') IS NOT NULL
  WHERE (TABLE here)
 """
 
 VERSION = "SELECT version FROM tierledger_format WHERE (TABLE here)"
+
+OLDER = "TL002"
+"""The code of the error by which `tierledger_follow` rolls back; its detail is a key before
+which something is missing."""
 
 CONFLICT = "TL001"
 """The code of the error by which `tierledger_execute` rolls back. Its detail lists the failed
@@ -39,9 +43,10 @@ operations as `place:reason`, places counted from 1, separated by blanks."""
 # `CREATE ... IF NOT EXISTS` can fail if two processes run it at once: hence the lock, whose
 # number no other program uses. `tierledger_execute` takes keys in ascending order, as every
 # statement of the backend does, so that no two statements deadlock. It checks each row under a
-# lock that it keeps until it ends. `tierledger_append` looks for later keys in a second
+# lock that it keeps until it ends. `tierledger_follow` looks for later keys in a second
 # statement, after it has inserted its own: a statement sees the store as of its begin, so one
-# that slept would not see keys written meanwhile; the second statement sees them.
+# that slept would not see keys written meanwhile; the second statement sees them. What has to
+# be there before a key that was inserted is looked for last: if it is missing, nothing is kept.
 CREATE = """
 SELECT pg_advisory_xact_lock(8389754676633563);
 CREATE TABLE IF NOT EXISTS tierledger_kv (
@@ -97,11 +102,13 @@ BEGIN
     END IF;
 END
 $$;
-CREATE OR REPLACE FUNCTION tierledger_append(keys text[], ends text[], new_values bytea[])
-RETURNS TABLE (slot text, is_passed boolean) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION tierledger_follow(
+    keys text[], ends text[], new_values bytea[], formers text[], beginnings bytea[]
+) RETURNS TABLE (slot text, is_passed boolean) LANGUAGE plpgsql AS $$
 DECLARE
     fresh text[];
     passed text[];
+    early text;
 BEGIN
     WITH made AS (
         INSERT INTO tierledger_kv (key, value) SELECT * FROM unnest(keys, new_values)
@@ -114,6 +121,19 @@ BEGIN
          WHERE key > one.name AND key < one.stop AND NOT key = ANY (fresh));
     IF passed IS NOT NULL THEN
         DELETE FROM tierledger_kv WHERE key = ANY (passed);
+    END IF;
+    SELECT one.name INTO early
+      FROM unnest(keys, formers, beginnings) AS one(name, former, beginning)
+     WHERE one.former IS NOT NULL AND one.name = ANY (fresh)
+       AND NOT coalesce(one.name = ANY (passed), false)
+       AND NOT EXISTS (
+        SELECT FROM tierledger_kv
+         WHERE key = one.former
+           AND substring(value FOR length(one.beginning)) = one.beginning)
+     LIMIT 1;
+    IF early IS NOT NULL THEN
+        RAISE EXCEPTION 'what has to be there first is not there; nothing changed'
+            USING ERRCODE = 'TL002', DETAIL = early;
     END IF;
     RETURN QUERY SELECT name, coalesce(name = ANY (passed), false) FROM unnest(fresh) AS name;
 END

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -24,10 +24,12 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.storage.backend import (
+    NO_FORMERS,
     AtomicConflict,
     ConflictReason,
     Create,
     CreateOutcome,
+    Former,
     MetadataStorageBackend,
     Operation,
     Put,
@@ -40,6 +42,7 @@ from tierledger.storage.backend import (
     conflict_of,
     folder_of,
     key_after,
+    older_store,
 )
 from tierledger.storage.backends.checking import checked_beside
 from tierledger.storage.backends.sqlite.file import (
@@ -64,12 +67,15 @@ global lock and waits for it again, up to 5 ms if the event loop is busy."""
 SELECT = "SELECT value FROM kv WHERE key = ?"
 SELECT_LAST = "SELECT key FROM kv WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1"
 CREATE_EACH = (
-    "INSERT INTO kv (key, value) WITH item (key, value, bound) AS (VALUES {})"
-    " SELECT key, value FROM item WHERE NOT EXISTS"
+    "INSERT INTO kv (key, value) WITH item (key, value, bound, former, beginning)"
+    " AS (VALUES {}) SELECT key, value FROM item WHERE NOT EXISTS"
     " (SELECT 1 FROM item AS one, kv WHERE kv.key >= one.key AND kv.key < one.bound)"
+    " AND NOT EXISTS (SELECT 1 FROM item AS one WHERE one.former IS NOT NULL AND NOT EXISTS"
+    " (SELECT 1 FROM kv WHERE kv.key = one.former"
+    " AND (one.beginning = x'' OR substr(kv.value, 1, length(one.beginning)) = one.beginning)))"
 )
-"""Creates all items if each is after all keys of its folder, else none. `bound` is the first
-text after the folder."""
+"""Creates all items if each is after all keys of its folder and has its former, else none.
+`bound` is the first text after the folder."""
 SELECT_LIKE = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
 INSERT = "INSERT INTO kv (key, value) VALUES (?, ?) ON CONFLICT DO NOTHING"
 PUT = "INSERT OR REPLACE INTO kv (key, value) VALUES (?, ?)"
@@ -95,11 +101,11 @@ class _Writer:
             self.close()
             raise StoreRefused(f"{path} went away while it was opened: {error}") from error
         self.unsettled = False
+        self._older: StoreRefused | None = None
 
     def step(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The result of `work`, once its changes are durable; an error if nothing changed."""
-        self._files.check()
-        self.settle()
+        self._check()
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             result = work(self.connection)
@@ -115,20 +121,36 @@ class _Writer:
             raise self._commit_error(error) from error
         return result
 
-    def statement(self, text: str, values: Sequence[str | bytes]) -> int:
+    def statement(self, text: str, values: Sequence[str | bytes | None]) -> int:
         """The number of rows that one statement changed, durably.
 
         The statement is a transaction by itself, so Python's lock is released once instead of
         three times.
         """
-        self._files.check()
-        self.settle()
+        self._check()
         try:
             return self.connection.execute(text, values).rowcount
         except sqlite3.Error as error:
             if is_corrupt(error):  # Found while searching, before anything is written.
                 raise _read_error(self._path, error) from error
             raise self._commit_error(error) from error
+
+    def require(self, former: Former) -> None:
+        """Check within a step that `former` is there, so that its item may follow it.
+
+        Raises:
+            StoreRefused: It is not. Nothing is written any more.
+        """
+        value = _select(self.connection, former.key)
+        if value is None or not value.startswith(former.beginning):
+            self._older = older_store(self._path, former.key)
+            raise self._older
+
+    def _check(self) -> None:
+        if self._older is not None:
+            raise StoreRefused(*self._older.args)
+        self._files.check()
+        self.settle()
 
     def settle(self) -> None:
         """Make sure that a commit with an unknown outcome has not happened and never will.
@@ -263,9 +285,11 @@ class SqliteBackend(MetadataStorageBackend):
         await self._write(lambda connection: _execute_each(connection, operations))
 
     @override
-    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
         check_items(items)
-        return await self._in_writer(lambda writer: _create_each(writer, items))
+        return await self._in_writer(lambda writer: _create_each(writer, items, formers))
 
     @override
     async def close(self) -> None:
@@ -344,14 +368,21 @@ def _select(connection: sqlite3.Connection, key: str) -> bytes | None:
     return rows[0][0] if rows else None
 
 
-def _create_each(writer: _Writer, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
-    if 0 < len(items) <= KEYS_PER_STATEMENT and _are_all_created(writer.statement, items):
+def _create_each(
+    writer: _Writer, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former]
+) -> list[CreateOutcome]:
+    if 0 < len(items) <= KEYS_PER_STATEMENT and _are_all_created(
+        writer.statement, items, formers
+    ):
         return [CreateOutcome.CREATED] * len(items)
-    return writer.step(lambda connection: _create_some(connection, items))
+    return writer.step(lambda connection: _create_some(writer, connection, items, formers))
 
 
 def _create_some(
-    connection: sqlite3.Connection, items: Sequence[tuple[str, bytes]]
+    writer: _Writer,
+    connection: sqlite3.Connection,
+    items: Sequence[tuple[str, bytes]],
+    formers: Mapping[str, Former],
 ) -> list[CreateOutcome]:
     # Sorting is stable: of two items with one key, the first is created.
     order = sorted(range(len(items)), key=lambda at: items[at][0])
@@ -360,25 +391,33 @@ def _create_some(
         if _are_all_created(
             lambda text, values: connection.execute(text, values).rowcount,
             [items[at] for at in some],
+            formers,
         ):
             outcomes.update(dict.fromkeys(some, CreateOutcome.CREATED))
-        else:
-            outcomes.update((at, _create(connection, *items[at])) for at in some)
+            continue
+        for at in some:
+            key, value = items[at]
+            outcomes[at] = _create(connection, key, value)
+            if outcomes[at] is CreateOutcome.CREATED and key in formers:
+                writer.require(formers[key])
     return [outcomes[at] for at in range(len(items))]
 
 
 def _are_all_created(
-    execute: Callable[[str, Sequence[str | bytes]], int], items: Sequence[tuple[str, bytes]]
+    execute: Callable[[str, Sequence[str | bytes | None]], int],
+    items: Sequence[tuple[str, bytes]],
+    formers: Mapping[str, Former],
 ) -> bool:
     """Create `items` if all of them can be; whether they were."""
     if len(dict(items)) < len(items):
         return False
-    values: list[str | bytes] = []
+    values: list[str | bytes | None] = []
     for key, value in items:
         folder = folder_of(key)
         # Without a folder a key's range is only itself, up to the next text: key and NUL.
         values += (key, value, key + "\0" if folder is None else _bounds(folder)[1])
-    text = CREATE_EACH.format(", ".join(["(?, ?, ?)"] * len(items)))
+        values += formers.get(key, (None, b""))
+    text = CREATE_EACH.format(", ".join(["(?, ?, ?, ?, ?)"] * len(items)))
     return execute(text, values) == len(items)
 
 

@@ -1,7 +1,7 @@
 """A host that closes serves first what it has accepted."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
@@ -9,7 +9,7 @@ from tests.models.actors.local_world import eventually, lone_host
 from tierledger.actors.calls import LEADER, CommandCall, PartitionKey, Placement
 from tierledger.actors.messages import Assignment
 from tierledger.events.commands import Claim, CloseSession
-from tierledger.storage.backend import CreateOutcome
+from tierledger.storage.backend import NO_FORMERS, CreateOutcome, Former
 from tierledger.storage.backends.memory import MemoryBackend
 
 KEY, CLAIM = PartitionKey(bytes(16), 0), Claim(1, 1, 1)
@@ -24,10 +24,12 @@ class SlowStore(MemoryBackend):
         self.appends = 0
 
     @override
-    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
         self.appends += 1
         await self.gate.wait()
-        return await super().create_each(items)
+        return await super().create_each(items, formers)
 
 
 async def test_a_write_that_a_host_had_accepted_is_answered_before_it_closes() -> None:

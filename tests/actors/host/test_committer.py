@@ -1,7 +1,7 @@
 """Before the next commit a host waits for callers with many calls that it just answered."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -9,18 +9,17 @@ import pytest
 from typing_extensions import override
 
 from tierledger.actors import messages as msg
-from tierledger.actors.conditions import Conditions
+from tierledger.actors.conditions import STORE_REFUSED, Conditions
 from tierledger.actors.host.store_queues import (
     GATHER_S,
     GATHERED_MIN,
     GATHERED_PER_BATCH,
     QUIET_S,
-    STORE_REFUSED,
     Committer,
     PendingAppend,
 )
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
-from tierledger.storage.backend import CreateOutcome
+from tierledger.storage.backend import NO_FORMERS, CreateOutcome, Former
 from tierledger.storage.backends.memory import MemoryBackend
 
 COMMIT_S = 0.01
@@ -39,11 +38,13 @@ class SlowStore(MemoryBackend):
         self.commits: list[Commit] = []
 
     @override
-    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
         began = asyncio.get_running_loop().time()
         self.commits.append(Commit(began, [value.decode() for _, value in items]))
         await asyncio.sleep(COMMIT_S)
-        return await super().create_each(items)
+        return await super().create_each(items, formers)
 
 
 class Partition:

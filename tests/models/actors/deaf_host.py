@@ -77,8 +77,8 @@ class DeafHost:
 class LostPing(DeafHost):
     """A host that was started, and whose answers to pings are lost."""
 
-    def __init__(self) -> None:
-        super().__init__(MemoryBackend(), "host-1/1")
+    def __init__(self, backend: MemoryBackend) -> None:
+        super().__init__(backend, "host-1/1")
 
     @override
     async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
@@ -100,7 +100,7 @@ class Launched:
     async def launch(self, address: str) -> DeafHost:
         self.asked.append(f"launch {address}")
         self.host.is_gone, self.host.process = False, address
-        return LostPing() if self.is_deaf else self.host
+        return LostPing(self.host.backend) if self.is_deaf else self.host
 
     async def find(self, address: str) -> DeafHost:
         return self.host

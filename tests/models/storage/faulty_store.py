@@ -12,7 +12,13 @@ from sortedcontainers import SortedDict
 from typing_extensions import override
 
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend, Operation
+from tierledger.storage.backend import (
+    NO_FORMERS,
+    CreateOutcome,
+    Former,
+    MetadataStorageBackend,
+    Operation,
+)
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.connector import CONNECTOR_SETTING, MetadataStorageConnector
 from tierledger.storage.keys import DefaultMetadataKeyFactory, MetadataKeyFactory
@@ -119,8 +125,10 @@ class FaultyBackend(MetadataStorageBackend):
         await self._write(lambda: self._store.execute_atomically(operations))
 
     @override
-    async def create_each(self, items: Sequence[tuple[str, bytes]]) -> list[CreateOutcome]:
-        return await self._write(lambda: self._store.create_each(items))
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
+        return await self._write(lambda: self._store.create_each(items, formers))
 
     @override
     async def close(self) -> None:

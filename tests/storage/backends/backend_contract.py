@@ -23,6 +23,7 @@ from tierledger.storage.backend import (
     ConflictReason,
     Create,
     CreateOutcome,
+    Former,
     KeyExists,
     KeyMissing,
     MetadataStorageBackend,
@@ -253,6 +254,61 @@ class BackendContract(ReadingContract):
         outcomes = await backend.create_each(items)
 
         assert outcomes == [CREATED, PASSED, EXISTS, CREATED]
+
+    async def test_a_slot_is_created_behind_what_its_writer_has_seen(
+        self, backend: Backend
+    ) -> None:
+        first = {"log/1": Former("log/0", b"ze"), "a/1": Former("a/0")}
+        await backend.create_each([("log/0", b"zero"), ("a/0", b"")])
+
+        both = await backend.create_each([("log/1", b"one"), ("a/1", b"")], first)
+        in_one_step = {"log/2": Former("log/1", b"one"), "log/3": Former("log/2", b"two")}
+        next_ones = await backend.create_each([("log/3", b""), ("log/2", b"two")], in_one_step)
+
+        assert (both, next_ones) == ([CREATED, CREATED], [CREATED, CREATED])
+
+    async def test_a_writer_that_was_overtaken_is_told_that_and_not_of_its_former(
+        self, backend: Backend
+    ) -> None:
+        await backend.create_each([("log/4", b"boundary"), ("log/5", b"other's")])
+        items = [("log/3", b""), ("log/5", b""), ("log/6", b"")]
+        formers = {"log/3": Former("log/2"), "log/5": Former("log/4", b"mine")}
+
+        outcomes = await backend.create_each(items, formers)
+
+        assert outcomes == [PASSED, EXISTS, CREATED]
+
+    @pytest.mark.parametrize("found", [None, b"", b"another leader's", b"no"])
+    async def test_a_store_that_lacks_what_its_writer_has_seen_takes_no_change_any_more(
+        self, backend: Backend, found: bytes | None
+    ) -> None:
+        there = {"log/0": b"zero"} | ({} if found is None else {"log/1": found})
+        await backend.create_each(list(there.items()))
+        items = [("other/0", b""), ("log/2", b"two"), ("log/3", b"")]
+        formers = {"log/2": Former("log/1", b"one"), "log/3": Former("log/2")}
+
+        with pytest.raises(StoreRefused, match=r"older .* 'log/1' is not there"):
+            await backend.create_each(items, formers)
+
+        for change in (
+            lambda: backend.create_each([("other/0", b"")]),
+            lambda: backend.execute_atomically([Put("other/0", b"")]),
+            lambda: backend.remove_like("log/"),
+        ):
+            with pytest.raises(StoreRefused, match="older"):
+                await change()
+        assert await everything(backend) == there
+
+    async def test_a_store_that_was_refused_is_taken_when_it_is_opened_anew(
+        self, backend: Backend
+    ) -> None:
+        with pytest.raises(StoreRefused):
+            await backend.create_each([("log/1", b"")], {"log/1": Former("log/0")})
+
+        reopened = await self.reopen(backend)
+
+        assert await reopened.create_each([("log/0", b"")]) == [CREATED]
+        await reopened.close()
 
     async def test_of_a_removal_and_late_creations_at_the_same_time_one_log_is_left(
         self, backend: Backend
