@@ -14,6 +14,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,7 +25,9 @@ from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.actors.ray.service import RayConnection, connect
 from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.live.cable import Cable, cable
 from tierledger.simulation.live.processes import descendants, end_all, wait_until_gone
+from tierledger.simulation.live.server import free_ports
 from tierledger.storage.connector import URL_SETTING
 
 T = TypeVar("T")
@@ -47,6 +51,9 @@ MOVES = 6
 MOVE_PAUSE_S = 0.5
 """How often hosts are killed so that their leaders move, and the pause after each."""
 
+HOSTS_SPARE = 2
+"""Cables for hosts that are started beyond those that are wanted."""
+
 NODE_END_S = 3.0
 """How long a node's processes have to end by themselves after their raylet."""
 
@@ -69,9 +76,24 @@ class HostFacts(NamedTuple):
 class LiveService:
     """Cluster and `serve`, started and ended by this process, which joins the cluster."""
 
-    def __init__(self, settings: ServiceSettings, folder: Path, *, nodes: int = 2) -> None:
-        """`folder` holds the log of `serve`; `nodes` counts the cluster's head, too."""
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        folder: Path,
+        *,
+        nodes: int = 2,
+        has_cables: bool = False,
+    ) -> None:
+        """`folder` holds the log of `serve`; `nodes` counts the cluster's head, too.
+
+        `has_cables`: clients reach each host's door through a cable, which can be shut. A
+        host's port is fixed then, so a frozen host keeps its successor from starting.
+        """
         self.settings = settings
+        self.has_cables = has_cables
+        self.cables: list[Cable] = []
+        """By the host's number; those of a service that runs, if it has them."""
+        self._undone = AsyncExitStack()
         self._log = folder / "serve.log"
         self._nodes_wanted = nodes
         self._cluster: Any = None
@@ -89,9 +111,21 @@ class LiveService:
             NotReady: `serve` did not start; the message quotes its log.
         """
         logging.getLogger("ray").setLevel(logging.ERROR)
+        if self.has_cables and not self.cables:
+            await self._lay_cables()
         self._cluster = await asyncio.to_thread(ray_cluster.tried_twice, self._cluster_of_nodes)
         self._serve = await asyncio.to_thread(self._served)
         await self.all_serve()
+
+    async def _lay_cables(self) -> None:
+        count = self.settings.hosts + HOSTS_SPARE
+        far, near = free_ports(count), free_ports(count)
+        self.settings = replace(
+            self.settings, listen=f"127.0.0.1:{far}", advertise=f"127.0.0.1:{near}"
+        )
+        for number in range(count):
+            laid = cable(f"127.0.0.1:{far + number}", near + number)
+            self.cables.append(await self._undone.enter_async_context(laid))
 
     def _cluster_of_nodes(self) -> Any:
         # Only after `actors.ray.cluster` has set what Ray reads when it is imported.
@@ -114,6 +148,8 @@ class LiveService:
             "--partitions-per-host": settings.partitions_per_host,
             "--address": self._cluster.address,
         }
+        if settings.advertise is not None:
+            options |= {"--listen": settings.listen, "--advertise": settings.advertise}
         given = [str(part) for pair in options.items() for part in pair]
         with self._log.open("a") as log:
             serve = subprocess.Popen(
@@ -140,6 +176,8 @@ class LiveService:
                 serve.kill()
                 serve.communicate()
         await self._end_cluster()
+        await self._undone.aclose()
+        self.cables.clear()
 
     async def kill_everything(self) -> None:
         """SIGKILL `serve`, hosts, coordinator, raylets and control store at once."""

@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from tests.actors.door.cable import cable
 from tests.models.actors.local_world import copy, lead, listed, partition, segment
 from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.doors import HOST_UNREACHABLE
 from tierledger.actors.ray.service import RayConnection, RayService
+from tierledger.simulation.live.cable import cable
 from tierledger.simulation.live.server import free_ports
 
 HOSTS = 3

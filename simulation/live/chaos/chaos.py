@@ -20,7 +20,7 @@ from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.simulation.checkers.all import Minimums
-from tierledger.simulation.live.chaos.faults import POSTGRES, SQLITE, STRIKES, Chaos
+from tierledger.simulation.live.chaos.faults import CABLED, POSTGRES, SQLITE, STRIKES, Chaos
 from tierledger.simulation.live.plan import LivePlan
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
@@ -57,7 +57,8 @@ class Storm:
             store, a cluster with a new name is added, and stays.
         hosts: How many host processes `serve` starts.
         nodes: How many raylets the Ray cluster has; all but the first are struck.
-        faults: The faults that strike; none: all that fit the store.
+        faults: The faults that strike; none: all that fit the store, but for those that need
+            cables in front of the doors.
     """
 
     plan: LivePlan
@@ -174,7 +175,8 @@ async def _run(storm: Storm, target: _Target, progress: Progress) -> Outcome:
     settings = ServiceSettings(cluster_id, {URL_SETTING: target.url}, hosts=storm.hosts)
     total_s = storm.minutes * 60
     with tempfile.TemporaryDirectory(prefix="tierledger-live-log-") as folder:
-        service = LiveService(settings, Path(folder), nodes=storm.nodes)
+        has_cables = not {*CABLED}.isdisjoint(storm.faults)
+        service = LiveService(settings, Path(folder), nodes=storm.nodes, has_cables=has_cables)
         try:
             progress.at(0, "starting")
             await service.start()

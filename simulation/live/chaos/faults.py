@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.processes import parent_of
-from tierledger.events.errors import RemoteStorageError
+from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.live.chaos.postgres import freeze_in_commit, set_read_only
 from tierledger.simulation.live.postgres_server import PostgresServer
@@ -60,10 +60,11 @@ class Chaos:
 
     def faults(self) -> list[str]:
         """The faults that can strike this service."""
+        always = [*ALWAYS, *CABLED] if self._service.has_cables else [*ALWAYS]
         if self._postgres is not None:
-            return [*ALWAYS, *POSTGRES]
+            return [*always, *POSTGRES]
         has_one_writer = self._service.settings.connector().has_one_writer
-        return [*ALWAYS, *SQLITE] if has_one_writer else [*ALWAYS]
+        return [*always, *SQLITE] if has_one_writer else always
 
     def draw(self) -> str:
         """Draw the next fault: each comes once before any is repeated."""
@@ -181,6 +182,31 @@ class Chaos:
         await self._service.all_serve(but=host.process)
         return _short(host.process)
 
+    # A door that clients do not reach.
+
+    async def shut_door(self) -> str:
+        """Shut a door that brokers use, until others lead what its host led; the host lives on.
+
+        Raises:
+            NotReady: The host was ended.
+            TimeoutError: What it led is not written to.
+        """
+        service = self._service
+        for host in await self._hosts():
+            if tips := await self._led_by(host):
+                break
+        else:
+            raise NoVictim
+        cable = service.cables[int(host.name.rpartition("-")[2])]
+        cable.shut()
+        try:
+            await self._run.written_since(self._run.now_ns(), RECOVERY_S, tips)
+            if not is_running(host.pid):
+                raise NotReady(f"{host.process} was ended, though it answers pings")
+        finally:
+            cable.open()
+        return _short(host.process)
+
     async def _outlive(self, host: HostFacts, tips: list[TopicIdPartition]) -> None:
         """Wait until other hosts lead what `host` led, then let it run beside them a while."""
         raylet = host.raylet
@@ -264,6 +290,9 @@ ALWAYS = (
     "freeze coordinator",
     "freeze raylet",
 )
+CABLED = ("shut door",)
+"""Faults of a service with cables (`LiveService.cables`)."""
+
 SQLITE = ("freeze writer",)
 POSTGRES = (
     "freeze in commit",
@@ -283,6 +312,7 @@ STRIKES: dict[str, Callable[[Chaos], Awaitable[str]]] = {
     "freeze host": Chaos.freeze_host,
     "freeze coordinator": Chaos.freeze_coordinator,
     "freeze raylet": Chaos.freeze_raylet,
+    "shut door": Chaos.shut_door,
     "freeze writer": Chaos.freeze_writer,
     "freeze in commit": Chaos.freeze_in_commit,
     "freeze PostgreSQL": Chaos.freeze_postgres,

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.actors.door.cable import Cable, cable
 from tests.actors.door.clients import door_of, greeted, served
 from tests.models.actors.local_world import (
     CLUSTER,
@@ -47,6 +46,7 @@ from tierledger.events.errors import (
     RemoteResourceNotFound,
 )
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.simulation.live.cable import Cable, cable
 
 TIP = partition()
 PARTITION = pb.Partition(topic_id=TOPIC_ID, partition=0, topic="orders")

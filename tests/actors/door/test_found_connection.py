@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.actors.door.cable import cable
 from tests.actors.door.clients import door_of, served
 from tests.models.actors.local_world import (
     CLUSTER,
@@ -40,6 +39,7 @@ from tierledger.events.errors import (
     NotReady,
     OutcomeUnknown,
 )
+from tierledger.simulation.live.cable import cable
 
 TIP = partition()
 

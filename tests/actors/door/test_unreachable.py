@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.actors.door.cable import Cable, cable
 from tests.models.actors.local_world import (
     LocalWorld,
     copy,
@@ -20,6 +19,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.doors import DOORS_UNREACHABLE, HOST_UNREACHABLE
 from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.live.cable import Cable, cable
 from tierledger.simulation.live.server import free_ports
 
 HOSTS = 3

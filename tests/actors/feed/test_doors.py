@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.actors.door.cable import Cable, cable
 from tests.actors.door.clients import door_of, served
 from tests.actors.feed.test_traces import TRACES, outcome_of
 from tests.models.actors.local_world import CLUSTER, LocalWorld, eventually
@@ -26,6 +25,7 @@ from tierledger.events import commands as cmd
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.partition.state import PartitionState
+from tierledger.simulation.live.cable import Cable, cable
 
 RECORDS_PER_IMPORT = 40
 MISHAPS = 12

@@ -1,4 +1,6 @@
-"""A connection between a client and a door, which a test can cut or block."""
+"""A port in front of a door, which can be shut, cut or blocked while its host goes on."""
+
+from __future__ import annotations
 
 import asyncio
 import socket
