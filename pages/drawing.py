@@ -12,6 +12,13 @@ Range = tuple[int, int]
 """The first and the last value, both inclusive."""
 
 
+THIN_PERCENT = 1.2
+"""Boxes that are narrower get a least width: 4 pixels of 330, which a phone has."""
+
+DENSE_MIN = 200
+"""Boxes of a drawing from which on thin ones get less, so as not to hide each other."""
+
+
 class Box(NamedTuple):
     """A rectangle."""
 
@@ -25,6 +32,11 @@ class Box(NamedTuple):
     """The text of its tooltip."""
     detail: int | None = None
     """In place of `tip`: the number of its entry in the page's data."""
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether it could vanish in a narrow window, so that it needs a least width."""
+        return self.width.endswith("%") and float(self.width[:-1]) < THIN_PERCENT
 
 
 class Text(NamedTuple):
@@ -52,6 +64,11 @@ class Drawing(NamedTuple):
     disputes: Sequence[str] = ()
     look: str = ""
     has_grid: bool = False
+
+    @property
+    def least(self) -> str:
+        """The least width of boxes."""
+        return "4px" if len(self.boxes) < DENSE_MIN else "1.5px"
 
 
 class Row(NamedTuple):

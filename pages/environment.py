@@ -11,13 +11,22 @@ import hashlib
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tierledger.events.vocabulary import spelled
 from tierledger.pages.texts import count_text, many, size_text, span_text, time_text, visible
+
+
+class Stamp(NamedTuple):
+    """When a page was made, by which program, and of what: every page shows it."""
+
+    at: str
+    version: str
+    store: str
+    """The store's URL without secrets, or what else the page is about."""
 
 
 def render(template: str, /, **shown: object) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import chain, count
 from typing import Final
 
 SAFE_INTEGER: Final = (1 << 53) - 1
@@ -22,6 +25,16 @@ def visible(value: object) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+
+
+def anchors(names: Iterable[str]) -> list[str]:
+    """Ids for links, one for each name: the name, with a number behind it if it is taken."""
+    made: dict[str, None] = {}
+    for name in names:
+        plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
+        numbers = (f"{plain}.{number}" for number in count(2))
+        made[next(one for one in chain([plain], numbers) if one not in made)] = None
+    return list(made)
 
 
 def exact(number: int | None) -> int | str | None:

@@ -293,6 +293,9 @@ async def _page(service: Service, traces: Sequence[LoadedTrace]) -> str:
     """The report on all partitions of `traces`, from their logs."""
     from tierledger.cli.pages.report.model import PartitionHistory
     from tierledger.cli.pages.report.page import report_page
+    from tierledger.cli.pages.stamp import stamp
+    from tierledger.storage.connector import URL_SETTING
+    from tierledger.storage.locate import public_url
     from tierledger.storage.partition.reader import PartitionReader
 
     settings = service.settings
@@ -313,4 +316,5 @@ async def _page(service: Service, traces: Sequence[LoadedTrace]) -> str:
     finally:
         await backend.close()
     facts = {"cluster": settings.cluster_id, "traces": ", ".join(t.origin for t in traces)}
-    return report_page(histories, "Remote log metadata", facts)
+    made = stamp(public_url(str(settings.storage[URL_SETTING])))
+    return report_page(histories, "Remote log metadata", facts, made)

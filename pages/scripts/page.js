@@ -10,6 +10,15 @@ function make(name, text, into) {
   return element;
 }
 
+// The part of the address behind "#" has what was asked for, or names a part of the page.
+function askedInAddress() {
+  return location.hash.includes("=") ? new URLSearchParams(location.hash.slice(1)) : null;
+}
+function writeAddress(asked) {
+  const text = asked.toString();
+  history.replaceState(null, "", text ? "#" + text : location.pathname + location.search);
+}
+
 // Names and values as a list.
 function describe(facts, into) {
   const list = make("dl", undefined, into);

@@ -1,8 +1,7 @@
-// How the report reacts: filters, sorting, zoom, folding, and tooltips of bars.
+// How the report reacts: filters, sorting, zoom, folding, and the tips of segments.
 "use strict";
 {
 const details = JSON.parse($("details").textContent);
-const tip = $("tip");
 const NAMES = ["id", "start", "end", "epochs", "state", "size", "broker", "newest record",
   "copy started", "finished", "delete started", "deleted"];
 
@@ -24,62 +23,11 @@ function value(segment, at, kind) {
   return at >= 7 ? time(raw) : String(raw);
 }
 
-// Tooltips.
-function show(rect, x, y) {
-  tip.replaceChildren();
-  if (rect.dataset.s !== undefined) {
-    const partition = rect.closest(".partition").id.slice(1);
-    const segment = details[partition][rect.dataset.s];
-    describe(NAMES.map((name, at) => [name, value(segment, at, rect.classList[0])])
-      .filter(([, text]) => text !== null), tip);
-  } else {
-    rect.dataset.t.split("; ").forEach((line) => make("div", line, tip));
-  }
-  placeTip(tip, x, y);
-}
-function hide() { tip.hidden = true; }
-const BARS = "rect[data-s],rect[data-t]";
-document.addEventListener("pointermove", (event) => {
-  const rect = event.target.closest && event.target.closest(BARS);
-  if (rect) show(rect, event.clientX, event.clientY); else if (!keyed) hide();
+useTips((rect, tip) => {
+  const segment = details[rect.closest(".partition").dataset.at][rect.dataset.s];
+  describe(NAMES.map((name, at) => [name, value(segment, at, rect.classList[0])])
+    .filter(([, text]) => text !== null), tip);
 });
-document.addEventListener("pointerdown", (event) => {
-  const rect = event.target.closest && event.target.closest(BARS);
-  if (rect) show(rect, event.clientX, event.clientY); else hide();
-});
-document.documentElement.addEventListener("pointerleave", () => { if (!keyed) hide(); });
-document.addEventListener("scroll", () => { if (!keyed) hide(); }, true);
-
-// Keys: a lane is one tab stop; arrows move along its bars.
-let keyed = null;
-function unkey() {
-  if (keyed) keyed.classList.remove("at");
-  keyed = null;
-  hide();
-}
-function step(drawing, key) {
-  const bars = all(BARS, drawing).sort((a, b) =>
-    parseFloat(a.getAttribute("x")) - parseFloat(b.getAttribute("x")));
-  if (!bars.length) return;
-  const now = bars.indexOf(keyed);
-  const next = {ArrowRight: Math.min(now + 1, bars.length - 1), Home: 0,
-    ArrowLeft: now < 0 ? bars.length - 1 : Math.max(now - 1, 0), End: bars.length - 1}[key];
-  unkey();
-  keyed = bars[next];
-  keyed.classList.add("at");
-  keyed.scrollIntoView({block: "nearest", inline: "nearest"});
-  const box = keyed.getBoundingClientRect();
-  show(keyed, box.left, box.bottom);
-}
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") return unkey();
-  const drawing = event.target.closest && event.target.closest("svg[tabindex]");
-  if (drawing && ["ArrowRight", "ArrowLeft", "Home", "End"].includes(event.key)) {
-    event.preventDefault();
-    step(drawing, event.key);
-  }
-});
-document.addEventListener("focusout", unkey);
 
 // Filter, fold, sort, zoom.
 const sections = all(".partition");
@@ -89,31 +37,55 @@ function filter() {
   let shown = 0;
   sections.forEach((section) => {
     const fits = section.dataset.name.toLowerCase().includes(wanted) &&
-      (!$("findings").checked || section.classList.contains("finding"));
+      (!$("look").checked || section.classList.contains("finding"));
     section.hidden = !fits;
     shown += fits;
   });
-  rows.forEach((row) => { row.hidden = $("p" + row.dataset.at).hidden; });
+  rows.forEach((row) => { row.hidden = sections[row.dataset.at].hidden; });
   $("count").textContent = shown + " of " + sections.length + " partitions";
 }
-$("filter").addEventListener("input", filter);
-$("findings").addEventListener("change", filter);
+let sorted = "";
+function write() {
+  const asked = new URLSearchParams();
+  if ($("filter").value) asked.set("find", $("filter").value);
+  if ($("look").checked) asked.set("look", "1");
+  if (sorted) asked.set("sort", sorted);
+  writeAddress(asked);
+}
+function read() {
+  const asked = askedInAddress();
+  if (!asked) return reveal();
+  $("filter").value = asked.get("find") || "";
+  $("look").checked = asked.has("look");
+  filter();
+  const [at, order] = (asked.get("sort") || "").split(",");
+  if (all("[data-sort]")[at]) sort(Number(at), order === "descending" ? order : "ascending");
+}
+$("filter").addEventListener("input", () => { filter(); write(); });
+$("look").addEventListener("change", () => { filter(); write(); });
 $("unfold").addEventListener("click", () => sections.forEach((one) => { one.open = true; }));
 $("fold").addEventListener("click", () => sections.forEach((one) => { one.open = false; }));
 function reveal() {
-  const section = /^#p\d+$/.test(location.hash) && $(location.hash.slice(1));
-  if (section) { section.open = true; section.scrollIntoView(); }
+  const section = location.hash && $(decodeURIComponent(location.hash.slice(1)));
+  if (section && section.matches(".partition")) {
+    section.open = true;
+    section.scrollIntoView();
+  }
 }
-addEventListener("hashchange", reveal);
-all("[data-sort]").forEach((button) => button.addEventListener("click", () => {
-  const head = button.parentElement, at = Number(button.dataset.sort);
-  const down = head.getAttribute("aria-sort") === (at ? "descending" : "ascending");
-  const order = (at ? !down : down) ? "descending" : "ascending";
+addEventListener("hashchange", read);
+function sort(at, order) {
   all("thead th").forEach((one) => one.removeAttribute("aria-sort"));
-  head.setAttribute("aria-sort", order);
+  all("[data-sort]")[at].parentElement.setAttribute("aria-sort", order);
   const sign = order === "ascending" ? 1 : -1;
   rows.sort((a, b) => sign * (a.cells[at].dataset.v - b.cells[at].dataset.v));
   if (rows.length) rows[0].parentElement.append(...rows);
+  sorted = at + "," + order;
+}
+all("[data-sort]").forEach((button) => button.addEventListener("click", () => {
+  const head = button.parentElement, at = Number(button.dataset.sort);
+  const down = head.getAttribute("aria-sort") === (at ? "descending" : "ascending");
+  sort(at, (at ? !down : down) ? "descending" : "ascending");
+  write();
 }));
 function zoomTo(plot, zoom, middle) {
   const scroller = plot.parentElement, drawing = plot.querySelector("svg");
@@ -149,7 +121,7 @@ all(".list").forEach((list) => list.addEventListener("toggle", () => {
   const head = make("tr", undefined, make("thead", undefined, table));
   NAMES.forEach((name) => { make("th", name, head).scope = "col"; });
   const body = make("tbody", undefined, table);
-  const segments = [...details[list.closest(".partition").id.slice(1)]];
+  const segments = [...details[list.closest(".partition").dataset.at]];
   segments.sort((a, b) => a[1] - b[1]).forEach((segment) => {
     const row = make("tr", undefined, body);
     NAMES.forEach((_, at) => make("td", value(segment, at) ?? "", row));
@@ -157,5 +129,5 @@ all(".list").forEach((list) => list.addEventListener("toggle", () => {
 }));
 all(".script").forEach((one) => { one.hidden = false; });
 filter();
-reveal();
+read();
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tierledger.pages.environment import render
+from tierledger.pages.environment import Stamp, render
 from tierledger.pages.texts import visible
 from tierledger.simulation.explain.legend import FATES, Texts, epochs, groups
 from tierledger.simulation.explain.marks import mark_of
@@ -29,11 +29,11 @@ EPOCH_COLOURS: Final = 8
 """Colours of the style sheet; later epochs use them again, striped."""
 
 
-def page(timeline: Timeline) -> str:
+def page(timeline: Timeline, stamp: Stamp) -> str:
     """HTML that shows all of a run, and executes nothing that came from it.
 
-    The same timeline gives the same bytes. What exceeds the limits above is left out from the
-    end of the run, and the page tells so.
+    The same timeline and stamp give the same bytes. What exceeds the limits above is left out
+    from the end of the run, and the page tells so.
     """
     run = ordered(timeline)
     kept = run._replace(
@@ -51,6 +51,7 @@ def page(timeline: Timeline) -> str:
     )
     return render(
         "run.html",
+        stamp=stamp,
         run=run,
         title=run.title,
         ms=ms_text,

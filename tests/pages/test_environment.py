@@ -79,7 +79,7 @@ def test_hostile_names_stay_names_on_the_pages_of_jobs(name: str) -> None:
     shown = HtmlPage(sample_pages.JOBS[name](HOSTILE))
 
     shown.assert_harmless()
-    assert shown.count("script") == 0
+    assert shown.count("script") == 3, "those of the page itself"
     assert "</script><script>alert(1)" in shown.text()
 
 
@@ -94,6 +94,37 @@ def test_a_page_may_run_its_own_scripts_and_no_others(name: str) -> None:
         base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts
     ]
     assert "unsafe-inline" not in str(policy["content"]).partition("script-src")[2]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_says_when_by_what_and_of_which_store_it_was_made(name: str) -> None:
+    shown = HtmlPage(PAGES[name]())
+
+    text = shown.text()
+    assert shown.count("p", _class="stamp") == 1
+    assert all(one in text for one in sample_pages.STAMP)
+
+
+@pytest.mark.parametrize("name", sample_pages.JOBS)
+def test_every_section_of_a_job_has_a_link_of_its_own(name: str) -> None:
+    shown = HtmlPage(sample_pages.JOBS[name]())
+
+    ids = [found["id"] for _, found in shown.elements if "id" in found]
+    assert len(ids) == len(set(ids))
+    assert {str(link) for link in shown.values("a", "href")} <= {f"#{one}" for one in ids}
+    assert all("id" in found for found in shown.having("section"))
+    assert shown.count("a", _class="anchor")
+
+
+@pytest.mark.parametrize("name", sample_pages.JOBS)
+def test_every_box_of_a_job_tells_what_it_is_without_a_script(name: str) -> None:
+    html = re.sub(r'<ul class="legend".*?</ul>', "", sample_pages.JOBS[name](), flags=re.DOTALL)
+
+    boxes = re.findall(r"<rect class=\"[^>]* x=[^>]*>", html)
+    assert boxes
+    assert len(re.findall(r"<rect class=\"[^>]* x=[^>]*><title>[^<]+</title>", html)) == len(
+        boxes
+    )
 
 
 def test_every_file_of_the_package_is_installed() -> None:

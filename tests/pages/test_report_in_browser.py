@@ -24,10 +24,10 @@ def test_the_filter_leaves_partitions_of_that_name(report: Browser) -> None:
 
 
 def test_only_partitions_with_findings_are_left(report: Browser) -> None:
-    report.click("#findings")
+    report.click("#look")
 
     assert report.shown(".partition h2") == ["orders-0"]
-    report.click("#findings")
+    report.click("#look")
     assert len(report.shown(".partition h2")) == 3
 
 
@@ -46,18 +46,34 @@ def test_partitions_fold_and_a_link_unfolds_its_own(report: Browser) -> None:
     report.click("#fold")
     assert not report.shown(".partition .plot")
 
-    report.click("#partitions a[href='#p1']")
-    report.wait_for("document.getElementById('p1').open")
+    report.click("#partitions a[href='#orders-0.2']")
+    report.wait_for("document.getElementById('orders-0.2').open")
 
     assert len(report.all(".partition[open]")) == 1
     report.click("#unfold")
     assert len(report.all(".partition[open]")) == 3
 
 
+def test_what_was_asked_for_is_in_the_address_and_a_link_shows_it_again(
+    report: Browser,
+) -> None:
+    report.type("#filter", "orders")
+    report.click("#look")
+    report.click("#partitions th:nth-child(3) button")
+    address = report.run("location.href")
+
+    report.driver.get("about:blank")
+    report.driver.get(address)
+
+    assert report.shown(".partition h2") == ["orders-0"]
+    assert report.run("document.getElementById('filter').value") == "orders"
+    assert report.one("#partitions th[aria-sort]").text.startswith("recovered")
+
+
 def test_pointing_at_a_bar_tells_of_its_segment(report: Browser) -> None:
     assert not report.shown("#tip")
 
-    report.point_at("#p0 rect.served")
+    report.point_at("#orders-0 rect.served")
 
     told = dict(zip(report.shown("#tip dt"), report.shown("#tip dd"), strict=True))
     assert (told["start"], told["end"], told["state"]) == ("0", "9", "served")
@@ -69,10 +85,10 @@ def test_pointing_at_a_bar_tells_of_its_segment(report: Browser) -> None:
 @pytest.mark.parametrize(
     ("selector", "told"),
     [
-        ("#p0 .whole rect.hole", "10 offsets"),
-        ("#p0 rect.overlap", "are in several segments"),
-        ("#p0 rect.b", "session 1: broker 1 (leader)"),
-        ("#p1 rect.flag", "DELETE_PARTITION_MARKED by broker 1"),
+        ("#orders-0 .whole rect.hole", "10 offsets"),
+        ("#orders-0 rect.overlap", "are in several segments"),
+        ("#orders-0 rect.b", "session 1: broker 1 (leader)"),
+        ("#orders-0\\.2 rect.flag", "DELETE_PARTITION_MARKED by broker 1"),
     ],
 )
 def test_pointing_at_anything_else_tells_what_it_is(
@@ -84,7 +100,7 @@ def test_pointing_at_anything_else_tells_what_it_is(
 
 
 def test_arrows_walk_along_a_lane_and_escape_lets_go(report: Browser) -> None:
-    lane = report.one("#p0 .plot .lane:nth-child(2) svg")
+    lane = report.one("#orders-0 .plot .lane:nth-child(2) svg")
 
     lane.send_keys(Keys.ARROW_RIGHT)
     assert "start\n0" in report.text("#tip")
@@ -101,45 +117,51 @@ def test_zoom_widens_a_partitions_drawings_and_no_others(report: Browser) -> Non
     width = "[...document.querySelectorAll('.plot')].map((one) => one.clientWidth)"
     before = report.run(width)
 
-    report.click("#p0 [data-zoom='2']")
-    report.click("#p0 [data-zoom='2']")
+    report.click("#orders-0 [data-zoom='2']")
+    report.click("#orders-0 [data-zoom='2']")
     assert [round(a / b) for a, b in zip(report.run(width), before, strict=True)] == [
         4, 4, 1, 1, 1, 1,
     ]  # fmt: skip
-    report.click("#p0 [data-zoom='0.5']")
+    report.click("#orders-0 [data-zoom='0.5']")
     assert round(report.run(width)[0] / before[0]) == 2
-    report.click("#p0 [data-zoom='all']")
+    report.click("#orders-0 [data-zoom='all']")
 
     assert report.run(width) == before
 
 
 def test_zoom_to_what_is_left_shows_no_deleted_epochs(report: Browser) -> None:
-    report.click("#p2 [data-zoom='live']")
+    report.click("#payments-1 [data-zoom='live']")
 
-    left = report.run("document.querySelector('#p2 rect.served').getBoundingClientRect().left")
-    label = report.run("document.querySelector('#p2 .label').getBoundingClientRect().right")
-    width = report.run("document.querySelector('#p2 .lane:nth-child(2) svg').clientWidth")
+    left = report.run(
+        "document.querySelector('#payments-1 rect.served').getBoundingClientRect().left"
+    )
+    label = report.run(
+        "document.querySelector('#payments-1 .label').getBoundingClientRect().right"
+    )
+    width = report.run(
+        "document.querySelector('#payments-1 .lane:nth-child(2) svg').clientWidth"
+    )
     assert width > 8 * 1000
     assert 0 <= left - label < 100
 
 
 def test_epochs_of_which_nothing_is_left_unfold(report: Browser) -> None:
-    assert report.text("#p2 .folded summary") == "27 epochs of which nothing is left"
-    assert len(report.shown("#p2 .offsets rect.deleted")) == 0
+    assert report.text("#payments-1 .folded summary") == "27 epochs of which nothing is left"
+    assert len(report.shown("#payments-1 .offsets rect.deleted")) == 0
 
-    report.click("#p2 .folded summary")
+    report.click("#payments-1 .folded summary")
 
-    assert len(report.shown("#p2 .offsets rect.deleted")) == 27
+    assert len(report.shown("#payments-1 .offsets rect.deleted")) == 27
 
 
 def test_segments_are_listed_as_text_on_demand(report: Browser) -> None:
-    assert not report.all("#p0 .list table")
+    assert not report.all("#orders-0 .list table")
 
-    report.click("#p0 .list summary")
-    report.wait_for("document.querySelector('#p0 .list table')")
+    report.click("#orders-0 .list summary")
+    report.wait_for("document.querySelector('#orders-0 .list table')")
 
-    assert len(report.shown("#p0 .list tbody tr")) == 6
-    assert report.shown("#p0 .list tbody td:nth-child(2)") == [
+    assert len(report.shown("#orders-0 .list tbody tr")) == 6
+    assert report.shown("#orders-0 .list tbody td:nth-child(2)") == [
         "0",
         "20",
         "25",

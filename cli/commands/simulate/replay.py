@@ -215,6 +215,7 @@ def explain(
 
     A failing seed is shrunk first. The page is one file and needs no network.
     """
+    from tierledger.cli.pages.stamp import stamp
     from tierledger.simulation.campaign.campaign import judged
     from tierledger.simulation.explain.page import page
 
@@ -226,7 +227,7 @@ def explain(
         asked = _made_small(asked)
         scenario = asked.scenario()
         verdict = judged(scenario, mutant)
-    shown = page(_timeline(asked, scenario, verdict))
+    shown = page(_timeline(asked, scenario, verdict), stamp("a simulated run"))
     with complete_file(out, overwrite=overwrite) as file:
         file.write(shown.encode())
     print_violations(verdict.violations)

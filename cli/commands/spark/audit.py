@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 DEFAULT_AGE = "1d"
 """Longer than any copy takes, and than clocks differ."""
 
-ROWS_MAX = 500
+ROWS_MAX = 1000
 """How many findings are printed or drawn, the worst; the table has all."""
 
 COLUMNS = ("kind", "place", "objects", "bytes", "expected", "detail")
@@ -227,6 +227,7 @@ def _cells(row: PlainRow) -> list[object]:
 
 def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> None:
     from tierledger.cli.pages.jobs.audit import audit_page
+    from tierledger.cli.pages.stamp import stamp_of
     from tierledger.pipeline.jobs.audit.kinds import FINDINGS
 
     totals, rows = made.digest.totals, made.digest.worst()
@@ -234,7 +235,8 @@ def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> 
     not_seen = [one.reason for one in made.unseen]
     shown = {"not seen": "; ".join(not_seen[:SHOWN_MAX])} if not_seen else {}
     if job.page is not None:
-        write_page(job, audit_page({**facts, **shown, "engine": engine}, totals, rows, made))
+        head = {**facts, **shown, "engine": engine}
+        write_page(job, audit_page(head, made, stamp_of(job.store)))
     end(
         job,
         {

@@ -87,6 +87,7 @@ def _cells(row: PlainRow) -> list[object]:
 
 def _draw(job: Job, plan: TablePlan, made: Answer[CoverageDigest]) -> None:
     from tierledger.cli.pages.jobs.coverage import coverage_page
+    from tierledger.cli.pages.stamp import stamp_of
 
     digest = made.digest
     facts = {
@@ -95,5 +96,8 @@ def _draw(job: Job, plan: TablePlan, made: Answer[CoverageDigest]) -> None:
         "engine": made.engine,
     }
     facts |= as_of_fact(job)
-    page = coverage_page(facts, digest.totals, digest.strips(), digest.partitions, made.damaged)
-    write_page(job, page)
+    strips, stamp = digest.strips(), stamp_of(job.store)
+    write_page(
+        job,
+        coverage_page(facts, digest.totals, strips, digest.partitions, made.damaged, stamp),
+    )

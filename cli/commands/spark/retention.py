@@ -195,9 +195,11 @@ def _run(
         head["until"] = time_text(question.until_ms)
     if job.page is not None:
         from tierledger.cli.pages.jobs.retention import retention_page
+        from tierledger.cli.pages.stamp import stamp_of
 
         shown = {**head, **asked, "engine": made.engine}
-        write_page(job, retention_page(shown, question, digest, made.damaged))
+        page = retention_page(shown, question, digest, made.damaged, stamp_of(job.store))
+        write_page(job, page)
     end(
         job,
         {**head, **asked, "partitions": len(plan.logs), **_totals(digest)},

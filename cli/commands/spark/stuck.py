@@ -87,6 +87,7 @@ def limits(given: Sequence[str]) -> dict[str, int]:
 
 def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
     from tierledger.cli.pages.jobs.stuck import stuck_page
+    from tierledger.cli.pages.stamp import stamp_of
     from tierledger.pipeline.jobs.stuck import StuckDigest, stuck_table
 
     plan = job.planned(stuck_table(now_ms, limits_ms))
@@ -98,7 +99,8 @@ def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
             "now": time_text(now_ms),
             "engine": made.engine,
         }
-        write_page(job, stuck_page(facts, totals, limits_ms, oldest, made.damaged))
+        page = stuck_page(facts, totals, limits_ms, oldest, made.damaged, stamp_of(job.store))
+        write_page(job, page)
     end(
         job,
         {

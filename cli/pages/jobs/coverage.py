@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tierledger.cli.pages.jobs.groups import GROUPS_SHOWN, Group, groups_of
 from tierledger.cli.pages.jobs.strips import Mark, strip
 from tierledger.events.vocabulary import WORDS as VOCABULARY
 from tierledger.events.vocabulary import spelled
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierledger.pages.drawing import Row
+    from tierledger.pages.environment import Stamp
     from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.jobs.coverage.job import Strip, Totals
     from tierledger.pipeline.table_columns import PlainRow
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 WORDS: Final = {str(kind): VOCABULARY[kind] for kind in CoverageKind}
 BELOW = ("orphaned_epoch", "recovered", "unfinished")
 """Kinds that are drawn under the log's own offsets, since they are no part of it."""
+
+ROWS_MAX: Final = 30
+"""Ranges of a partition that its table on the page has; its strip has all."""
 
 LISTED = ("hole", "orphaned_epoch", "overlap", "recovered", "unfinished")
 """Kinds that are listed, in this order."""
@@ -33,6 +38,7 @@ def coverage_page(
     strips: Sequence[Strip],
     partitions: int,
     damaged: Sequence[DamagedLog],
+    stamp: Stamp,
 ) -> str:
     """The page as HTML, with `facts` at the top.
 
@@ -41,20 +47,30 @@ def coverage_page(
     drawn = [one for one in strips if one.rows]
     return render(
         "coverage.html",
+        stamp=stamp,
         facts=facts,
         totals=totals,
         words=WORDS,
-        strips=[_strip(one.topic, one.partition, one.rows) for one in drawn],
+        counts={kind: totals[kind].rows for kind in LISTED},
+        groups=groups_of(_group(one) for one in drawn),
+        groups_shown=GROUPS_SHOWN,
         partitions=partitions,
-        findings=[
-            row | {"topic": one.topic}
-            for kind in LISTED
-            for one in drawn
-            for row in sorted(one.rows, key=lambda row: row["start_offset"])
-            if row["kind"] == kind
-        ],
         found=sum(totals[kind].rows for kind in LISTED),
         damaged=damaged,
+    )
+
+
+def _group(one: Strip) -> Group:
+    listed = sorted(
+        (row for row in one.rows if row["kind"] in LISTED),
+        key=lambda row: (LISTED.index(row["kind"]), row["start_offset"]),
+    )
+    return Group(
+        _strip(one.topic, one.partition, one.rows),
+        one.topic_id,
+        list(dict.fromkeys(row["kind"] for row in listed)),
+        listed[:ROWS_MAX],
+        len(listed),
     )
 
 

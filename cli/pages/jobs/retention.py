@@ -13,12 +13,13 @@ from tierledger.pages.texts import many, size_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tierledger.pages.environment import Stamp
     from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
     from tierledger.pipeline.jobs.retention.plan import Question
     from tierledger.pipeline.table_columns import PlainRow
 
-TOPICS_DRAWN = 60
+TOPICS_DRAWN = 25
 """How many topics are drawn, with two bars each; the table has all."""
 
 REASONS = {
@@ -35,11 +36,14 @@ def retention_page(
     question: Question,
     digest: RetentionDigest,
     damaged: Sequence[DamagedLog],
+    stamp: Stamp,
 ) -> str:
     """The page as HTML, with `facts` at the top."""
     topics = digest.topics()
     return render(
         "retention.html",
+        stamp=stamp,
+        words={},
         facts=facts,
         question=question,
         topics=topics,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.events.vocabulary import Look
-from tierledger.pages.drawing import Box, Drawing, Row, Text, placed
+from tierledger.pages.drawing import Box, Drawing, Row, Text, percent, placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,30 @@ class Bar(NamedTuple):
     """The value as text."""
     look: str = Look.GOOD
     tip: str = ""
+
+
+class Share(NamedTuple):
+    """A part of a bar of `shares`."""
+
+    value: int
+    times: int
+    """What its width goes by if all values are 0."""
+    look: str
+    tip: str
+
+
+def shares(name: str, note: str, some: Sequence[Share], height: int, longest: int = 0) -> Row:
+    """A bar of parts behind each other; `longest` is the sum that takes the whole width."""
+    if not any(one.value for one in some):
+        some = [one._replace(value=one.times) for one in some]
+    whole = max(longest, sum(one.value for one in some)) or 1
+    boxes, at = [], 0
+    for one in some:
+        if one.times:
+            x, width = percent(at / whole * 100), percent(max(one.value / whole * 100, 0.05))
+            boxes.append(Box(one.look, x, width, 1, height, one.tip))
+        at += one.value
+    return Row(name, note, Drawing(height + 2, f"{name}: {note}", boxes))
 
 
 def strip(name: str, note: str, marks: Sequence[Mark], axis: Range) -> Row:

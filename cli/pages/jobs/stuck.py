@@ -13,10 +13,11 @@ from tierledger.pages.texts import size_text, span_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tierledger.pages.environment import Stamp
     from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.table_columns import PlainRow
 
-BARS_MAX = 100
+BARS_MAX = 30
 
 
 def stuck_page(
@@ -25,6 +26,7 @@ def stuck_page(
     limits_ms: Mapping[str, int],
     rows: Sequence[PlainRow],
     damaged: Sequence[DamagedLog],
+    stamp: Stamp,
 ) -> str:
     """The page as HTML, with `facts` at the top.
 
@@ -32,9 +34,12 @@ def stuck_page(
     """
     return render(
         "stuck.html",
+        stamp=stamp,
         facts=facts,
-        totals=totals,
-        words={state: WORDS[state] for state in limits_ms},
+        words={word: WORDS[word] for word in ("stuck", *limits_ms)},
+        states=list(limits_ms),
+        counts={state: count for state, (count, _) in totals.items()},
+        bytes=sum(size for _, size in totals.values()),
         limits_ms=limits_ms,
         rows=rows,
         found=sum(count for count, _ in totals.values()),

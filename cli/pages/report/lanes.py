@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.cli.pages.report.bars import Bar, Rows, rows_of, thinned
 from tierledger.cli.pages.report.intervals import common, length
+from tierledger.cli.pages.report.model import Kind
 from tierledger.events.vocabulary import WORDS
 from tierledger.pages.drawing import Box, Drawing, Row, Text, percent, placed
 from tierledger.pages.texts import count_text, many, span_text, time_text
@@ -54,7 +55,10 @@ def lane_row(
     height = max(len(rows.live), 1 if lane.holes else 0) * LIVE_STEP + 2
     boxes = [*_bars(rows.live, axis, LIVE_HEIGHT, LIVE_STEP, 1, shown)]
     # Over single bars, but only over the foot of joined ones: so neither hides the other.
+    # What is being copied or deleted lies in holes, and is seen, too.
     foot = LIVE_HEIGHT if rows.bars == len(lane.parts) else LIVE_HEIGHT // 3
+    if any(part.kind in {Kind.COPYING, Kind.DELETING} for part in lane.parts):
+        foot = LIVE_HEIGHT // 3
     boxes += _holes(lane.holes, deleted, axis, 1 + LIVE_HEIGHT - foot, foot)
     for (start, end), count in thinned(lane.overlaps, axis, COLUMNS):
         tip = f"{_times(count, 'overlap')}offsets {start} to {end} are in several segments"

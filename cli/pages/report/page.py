@@ -18,13 +18,14 @@ from tierledger.cli.pages.report.model import Kind, picture_of
 from tierledger.events.identifiers import Uuid
 from tierledger.events.vocabulary import WORDS
 from tierledger.pages.environment import render
-from tierledger.pages.texts import exact
+from tierledger.pages.texts import anchors, exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tierledger.cli.pages.report.model import PartitionHistory, Picture, Segment
     from tierledger.pages.drawing import Row
+    from tierledger.pages.environment import Stamp
 
 OPEN_LANES_MAX = 24
 """Epochs of a partition that are shown at first; older ones unfold."""
@@ -68,6 +69,8 @@ COLUMNS: Final = (
 class Section(NamedTuple):
     """A partition's part of the page."""
 
+    id: str
+    """By which links lead to it."""
     picture: Picture
     coverage: Row
     lanes: list[Row]
@@ -84,7 +87,10 @@ class Section(NamedTuple):
 
 
 def report_page(
-    partitions: Sequence[PartitionHistory], title: str, facts: Mapping[str, str]
+    partitions: Sequence[PartitionHistory],
+    title: str,
+    facts: Mapping[str, str],
+    stamp: Stamp,
 ) -> str:
     """The page as HTML.
 
@@ -96,6 +102,7 @@ def report_page(
         partitions: Whole logs, each from position 0; shown by topic and partition.
         title: The page's heading.
         facts: Further facts at the top, by name, in this order.
+        stamp: When, by which program and of what the page is made.
 
     Raises:
         CorruptLog: A history is not a whole log that `decide` wrote.
@@ -106,12 +113,18 @@ def report_page(
     names = Counter(picture.name for picture in pictures)
     return render(
         "report.html",
+        stamp=stamp,
         title=title,
         facts=facts,
         columns=COLUMNS,
         totals=[sum(column.of(picture) for picture in pictures) for column in COLUMNS],
         kinds={kind: WORDS[kind] for kind in Kind},
-        sections=[_section(picture, brokers, limit) for picture in pictures],
+        sections=[
+            _section(name, picture, brokers, limit)
+            for name, picture in zip(
+                anchors(picture.name for picture in pictures), pictures, strict=True
+            )
+        ],
         # A topic that was deleted and created again differs only by its id.
         shared_names={name for name, count in names.items() if count > 1},
     )
@@ -129,7 +142,7 @@ def _brokers(pictures: Sequence[Picture]) -> list[int]:
     return sorted(led | copied)
 
 
-def _section(picture: Picture, brokers: Sequence[int], limit: int) -> Section:
+def _section(name: str, picture: Picture, brokers: Sequence[int], limit: int) -> Section:
     shown: dict[int, int] = {}
     axis, (start, end) = picture.axis, picture.live_range
     rows = [
@@ -140,6 +153,7 @@ def _section(picture: Picture, brokers: Sequence[int], limit: int) -> Section:
     span = last - first + 1
     timeline = picture.timeline
     return Section(
+        name,
         picture,
         coverage_row(picture, axis),
         [row for lane, row in rows if not is_long or not lane.is_deleted],

@@ -129,20 +129,44 @@ class KindTotal(NamedTuple):
     rows: int = 0
     objects: int = 0
     size_in_bytes: int = 0
+    expected_bytes: int = 0
+    """As far as it is known."""
+
+    def with_more(self, other: KindTotal) -> KindTotal:
+        return KindTotal(*map(sum, zip(self, other, strict=True)))
+
+
+class PartitionTotals(NamedTuple):
+    """Totals of a partition, of those kinds that it has."""
+
+    topic: str
+    """Empty if no log names it."""
+    topic_id: str | None
+    partition: int | None
+    """None, as the id: objects of no partition."""
+    kinds: dict[str, KindTotal]
 
 
 class AuditDigest(Digest):
-    """Totals by kind, and the worst findings."""
+    """Totals by kind and partition, and the worst findings.
+
+    It has some numbers for each partition of the cluster, however many segments those have.
+    """
 
     def __init__(self, limit: int) -> None:
         """Keep `limit` findings."""
-        self._totals: dict[str, KindTotal] = {}
+        self.partitions: dict[tuple[str | None, int | None], PartitionTotals] = {}
+        """Totals by topic id and number."""
         self._worst: Least[PlainRow] = Least(limit, _order)
 
     @property
     def totals(self) -> dict[AuditKind, KindTotal]:
         """Totals by kind, in the order of `AuditKind`; 0 for kinds without rows."""
-        return {kind: self._totals.get(kind, KindTotal()) for kind in AuditKind}
+        found = dict.fromkeys(AuditKind, KindTotal())
+        for one in self.partitions.values():
+            for kind, total in one.kinds.items():
+                found[AuditKind(kind)] = found[AuditKind(kind)].with_more(total)
+        return found
 
     def worst(self) -> list[PlainRow]:
         """The findings, worst first: by kind, then the most bytes."""
@@ -150,19 +174,32 @@ class AuditDigest(Digest):
 
     @override
     def take(self, row: PlainRow) -> None:
-        self._add(row["kind"], KindTotal(1, row["objects"], row["size_in_bytes"]))
+        # A foreign object's row has no more of an identity than the cluster.
+        topic_id, partition = row.get("topic_id"), row.get("partition")
+        total = KindTotal(1, row["objects"], row["size_in_bytes"], row["expected_bytes"] or 0)
+        self._add(row.get("topic") or "", topic_id, partition, {row["kind"]: total})
         if row["kind"] in _PLACES:
             self._worst.add(row)
 
     @override
     def join(self, other: Any) -> None:
-        for kind, total in other._totals.items():
-            self._add(kind, total)
+        for one in other.partitions.values():
+            self._add(*one)
         self._worst.add(*other.worst())
 
-    def _add(self, kind: str, more: KindTotal) -> None:
-        known = self._totals.get(kind, KindTotal())
-        self._totals[kind] = KindTotal(*map(sum, zip(known, more, strict=True)))
+    def _add(
+        self,
+        topic: str,
+        topic_id: str | None,
+        partition: int | None,
+        more: Mapping[str, KindTotal],
+    ) -> None:
+        key = topic_id, partition
+        known = self.partitions.get(key, PartitionTotals("", *key, {}))
+        for kind, total in more.items():
+            known.kinds[kind] = known.kinds.get(kind, KindTotal()).with_more(total)
+        # Of objects that no log names, the topic's name is unknown.
+        self.partitions[key] = known._replace(topic=max(topic, known.topic))
 
 
 _PLACES = {kind.value: place for place, kind in enumerate(FINDINGS)}

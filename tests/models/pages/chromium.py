@@ -62,11 +62,14 @@ class Browser:
         """
         one = self.one(selector)
         self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", one)
-        # The page gets the scroll event in its next frame, and then hides its tooltip.
+        self.settle()
+        self.hands.move_to_element(one).perform()
+
+    def settle(self) -> None:
+        """Wait until the page knows that it was scrolled: it then hides its tooltip."""
         self.driver.execute_async_script(
             "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
         )
-        self.hands.move_to_element(one).perform()
 
     def all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
@@ -88,6 +91,27 @@ class Browser:
 
     def type(self, selector: str, keys: str) -> None:
         self.one(selector).send_keys(keys)
+
+    @contextmanager
+    def phone(self) -> Iterator[None]:
+        """A window of 390 pixels and a finger, while the block lasts."""
+        screen = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        self.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd(
+                "Emulation.setTouchEmulationEnabled", {"enabled": False}
+            )
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def tap(self, x: float, y: float) -> None:
+        """Touch the window there for a moment."""
+        self.settle()
+        for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+            event = {"type": kind, "touchPoints": points}
+            self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", event)
 
     @property
     def hands(self) -> ActionChains:

@@ -1,6 +1,6 @@
 """A page of each kind, with a few made-up items that show all that the page can show."""
 
-from typing import Any, cast
+from typing import Any
 
 from tests.models.simulation.sample_timelines import zombie
 from tests.models.storage.partition_logs import (
@@ -13,17 +13,19 @@ from tests.models.storage.partition_logs import (
     partition,
     updated,
 )
-from tierledger.cli.pages.jobs.audit import audit_page
+from tierledger.cli.pages.jobs.audit import EXPECTED, audit_page
 from tierledger.cli.pages.jobs.coverage import coverage_page
 from tierledger.cli.pages.jobs.retention import retention_page
 from tierledger.cli.pages.jobs.stuck import stuck_page
 from tierledger.cli.pages.report.page import report_page
 from tierledger.events import log_events as log
+from tierledger.pages.environment import Stamp
 from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.inventory import ListingTotals
 from tierledger.pipeline.jobs.audit.kinds import AuditKind
-from tierledger.pipeline.jobs.audit.rows import Audit, KindTotal
+from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
 from tierledger.pipeline.jobs.coverage.job import Strip, Totals
+from tierledger.pipeline.jobs.coverage.rules import CoverageKind
 from tierledger.pipeline.jobs.retention.job import RetentionDigest
 from tierledger.pipeline.jobs.retention.plan import Question
 from tierledger.simulation.explain.page import page as run_page
@@ -31,6 +33,7 @@ from tierledger.simulation.explain.page import page as run_page
 NOW_MS = 1_795_000_000_000
 DAY_MS = 86_400_000
 FACTS = {"cluster": "c", "engine": "local"}
+STAMP = Stamp("2026-11-28 09:31:02 UTC", "0.1.0", "sqlite:ledger.sqlite")
 
 
 def report(topic: str = "payments") -> str:
@@ -60,12 +63,12 @@ def report(topic: str = "payments") -> str:
         history(gone, partition("gone")),
         history(long, partition(topic, 1)),
     ]
-    return report_page(histories, "Remote log metadata", {"cluster": "c"})
+    return report_page(histories, "Remote log metadata", {"cluster": "c"}, STAMP)
 
 
 def run() -> str:
     """The page of a run in which a host pauses, is succeeded, resumes and writes."""
-    return run_page(zombie())
+    return run_page(zombie(), STAMP)
 
 
 def damaged(topic: str) -> list[DamagedLog]:
@@ -99,7 +102,27 @@ def coverage(topic: str = "payments") -> str:
     strips = [
         Strip(topic, "id", at, {}, [row | {"partition": at} for row in rows]) for at in range(3)
     ]
-    return coverage_page(FACTS, totals, strips, 700, damaged(topic))
+    return coverage_page(FACTS, totals, strips, 700, damaged(topic), STAMP)
+
+
+def lone_segments() -> str:
+    """A partition of which a thousandth and two millionths are covered, far from each other."""
+    rows = [
+        {
+            "kind": "covered",
+            "leader_epoch": 0,
+            "start_offset": start,
+            "end_offset": end,
+            "segments": 1,
+            "size_in_bytes": 1000,
+            "segment_ids": ["a"],
+            "detail": None,
+            "partition": 0,
+        }
+        for start, end in ((0, 999), (500_000, 500_000), (999_999, 999_999))
+    ]
+    totals = {str(kind): Totals(3, 300, 4_500_000) for kind in CoverageKind}
+    return coverage_page(FACTS, totals, [Strip("orders", "id", 0, {}, rows)], 1, [], STAMP)
 
 
 def stuck(topic: str = "payments") -> str:
@@ -122,33 +145,50 @@ def stuck(topic: str = "payments") -> str:
     ]
     totals = dict.fromkeys(states[:2], (3, 12288)) | {states[2]: (594, 12_288)}
     limits = dict.fromkeys([*states, "DELETE_PARTITION_STARTED"], DAY_MS)
-    return stuck_page(FACTS, totals, limits, rows, [])
+    return stuck_page(FACTS, totals, limits, rows, [], STAMP)
 
 
 def audit(topic: str = "payments") -> str:
-    totals = {
-        kind: KindTotal(at, at * 3, at * 1_000_000)
-        for at, kind in enumerate(reversed(AuditKind))
+    """An audit that found something of each kind, in several partitions."""
+    digest = AuditDigest(1000)
+    for number in range(3):
+        for at, kind in enumerate(AuditKind):
+            digest.take(_audited(kind, topic, number, at))
+    return audit_page(FACTS, audit_of(digest, topic), STAMP)
+
+
+def lossy_audit() -> str:
+    """An audit of 806 segments in 60 partitions, of which 766 are not in the tier."""
+    digest = AuditDigest(1000)
+    for number in range(806):
+        kind = (
+            AuditKind.WHOLE if number % 20 == 0 and number < 800 else AuditKind.MISSING_OBJECT
+        )
+        digest.take(_audited(kind, f"topic-{number % 10}", number % 60, number))
+    return audit_page(FACTS, audit_of(digest, "damaged"), STAMP)
+
+
+def audit_of(digest: AuditDigest, topic: str) -> Audit:
+    return Audit("c", 60, ListingTotals(1234, 5_000_000, NOW_MS), digest, damaged(topic), ())
+
+
+def _audited(kind: AuditKind, topic: str, partition: int, number: int) -> dict[str, Any]:
+    is_there = kind is not AuditKind.MISSING_OBJECT
+    is_finished = kind in EXPECTED
+    is_foreign = kind is AuditKind.FOREIGN
+    return {
+        "kind": kind.value,
+        "topic": None if is_foreign else topic,
+        "topic_id": None if is_foreign else f"id-of-{topic}",
+        "partition": None if is_foreign else partition,
+        "segment_id": f"segment-{number}",
+        "objects": 5 * is_there,
+        "size_in_bytes": 1_500_000 * is_there,
+        "expected_bytes": 1_500_000 if is_finished else None,
+        "last_modified_ms": NOW_MS if is_there else None,
+        "detail": "" if is_there else "nothing is there",
+        "place": f"a/b/{number}",
     }
-    rows: list[dict[str, Any]] = [
-        {
-            "kind": kind.value,
-            "topic": topic,
-            "topic_id": "id",
-            "partition": 1,
-            "segment_id": "segment",
-            "objects": 2,
-            "size_in_bytes": 0,
-            "expected_bytes": 4096,
-            "last_modified_ms": None if at else NOW_MS,
-            "detail": "its log is missing",
-            "place": "a/b/c.log",
-        }
-        for at, kind in enumerate((AuditKind.MISSING_OBJECT, AuditKind.ORPHAN))
-    ]
-    listed = ListingTotals(1234, 5_000_000, NOW_MS)
-    made = Audit("c", 12, listed, cast(Any, None), damaged(topic), ())
-    return audit_page(FACTS, totals, rows, made)
 
 
 def retention(topic: str = "payments") -> str:
@@ -171,7 +211,7 @@ def retention(topic: str = "payments") -> str:
             digest.take(
                 {"what": "segment", "reason": reason, "at_ms": at_ms, "size_in_bytes": 500}
             )
-    return retention_page(FACTS, question, digest, [])
+    return retention_page(FACTS, question, digest, [], STAMP)
 
 
 JOBS = {"coverage": coverage, "stuck": stuck, "audit": audit, "retention": retention}

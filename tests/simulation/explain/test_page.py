@@ -8,8 +8,10 @@ import pytest
 
 from tests.models.pages.html_page import HtmlPage
 from tests.models.simulation.sample_timelines import LANES, long_run, zombie
+from tierledger.pages.environment import Stamp
 from tierledger.simulation.explain.marks import MARKS, UNKNOWN, mark_of
-from tierledger.simulation.explain.page import ARROWS_MAX, ROWS_MAX, page
+from tierledger.simulation.explain.page import ARROWS_MAX, ROWS_MAX
+from tierledger.simulation.explain.page import page as stamped_page
 from tierledger.simulation.timeline import (
     Arrow,
     Lane,
@@ -22,6 +24,13 @@ from tierledger.simulation.timeline import (
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x00\n\ud800"
 EMPTY = Timeline("nothing", "run nothing", [], [], [], [], [], [])
+
+
+STAMP = Stamp("2026-11-28 09:31:02 UTC", "0.1.0", "a simulated run")
+
+
+def page(run: Timeline) -> str:
+    return stamped_page(run, STAMP)
 
 
 def test_everything_of_a_run_is_on_its_page() -> None:
@@ -227,8 +236,9 @@ def test_a_run_beyond_the_limits_is_cut_at_its_end_and_says_so() -> None:
 def test_the_same_run_gives_the_same_bytes_in_another_process() -> None:
     program = (
         "from tests.models.simulation.sample_timelines import zombie;"
+        "from tierledger.pages.environment import Stamp;"
         "from tierledger.simulation.explain.page import page;"
-        "print(page(zombie()), end='')"
+        f"print(page(zombie(), {STAMP}), end='')"
     )
 
     pages = {

@@ -5,6 +5,7 @@ from functools import cache
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pages.environment import Stamp
 from tierledger.simulation.checkers.content import CONTENT_MAX, content
 from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.explain.page import page
@@ -17,6 +18,7 @@ from tierledger.simulation.machines.verdict import ran
 from tierledger.simulation.timeline import Timeline
 
 S = 1_000_000
+STAMP = Stamp("2026-11-28 09:31:02 UTC", "0.1.0", "a simulated run")
 WHERE = TopicIdPartition(Uuid(bytes(15) + b"\x09"), 0, "orders")
 
 DECISIONS = (
@@ -176,7 +178,7 @@ def test_the_same_run_gives_the_same_page_and_text() -> None:
     world = ran(calm(DECISIONS), keeps=True)
     again = timeline_of(world, title="a run", command="again", violations=FOUND)
 
-    assert page(again) == page(timeline())
+    assert page(again, STAMP) == page(timeline(), STAMP)
     assert text(again) == text(timeline())
 
 

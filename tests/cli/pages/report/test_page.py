@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.models.pages.html_page import HtmlPage
+from tests.models.pages.sample_pages import STAMP
 from tests.models.storage.partition_logs import (
     added,
     finished,
@@ -30,7 +31,7 @@ HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u2
 def test_every_segment_of_the_final_state_is_on_the_page(trace: str) -> None:
     histories = imported(trace)
 
-    page = HtmlPage(report_page(histories, trace, {}))
+    page = HtmlPage(report_page(histories, trace, {}, STAMP))
 
     shown = {segment[0]: segment[4] for section in page.data() for segment in section}
     for one in histories:
@@ -45,7 +46,7 @@ def test_every_segment_of_the_final_state_is_on_the_page(trace: str) -> None:
 def test_a_lane_has_a_bar_per_segment_and_marks_what_is_wrong() -> None:
     bodies = [*finished(1, 0, 9), *finished(2, 20, 29), *finished(3, 25, 34), added(4, 35, 39)]
 
-    page = HtmlPage(report_page([history(bodies)], "t", {}))
+    page = HtmlPage(report_page([history(bodies)], "t", {}, STAMP))
 
     # One more of each stands in the legend.
     looks = {word: f"{word} {WORDS[word].look}" for word in (*Kind, "overlap", "hole")}
@@ -57,33 +58,33 @@ def test_names_and_facts_are_text_wherever_they_stand() -> None:
     bodies = [opened(2, 2, topic=HOSTILE), log.SessionClosed(2, HOSTILE), *finished(1, 0, 9)]
     tip = partition(HOSTILE.replace("\ud800", ""))
 
-    page = HtmlPage(report_page([history(bodies, tip)], HOSTILE, {HOSTILE: HOSTILE}))
+    page = HtmlPage(report_page([history(bodies, tip)], HOSTILE, {HOSTILE: HOSTILE}, STAMP))
 
     page.assert_harmless()
-    assert page.count("script") == 3
+    assert page.count("script") == 4
     assert "</script><script>alert(1)" in page.text()
 
 
 def test_a_deleted_partition_says_so() -> None:
     deletion = [log.PartitionDeleteUpdated(state, 1, 5) for state in range(3)]
 
-    page = HtmlPage(report_page([history([*finished(1, 0, 9), *deletion])], "t", {}))
+    page = HtmlPage(report_page([history([*finished(1, 0, 9), *deletion])], "t", {}, STAMP))
 
     assert "DELETE_PARTITION_FINISHED" in page.text()
     assert page.count("rect", _class="flag") - 1 == 3
 
 
 def test_the_page_refers_to_nothing_but_itself() -> None:
-    page = HtmlPage(report_page(imported("one-broker"), "t", {"a": "b"}))
+    page = HtmlPage(report_page(imported("one-broker"), "t", {"a": "b"}, STAMP))
 
     page.assert_harmless()
-    assert all(re.fullmatch(r"#p\d+", str(link)) for link in page.values("a", "href"))
+    assert all(re.fullmatch(r"#[\w.-]+-\d+", str(link)) for link in page.values("a", "href"))
     patterns = {f"#{found['id']}" for found in page.having("pattern")}
     assert set(re.findall(r"url\(([^)]*)\)", page.html)) <= patterns
 
 
 def test_every_link_of_the_table_leads_to_a_section() -> None:
-    page = HtmlPage(report_page(imported("topic-deletion"), "t", {}))
+    page = HtmlPage(report_page(imported("topic-deletion"), "t", {}, STAMP))
 
     ids = {found["id"] for _, found in page.elements if "id" in found}
     links = [str(found["href"])[1:] for found in page.having("a")]
@@ -95,21 +96,23 @@ def test_every_link_of_the_table_leads_to_a_section() -> None:
 def test_two_topics_of_one_name_are_told_apart_by_their_ids() -> None:
     other = TopicIdPartition(Uuid(b"\x09" * 16), 0, "orders")
 
-    page = HtmlPage(report_page([history([]), history([], other)], "t", {}))
+    page = HtmlPage(report_page([history([]), history([], other)], "t", {}, STAMP))
 
     codes = [text for tag, text in page.texts if tag == "code"]
     assert codes.count(str(other.topic_id)) == 2
 
 
 def test_an_empty_report_is_a_page_and_so_is_an_empty_partition() -> None:
-    HtmlPage(report_page([], "nothing", {}))
-    page = HtmlPage(report_page([PartitionHistory(partition(), []), history([])], "t", {}))
+    HtmlPage(report_page([], "nothing", {}, STAMP))
+    page = HtmlPage(
+        report_page([PartitionHistory(partition(), []), history([])], "t", {}, STAMP)
+    )
 
     assert "No segment was ever added." in page.text()
 
 
 def test_forty_partitions_fit_in_five_megabytes() -> None:
-    html = report_page(imported("large"), "large", {})
+    html = report_page(imported("large"), "large", {}, STAMP)
 
     assert len(html.encode()) < 5_000_000
 
@@ -121,7 +124,7 @@ def test_very_many_segments_are_drawn_together_and_nothing_rare_is_lost() -> Non
     bodies.append(added(20_000, 60_000, 60_009))
 
     picture = picture_of(history(bodies))
-    html = report_page([history(bodies)], "t", {})
+    html = report_page([history(bodies)], "t", {}, STAMP)
     page = HtmlPage(html)
 
     rows = rows_of(picture.lanes[0], LANE_BARS_MAX)
@@ -142,7 +145,7 @@ def test_a_crowded_page_leaves_less_to_each_lane() -> None:
 
 def test_offsets_at_the_end_of_the_range_are_drawn_and_exact() -> None:
     last = 2**63 - 1
-    page = HtmlPage(report_page([history(finished(1, last - 9, last))], "t", {}))
+    page = HtmlPage(report_page([history(finished(1, last - 9, last))], "t", {}, STAMP))
 
     assert page.data()[0][0][1:3] == [str(last - 9), str(last)]
     assert page.having("rect", _class="served good")[-1]["width"] == "100%"

@@ -2,16 +2,15 @@
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import Result
-from typing_extensions import override
 
 from tests.models.cli.command_line import invoke, refused, run, write
+from tests.models.pages.html_page import HtmlPage
 from tests.models.pipeline.planted_coverage import Segment, bodies
 from tests.models.storage.stored_partitions import TIME_MS, StoredPartition, added
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -52,37 +51,11 @@ async def damaged(backend: SqliteBackend) -> None:
     await partition.flip(1)
 
 
-class _References(HTMLParser):
-    """References of a page to files, and its scripts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.text: list[str] = []
-
-    @override
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in {"script", "link", "img", "iframe", "object", "embed", "base"}:
-            self.found.append(tag)
-        for name, value in attrs:
-            if name.startswith("on") or name in {"src", "href", "srcset", "action"}:
-                self.found.append(f"{name}={value}")
-
-    @override
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
 def text_of(page: Path) -> str:
     """All text of a page, which refers to nothing outside itself."""
-    html = page.read_text(encoding="utf-8")
-    parser = _References()
-    parser.feed(html)
-    assert parser.found == []
-    assert re.findall(r"url\((?!#)", html) == []
-    assert "default-src 'none'" in html
-    assert not any(one in html for one in ("\x1b", "\u202e"))
-    return " ".join(parser.text)
+    shown = HtmlPage(page.read_text(encoding="utf-8"))
+    shown.assert_harmless()
+    return shown.text()
 
 
 def answer(result: Result, status: int) -> dict[str, Any]:
