@@ -68,7 +68,7 @@ async def service_settings(
         StoreRefused: The file exists, and is no store.
     """
     config = {key: str(value) for key, value in store_config(options.store).items()}
-    config.setdefault("metadata.storage.url", str(default_store_url()))
+    config = config or {URL_SETTING: str(default_store_url())}
     cluster = cluster_setting(options.cluster) or await _only_cluster(config)
     return ServiceSettings(cluster, config, limits or Limits())
 

@@ -22,7 +22,13 @@ from tierledger.events.errors import InvalidArgument, StoreRefused
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.keys import DefaultMetadataKeyFactory, MetadataKeyFactory
-from tierledger.storage.locate import SCHEMES, StoreUrl, default_store_url, parse_store_url
+from tierledger.storage.locate import (
+    SCHEMES,
+    StoreUrl,
+    default_store_path,
+    default_store_url,
+    parse_store_url,
+)
 from tierledger.storage.serde import MetadataSerDe, MsgpackSerDe
 
 PREFIX = "rlmm.config."
@@ -108,7 +114,7 @@ class SqliteConnector(MetadataStorageConnector):
         if self.path is None:
             self.configure({})
         assert self.path is not None
-        if not read_only and self.path == default_store_url().path:
+        if not read_only and self.path == default_store_path():
             await asyncio.to_thread(_make_folder, self.path.parent)
         return await SqliteBackend.open(self.path, read_only=read_only)
 

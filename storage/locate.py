@@ -89,12 +89,29 @@ def with_secrets_of(known: str, text: str) -> str:
     return known if public_url(known) == text else text
 
 
-def default_store_url() -> StoreUrl:
-    """The store when none is named: a file among the user's data."""
+def default_store_path() -> Path | None:
+    """The file of the store that is used when none is named; None: the user has no home."""
     # Imported here, as only the default store needs it.
     from platformdirs import user_data_path  # noqa: PLC0415
 
-    path = user_data_path("tierledger", appauthor=False) / "tierledger.sqlite"
+    try:
+        return user_data_path("tierledger", appauthor=False) / "tierledger.sqlite"
+    except RuntimeError:
+        return None  # As of an id without a name, in a container.
+
+
+def default_store_url() -> StoreUrl:
+    """The store when none is named: a file among the user's data.
+
+    Raises:
+        InvalidArgument: The user has no home folder.
+    """
+    path = default_store_path()
+    if path is None:
+        raise InvalidArgument(
+            "no store is named, and the default one needs a home folder: expected --store, "
+            "TIERLEDGER_STORE or metadata.storage.url, or HOME"
+        )
     return StoreUrl("sqlite", path)
 
 

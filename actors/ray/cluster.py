@@ -39,7 +39,13 @@ import ray._private.worker
 import ray.exceptions
 import ray.util
 from ray._private.authentication import authentication_token_setup
-from ray._raylet import GcsClient  # type: ignore[attr-defined] # It is compiled.
+from ray._private.authentication.authentication_token_generator import (
+    generate_new_authentication_token,
+)
+from ray._raylet import (  # type: ignore[attr-defined] # They are compiled.
+    AuthenticationTokenLoader,
+    GcsClient,
+)
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tierledger.actors.door.addresses import PORT_MAX
@@ -92,6 +98,7 @@ def start_cluster() -> str:
     Raises:
         NotReady: Ray's processes did not start in time.
     """
+    ensure_token()
     context: Any = tried_twice(
         lambda: ray.init(
             address="local",
@@ -112,8 +119,18 @@ def start_cluster() -> str:
 
 
 def ensure_token() -> None:
-    """Make the user's Ray token if there is none: `ray.init` does, Ray's `Cluster` does not."""
-    authentication_token_setup.ensure_token_if_auth_enabled()
+    """Make the user's Ray token if there is none: `ray.init` does, Ray's `Cluster` does not.
+
+    Ray keeps it in the home folder. A user without one that can be written, as in a container,
+    gets a token in the environment, of this process and those that it starts: nobody else
+    joins a cluster of its own.
+    """
+    try:
+        authentication_token_setup.ensure_token_if_auth_enabled()
+    except (OSError, RuntimeError) as error:  # The latter: nothing names a home folder.
+        _log.info("Ray's token cannot be kept, this process has its own", error=str(error))
+        os.environ["RAY_AUTH_TOKEN"] = generate_new_authentication_token()
+        AuthenticationTokenLoader.instance().reset_cache()
 
 
 def tried_twice(start: Callable[[], T]) -> T:
@@ -135,7 +152,7 @@ def tried_twice(start: Callable[[], T]) -> T:
                     process.signal(signal.SIGKILL)
             if is_last:
                 raise NotReady(f"Ray did not start on this machine: {error}") from error
-            _log.warning("Ray did not start in time, and is started again", error=str(error))
+            _log.warning("Ray did not start, and is started again", error=str(error))
     raise AssertionError("the last try returns or raises")
 
 

@@ -257,7 +257,12 @@ async def _opened_cache(
     if directory is None:
         from platformdirs import user_cache_path
 
-        directory = user_cache_path("tierledger", appauthor=False) / "indexes"
+        try:
+            directory = user_cache_path("tierledger", appauthor=False) / "indexes"
+        except RuntimeError:
+            print_note("indexes are read from the tier: there is no home folder for a cache")
+            yield None
+            return
     cache = RemoteIndexCache(directory, storage)
     try:
         await cache.open()

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -311,6 +312,21 @@ async def test_the_default_store_needs_no_folder_there(
 
     assert connector.path is not None
     assert connector.path.is_relative_to(tmp_path / "home")
+
+
+async def test_without_a_home_folder_a_store_has_to_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", "~")
+    monkeypatch.setattr(os, "getuid", lambda: 54_321)  # An id that nobody has.
+    named = SqliteConnector()
+    named.configure({"metadata.storage.url": f"sqlite:{tmp_path / 'store'}"})
+
+    await (await named.backend(read_only=False)).close()
+
+    with pytest.raises(InvalidArgument, match=r"no store is named.*expected --store.* or HOME"):
+        await SqliteConnector().backend(read_only=False)
 
 
 def test_the_default_store_is_among_the_users_data() -> None:

@@ -195,7 +195,7 @@ class Job:
         from tierledger.pipeline.folding.store import JobStore
         from tierledger.storage.connector import URL_SETTING
 
-        config = {URL_SETTING: str(default_store_url()), **store_config(self.store)}
+        config = store_config(self.store) or {URL_SETTING: str(default_store_url())}
         return JobStore.of(config, cluster_setting(self.cluster))
 
     def point(self) -> Point:
