@@ -102,6 +102,27 @@ def test_a_clock_that_was_ahead_and_is_set_right_is_believed_again() -> None:
     assert service.off() == {}
 
 
+def test_a_clock_that_drifts_slowly_is_noticed() -> None:
+    service = Service(["a", "b", "c"], {})
+
+    for _ in range(100):
+        service.walls["c"].off_ms += 900
+        service.passes(60)
+
+    assert list(service.off()) == ["host-2"]
+    assert service.ahead_s() == [0, 0, 0]
+
+
+def test_who_has_gone_has_no_vote() -> None:
+    service = Service(["a", "b", "c"], {"b": 400 * DAY_MS})
+    assert list(service.off()) == ["host-1"]
+
+    service.clocks.keep(["host-2"])
+    service.ping(2)
+
+    assert service.off() == {}
+
+
 def test_a_coordinator_that_starts_ahead_leaves_log_time_alone() -> None:
     service = Service(["a", "b", "c"], {"a": 400 * DAY_MS})
 
