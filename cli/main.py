@@ -37,6 +37,7 @@ from tierledger.cli.complete_file import command_output
 from tierledger.cli.dashed_ids import CommandOfIds
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.given_file import command_input
 from tierledger.cli.output import print_error
 from tierledger.cli.usage_errors import reword
 from tierledger.events.errors import RemoteStorageError
@@ -63,7 +64,7 @@ class OneLineErrors(CommandsWithExamples):
     @override
     def invoke(self, ctx: Any) -> Any:
         try:
-            with command_output(), naming_extras():
+            with command_output(), command_input(), naming_extras():
                 return super().invoke(ctx)
         except typer.BadParameter as error:
             reword(error)

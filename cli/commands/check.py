@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.given_file import readable
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, print_note, print_pairs
 from tierledger.cli.table import Table, print_table
@@ -28,7 +29,10 @@ ASSUMPTIONS = "assumptions"
 def check_history(
     history: Annotated[
         Path,
-        typer.Argument(help="File that --history of a simulation wrote.", show_default=False),
+        typer.Argument(
+            help="File that --history of a simulation wrote; - is standard input.",
+            show_default=False,
+        ),
     ],
     json: JsonOption = False,
 ) -> None:
@@ -40,7 +44,7 @@ def check_history(
     from tierledger.simulation.record.file import read_record
     from tierledger.simulation.record.record import judged
 
-    record = read_record(history)
+    record = read_record(readable(history, "jsonl"))
     judgement = judged(record)
     if json:
         print_json(_as_json(record, judgement))

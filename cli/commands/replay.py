@@ -11,6 +11,7 @@ import typer
 
 from tierledger.cli.complete_file import STANDARD_OUTPUT, complete_file, require_place
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.given_file import is_standard_input, readable
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, OverwriteOption, ServiceOption
@@ -31,7 +32,10 @@ FINDINGS_SHOWN = 20
 
 TracesArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="TRACE_DIR...", help="Directories with records.jsonl[.gz]."),
+    typer.Argument(
+        metavar="TRACE_DIR...",
+        help="Directories with records.jsonl[.gz]; - is standard input, with such lines.",
+    ),
 ]
 StrictOption = Annotated[
     bool,
@@ -65,7 +69,9 @@ GapsOption = Annotated[
 ]
 AnswerOption = Annotated[
     Path | None,
-    typer.Option(metavar="QUERIES", help="File with questions to answer (JSONL)."),
+    typer.Option(
+        metavar="QUERIES", help="File with questions to answer (JSONL); - is standard input."
+    ),
 ]
 OutOption = Annotated[
     Path | None, typer.Option(metavar="ANSWERS", help="File to write the answers to (JSONL).")
@@ -135,6 +141,10 @@ def replay_command(
             refuse_doors(StoreOptions(store, cluster), f"expected no {option} with it")
     if answer is not None and (out is None or len(traces) > 1 or check):
         raise InvalidArgument("--answer takes one trace, --out, and no --check")
+    if origin is None and any(map(is_standard_input, traces)):
+        raise InvalidArgument("-: expected --origin with standard input")
+    traces = [readable(one, "jsonl") for one in traces]
+    answer = None if answer is None else readable(answer, "jsonl")
     answers = {} if out is None else _answer_files(out, sources)
     require_place(*answers.values(), report, overwrite=overwrite)
     loaded = [(path, load_trace(path, origin=origin, allow_gaps=allow_gaps)) for path in traces]

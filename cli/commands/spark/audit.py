@@ -23,6 +23,7 @@ from tierledger.cli.commands.spark.job import (
     written_here,
 )
 from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
+from tierledger.cli.given_file import is_standard_input, readable
 from tierledger.cli.options import TierOption, duration_ms
 from tierledger.cli.output import print_note, progress, time_text
 from tierledger.cli.table import size_cell, state_cell
@@ -56,7 +57,7 @@ ListingOption = Annotated[
     typer.Option(
         metavar="FILE",
         help="Read the list of objects from this file instead of listing the tier: CSV with "
-        "a heading, or Parquet, with path, size, last_modified.",
+        "a heading, or Parquet, with path, size, last_modified; - is standard input.",
     ),
 ]
 ListedAtOption = Annotated[
@@ -92,6 +93,8 @@ def audit(
     if at_ms is not None and listing is None:
         raise InvalidArgument("--listed-at: expected with --listing only")
     now_ms = clock_ms() if then_ms is None else then_ms
+    if listing is not None and is_standard_input(listing):
+        listing = str(readable(Path(listing), "csv"))
     _run(job, tier, (listing, at_ms), (now_ms, age_ms))
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tierledger.cli.commands.spark.job import Job, kept, session_of, shown, write_table
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.given_file import is_standard_input, readable
 from tierledger.cli.options import KafkaConfigOption
 from tierledger.cli.output import print_json, print_note, print_pairs
+from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tierledger.pipeline.imports.task import Outcome
@@ -24,7 +27,8 @@ def import_metadata(
         str,
         typer.Argument(
             help="Source of the records: a file of JSON lines or a folder of such files, a "
-            "folder of Kafka's log segments, or kafka:HOST:PORT[,…]."
+            "folder of Kafka's log segments, - for JSON lines from standard input, or "
+            "kafka:HOST:PORT[,…]."
         ),
     ],
     topic: Annotated[
@@ -47,6 +51,10 @@ def import_metadata(
     """
     job.check()
     config = None if kafka_config is None else str(kafka_config)
+    if is_standard_input(source):
+        if recorded_cluster is None:
+            raise InvalidArgument("-: expected --recorded-cluster with standard input")
+        source = str(readable(Path(source), "jsonl"))
     _report(job, _imported(job, source, topic, recorded_cluster, config))
 
 

@@ -10,6 +10,7 @@ import typer
 
 from tierledger.cli.commands.spark.job import Job, answered, end, write_page
 from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
+from tierledger.cli.given_file import readable
 from tierledger.cli.options import (
     UNITS_BYTES,
     UNITS_MS,
@@ -48,7 +49,7 @@ LocalOption = Annotated[
     typer.Option(
         metavar="FILE",
         help="CSV file with facts that only brokers know: topic, partition, and any of "
-        "log_start_offset, local_bytes, log_end_offset, leader_epochs.",
+        "log_start_offset, local_bytes, log_end_offset, leader_epochs; - is standard input.",
     ),
 ]
 UntilOption = Annotated[
@@ -184,7 +185,7 @@ def _run(
     question = Question(values["retention.ms"], values["retention.bytes"], *times, rules.broker)
     facts = None
     if local is not None:
-        facts = asyncio.run(with_topic_ids(job.job_store(), read_local(local)))
+        facts = asyncio.run(with_topic_ids(job.job_store(), read_local(readable(local, "csv"))))
     plan = job.planned(retention_table(question, facts))
     made = answered(job, plan, RetentionDigest(question))
     digest = made.digest
