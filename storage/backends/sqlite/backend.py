@@ -47,12 +47,16 @@ from tierledger.storage.backend import (
 from tierledger.storage.backends.checking import checked_beside
 from tierledger.storage.backends.sqlite.file import (
     FORMAT_VERSION,
+    PAGES_PER_COPY,
     OpenedFiles,
     StoreReader,
     is_corrupt,
     is_full,
+    known_mark,
+    open_guard,
     open_writer,
 )
+from tierledger.storage.backends.sqlite.mark import Mark, put_mark
 from tierledger.storage.own_process import OwnProcess
 
 T = TypeVar("T")
@@ -64,6 +68,7 @@ KEYS_PER_STATEMENT = 32
 """Keys that one statement creates or reads. For each statement the thread releases Python's
 global lock and waits for it again, up to 5 ms if the event loop is busy."""
 
+CHECKPOINT = "PRAGMA wal_checkpoint({})"
 SELECT = "SELECT value FROM kv WHERE key = ?"
 SELECT_LAST = "SELECT key FROM kv WHERE key >= ? AND key < ? ORDER BY key DESC LIMIT 1"
 CREATE_EACH = (
@@ -95,13 +100,25 @@ class _Writer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.connection, self._lock = open_writer(path)
-        try:
-            self._files = OpenedFiles(path)
-        except OSError as error:
-            self.close()
-            raise StoreRefused(f"{path} went away while it was opened: {error}") from error
         self.unsettled = False
         self._older: StoreRefused | None = None
+        try:
+            self._guard = open_guard(path)
+            self._files = OpenedFiles(path)
+            self._mark = known_mark(self.connection)
+        except BaseException as error:
+            with suppress(sqlite3.Error):
+                self.connection.close()
+            self._lock.release()
+            if isinstance(error, OSError):
+                gone = f"{path} went away while it was opened: {error}"
+                raise StoreRefused(gone) from error
+            raise
+        self._files.copied = self._mark.copied
+        self._rows = self.connection.total_changes
+        self._pages = 0
+        """About how many pages were written since the log was copied into the file."""
+        self._copy_log()
 
     def step(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The result of `work`, once its changes are durable; an error if nothing changed."""
@@ -119,6 +136,7 @@ class _Writer:
         except sqlite3.Error as error:
             self._roll_back()
             raise self._commit_error(error) from error
+        self._committed(0)
         return result
 
     def statement(self, text: str, values: Sequence[str | bytes | None]) -> int:
@@ -129,11 +147,44 @@ class _Writer:
         """
         self._check()
         try:
-            return self.connection.execute(text, values).rowcount
+            changed = self.connection.execute(text, values).rowcount
         except sqlite3.Error as error:
             if is_corrupt(error):  # Found while searching, before anything is written.
                 raise _read_error(self._path, error) from error
             raise self._commit_error(error) from error
+        self._committed(sum(map(len, filter(None, values))))
+        return changed
+
+    def _committed(self, size: int) -> None:
+        """Look at the files again after a commit of `size` bytes; copy the log if it is long.
+
+        Raises:
+            OutcomeUnknown: They were touched meanwhile, so nobody may find the commit.
+        """
+        try:
+            self._files.check(2)
+        except StoreRefused as error:
+            raise OutcomeUnknown(str(error)) from error
+        rows, self._rows = self._rows, self.connection.total_changes
+        self._pages += 1 + self._rows - rows + size // 4096
+        if self._pages >= PAGES_PER_COPY or self._files.is_written:
+            self._copy_log()
+
+    def _copy_log(self) -> None:
+        """Have SQLite copy the log into the file, with a mark of that."""
+        copied, self._pages = self._mark.copied + 1, 0
+        try:
+            put_mark(self.connection, Mark(copied, needs_log=True))
+            ended = self.connection.execute(CHECKPOINT.format("PASSIVE")).fetchone()
+            if ended == (0, ended[1], ended[1]):  # Else a reader needs the file as it is.
+                self._mark = Mark(copied)
+            put_mark(self.connection, self._mark)
+        except sqlite3.Error:
+            self.unsettled = True  # As after a commit that failed; the next one tries again.
+        self._files.copied = self._mark.copied
+        with suppress(StoreRefused):
+            self._files.check()
+        self._files.is_written = False
 
     def require(self, former: Former) -> None:
         """Check within a step that `former` is there, so that its item may follow it.
@@ -169,13 +220,21 @@ class _Writer:
         self.unsettled = False
 
     def close(self) -> None:
-        # The file alone is the whole store then, though readers have it open. If one of them
-        # reads for so long that SQLite gives up, a later process that opens the file does it.
-        with suppress(sqlite3.Error):
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with suppress(sqlite3.Error, StoreRefused):
+            self._files.check()
+            self._guard.close()
+            # The file alone is the whole store then, though readers have it open. If one of
+            # them reads for so long that SQLite gives up, a later process does it.
+            put_mark(self.connection, Mark(self._mark.copied + 1))
+            self.connection.execute(CHECKPOINT.format("TRUNCATE"))
         with suppress(sqlite3.Error):
             self.connection.close()
+        self._guard.close()
         self._lock.release()
+
+    def refuse(self) -> None:
+        """Raise `StoreRefused` if the files are known to have been touched."""
+        self._files.refuse()
 
     def _roll_back(self) -> None:
         # If the rollback fails, too, the next step tries it again first.
@@ -317,6 +376,8 @@ class SqliteBackend(MetadataStorageBackend):
         return await loop.run_in_executor(self._reading, self._read_now, work)
 
     def _read_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._writer is not None:
+            self._writer.refuse()
         try:
             return work(self._reader.connection())
         except sqlite3.Error as error:

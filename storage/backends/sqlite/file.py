@@ -7,8 +7,10 @@ the process ends. (SQLite's own lock is not enough: a frozen process that holds 
 successor, and live writers starve each other.)
 Rule 3: the file is opened through SQLite only. Closing any other descriptor of it would drop
 the locks that SQLite holds on it in this process.
-Rule 4: the writer compares the store's files with those it has opened before it writes. SQLite
-would go on writing into a file that has no name any more.
+Rule 4: the writer compares the store's files with those it has opened before and after it
+writes. SQLite would go on writing into a file that has no name any more.
+Rule 5: whenever the file has changed, it has to hold what it held before (`mark.py`). Only
+SQLite may write it, whoever lets it: the writer, or a person's checkpoint.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import fcntl
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -29,6 +32,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
     StoreRefused,
 )
+from tierledger.storage.backends.sqlite.mark import Mark, make_mark, mark_of
 from tierledger.storage.durable_files import flush
 
 APPLICATION_ID = int.from_bytes(b"tldg", "big")
@@ -38,8 +42,16 @@ BUSY_TIMEOUT_S = 5.0
 """Seconds to wait for SQLite's lock. A reader holds it while it recovers the log of a killed
 writer, and so may a person's `sqlite3`."""
 
+PAGES_PER_COPY = 1000
+"""After about so many pages the log is copied into the file, as SQLite does by default."""
+
 WAL_BYTES_KEPT = 64 * 1024 * 1024
 """Bytes to which the write-ahead log is truncated after it has grown beyond."""
+
+LOOKS = 5
+LOOK_PAUSE_S = 0.02
+"""How often, and with what pause, the file alone is read until it is as expected: while a log
+is copied into it, its pages do not fit together."""
 
 # Measured once on 1,000,000 rows of 90 bytes (SQLite 3.40, two cores, one virtual disk, pages
 # of 4 KiB), in brackets with a ROWID: reading all in pages of 1,000 0.5 s (3.7 s), one key 7 µs
@@ -106,20 +118,33 @@ class OpenedFiles:
         """`path`: as the writer was given it; a symbolic link may lead to the file."""
         real = os.path.realpath(path)
         self._file = os.path.abspath(path)  # noqa: PTH100 - Unlike `resolve`, keeps links.
-        names = (self._file, f"{real}-wal", f"{real}-shm")
-        self._seen = {name: os.stat(name) for name in names}  # noqa: PTH116 - Twice as quick.
+        self._names = (self._file, f"{real}-wal", f"{real}-shm")
+        self._seen = {name: os.stat(name) for name in self._names}  # noqa: PTH116 - Twice as quick.
         self._trouble = ""
+        self.copied = 0
+        """How often the log was copied into the file, at least."""
+        self.is_written = False
+        """Whether the file has changed since the writer last copied the log into it."""
 
-    def check(self) -> None:
+    def check(self, count: int = 3) -> None:
         """Check that the files are still in place; takes 5 to 10 µs.
+
+        `count`: only the file (1), or also the log (2), or also the log's index, which holds
+        nothing that could be lost.
 
         Raises:
             StoreRefused: One of them is not, or was not before: what was done to them since
                 is not known, so nothing is written until the store is opened again.
         """
         if not self._trouble:
-            found = (self._change_of(name, before) for name, before in self._seen.items())
-            self._trouble = next(filter(None, found), "")
+            for name in self._names[:count]:
+                if trouble := self._change_of(name, self._seen[name]):
+                    self._trouble = trouble
+                    break
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Raise `StoreRefused` if a file was not in place when `check` looked."""
         if self._trouble:
             raise StoreRefused(
                 f"{self._trouble} while the store was open; expected that nobody touches it. "
@@ -137,10 +162,20 @@ class OpenedFiles:
         # The log grows and shrinks; SQLite never makes the file itself shorter by itself.
         if name == self._file and now.st_size < before.st_size:
             return f"{name} was cut from {before.st_size} to {now.st_size} bytes"
-        if now.st_size > before.st_size:
-            # An older copy that is written over the file is shorter than the file was last.
-            self._seen[name] = now
+        if name == self._file and now.st_mtime_ns != before.st_mtime_ns:
+            return self._look_into(now)
         return ""
+
+    def _look_into(self, now: os.stat_result) -> str:
+        for _ in range(LOOKS):
+            with suppress(sqlite3.Error):
+                if _mark_in(Path(self._file)).copied >= self.copied:
+                    self._seen[self._file], self.is_written = now, True
+                    return ""
+            threading.Event().wait(LOOK_PAUSE_S)
+            with suppress(OSError):
+                now = os.stat(self._file)  # noqa: PTH116 - As above.
+        return f"{self._file} was written over by an older copy, or by something else,"
 
 
 class StoreReader:
@@ -159,9 +194,15 @@ class StoreReader:
         self._path = Path(os.path.realpath(path))
         self._immutable = False
         self._connection = self._open()
+        self._inode = self._path.stat().st_ino
 
     def connection(self) -> sqlite3.Connection:
         """A connection that sees the newest commit."""
+        # A file that was removed or replaced would be read on, though nobody writes it.
+        if not self._immutable and self._found_inode() != self._inode:
+            self._connection.close()
+            self._connection = self._open()
+            self._inode = self._found_inode()
         # In a folder without write permission the file is opened as immutable, without locks.
         # If a writer with the permission has come since, its write-ahead log exists: open the
         # file again to read that, too.
@@ -172,6 +213,12 @@ class StoreReader:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _found_inode(self) -> int:
+        try:
+            return os.stat(self._path).st_ino  # noqa: PTH116 - As above.
+        except OSError:
+            return 0
 
     def _open(self) -> sqlite3.Connection:
         if not self._path.exists():
@@ -221,6 +268,19 @@ def open_writer(path: Path) -> tuple[sqlite3.Connection, WriterLock]:
         raise
 
 
+def open_guard(path: Path) -> sqlite3.Connection:
+    """A second connection to a store that is open for writing.
+
+    While it is open, SQLite does not copy the log into the file when the writer closes: that
+    may be another file by then. It never does so itself, as it cannot write.
+    """
+    path = Path(os.path.realpath(path))
+    with refused(path):
+        guard = _connect(path, "mode=ro")
+        known_mark(guard)  # Only then it holds SQLite's lock.
+    return guard
+
+
 def _open_locked(path: Path) -> sqlite3.Connection:
     with refused(path):
         connection = _checked(path, "mode=rw")
@@ -232,9 +292,10 @@ def _open_locked(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")  # On macOS only this is durable.
             connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+            # The writer does it, with a mark; SQLite, if that cannot for long.
+            connection.execute(f"PRAGMA wal_autocheckpoint = {4 * PAGES_PER_COPY}")
             # Without write permission SQLite opens the file for reading; only a write fails.
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
+            make_mark(connection)
         except BaseException:
             connection.close()
             raise
@@ -259,6 +320,7 @@ def _create(path: Path) -> None:
             connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
             connection.execute(SCHEMA)
             connection.execute("COMMIT")
+            make_mark(connection)
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise StoreRefused(f"{path}: this file system does not allow SQLite's WAL mode")
@@ -284,10 +346,46 @@ def _checked(path: Path, options: str) -> sqlite3.Connection:
             )
         if version < 1:
             raise StoreRefused(f"{path} says it has format {version}, which there never was")
+        _check_mark(path, known_mark(connection))
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _check_mark(path: Path, mark: Mark) -> None:
+    """Refuse a file whose log is missing, and one that is older than its log."""
+    log = f"{path.name}-wal"
+    if not _is_there(_beside(path, "-wal")):
+        if mark.needs_log:
+            raise StoreRefused(
+                f"{path} lacks its newest commits: it was copied without {log}, or that was "
+                f"removed. Put {log} beside it, or copy the store as docs/settings.md tells; "
+                f"to take what is there, run sqlite3 {path} 'DROP TABLE mark'"
+            )
+        return
+    with suppress(sqlite3.Error):  # While a log is copied, its pages do not fit together.
+        if _mark_in(path).copied + mark.needs_log < mark.copied:
+            raise StoreRefused(
+                f"{path} is older than {log}, with which it makes no whole store: put back the "
+                f"file to which {log} belongs; or, to take the older file, move {log} away"
+            )
+
+
+def known_mark(connection: sqlite3.Connection) -> Mark:
+    """The store's mark; the first one if it is damaged, which is reported when it is read."""
+    try:
+        return mark_of(connection)
+    except sqlite3.DatabaseError as error:
+        if not is_corrupt(error):
+            raise
+        return Mark()
+
+
+def _mark_in(path: Path) -> Mark:
+    """The mark in the file at `path` alone, without its log."""
+    with closing(_connect(path, "mode=ro&immutable=1")) as connection:
+        return mark_of(connection)
 
 
 def _found(path: Path, application: int) -> str:

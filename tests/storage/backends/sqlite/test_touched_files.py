@@ -3,14 +3,16 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
-from tierledger.events.errors import StoreRefused
-from tierledger.storage.backend import Put
+from tierledger.events.errors import NoSuchStore, OutcomeUnknown, StoreRefused
+from tierledger.storage.backend import Operation, Put
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 FILES = ("", "-wal", "-shm")
@@ -178,3 +180,142 @@ async def test_a_copy_made_by_sqlite_while_the_store_is_open_is_a_store(
     await copy.create("l", b"w")
     assert await copy.get_each(["k", "l", "later"]) == [b"v", b"w", None]
     await copy.close()
+
+
+# A file that is written over in place, by a copy of the same length.
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def write_over(path: Path, older: bytes) -> None:
+    assert path.stat().st_size == len(older)
+    path.write_bytes(older)
+
+
+async def overwritten(path: Path) -> tuple[SqliteBackend, bytes]:
+    """An open store over whose file an older copy of the same length was written."""
+    backend = await SqliteBackend.open(path)
+    await backend.create_each([(f"big/{one}", bytes(2**20)) for one in range(8)])
+    await backend.create("old", b"v")
+    with closing(sqlite3.connect(path)) as person:
+        person.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    older = read(path)
+    for one in range(4):
+        await backend.execute_atomically([Put(f"big/{one}", bytes([one]) * 2**20)])
+    await backend.create("new", b"w")
+    write_over(path, older)
+    return backend, older
+
+
+async def test_an_older_copy_of_the_same_length_that_is_written_over_the_file_is_noticed(
+    path: Path,
+) -> None:
+    backend, _ = await overwritten(path)
+
+    with pytest.raises(StoreRefused, match="was written over"):
+        await backend.create("later", b"v")
+    with pytest.raises(StoreRefused, match="was written over"):
+        await backend.get("old")
+    await backend.close()
+
+
+@pytest.mark.parametrize("noticed", [False, True], ids=["", "noticed"])
+async def test_who_closes_writes_nothing_into_a_file_that_was_put_back(
+    noticed: bool, path: Path
+) -> None:
+    backend, older = await overwritten(path)
+    if noticed:
+        with pytest.raises(StoreRefused):
+            await backend.create("later", b"v")
+
+    await backend.close()
+
+    assert read(path) == older
+    for read_only in (False, True):
+        with pytest.raises(StoreRefused, match=r"is older than store\.sqlite-wal"):
+            await SqliteBackend.open(path, read_only=read_only)
+    beside(path, "-wal").rename(beside(path, "-wal.away"))
+    backend = await SqliteBackend.open(path)
+    assert await backend.get_each(["old", "new"]) == [b"v", None]
+    await backend.create("later", b"v")
+    await backend.close()
+
+
+async def test_a_commit_that_its_file_does_not_outlive_is_in_doubt(path: Path) -> None:
+    backend = await SqliteBackend.open(path)
+
+    class Touching(list[Operation]):
+        """Operations during which the file is removed."""
+
+        @override
+        def __iter__(self) -> Iterator[Operation]:
+            yield from super().__iter__()
+            if threading.current_thread() is not threading.main_thread():
+                remove("")(path)
+
+    with pytest.raises(OutcomeUnknown, match="is gone"):
+        await backend.execute_atomically(Touching([Put("k", b"v")]))
+    with pytest.raises(StoreRefused, match="is gone"):
+        await backend.get("k")
+    await backend.close()
+
+
+async def test_a_reader_reads_the_file_that_stands_there_now(path: Path) -> None:
+    for name in ("one", "other"):
+        backend = await SqliteBackend.open(beside(path, name))
+        await backend.create("k", name.encode())
+        await backend.close()
+    beside(path, "one").rename(path)
+    reader = await SqliteBackend.open(path, read_only=True)
+    assert await reader.get("k") == b"one"
+
+    beside(path, "other").rename(path)
+    assert await reader.get("k") == b"other"
+    remove("")(path)
+    with pytest.raises(NoSuchStore):
+        await reader.get("k")
+    await reader.close()
+
+
+# A copy of the file without its log.
+
+
+@pytest.mark.parametrize("written", [0, 1, 60], ids=["new", "short", "long"])
+async def test_a_copy_without_its_log_is_refused(written: int, path: Path) -> None:
+    backend = await SqliteBackend.open(path)
+    for one in range(written):
+        await backend.create(f"k{one}", bytes(100_000))
+    copy = beside(path, ".copy")
+    shutil.copyfile(path, copy)
+    shutil.copyfile(beside(path, "-wal"), beside(path, ".log"))
+    await backend.close()
+
+    for read_only in (False, True):
+        with pytest.raises(StoreRefused, match=r"copied without store\.sqlite\.copy-wal"):
+            await SqliteBackend.open(copy, read_only=read_only)
+
+    beside(path, ".log").rename(beside(copy, "-wal"))
+    backend = await SqliteBackend.open(copy)
+    assert len(await backend.get_like("k", limit=9999)) == written
+    await backend.close()
+
+
+async def test_what_a_copy_without_its_log_holds_can_be_taken(path: Path) -> None:
+    backend = await SqliteBackend.open(path)
+    await backend.create("k", b"v")
+    copy = beside(path, ".copy")
+    shutil.copyfile(path, copy)
+    await backend.close()
+    with closing(sqlite3.connect(copy)) as person:
+        person.execute("DROP TABLE mark")
+
+    backend = await SqliteBackend.open(copy)
+    await backend.create("l", b"w")
+    await backend.close()
+    shutil.copyfile(copy, path)
+
+    backend = await SqliteBackend.open(path)
+    assert await backend.get_each(["k", "l"]) == [None, b"w"]
+    await backend.close()
