@@ -1,7 +1,8 @@
 """A Spark session, after checks that Spark can work here.
 
 Spark's own errors do not name the cause if Java is missing or pandas is too new. So both are
-checked before Spark starts.
+checked before Spark starts. A master `sc://HOST` is a Spark Connect server: Spark runs there,
+and this process needs no Java.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from tierledger.events import errors
-from tierledger.events.errors import InvalidArgument, NotReady, RemoteStorageError
+from tierledger.events.errors import InvalidArgument, NotReady, RemoteStorageError, StoreRefused
 from tierledger.events.extras import missing, naming_extras
 
 if TYPE_CHECKING:
@@ -37,17 +38,31 @@ DEFAULTS = {
 }
 """Settings of every session that is made here, unless the user overrides them."""
 
+OF_A_QUERY = "spark.sql."
+"""How the names of settings begin that each session of a running Spark has for itself."""
+
 ON_LOOPBACK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
 """Further settings where no other machine takes part."""
 
+EVERY_CORE = "local[*]"
+"""The master where none is given: all cores of this machine."""
+
 JAVA_TIMEOUT_S = 60
+
+CONNECT = "sc://"
+CONNECT_PORT = 15002
+"""Where a Spark Connect server listens if its address names no port."""
+
+CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
+"""PySpark sets it in the environment once it is connected: no function then asks Java."""
 
 MASTER = re.compile(
     r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|yarn|k8s://.+"
     r"|spark://(?P<places>[^,/]+:\d+(,[^,/]+:\d+)*)"
+    rf"|{CONNECT}(?P<server>(\[[^]/]+\]|[^]\[/:;,\s]+)(:\d+)?)(/(;.*)?)?"
 )
 """Forms of a master's address that Spark accepts."""
 
@@ -61,9 +76,18 @@ OURS = re.compile(r"tierledger\.events\.errors\.(\w+): ([^\n]*)")
 """An error of tierledger in Spark's report of a failed task: its class and message."""
 
 PYTHONS = re.compile(
-    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE
+    r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?!Traceback)(\S.*)$", re.MULTILINE
 )
 """A Python traceback; the group is its last line, the error."""
+
+LOST = re.compile(r"\(TID \d+\) \((\S+) executor \d+\)")
+"""A failed task on another machine; the group is the machine."""
+
+WITHOUT_US = re.compile(
+    r"No module named '(tierledger|pyspark|pyarrow|pandas)\b|Cannot run program"
+    r"|Failed to find the data source: tierledger(\.records)?\. "
+)
+"""A Python that cannot run our tasks, or none."""
 
 PACKAGE = re.compile(r"^(?:[a-z]\w*[.])+(?=[A-Z])")
 
@@ -78,30 +102,59 @@ def spark_session(
     Args:
         app: The session's name in Spark's UI.
         master: Where Spark runs; `local[*]`, all cores of this machine, if none is given.
-        config: Spark's settings, which extend and override `DEFAULTS`.
+            `sc://HOST:PORT` is a Spark Connect server.
+        config: Spark's settings, which extend and override `DEFAULTS`. A Connect server takes
+            those alone that a session may set.
 
     Raises:
         InvalidArgument: Java or an extra is missing or has an unsupported version, or the
             master's address is invalid.
         NotReady: No master answers at that address.
     """
-    check_java()
+    _check(where := master or EVERY_CORE)
+    return _builder(app, where, config or {}).getOrCreate()
+
+
+def _check(master: str) -> None:
+    if not master.startswith(CONNECT):
+        check_java()
     check_pandas()
-    check_master(where := master or "local[*]")
-    # Imported here: it needs all that was just checked.
+    check_master(master)
+
+
+def _builder(app: str, master: str, config: Mapping[str, str]) -> SparkSession.Builder:
+    # Imported here: it needs what is checked before.
     with naming_extras():
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    # By default Spark's workers run the `python3` in PATH, which may lack what tasks import.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app)
-    for name, value in {**_settings(where), **(config or {})}.items():
+    if not master.startswith(CONNECT):
+        _choose_python()
+    builder: SparkSession.Builder = SparkSession.builder.appName(app)
+    for name, value in {**_settings(master), **config}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return builder
+
+
+def _choose_python() -> None:
+    """Let Spark run one Python on all machines, in tasks and for formats.
+
+    By default that is the `python3` in PATH, which may lack what tasks import. For formats it
+    is `PYSPARK_DRIVER_PYTHON`, on other machines too, even if that is the name of a notebook.
+    """
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if shutil.which(python) is None:
+        raise InvalidArgument(
+            "PYSPARK_PYTHON: expected a Python that is on this machine, too, since Spark plans "
+            f"with it what it reads (docs/spark.md); got {python!r}, and PYSPARK_DRIVER_PYTHON "
+            "cannot name another"
+        )
+    os.environ["PYSPARK_DRIVER_PYTHON"] = python
 
 
 def _settings(master: str) -> dict[str, str]:
+    if master.startswith(CONNECT):
+        of_a_query = {name: v for name, v in DEFAULTS.items() if name.startswith(OF_A_QUERY)}
+        return {**of_a_query, "spark.remote": master}
     here = ON_LOOPBACK if master.startswith("local") else {}
     return {**DEFAULTS, **here, "spark.master": master}
 
@@ -117,9 +170,11 @@ def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
         RemoteStorageError: Spark or a task failed. An error of tierledger keeps the class that
             the task raised. The message is the deepest known cause.
     """
-    check_java()
-    check_pandas()
-    check_master(master or "local[*]")
+    _check(where := master or EVERY_CORE)
+    if where.startswith(CONNECT):
+        with _connected_session(app, where) as session:
+            yield session
+        return
     with naming_extras():
         from pyspark import SparkContext  # noqa: PLC0415
 
@@ -134,7 +189,7 @@ def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
         try:
             with plain_errors(stderr):  # Inside, since Java must still run to give its errors.
                 try:
-                    java = _started_java(_settings(master or "local[*]"), stderr)
+                    java = _started_java(_settings(where), stderr)
                 finally:
                     signal.pthread_sigmask(signal.SIG_SETMASK, former)
                 session = spark_session(app, master, {"spark.log.level": "OFF"})
@@ -145,6 +200,22 @@ def own_session(app: str, master: str | None = None) -> Iterator[SparkSession]:
         finally:
             if java is not None:
                 _end_java(java)
+
+
+@contextmanager
+def _connected_session(app: str, server: str) -> Iterator[SparkSession]:
+    """A session of its own at a Spark Connect server, whatever others this process has."""
+    former = os.environ.get(CONNECT_MODE)
+    try:
+        with plain_errors():
+            session = _builder(app, server, {}).create()
+            try:
+                yield session
+            finally:
+                session.stop()
+    finally:
+        if former is None:
+            os.environ.pop(CONNECT_MODE, None)
 
 
 def _started_java(settings: Mapping[str, str], stderr: IO[str]) -> subprocess.Popen[bytes]:
@@ -197,18 +268,30 @@ def plain_errors(stderr: IO[str] | None = None) -> Iterator[None]:
 
 
 def spark_error(text: str) -> RemoteStorageError:
-    """The error of tierledger that ended a task, or else the deepest cause in `text`."""
+    """The error of tierledger that ended a task, or else the deepest cause in `text`.
+
+    It names the machine of a task that failed on another one.
+    """
+    lost = LOST.search(text)
+    where = "" if lost is None else f", on {lost[1]}"
     for name, message in OURS.findall(text):
         kind = getattr(errors, name, RemoteStorageError)
-        error: RemoteStorageError = kind(message)
+        if where and issubclass(kind, StoreRefused):
+            where += ": all machines have to reach the store, which no file of one does"
+        error: RemoteStorageError = kind(f"{message}{where}")
         return error
     lines = [line.removeprefix(": ").strip() for line in text.splitlines() if line.strip()]
     found = PYTHONS.findall(text) or CAUSED.findall(text)
     if not found and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         found = lines[1:2]
     (cause, *_) = found[-1:] or lines[:1] or ["no reason given"]
+    if WITHOUT_US.search(cause):
+        where += (
+            ": expected tierledger[spark] in the Python that PYSPARK_PYTHON names, under that "
+            "path on all machines of Spark (docs/spark.md)"
+        )
     # Java classes are shown without their packages, which do not help a user.
-    return RemoteStorageError(f"Spark: {PACKAGE.sub('', cause)}")
+    return RemoteStorageError(f"Spark: {PACKAGE.sub('', cause)}{where}")
 
 
 def check_master(master: str) -> None:
@@ -218,25 +301,32 @@ def check_master(master: str) -> None:
         InvalidArgument: Spark does not support such an address.
         NotReady: Nothing accepts a connection at that address.
     """
+    shown = master.partition(";")[0]  # A token may follow.
     known = MASTER.fullmatch(master)
     if known is None:
         raise InvalidArgument(
             "where Spark runs (--master): expected local[*], local[N], spark://HOST:PORT, "
-            f"k8s://URL or yarn; got {master!r}"
+            f"k8s://URL, yarn or {CONNECT}HOST:PORT; got {shown!r}"
         )
+    places = known["places"] or known["server"]
     trouble: OSError | None = None
-    for place in (known["places"] or "").split(",") if known["places"] else []:
-        host, _, port = place.rpartition(":")
+    for place in places.split(",") if places else []:
+        host, port = _host_and_port(place)
         try:
-            socket.create_connection((host, int(port)), MASTER_TIMEOUT_S).close()
+            socket.create_connection((host, port), MASTER_TIMEOUT_S).close()
         except (OSError, OverflowError) as error:
             trouble = OSError(str(error))
         else:
             return
     if trouble is not None:
-        raise NotReady(
-            f"no Spark master answers at {master} (--master): {trouble}"
-        ) from trouble
+        raise NotReady(f"no Spark master answers at {shown} (--master): {trouble}") from trouble
+
+
+def _host_and_port(place: str) -> tuple[str, int]:
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdigit():
+        host, port = place, str(CONNECT_PORT)
+    return host.strip("[]"), int(port)
 
 
 def check_java() -> None:

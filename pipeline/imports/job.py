@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.cores import cores_of
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.imports.scan import SCHEMA, SORTED_BY, ScanUnits
 from tierledger.pipeline.imports.source import Source, tasks_for
 from tierledger.pipeline.imports.task import OUTCOMES, ImportTask
 from tierledger.pipeline.imports.writer import writing
+from tierledger.pipeline.spark_tasks import cores_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -71,7 +71,7 @@ class RecordsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SegmentTask):
             return  # Without tasks Spark passes a partition of its own.
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = to_arrow_schema(self._schema)
         columns = RecordColumns(schema, partition.topic_id_partition)
         yield from arrow_batches(partition, self._options, columns)
 

@@ -74,7 +74,7 @@ def written_events(
 def _batches(
     options: SourceOptions, tasks: list[ReadTask], bound: tuple[str, int]
 ) -> Iterator[RecordBatch]:
-    schema = to_arrow_schema(DEFAULT_SCHEMA, timezone="UTC")
+    schema = to_arrow_schema(DEFAULT_SCHEMA)
     name, highest = bound
     for task in tasks:
         scanner = Scanner(options, task.cluster, EventColumns(schema, task.cluster))

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import __version__
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -31,10 +32,11 @@ from tierledger.pipeline.source.columns import (
 from tierledger.pipeline.source.options import SourceOptions, keeping, kept
 from tierledger.pipeline.source.plan import ReadTask, plan_batch
 from tierledger.pipeline.source.scan import Scanner
-from tierledger.pipeline.source.stream import TierledgerStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from tierledger.pipeline.source.stream import TierledgerStreamReader
 
 FORMAT = "tierledger"
 
@@ -101,6 +103,14 @@ class TierledgerSource(DataSource):
 
     @override
     def streamReader(self, schema: StructType) -> TierledgerStreamReader:
+        try:  # Here, since a batch is read by an older PySpark, too.
+            from tierledger.pipeline.source.stream import (  # noqa: PLC0415
+                TierledgerStreamReader,
+            )
+        except ModuleNotFoundError as error:
+            raise InvalidArgument(
+                f"a stream of events needs PySpark 4.2 or newer, and {__version__} is installed"
+            ) from error
         options = SourceOptions.of(kept(schema, self.options))
         return TierledgerStreamReader(options, checked_schema(schema))
 
@@ -124,7 +134,7 @@ class TierledgerReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, ReadTask):
             return  # Without tasks Spark passes a partition of its own.
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = to_arrow_schema(self._schema)
         columns = EventColumns(schema, partition.cluster)
         scanner = Scanner(self._options, partition.cluster, columns)
         yield from scanner.batches(partition.pieces)

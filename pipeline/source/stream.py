@@ -77,7 +77,7 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     @override
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = to_arrow_schema(self._schema)
         columns = EventColumns(schema, partition.cluster)
         scanner = Scanner(self._options, partition.cluster, columns)
         yield from scanner.batches(partition.pieces)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, RemoteStorageError
 
 FORMATS = ("parquet", "csv", "json")
 """Formats in which a table can be written."""
@@ -27,6 +27,7 @@ def place(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
     Raises:
         InvalidArgument: As `require_place`.
+        RemoteStorageError: The block ended without an error, and made no folder.
     """
     require_place(out, overwrite=overwrite)
     place = Path(os.path.realpath(out))  # If `out` is a link, its target is replaced.
@@ -34,6 +35,11 @@ def place(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     unfinished = place.with_name(f"{place.name}.{token_hex(8)}.unfinished")
     try:
         yield unfinished
+        if not unfinished.is_dir():
+            raise RemoteStorageError(
+                f"{out} was not written on this machine: expected a folder that Spark's server "
+                "and workers share with it"
+            )
         require_place(out, overwrite=overwrite)
         try:
             _remove(place)

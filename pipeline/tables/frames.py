@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from datetime import datetime
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack
 
@@ -21,15 +22,15 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import override
 
-from tierledger.pipeline.cores import cores_of, is_classic
 from tierledger.pipeline.digests import Digest, OptionalDigest
 from tierledger.pipeline.fold import PlannedLog, point
 from tierledger.pipeline.folding.plan import divided
 from tierledger.pipeline.folding.store import JobStore
-from tierledger.pipeline.folding.task import DamagedLog, FoldTask
-from tierledger.pipeline.table_columns import Table
+from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.pipeline.spark_tasks import cores_of, is_classic
 from tierledger.pipeline.tables.arrow import (
     RecordBatch,
+    Schema,
     blank_row,
     record_batch,
     schema_of,
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 Store: TypeAlias = "str | Mapping[str, object]"
 """A store's URL, or its settings."""
 
+
+Report: TypeAlias = "Callable[[type[_Reports], Sequence[Any]], None]"
+"""Takes what a task reports, for the reports of that class."""
+
+Run: TypeAlias = "Callable[[Iterable[RecordBatch], Report], Iterator[RecordBatch]]"
+"""A task: batches that it makes of batches, and reports beside them."""
 
 REPORTS = "tierledger_reports"
 """A column of a frame over Spark Connect that its user does not see."""
@@ -74,9 +81,9 @@ class _Reports:
         if self.is_classic:
             self._added = spark.sparkContext.accumulator([], _Listed())
 
-    def add(self, found: list[Any]) -> None:
+    def add(self, found: Sequence[Any]) -> None:
         """Add reports; tasks call it, in a Spark of this process."""
-        self._added.add(found)
+        self._added.add(list(found))
 
     def observe(self, seen: Observation) -> None:
         """Take further reports from the observation of a frame, by the class of this."""
@@ -88,15 +95,11 @@ class _Reports:
             return list(self._added.value)
         kept = [one for seen in self._observed for one in seen.get.get(REPORTS, ())]
         each = [pickle.loads(one) for one in kept]  # noqa: S301 - Our own tasks made them.
-        return [report for one in each for report in one.get(type(self).__name__, ())]
+        return [report for one in each for report in one.get(type(self), ())]
 
 
 class Damage(_Reports):
     """Collects the damaged logs that jobs left out; complete once an action has run."""
-
-    def report(self, found: list[DamagedLog]) -> None:
-        """Add damaged logs; tasks call it."""
-        self.add(found)
 
     def logs(self) -> list[DamagedLog]:
         """Each damaged log once, however often Spark ran its task."""
@@ -105,16 +108,15 @@ class Damage(_Reports):
 
 
 class Digests(_Reports, Generic[OptionalDigest]):
-    """Collects the digests of tasks; complete once an action has computed all rows."""
+    """Collects the digests of tasks, each with the task's number.
+
+    Complete once an action has computed all rows.
+    """
 
     def __init__(self, spark: SparkSession, empty: OptionalDigest) -> None:
         """Collect for one job of this session; each task begins with a copy of `empty`."""
         super().__init__(spark)
         self.empty = empty
-
-    def report(self, number: int, digest: Digest) -> None:
-        """Add the digest of task `number`; tasks call it."""
-        self.add([(number, digest)])
 
     def joined(self) -> OptionalDigest:
         """The digest of all rows. Each task counts once, however often Spark ran it."""
@@ -126,54 +128,80 @@ class Digests(_Reports, Generic[OptionalDigest]):
 
 
 class _Tasks:
-    """Folds the logs of tasks, which Spark passes by their numbers; for `mapInArrow`."""
+    """Folds the logs of tasks, which Spark passes by their numbers; for `reported`."""
 
     def __init__(
         self,
-        fold: FoldTask,
-        table: Table,
+        plan: TablePlan,
         tasks: list[list[PlannedLog]],
-        digests: Digests[Any] | None,
+        empty: Digest | None,
+        *,
+        sets_aside: bool,
     ) -> None:
-        self._fold = fold
-        self._table = table
-        self._tasks = tasks
-        self._digests = digests
-
-    def __call__(self, numbers: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        schema = schema_of(self._table)
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                digest = None if self._digests is None else deepcopy(self._digests.empty)
-                for chunk in self._fold.run(self._tasks[number], digest):
-                    yield record_batch(chunk, schema)
-                if self._digests is not None and digest is not None:
-                    self._digests.report(number, digest)
-
-
-class _ReportingTasks:
-    """The same over Spark Connect: a last row has what the task reports, in one more column."""
-
-    def __init__(
-        self, plan: TablePlan, tasks: list[list[PlannedLog]], empty: Digest | None
-    ) -> None:
+        """`sets_aside`: damaged logs are reported, and do not fail the task."""
         self._plan = plan
         self._tasks = tasks
         self._empty = empty
+        self._sets_aside = sets_aside
 
-    def __call__(self, numbers: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    def __call__(self, numbers: Iterable[RecordBatch], report: Report) -> Iterator[RecordBatch]:
         schema = schema_of(self._plan.table)
-        damaged = list[DamagedLog]()
-        fold = self._plan.fold(damaged.extend)
+        fold = self._plan.fold(partial(report, Damage) if self._sets_aside else None)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 digest = deepcopy(self._empty)
                 for chunk in fold.run(self._tasks[number], digest):
-                    yield with_report(record_batch(chunk, schema), None)
-                digests = [] if digest is None else [(number, digest)]
-                report = {Damage.__name__: list(damaged), Digests.__name__: digests}
-                damaged.clear()
-                yield with_report(blank_row(schema), pickle.dumps(report))
+                    yield record_batch(chunk, schema)
+                if digest is not None:
+                    report(Digests, [(number, digest)])
+
+
+class _Adding:
+    """Runs tasks that add what they report to accumulators; for `mapInArrow`."""
+
+    def __init__(self, run: Run, reports: Sequence[_Reports]) -> None:
+        self._run = run
+        self._reports = {type(one): one for one in reports}
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        return self._run(batches, lambda kind, found: self._reports[kind].add(found))
+
+
+class _InLastRow:
+    """Runs tasks over Spark Connect: one more row has, in one more column, what they report."""
+
+    def __init__(self, run: Run, schema: Schema) -> None:
+        self._run = run
+        self._schema = schema
+
+    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        reports: dict[type[_Reports], list[Any]] = {}
+        row = blank_row(self._schema)
+
+        def keep(kind: type[_Reports], found: Sequence[Any]) -> None:
+            reports.setdefault(kind, []).extend(found)
+
+        for batch in self._run(batches, keep):
+            if batch.num_rows:
+                row = batch.slice(0, 1)  # Arrow then has one schema for all.
+            yield with_report(batch, None)
+        yield with_report(row, pickle.dumps(reports))
+
+
+def reported(
+    rows: DataFrame, run: Run, schema: Schema, reports: Sequence[_Reports | None]
+) -> DataFrame:
+    """`rows` as `run` turns them into batches of `schema`; `reports` take what it reports."""
+    wanted = [one for one in reports if one is not None]
+    of_spark = from_arrow_schema(schema)
+    if all(one.is_classic for one in wanted):
+        return rows.mapInArrow(_Adding(run, wanted), of_spark)
+    seen = Observation()
+    for one in wanted:
+        one.observe(seen)
+    found = rows.mapInArrow(_InLastRow(run, schema), of_spark.add(REPORTS, "binary"))
+    found = found.observe(seen, sql.collect_list(REPORTS).alias(REPORTS))
+    return found.where(f"{REPORTS} is null").drop(REPORTS)
 
 
 def tasks_of(plan: TablePlan, spark: SparkSession) -> list[list[PlannedLog]]:
@@ -189,31 +217,10 @@ def made(
 ) -> DataFrame:
     """The table as a lazy frame: nothing is read before its rows are computed."""
     tasks = tasks_of(plan, spark)
-    if not is_classic(spark) and (damage is not None or digests is not None):
-        return _observed(plan, spark, tasks, damage, digests)
-    fold = plan.fold(None if damage is None else damage.report)
+    empty = None if digests is None else digests.empty
+    run = _Tasks(plan, tasks, empty, sets_aside=damage is not None)
     numbers = spark.range(0, len(tasks), 1, len(tasks))
-    schema = from_arrow_schema(schema_of(plan.table))
-    return numbers.mapInArrow(_Tasks(fold, plan.table, tasks, digests), schema)
-
-
-def _observed(
-    plan: TablePlan,
-    spark: SparkSession,
-    tasks: list[list[PlannedLog]],
-    damage: Damage | None,
-    digests: Digests[Any] | None,
-) -> DataFrame:
-    seen = Observation()
-    for one in (damage, digests):
-        if one is not None:
-            one.observe(seen)
-    run = _ReportingTasks(plan, tasks, None if digests is None else digests.empty)
-    numbers = spark.range(0, len(tasks), 1, len(tasks))
-    schema = from_arrow_schema(schema_of(plan.table)).add(REPORTS, "binary")
-    rows = numbers.mapInArrow(run, schema)
-    rows = rows.observe(seen, sql.collect_list(REPORTS).alias(REPORTS))
-    return rows.where(f"{REPORTS} is null").drop(REPORTS)
+    return reported(numbers, run, schema_of(plan.table), [damage, digests])
 
 
 class Selection(TypedDict, total=False):

@@ -8,7 +8,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tierledger.pipeline.session import spark_session
+from tests.models.spark.connect_server import ConnectServer
+from tierledger.pipeline.session import CONNECT_MODE, spark_session
 from tierledger.simulation.live.server import QUICK_JAVA
 
 FEW = {
@@ -45,6 +46,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.stop()
     else:
         warnings.warn(f"Spark's Java is gone: it ended with {java.returncode}", stacklevel=1)
+
+
+@pytest.fixture(scope="session")
+def connect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Spark Connect server, with this Python; none of the tests' own settings reach it."""
+    with ConnectServer(tmp_path_factory.mktemp("connect")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def connected(connect_url: str) -> Iterator[SparkSession]:
+    """A session at a Spark Connect server. The one of this process is out of sight meanwhile.
+
+    Spark has one kind of session in a process: `functions` of the other do not work.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkContext, "_active_spark_context", None)
+        patch.setattr(SparkSession, "_instantiatedSession", None)
+        patch.setenv(CONNECT_MODE, "1")
+        session = spark_session("tests", connect_url)
+        yield session
+        session.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,6 +1,7 @@
 """A standalone cluster of two workers: the source and the command, from PostgreSQL."""
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from tests.models.tiering import tier_trace
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 400
+PYTHONS = {"PYSPARK_PYTHON": "./environment/bin/python", "PYSPARK_DRIVER_PYTHON": "notebook"}
+"""As docs/spark.md has the first. Spark would run the second for formats, on all machines."""
 
 
 @pytest.fixture
@@ -29,12 +32,26 @@ async def stored(url: str) -> list[StoredPartition]:
         return await import_trace(backend, tier_trace.TRACE)
 
 
-def run(cluster: StandaloneCluster, *args: object) -> str:
-    """The output of the driver in a process of its own."""
+def ship(cluster: StandaloneCluster, folder: Path) -> None:
+    """Ship a Python as docs/spark.md says: unpacked in `folder`, and as an archive for workers.
+
+    It stands for a whole environment, as `venv-pack` packs it.
+    """
+    python = folder / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    archive = shutil.make_archive(str(folder / "environment"), "gztar", folder / "environment")
+    with (cluster.folder / "spark-defaults.conf").open("a") as settings:
+        settings.write(f"spark.archives {archive}#environment\n")
+
+
+def run(cluster: StandaloneCluster, folder: Path, *args: object) -> str:
+    """The output of the driver in a process of its own, in `folder`."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.models.spark.cluster_job", cluster.url, *map(str, args)],
-        cwd=ROOT,
-        env=dict(cluster.environment),
+        cwd=folder,
+        env={**cluster.environment, **PYTHONS, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -51,8 +68,9 @@ def test_a_cluster_makes_what_one_machine_makes(
     events = sum(one.state.next_position for one in partitions)
     segments = len(tier_trace.segments())
     table = tmp_path / "table"
+    ship(cluster, tmp_path)
 
-    output = run(cluster, postgres_url, table)
+    output = run(cluster, tmp_path, postgres_url, table)
 
     assert output.splitlines()[0] == f"{events} events"
     assert pq.read_table(table).num_rows == segments

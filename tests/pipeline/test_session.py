@@ -1,5 +1,6 @@
 """Requirements of Spark: an error names a missing one."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,11 @@ def test_a_master_that_is_none_is_named_before_java_starts(
         check_master(master)
 
 
+def test_a_master_that_is_none_is_told_without_its_token() -> None:
+    with pytest.raises(InvalidArgument, match="got 'sc://:/'"):
+        check_master("sc://:/;token=hidden-word")
+
+
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2, 3]", "yarn"])
 def test_a_master_that_spark_knows_is_taken(master: str) -> None:
     check_master(master)
@@ -101,6 +107,19 @@ CONTEXTS = """An error occurred while calling None.org.apache.spark.api.java.Jav
 """
 OURS = """Job aborted. tierledger.events.errors.StorageUnavailable: the database is away
 Caused by: java.lang.Exception: something
+"""
+ELSEWHERE = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most \
+recent failure: Lost task 0.3 in stage 1.0 (TID 4) (10.0.0.7 executor 1): {}
+Driver stacktrace:
+"""
+NO_PACKAGE = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "serializers.py", line 9, in loads
+ModuleNotFoundError: No module named 'tierledger'
+
+\tat org.apache.spark.api.python.Reader.read(Reader.scala:5)"""
+NO_PYTHON = """java.io.IOException: Cannot run program "env/bin/python": error=2
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+Caused by: java.io.IOException: Cannot run program "env/bin/python": error=2
 """
 EXITED = """[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.
 
@@ -133,6 +152,39 @@ def test_an_error_of_ours_in_a_task_stays_one() -> None:
 
     assert type(error) is StorageUnavailable
     assert str(error) == "the database is away"
+
+
+@pytest.mark.parametrize(
+    ("failure", "shown"),
+    [
+        (NO_PACKAGE, r"No module named 'tierledger', on 10\.0\.0\.7: .*PYSPARK_PYTHON"),
+        (NO_PYTHON, r'program "env/bin/python": .*, on 10\.0\.0\.7: .*PYSPARK_PYTHON'),
+        (PYTHONS, r"^Spark: ValueError: expected 3, got 4, on 10\.0\.0\.7$"),
+        (
+            "tierledger.events.errors.NoSuchStore: no such store: /x",
+            r"^no such store: /x, on 10\.0\.0\.7: all machines have to reach the store",
+        ),
+    ],
+)
+def test_what_failed_on_another_machine_names_it_and_what_to_do(
+    failure: str, shown: str
+) -> None:
+    assert re.search(shown, str(spark_error(ELSEWHERE.format(failure))))
+
+
+def test_a_server_without_tierledger_is_told_what_it_needs() -> None:
+    text = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: tierledger. Make sure"
+
+    assert "expected tierledger[spark] in the Python" in str(spark_error(text))
+
+
+def test_a_python_that_is_not_on_the_drivers_machine_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+
+    with pytest.raises(InvalidArgument, match=r"got './env.* and PYSPARK_DRIVER_PYTHON cannot"):
+        spark_session("never", "local[1]")
 
 
 def test_newer_versions_of_java_are_understood() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,9 +61,6 @@ FORMAT_NAMES = ("parquet", "csv", "json")
 AUTO, LOCAL, SPARK = ENGINE_NAMES = ("auto", "local", "spark")
 """The engines that `--engine` accepts."""
 
-POLL_S = 0.2
-"""Seconds between two looks at Spark's progress."""
-
 SHOWN_MAX = 20
 """How many findings are printed; all are counted, and in the table and on the page."""
 
@@ -93,7 +89,8 @@ MasterOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Spark's master URL; by default local[*], all cores of this machine.",
+        help="Spark's master URL, or sc://HOST:PORT of a Spark Connect server; by default "
+        "local[*], all cores of this machine.",
     ),
 ]
 
@@ -381,26 +378,10 @@ def shown(session: SparkSession, what: str, total: int | None) -> Iterator[None]
     if not sys.stderr.isatty():
         yield
         return
-    ended = threading.Event()
-    with progress(what, total) as on_done:
-        tracker = session.sparkContext.statusTracker()
+    from tierledger.pipeline.spark_tasks import followed
 
-        def follow() -> None:
-            done: dict[int, int] = {}
-            while not ended.wait(POLL_S):
-                for stage in tracker.getActiveStageIds():
-                    info = tracker.getStageInfo(stage)
-                    now = 0 if info is None else info.numCompletedTasks
-                    on_done(now - done.get(stage, 0))
-                    done[stage] = now
-
-        thread = threading.Thread(target=follow, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+    with progress(what, total) as on_done, followed(session, on_done):
+        yield
 
 
 def end(

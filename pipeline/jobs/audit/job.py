@@ -34,7 +34,7 @@ from tierledger.pipeline.jobs.audit.rows import (
 from tierledger.pipeline.jobs.audit.segments import DAMAGED, SEGMENT, LogKey
 from tierledger.pipeline.table_columns import ROWS_PER_CHUNK
 from tierledger.pipeline.tables.arrow import schema_of
-from tierledger.pipeline.tables.frames import Digests
+from tierledger.pipeline.tables.frames import Digests, Report
 from tierledger.tiering.layouts.listed_objects import LayoutNames
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ RecordBatch: TypeAlias = Any
 _Row: TypeAlias = dict[str, Any]
 
 _KEY = SegmentKey._fields
-_SCHEMA = schema_of(FOUND)
+FOUND_SCHEMA = schema_of(FOUND)
 
 PARSED = pa.schema(
     [
@@ -106,24 +106,24 @@ class JudgeTask:
                 key = SegmentKey(*(row[name] for name in _KEY))
                 rows += self._judge.rows(key, row["topic"], known, found)
             for at in range(0, len(rows), ROWS_PER_CHUNK):
-                yield pa.RecordBatch.from_pylist(rows[at : at + ROWS_PER_CHUNK], _SCHEMA)
+                yield pa.RecordBatch.from_pylist(rows[at : at + ROWS_PER_CHUNK], FOUND_SCHEMA)
 
 
 class DigestTask:
-    """Lets a digest of each task take its rows, which it passes on."""
+    """Lets a digest of each task take its rows, which it passes on; for `frames.reported`."""
 
-    def __init__(self, digests: Digests[AuditDigest]) -> None:
-        self._digests = digests
+    def __init__(self, empty: AuditDigest) -> None:
+        self._empty = empty
 
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        digest = deepcopy(self._digests.empty)
+    def __call__(self, batches: Iterable[RecordBatch], report: Report) -> Iterator[RecordBatch]:
+        digest = deepcopy(self._empty)
         for batch in batches:
             for row in batch.to_pylist():
                 digest.take(row)
             yield batch
         context = TaskContext.get()
         assert context is not None, "only tasks call it"
-        self._digests.report(context.partitionId(), digest)
+        report(Digests, [(context.partitionId(), digest)])
 
 
 def _found(row: _Row) -> FoundObjects:
@@ -163,7 +163,7 @@ def audited(
         _known_by_id(segments)
         .join(_found_by_id(parsed), list(_KEY), "full_outer")
         .select("topic", *_KEY, "known", "found")
-        .mapInArrow(JudgeTask(judge), from_arrow_schema(_SCHEMA))
+        .mapInArrow(JudgeTask(judge), from_arrow_schema(FOUND_SCHEMA))
     )
     return judged.unionByName(_foreign(parsed, cluster))
 
@@ -198,7 +198,8 @@ def _found_by_id(parsed: DataFrame) -> DataFrame:
 def _foreign(parsed: DataFrame, cluster: str) -> DataFrame:
     """Objects whose names are not this tier's, one row each."""
     nothing = {
-        field.name: sql.lit(None).cast(field.dataType) for field in from_arrow_schema(_SCHEMA)
+        field.name: sql.lit(None).cast(field.dataType)
+        for field in from_arrow_schema(FOUND_SCHEMA)
     }
     columns = nothing | {
         "cluster": sql.lit(cluster),

@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 from pyspark import StorageLevel
 
 from tierledger.pipeline.folding.store import JobStore
-from tierledger.pipeline.jobs.audit.job import DigestTask, audited, parsed_names, standings_of
+from tierledger.pipeline.jobs.audit.job import (
+    FOUND_SCHEMA,
+    DigestTask,
+    audited,
+    parsed_names,
+    standings_of,
+)
 from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest, Judge
 from tierledger.pipeline.jobs.audit.segments import Settled, ends_of, segments_table
 from tierledger.pipeline.listing import totals
 from tierledger.pipeline.spark_files import make
-from tierledger.pipeline.tables.frames import Damage, Digests, made
+from tierledger.pipeline.tables.frames import Damage, Digests, made, reported
 from tierledger.pipeline.tables.plan import planned
 from tierledger.tiering.layouts.listed_objects import LayoutNames
 from tierledger.tiering.objects.directory import Unseen
@@ -95,7 +101,8 @@ def audit(
             judge = Judge(cluster, standings, orphans_before_ms, found.unseen)
             found_rows = audited(segments, parsed, judge, cluster)
             digests = Digests(spark, digest)
-            rows = found_rows.mapInArrow(DigestTask(digests), found_rows.schema).persist()
+            digested = reported(found_rows, DigestTask(digest), FOUND_SCHEMA, [digests])
+            rows = digested.persist()
 
             def result() -> Audit:
                 make(rows)

@@ -71,7 +71,7 @@ def reader_of(url: str, **options: object) -> TierledgerReader:
 def read_here(url: str, **options: object) -> list[Row]:
     """All rows, read in this process task by task, without Spark."""
     reader = reader_of(url, **options)
-    schema = to_arrow_schema(EVENT_SCHEMA, timezone="UTC")
+    schema = to_arrow_schema(EVENT_SCHEMA)
     found: list[Row] = []
     for task in reader.partitions():
         for batch in reader.read(task):

@@ -20,6 +20,7 @@ from tests.models.storage.stored_partitions import (
     finished,
     import_trace,
 )
+from tierledger.events.errors import RemoteStorageError
 from tierledger.pipeline.fold import AsOf
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.spark_files import OPTIONS
@@ -202,6 +203,15 @@ def test_the_command_gives_events_as_they_are(spark: SparkSession, tmp_path: Pat
     read = spark.read.parquet(str(out))
     assert sorted(row.position for row in read.collect()) == [0, 1, 2, 3, 4]
     assert "stored" not in read.columns
+
+
+def test_a_table_that_was_written_on_another_machine_is_told_so(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    with pytest.raises(RemoteStorageError, match="not written on this machine"), place(out):
+        pass
+
+    assert not out.exists()
 
 
 def test_a_job_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
