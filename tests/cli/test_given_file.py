@@ -12,10 +12,11 @@ import pytest
 
 from tests.models.cli.command_line import invoke, orders, refused, run, write
 from tests.models.simulation.records import small_record
+from tests.models.storage.stored_partitions import TRACES
 from tierledger.cli.given_file import command_input, readable
 from tierledger.simulation.record.file import record_as_lines
 
-TRACE = Path(__file__).parents[1] / "traces" / "custom-metadata"
+TRACE = TRACES / "custom-metadata"
 FILES = ("records", "answers")
 LISTING = "path,size,last_modified\nsome/object,7,2026-01-01T00:00:00Z\n"
 
@@ -45,7 +46,9 @@ def test_a_history_is_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "listing", [LISTING.encode(), gzip.compress(LISTING.encode()), parquet()]
+    "listing",
+    [LISTING.encode(), gzip.compress(LISTING.encode()), parquet()],
+    ids=["csv", "gzip", "parquet"],
 )
 def test_a_listing_is_read_in_each_of_its_formats(
     store: Path, tmp_path: Path, listing: bytes
