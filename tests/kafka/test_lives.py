@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +22,7 @@ from aiokafka.admin.config_resource import (  # type: ignore[import-untyped] # A
 )
 
 from tests.kafka.test_one_broker import until
+from tests.kafka.test_service_faults import processes
 from tests.models.cli.command_line import invoke
 from tests.models.kafka.clients import (
     WAIT_S,
@@ -29,20 +32,28 @@ from tests.models.kafka.clients import (
     delete_topic,
     produced,
 )
-from tests.models.kafka.lives import Step, What, life
+from tests.models.kafka.lives import OF_MOVES, Step, What, life
 from tests.models.kafka.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
+from tierledger.simulation.live.processes import descendants, end_all
 from tierledger.simulation.live.server import free_ports
 
-pytestmark = [pytest.mark.ray, pytest.mark.long]
+pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(1800)]
 
-OF_MANY_BROKERS = frozenset(
-    {What.REASSIGN, What.UNOWNED, What.REPLACE, What.DELETE_WHILE_MOVING, What.BESIDE}
-)
-"""Steps that need a second broker, or would leave data in the tier."""
+OF_MANY_BROKERS = frozenset({What.REASSIGN, What.UNOWNED, What.REPLACE, What.BESIDE})
+"""Steps that need a second broker."""
+
+LOG_BYTES = 20_000
+"""So much of the broker's log is shown if a life fails."""
+
+FROZEN_S = 5.0
+"""For so long a broker is cut off."""
+
+FEW, MANY = (7, 13), (0, 1, 2, 3, 4, 5, 6, 8, 9, 30)
+"""Seeds; a life takes three minutes. The many are in tests/moving/test_stock_lives.py."""
 
 STEPS = 14
 RECORDS = 60
@@ -74,6 +85,7 @@ class StockLife:
                 await self._is_whole()
             except BaseException as error:
                 error.add_note("\n".join(str(one) for one in steps[: at + 1]))
+                error.add_note(self.broker.log()[-LOG_BYTES:])
                 raise
 
     async def _take(self, step: Step) -> None:
@@ -110,6 +122,11 @@ class StockLife:
                 await delete_topic(self.broker.address, topic)
                 del self._sent[topic], self._first[topic]
                 await until(lambda: not self._tiered(topic))
+            case _:
+                await self._take_of_cluster(step)
+
+    async def _take_of_cluster(self, step: Step) -> None:
+        match step.what:
             case What.FORGET | What.RESTART:
                 await self._restart(forgets=step.what is What.FORGET)
             case What.MOVE:
@@ -117,8 +134,66 @@ class StockLife:
             case What.REST:
                 for _ in range(4):
                     await self.move()
+            case What.DELETE_WHILE_MOVING:
+                await self._move_with(step)
+                del self._sent[step.topic], self._first[step.topic]
+                await self.move()
+                await self._remove_left(step.topic)
+            case _ if step.what in OF_MOVES:
+                await self._move_with(step)
+                await self.move()
             case _:
                 raise AssertionError(f"one broker cannot: {step}")
+
+    async def _remove_left(self, topic: str) -> None:
+        """Remove what a topic that was deleted while moving has left in the tier."""
+        if await self._stands_still() == "kafka":
+            await self.move()
+        await self._restart(forgets=True, tier=topic)
+        await until(lambda: not self._tiered(topic))
+
+    async def _move_with(self, step: Step) -> None:
+        """Try to move the metadata; returns once somebody owns it, after what the step says."""
+        owner = await self._stands_still()
+        moving = self.ledger.handing_over("--to", other(owner))
+        try:
+            assert moving.stderr is not None
+            while "moving, owner epoch" not in (
+                line := await asyncio.to_thread(moving.stderr.readline)
+            ):
+                assert line, "it ended without a move"
+            await self._trouble(step, moving)
+            _, errors = await asyncio.to_thread(moving.communicate, timeout=WAIT_S)
+            ends = {ExitStatus.WELL, ExitStatus.USAGE, ExitStatus.FAILED, -signal.SIGKILL}
+            assert moving.returncode in ends, errors
+        finally:
+            moving.kill()
+            await asyncio.to_thread(moving.communicate)
+
+    async def _trouble(self, step: Step, command: subprocess.Popen[str]) -> None:
+        assert self._serving is not None, "it was started"
+        serve = self._serving.pid
+        match step.what:
+            case What.DELETE_WHILE_MOVING:
+                await delete_topic(self.broker.address, step.topic)
+            case What.KILL_HOST | What.KILL_COORDINATOR:
+                title = "HostShell" if step.what is What.KILL_HOST else "Coordinator"
+                victims = await asyncio.to_thread(processes, self._serving, title)
+                os.kill(victims[0], signal.SIGKILL)
+            case What.KILL_SERVE:
+                await asyncio.to_thread(end_all, [serve, *descendants(serve)])
+                await asyncio.to_thread(self._serving.wait, WAIT_S)
+                await asyncio.to_thread(self.serve)
+            case What.KILL_COMMAND:
+                command.kill()
+            case What.KILL_BROKER:
+                await asyncio.to_thread(self.broker.restart, signal.SIGKILL)
+            case What.CUT_OFF_BROKER:
+                self.broker.freeze()
+                await asyncio.sleep(FROZEN_S)
+                self.broker.thaw()
+            case _:
+                raise AssertionError(f"{step} disturbs no move")
 
     async def _grow(self, topic: str) -> None:
         sent = self._sent[topic]
@@ -158,8 +233,11 @@ class StockLife:
         options = ["--cluster", CLUSTER_ID, *self._listen, "--kafka", self.broker.address]
         self._serving = self._services.enter_context(served(self._store, *options))
 
-    async def _restart(self, *, forgets: bool) -> None:
-        """Restart `serve`; in between forget the logs that hold nothing."""
+    async def _restart(self, *, forgets: bool, tier: str | None = None) -> None:
+        """Restart `serve`; in between forget the logs that hold nothing.
+
+        `tier`: a deleted topic of which the data is forgotten, too.
+        """
         assert self._serving is not None, "it was started"
         self._serving.terminate()
         assert await asyncio.to_thread(self._serving.wait, WAIT_S) == ExitStatus.WELL
@@ -167,18 +245,24 @@ class StockLife:
             shown = await asyncio.to_thread(invoke, "ls", "--store", self._store, "--json")
             for line in map(json.loads, shown.stdout.splitlines()):
                 given = ["forget", line["topic_id"], line["partition"], "--yes"]
+                if line["topic"] == tier:
+                    given += ["--tier", f"local-tiered:{self._tier}"]
                 # It refuses logs that hold something.
                 await asyncio.to_thread(invoke, *given, "--store", self._store)
         await asyncio.to_thread(self.serve)
 
     async def move(self) -> None:
         """Move the metadata to the other owner."""
+        await self.ledger.moved(other(await self._stands_still()))
+
+    async def _stands_still(self) -> str:
+        """The owner, once all is as it has to be for a move."""
         await eventually(self._is_still)
         begun = (await self.ledger.status())["coordinator"]
         # The round under way may have begun before the last move ended.
         await eventually(lambda: self._is_still(begun["kafka"]["round"] + 2))
-        owner = begun["owner"]
-        await self.ledger.moved("kafka" if owner == "tierledger" else "tierledger")
+        owner: str = begun["owner"]
+        return owner
 
     async def _is_still(self, rounds: int = 0) -> bool:
         """Whether the broker attends, and `serve` has followed the topic without trouble.
@@ -186,6 +270,8 @@ class StockLife:
         `rounds`: how many rounds `serve` has to have gone by then.
         """
         status = (await self.ledger.status())["coordinator"]
+        if status is None or status["owner"] == "moving":
+            return False  # The service is being started, or gives a move up.
         task = "mirror" if status["owner"] == "tierledger" else "import"
         follower, plugins = status["kafka"] or {}, status["attending"]
         attends = [(one["mode"], one["owner_epoch"], one["trouble"]) for one in plugins]
@@ -194,18 +280,35 @@ class StockLife:
         return follows and attended and follower["round"] >= rounds
 
 
-@pytest.mark.parametrize("seed", range(3))
-async def test_the_way_is_open_both_ways_whatever_a_broker_went_through(
-    seed: int, tmp_path: Path
-) -> None:
-    steps = life(seed, STEPS, without=OF_MANY_BROKERS)
+def other(owner: str) -> str:
+    return "kafka" if owner == "tierledger" else "tierledger"
+
+
+async def lived(seed: int, folder: Path) -> None:
+    """Go through the life of that seed; `folder` is the test's own."""
     with ExitStack() as stack:
         door = f"127.0.0.1:{free_ports()}"
-        broker = stack.enter_context(TieredBroker(door, tmp_path / "tier", STOCK))
-        one = StockLife(tmp_path, broker, door, stack)
+        broker = stack.enter_context(TieredBroker(door, folder / "tier", STOCK))
+        one = StockLife(folder, broker, door, stack)
         one.serve()
         done = await one.ledger.hand_over("--to", "kafka")
         assert done.exit_code == ExitStatus.WELL, done.stderr
         await asyncio.to_thread(broker.become, "handover")
 
-        await one.live(steps)
+        await one.live(steps(seed))
+
+
+def steps(seed: int) -> list[Step]:
+    """Those of the seed's life that one broker can take."""
+    return life(seed, STEPS, without=OF_MANY_BROKERS)
+
+
+@pytest.mark.parametrize("seed", FEW)
+async def test_the_way_is_open_both_ways_whatever_a_broker_went_through(
+    seed: int, tmp_path: Path
+) -> None:
+    await lived(seed, tmp_path)
+
+
+def test_in_these_lives_everybody_dies_once() -> None:
+    assert {step.what for seed in (*FEW, *MANY) for step in steps(seed)} >= {*OF_MOVES}
