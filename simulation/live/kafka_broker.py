@@ -61,6 +61,8 @@ class KafkaBroker(LiveServer):
         self.settings = dict(settings or {})
         self.formatting: tuple[str, ...] = ()
         """Further options for formatting the broker's folder."""
+        self.disks: tuple[str, ...] = ("data",)
+        """The broker's log folders (`log.dirs`)."""
         self.controller_port = free_ports()
 
     @override
@@ -85,8 +87,8 @@ class KafkaBroker(LiveServer):
 
     @property
     def logs(self) -> Path:
-        """The broker's log folder: one folder for each partition, with its segments."""
-        return self.folder / "data"
+        """The broker's first log folder: one folder for each partition, with its segments."""
+        return self.folder / self.disks[0]
 
     def _properties(self) -> str:
         lines: dict[str, object] = {
@@ -98,7 +100,7 @@ class KafkaBroker(LiveServer):
             f"CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.address}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": self.logs,
+            "log.dirs": ",".join(str(self.folder / one) for one in self.disks),
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
             "transaction.state.log.replication.factor": 1,

@@ -93,7 +93,8 @@ class TieredBroker(KafkaBroker):
         return len(self._local(topic)) == 1
 
     def _local(self, topic: str) -> list[int]:
-        return [int(log.stem) for log in (self.logs / f"{topic}-0").glob("*.log")]
+        folders = [self.folder / disk / f"{topic}-0" for disk in self.disks]
+        return [int(log.stem) for folder in folders for log in folder.glob("*.log")]
 
     def errors(self) -> list[str]:
         """Errors in the broker's log since its last start, each with the lines below it.

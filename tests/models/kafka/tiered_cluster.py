@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from tests.models.kafka.clients import (
     produced,
     producing,
 )
+from tests.models.kafka.log_dirs_request import LogDirsRequest
 from tests.models.kafka.reassignment_request import ReassignmentRequest
 from tests.models.kafka.tiered_broker import TIERED, TieredBroker
 from tierledger.simulation.live.kafka_broker import SHORT_SESSION, KafkaBroker
@@ -53,25 +55,31 @@ class TieredCluster:
     """A context manager that starts controller and brokers, and at its end removes them."""
 
     def __init__(
-        self, service: str, tier: Path, settings: Mapping[str, object] | None = None
+        self,
+        service: str,
+        tier: Path,
+        settings: Mapping[str, object] | None = None,
+        disks: tuple[str, ...] = ("data",),
     ) -> None:
         """`service`: the service's address, where it must listen when this is entered.
 
-        `settings`: settings of the brokers in addition to those of `TieredBroker`.
+        `settings`: settings of the brokers in addition to those of `TieredBroker`. `disks`: the
+        log folders of each broker.
         """
         self._tier = tier
-        self._controller = KafkaBroker()
-        voters = f"{CONTROLLER}@127.0.0.1:{self._controller.controller_port}"
-        self._controller.settings = {
+        self.controller = KafkaBroker()
+        voters = f"{CONTROLLER}@127.0.0.1:{self.controller.controller_port}"
+        self.controller.settings = {
             "process.roles": "controller",
             "node.id": CONTROLLER,
             "controller.quorum.voters": voters,
-            "listeners": f"CONTROLLER://127.0.0.1:{self._controller.controller_port}",
+            "listeners": f"CONTROLLER://127.0.0.1:{self.controller.controller_port}",
             "advertised.listeners": None,
             "remote.log.storage.system.enable": "true",  # Else no tiered topics.
         }
         self.brokers = {one: TieredBroker(service, tier, settings) for one in BROKERS}
         for number, broker in self.brokers.items():
+            broker.disks = disks
             broker.settings |= {
                 **QUICK,
                 "process.roles": "broker",
@@ -84,7 +92,7 @@ class TieredCluster:
 
     def __enter__(self) -> Self:
         try:
-            self._running.enter_context(self._controller)
+            self._running.enter_context(self.controller)
             with ThreadPoolExecutor() as threads:
                 for broker in self.brokers.values():
                     self._running.push(broker)
@@ -112,6 +120,15 @@ class TieredCluster:
     def kill(self, number: int, how: signal.Signals = signal.SIGKILL) -> None:
         self.dead.add(number)
         self.brokers[number].stop(how)
+
+    async def replace(self, number: int) -> None:
+        """Start a dead broker again on empty disks."""
+        broker = self.brokers[number]
+        for disk in broker.disks:
+            for one in (broker.folder / disk).iterdir():
+                if one.name != "meta.properties":
+                    await asyncio.to_thread(shutil.rmtree if one.is_dir() else Path.unlink, one)
+        await self.revive(number)
 
     async def revive(self, number: int) -> None:
         """Start a dead broker again on its data."""
@@ -150,6 +167,23 @@ class TieredCluster:
         connection.close()
         assert answer.error_code == 0, answer
         await self.in_sync(topic, replicas)
+
+    async def move_log(self, topic: str, number: int, disk: str) -> None:
+        """Move broker `number`'s log of the topic's partition to another of its log folders."""
+        broker = self.brokers[number]
+        to = broker.folder / disk
+        connection = await create_conn("127.0.0.1", broker.port)
+        answer = await connection.send(LogDirsRequest(topic, to))
+        connection.close()
+        assert answer.results == [(topic, [(0, 0)])], answer
+
+        async def is_so() -> bool:
+            here = [
+                one for one in broker.disks if (broker.folder / one / f"{topic}-0").exists()
+            ]
+            return here == [disk]
+
+        await self.until(is_so)
 
     async def in_sync(self, topic: str, replicas: Sequence[int]) -> None:
         """Return once exactly these brokers have the topic, and all are in sync."""
