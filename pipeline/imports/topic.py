@@ -7,13 +7,19 @@ when the import is planned, and each task reads its range once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError, UnknownTopicOrPartitionError  # type: ignore[import-untyped]
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    KafkaError,
+    NodeNotReadyError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound, StorageUnavailable
 from tierledger.pipeline.imports.units import TopicRange
@@ -126,9 +132,36 @@ async def consumer_of(brokers: KafkaBrokers) -> AsyncIterator[Consumer]:
         await ended(consumer.stop())
 
 
+class _Admin(AIOKafkaAdminClient):  # type: ignore[misc] # aiokafka is not annotated.
+    """Asks first who has answered, and another broker if one cannot be reached.
+
+    By itself the client asks a random one of those that are registered. For some seconds a
+    broker that was killed is among them.
+    """
+
+    def __init__(self, answered: Collection[str], **options: object) -> None:
+        """`answered`: the addresses of brokers that answer now."""
+        super().__init__(bootstrap_servers=list(answered), **options)
+        self._answered = answered
+
+    @override
+    async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
+        if node_id is not None:
+            return await super()._send_request(request, node_id)
+        known = sorted(
+            self._client.cluster.brokers(),
+            key=lambda one: f"{one.host}:{one.port}" not in self._answered,
+        )
+        for one in known:
+            with suppress(NodeNotReadyError):
+                return await super()._send_request(request, one.nodeId)
+        return await super()._send_request(request)
+
+
 @asynccontextmanager
 async def admin_of(brokers: KafkaBrokers) -> AsyncIterator[Admin]:
-    admin = AIOKafkaAdminClient(request_timeout_ms=REQUEST_MS, **await reached(brokers))
+    options = await reached(brokers)
+    admin = _Admin(options.pop("bootstrap_servers"), request_timeout_ms=REQUEST_MS, **options)
     try:
         await admin.start()
         yield admin

@@ -13,8 +13,10 @@ import pytest_asyncio
 from tests.models.cli.command_line import lines, run
 from tests.models.kafka.tiered_cluster import TieredCluster
 from tests.ray.test_serve import served
+from tierledger.pipeline.imports.topic import cluster_id_of
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.server import free_ports
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 
@@ -64,6 +66,15 @@ async def test_a_leader_that_is_stopped_or_killed_while_it_tiers_loses_nothing(
     epochs = await asyncio.to_thread(leader_epochs, ledger, "orders")
     assert epochs == sorted(epochs)
     assert len(set(epochs)) >= 3
+
+
+@pytest.mark.long
+async def test_a_broker_that_has_just_died_hides_no_other(cluster: TieredCluster) -> None:
+    """For some seconds Kafka names it among those that may be asked."""
+    await asyncio.to_thread(cluster.kill, 1)
+    for _ in range(10):
+        assert await cluster_id_of(KafkaBrokers(",".join(cluster.bootstrap))) == CLUSTER_ID
+    await cluster.revive(1)
 
 
 @pytest.mark.long
