@@ -111,6 +111,19 @@ async def test_what_comes_is_taken_over_and_a_new_beginning_repeats_nothing(
     assert await differences(world, topic) == []
 
 
+async def test_a_topic_that_was_made_anew_is_taken_for_the_one_before(
+    world: LocalWorld, topic: FakeTopic
+) -> None:
+    append(topic, *copied(0))
+    await (await tail_of(world, topic)).round()
+    anew = FakeTopic()
+    append(anew, *copied(1))
+    await (await tail_of(world, anew)).round()
+
+    assert await starts(world) == [0]
+    assert len(await differences(world, anew)) > 0
+
+
 class KafkaNames:
     """Kafka, by which one broker leads everything."""
 

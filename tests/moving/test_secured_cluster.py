@@ -7,27 +7,47 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from aiokafka.protocol.admin import CreateAclsRequest  # type: ignore[import-untyped] # It has no types.
 
 from tests.models.actors.local_world import partition, segment
 from tests.models.actors.secrets import Authority, openssl
 from tests.models.cli.command_line import invoke
-from tests.models.kafka.clients import create_topic
+from tests.models.kafka.clients import administered, create_topic
 from tests.ray.test_serve import served
 from tierledger.actors.oracle.kafka import KafkaOracle
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.errors import StorageUnavailable
 from tierledger.events.kafka.codec import encode
-from tierledger.moving.mirroring import producer_of
+from tierledger.moving.mirroring import MIRROR, producer_of
+from tierledger.moving.sealing import sealed_partitions
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import cluster_id_of
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
+USER, OPERATOR = "ledger", "operator"
+"""The service's, and one that may do everything; both have the same password."""
 PASSWORD, WRONG = "the-password-of-ledger", "another-password"
 KEY_PASSWORD = "the-password-of-the-key"
-LOGINS = {"PLAIN": "plain.Plain", "SCRAM-SHA-512": "scram.Scram"}
+LOGINS = {
+    "PLAIN": "plain.Plain",
+    "SCRAM-SHA-256": "scram.Scram",
+    "SCRAM-SHA-512": "scram.Scram",
+}
 POLL_S = 0.1
+
+TOPIC, CLUSTER, TRANSACTIONAL_ID = 2, 4, 5
+READ, WRITE, CREATE, DELETE, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 5, 6, 8, 10
+LITERAL = ALLOW = 3
+"""Kafka's codes of resources, operations, patterns and permissions."""
+
+RIGHTS = (
+    (TOPIC, "*", [DESCRIBE]),
+    (CLUSTER, "kafka-cluster", [DESCRIBE, DESCRIBE_CONFIGS]),
+    (TOPIC, METADATA_TOPIC, [READ, CREATE, WRITE, DELETE]),
+    (TRANSACTIONAL_ID, MIRROR, [WRITE, DESCRIBE]),
+)
 JAAS = "org.apache.kafka.common.security.{}LoginModule required"
 
 pytestmark = pytest.mark.ray
@@ -43,9 +63,14 @@ class Secured:
         self._ca = ca
 
     def brokers(
-        self, password: str = PASSWORD, mechanism: str = "PLAIN", *, certificate: bool = True
+        self,
+        password: str = PASSWORD,
+        mechanism: str = "PLAIN",
+        *,
+        user: str = USER,
+        certificate: bool = True,
     ) -> KafkaBrokers:
-        file = self._folder / "client.properties"
+        file = self._folder / f"{user}.properties"
         jaas = JAAS.format(LOGINS[mechanism])
         keystore = (
             f"ssl.keystore.location={self._folder / 'client-keystore.pem'}\n"
@@ -53,7 +78,7 @@ class Secured:
         )
         file.write_text(
             f"security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\n"
-            f'sasl.jaas.config={jaas} username="ledger" password="{password}";\n'
+            f'sasl.jaas.config={jaas} username="{user}" password="{password}";\n'
             f"ssl.truststore.location={self._ca}\nssl.truststore.type=PEM\n"
             f"{keystore if certificate else ''}"
         )
@@ -75,10 +100,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     )
     (folder / "client-keystore.pem").write_text(locked.read_text() + certificate.read_text())
     broker = KafkaBroker()
-    broker.formatting = (*("--add-scram", f"SCRAM-SHA-512=[name=ledger,password={PASSWORD}]"),)
+    scrams = [one for one in LOGINS if one != "PLAIN"]
+    for one in scrams:
+        broker.formatting += ("--add-scram", f"{one}=[name={USER},password={PASSWORD}]")
     address = f"127.0.0.1:{free_ports()}"
     listener = "listener.name.sasl_ssl"
-    plain, scram = (JAAS.format(module) for module in LOGINS.values())
+    plain = JAAS.format(LOGINS["PLAIN"])
     broker.settings = {
         "listeners": f"SASL_SSL://{address},CONTROLLER://127.0.0.1:{broker.controller_port}",
         "advertised.listeners": f"SASL_SSL://{address}",
@@ -87,16 +114,38 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "sasl.enabled.mechanisms": ",".join(LOGINS),
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         f"{listener}.plain.sasl.jaas.config": f"{plain} "
-        f'username="ledger" password="{PASSWORD}" user_ledger="{PASSWORD}";',
-        f"{listener}.scram-sha-512.sasl.jaas.config": f"{scram};",
+        f'username="{OPERATOR}" password="{PASSWORD}" '
+        f'user_{OPERATOR}="{PASSWORD}" user_{USER}="{PASSWORD}";',
+        **{
+            f"{listener}.{one.lower()}.sasl.jaas.config": f"{JAAS.format(LOGINS[one])};"
+            for one in scrams
+        },
         f"{listener}.ssl.client.auth": "required",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": keystore,
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": authority.certificate,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{OPERATOR};User:ANONYMOUS",  # The controller's own listener.
     }
     with broker:
-        yield Secured(folder, broker, address, authority.certificate)
+        secured = Secured(folder, broker, address, authority.certificate)
+        asyncio.run(grant(secured))
+        yield secured
+
+
+async def grant(secured: Secured) -> None:
+    """Give the service's user the rights that docs/kafka.md names, and no others."""
+    options = secured.brokers(user=OPERATOR).client_options()
+    rights = [
+        (one_of, name, LITERAL, f"User:{USER}", "*", operation, ALLOW)
+        for one_of, name, operations in RIGHTS
+        for operation in operations
+    ]
+    async with administered(secured.address, **options) as admin:
+        for right in rights:
+            answer = await admin._send_request(CreateAclsRequest(*right))
+            assert [code for code, _ in answer.creation_responses] == [0], answer
 
 
 @pytest.mark.parametrize("mechanism", LOGINS)
@@ -111,7 +160,20 @@ async def test_who_proves_who_it_is_is_answered_and_nobody_else(
         await cluster_id_of(secured.brokers(WRONG, mechanism))
     assert WRONG not in str(raised.value)
     with pytest.raises(StorageUnavailable):
+        await cluster_id_of(brokers)  # Its file is the same, and is read again.
+    with pytest.raises(StorageUnavailable):
         await cluster_id_of(secured.brokers(mechanism=mechanism, certificate=False))
+
+
+async def followed(store: str, task: str, count: str = "round") -> dict[str, object]:
+    """What `status` says of the follower once it does that task, and the count is above 0."""
+    while True:
+        shown = await asyncio.to_thread(invoke, "status", "--store", store, "--json")
+        assert PASSWORD not in shown.stdout
+        report: dict[str, object] = json.loads(shown.stdout)["coordinator"]["kafka"] or {}
+        if report.get("task") == task and report.get(count):
+            return report
+        await asyncio.sleep(POLL_S)
 
 
 async def test_a_service_follows_it(secured: Secured, tmp_path: Path) -> None:
@@ -126,13 +188,28 @@ async def test_a_service_follows_it(secured: Secured, tmp_path: Path) -> None:
         arguments = ("handover", "--to", "kafka", "--store", store, *asked)
         done = await asyncio.to_thread(invoke, *arguments)
         assert done.exit_code == ExitStatus.WELL, done.stderr
-        status_of_kafka, status = dict[str, object](), ""
-        while not status_of_kafka.get("records"):
-            await asyncio.sleep(POLL_S)
-            seen = await asyncio.to_thread(invoke, "status", "--store", store, "--json")
-            status = seen.stdout
-            status_of_kafka = json.loads(status)["coordinator"]["kafka"] or {}
-        assert status_of_kafka["trouble"] is None
-        assert PASSWORD not in status
+        report = await followed(store, "import", "records")
+        assert report["trouble"] is None
     known = await asyncio.to_thread(invoke, "segments", "orders", 0, "--store", store)
     assert known.stdout
+
+
+async def test_the_rights_that_are_documented_let_it_seal_and_mirror(
+    secured: Secured, tmp_path: Path
+) -> None:
+    operator = secured.brokers(user=OPERATOR)
+    async with administered(secured.address, **operator.client_options()) as admin:
+        if METADATA_TOPIC in await admin.list_topics():
+            await admin.delete_topics([METADATA_TOPIC])
+    brokers = secured.brokers(mechanism="SCRAM-SHA-512")
+    store = f"sqlite:{tmp_path / 'ledger.sqlite'}"
+    asked = ["--kafka", brokers.addresses, "--kafka-config", str(brokers.config)]
+    for task, more in (("seal", []), ("mirror", ["--mirror"])):
+        with served(store, "--cluster", CLUSTER_ID, *asked, *more):
+            if task == "seal":
+                given = ("handover", "--fresh", "--store", store, *asked)
+                done = await asyncio.to_thread(invoke, *given)
+                assert done.exit_code == ExitStatus.WELL, done.stderr
+            report = await followed(store, task)
+        assert report["trouble"] is None
+    assert not await sealed_partitions(brokers)
