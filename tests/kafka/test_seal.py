@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +11,13 @@ import pytest
 
 from tests.kafka.test_moving import Cluster
 from tests.kafka.test_one_broker import TOPIC, settings_of, until
-from tests.models.kafka.clients import create_topic
+from tests.models.kafka.clients import create_topic, delete_topic
 from tests.models.kafka.tiered_broker import STOCK, TieredBroker
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.moving.freshness import starts_of
+from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST, SUITE
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -82,8 +85,14 @@ async def test_behind_a_seal_no_other_store_owns_the_cluster_and_the_way_back_is
 
     await meets_the_seal(one)
 
+    await one.become("handover")  # Kafka's own manager in it meets the seal, and ends.
     with served(ledger.store, *given, "--mirror"):
         await eventually(lambda: has_gone_round(ledger, "mirror"))
+        await one.is_whole()
+        refused = await ledger.hand_over("--to", "kafka")
+        assert refused.exit_code == ExitStatus.USAGE
+        assert "brokers 1 are not idle; the owner is as before" in refused.stderr
+        assert f"{TOPIC}-0: " in broker.log().partition("may not take over yet: ")[2]
         await one.become("handover")
         await one.is_whole()
         await one.grow(40)
@@ -91,6 +100,30 @@ async def test_behind_a_seal_no_other_store_owns_the_cluster_and_the_way_back_is
         await one.grow(40)
         await one.is_whole()
         await one.become(None)
+        await one.is_whole()
+
+
+@pytest.mark.long
+async def test_a_cluster_whose_store_is_lost_begins_anew_as_the_refusal_says(
+    broker: TieredBroker, tmp_path: Path
+) -> None:
+    lost, anew = (ledger_of(broker, tmp_path, name) for name in ("lost", "anew"))
+    given = options(broker)
+    with served(lost.store, *given):
+        one = Cluster(broker, lost)
+        await own(one)
+        await one.grow(80)
+    with served(anew.store, *given, "--new"):
+        refused = await anew.hand_over("--fresh")
+        assert "remove tierledger.positions from the log folder" in refused.stderr
+        for topic in (TOPIC, METADATA_TOPIC):
+            await delete_topic(broker.address, topic)
+        await asyncio.to_thread(broker.kill)
+        (broker.logs / "tierledger.positions").unlink()
+        await asyncio.to_thread(broker.restart, signal.SIGTERM)
+        one = Cluster(broker, anew)
+        await own(one)
+        await one.grow(80)
         await one.is_whole()
 
 

@@ -66,6 +66,9 @@ final class Deciding implements Manager {
     private boolean isClosed;
     /** The newest owner epoch for which the next manager is ready to take over. */
     private long fitFor;
+
+    /** Why Kafka's own manager could not take over when that was last logged. */
+    private String lastLag;
     /** Segments about which the two managers may differ in this move. */
     private volatile Set<Uuid> accepted = Set.of();
     /** Why the last report failed; each reason is logged once. */
@@ -224,33 +227,40 @@ final class Deciding implements Manager {
      */
     private void catchUp(long ownerEpoch) {
         loop.transports().execute(() -> {
-            boolean isBehind = !roles.hosted().allMatch(one -> isCaughtUp(one.tip));
-            loop.after(isBehind ? CATCH_UP_MS : 0, () -> {
+            String lag = roles.hosted().map(one -> lag(one.tip)).filter(one -> one != null)
+                .findFirst().orElse(null);
+            loop.after(lag == null ? 0 : CATCH_UP_MS, () -> {
                 if (isClosed || ownership.getEpoch() != ownerEpoch) {
                     return;
                 }
-                if (isBehind) {
-                    catchUp(ownerEpoch);
-                } else {
+                if (lag == null) {
                     fitFor = ownerEpoch;
+                    return;
                 }
+                if (!lag.equals(lastLag)) {
+                    lastLag = lag;
+                    log.info("Kafka's own manager may not take over yet: {}", lag);
+                }
+                catchUp(ownerEpoch);
             });
         });
     }
 
     /**
-     * Whether Kafka's own manager lists what tierledger's leader lists, but for segments about
-     * which they may differ; replicas may lag.
+     * Why Kafka's own manager may not take over this partition; null if it lists what
+     * tierledger's leader lists, but for segments about which they may differ. Replicas may lag.
      */
-    private boolean isCaughtUp(TopicIdPartition tip) {
+    private String lag(TopicIdPartition tip) {
         Question all = new Question(QuestionKind.LIST, tip, 0, 0);
         try {
             Object ours =
                 ledger.answerOfService(all, new Replica.NotReady("the replica is not asked"));
-            return !Shadow.differ(
-                judged(kafka.answer(all)), judged(ours), Difference.newBuilder());
+            List<?> kafkas = judged(kafka.answer(all)), here = judged(ours);
+            return Shadow.differ(kafkas, here, Difference.newBuilder())
+                ? tip + ": it lists " + kafkas.size() + " segments, the service " + here.size()
+                : null;
         } catch (RemoteStorageException | RuntimeException notReady) {
-            return false;
+            return tip + ": " + notReady.getMessage();
         }
     }
 
