@@ -115,7 +115,9 @@ public final class Managers {
                 return String.valueOf(manager.highestOffsetForEpoch(tip, 0).orElse(-1L));
             case "lookups": return lookups(manager, tip, number(words, 4));
             case "lists": // Each segment is touched.
-                return timed(1, () -> list(manager.listRemoteLogSegments(tip, number(words, 4)))
+                return timed(1, () -> list(words.length > 4
+                        ? manager.listRemoteLogSegments(tip, number(words, 4))
+                        : manager.listRemoteLogSegments(tip))
                     .stream().filter(one -> one.segmentSizeInBytes() > 0).count());
             case "sizes": return timed(1, () -> manager.remoteLogSize(tip, number(words, 4)));
             case "heap": return heap();
