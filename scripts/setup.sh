@@ -178,7 +178,10 @@ install_project() {
     local packages
     packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     ln -sfn "$PWD/pyspark_tierledger" "$packages/pyspark_tierledger"
-    ln -sfn "$PWD/pyspark_tierledger/records" "$packages/pyspark_tierledger_records"
+    for folder in pyspark_tierledger/*/__init__.py; do
+        folder=$(basename "$(dirname "$folder")")
+        ln -sfn "$PWD/pyspark_tierledger/$folder" "$packages/pyspark_tierledger_$folder"
+    done
     printf '%s\n' "$project_key" >.venv/.project
 }
 
