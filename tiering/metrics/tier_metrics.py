@@ -46,11 +46,13 @@ def _kafka(name: str, text: str) -> TierMetric:
 
 SIZE_BYTES = TierMetric(
     "kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes",
-    "Bytes of all segments in the tier, in any state, each once (KIP-852).",
+    "Bytes of all segments in the tier, each once (KIP-852); from Kafka 4.3 on without "
+    "those that are being copied.",
 )
 PARTITION_SIZE_BYTES = TierMetric(
     "tierledger_remote_log_size_bytes",
-    "Bytes of all segments of the partition in the tier, in any state, each once.",
+    "Bytes of all segments of the partition in the tier, each once; from Kafka 4.3 on "
+    "without those that are being copied.",
     PARTITION,
 )
 METADATA_COUNT = _kafka("RemoteLogMetadataCount", "Segments in the tier, in any state.")
