@@ -47,12 +47,18 @@ from tierledger.events.extras import naming_extras
 class _StandardOutput(io.FileIO):
     """Standard output whose errors name it, as those of files do."""
 
+    NAME = "standard output"
+    is_given_up = False
+    """Whether its error is told: what is still buffered would only fail again, so it goes."""
+
     @override
     def write(self, data: Any, /) -> int:
+        if self.is_given_up:
+            return len(data)
         try:
             return super().write(data)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, "standard output") from error
+            raise OSError(error.errno, error.strerror, self.NAME) from error
 
 
 class OneLineErrors(CommandsWithExamples):
@@ -72,7 +78,7 @@ class OneLineErrors(CommandsWithExamples):
         except (RemoteStorageError, OSError) as error:
             if isinstance(error, BrokenPipeError) and _nobody_reads():
                 raise
-            print_error(error)
+            _tell(error)
             raise typer.Exit(ExitStatus.of(error)) from error
 
     @override
@@ -88,11 +94,24 @@ class OneLineErrors(CommandsWithExamples):
         except BrokenPipeError:
             _end_by_closed_pipe()
         except OSError as error:
-            print_error(error)
+            _tell(error)
             sys.exit(ExitStatus.FAILED)
         except Exception:  # noqa: BLE001 - A mistake of ours; Python's status says "found".
             traceback.print_exc()
             sys.exit(ExitStatus.FAILED)
+
+
+def _tell(error: Exception) -> None:
+    """Print the error; after one of standard output, write nothing more there."""
+    print_error(error)
+    match error, sys.stdout:
+        case (
+            OSError(filename=_StandardOutput.NAME),
+            io.TextIOWrapper(buffer=io.BufferedWriter(raw=_StandardOutput() as output)),
+        ):
+            output.is_given_up = True
+        case _:
+            pass
 
 
 def _end_otherwise(end: SystemExit) -> None:

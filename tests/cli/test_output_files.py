@@ -81,6 +81,20 @@ def test_a_device_that_takes_nothing_is_named_and_stays(store: Path, tmp_path: P
     assert stat.S_ISCHR(full.stat().st_mode)
 
 
+def test_a_full_output_is_told_once_by_a_command_that_prints_a_table(store: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tierledger.cli.main", "ls", "--store", f"sqlite:{store}"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.stderr == "error: standard output: No space left on device\n"
+    assert done.returncode == 4
+
+
 def test_a_pipe_is_written_through_and_stays(store: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
