@@ -10,7 +10,7 @@ from typing_extensions import override
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "serve": (
         "tierledger serve --store sqlite:ledger.sqlite --cluster my-cluster",
-        "tierledger serve --hosts 3 --kafka broker-1:9092 --store postgresql://ledger@db/ledger",
+        "tierledger serve --kafka broker-1:9092 --store postgresql://ledger@db/ledger",
     ),
     "handover": (
         "tierledger handover --fresh --kafka broker-1:9092",
@@ -19,7 +19,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "status": (
         "tierledger status",
         "tierledger status --watch --topic orders",
-        "tierledger status --json --store tierledger://127.0.0.1:4711",
+        "tierledger status --store tierledger://127.0.0.1:4711 --cluster my-cluster",
     ),
     "ls": ("tierledger ls", "tierledger ls --as-of 2h --json"),
     "describe": ("tierledger describe orders", "tierledger describe orders 0 --as-of 1d"),
@@ -31,12 +31,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "log": ("tierledger log orders 0 --start 100 --limit 20",),
     "cat": (
         "tierledger cat orders 0 --tier s3://BUCKET/PREFIX --from-timestamp 90m",
-        "tierledger cat orders 0 --tier local-tiered:/tier --from-offset 4711 --max-records 10",
+        "tierledger cat orders 0 --tier local-tiered:/tier --from-offset 4711",
     ),
     "verify": ("tierledger verify", "tierledger verify orders 0 --json"),
-    "scrub": (
-        "tierledger scrub --tier s3://BUCKET/PREFIX --rate 50MiB/s --resume scrub.progress",
-    ),
+    "scrub": ("tierledger scrub --tier s3://BUCKET/PREFIX --rate 50MiB/s --resume progress",),
     "export": ("tierledger export records.jsonl.gz", "tierledger export -"),
     "forget": (
         "tierledger forget old-topic 0 --dry-run",
@@ -60,9 +58,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "spark coverage": ("tierledger spark coverage --page coverage.html",),
     "spark audit": ("tierledger spark audit --tier s3://BUCKET/PREFIX --page audit.html",),
     "spark stuck": ("tierledger spark stuck --older-than 2h --json",),
-    "spark retention": (
-        "tierledger spark retention --what-if retention.ms=7d --until +30d --page plan.html",
-    ),
+    "spark retention": ("tierledger spark retention --what-if retention.ms=7d --until +30d",),
     "simulate run": (
         "tierledger simulate run --seeds 0:1000",
         "tierledger simulate run --minutes 10 --world service",
@@ -79,9 +75,20 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 """Examples by the command's name, with its group's name before it."""
 
+SENTENCE_MAX = 1000
+"""Characters of a command's first sentence; it is wrapped, not cut to what fits a line."""
+
 
 class CommandsWithExamples(TyperGroup):
-    """Commands whose help ends with examples."""
+    """Commands whose help ends with examples, and whose list tells whole sentences."""
+
+    @override
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        told = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(SENTENCE_MAX)) for name, one in told.items()]
+            )
 
     @override
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

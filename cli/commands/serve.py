@@ -56,9 +56,9 @@ LimitOption = Annotated[
         "--custom-metadata-max-bytes",
         min=0,
         max=2**31 - 1,
-        help="Maximum bytes of custom metadata (KIP-917: "
-        "remote.log.metadata.custom.metadata.max.bytes). If it is below the brokers' "
-        "own limit, brokers upload segments again at every interval.",
+        help="Maximum bytes of custom metadata (KIP-917). If it is below the brokers' own "
+        "limit, remote.log.metadata.custom.metadata.max.bytes, brokers upload segments again "
+        "at every interval.",
     ),
 ]
 HostsOption = Annotated[

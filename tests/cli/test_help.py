@@ -39,6 +39,15 @@ def test_a_commands_help_ends_with_its_examples(name: str) -> None:
     assert result.exit_code == 0
     ends = result.stdout.rstrip().splitlines()[-len(EXAMPLES[name]) :]
     assert [line.strip() for line in ends] == list(EXAMPLES[name])
+    assert max(map(len, result.stdout.splitlines())) <= 80, "as wide as a terminal is"
+
+
+@pytest.mark.parametrize("group", ["", "spark", "simulate"])
+def test_a_list_of_commands_tells_whole_sentences(group: str) -> None:
+    lines = invoke(*group.split(), "--help").stdout.splitlines()
+
+    assert not [line for line in lines[1:] if line.endswith("...")]
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("name", COMMANDS)
