@@ -31,6 +31,19 @@ def test_what_is_missing_dominates_and_the_page_stays_short(browser: Browser) ->
     assert max(heights) < HEIGHT_MAX
 
 
+def test_what_a_topic_has_before_and_after_stays_together(browser: Browser) -> None:
+    browser.open(sample_pages.retention())
+
+    lanes = browser.run(
+        "[...document.querySelectorAll('#topics .lane')].map((lane) => "
+        "[getComputedStyle(lane).borderTopWidth, "
+        "lane.querySelector('svg').ariaLabel.split(' ').slice(0, 2)])"
+    )
+    assert [line for line, _ in lanes] == ["1px", "0px"] * 4
+    assert lanes[0][1][0] == lanes[1][1][0], "both name the topic"
+    assert [label[1] for _, label in lanes] == ["before:", "after:"] * 4
+
+
 def test_a_long_list_is_cut_and_says_how_much_is_left(browser: Browser) -> None:
     browser.open(sample_pages.lossy_audit())
 

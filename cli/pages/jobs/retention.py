@@ -65,7 +65,7 @@ def _topic_bars(topics: Sequence[PlainRow]) -> list[Bar]:
             size, segments = row[f"bytes_{when}"], row[f"segments_{when}"]
             text = f"{size_text(size)}, {many(segments, 'segment')}"
             label, note = (name, count) if when == "before" else ("", "")
-            made.append(Bar(label, note, size, text, look))
+            made.append(Bar(label, note, size, text, look, f"{name} {when}: {text}"))
     return made
 
 

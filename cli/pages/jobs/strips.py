@@ -33,6 +33,7 @@ class Bar(NamedTuple):
     """One line of `bars`."""
 
     name: str
+    """Empty for a further bar of the one before: no line parts the two."""
     note: str
     value: int
     text: str
@@ -117,9 +118,10 @@ def bars(items: Sequence[Bar]) -> list[Row]:
     rows = []
     for item in items:
         # The longest bar, too, leaves room for the value behind it.
-        width = f"{max(item.value / longest * 80, 0.2):.2f}%"
+        width = f"{max(item.value / longest * 80, 0.2 if item.value else 0):.2f}%"
         box = Box(item.look, "0", width, 2, 14, item.tip or item.text)
-        label = f"{item.name} {item.note}: {item.text}"
-        drawing = Drawing(18, label, [box], [Text("", width, 13, item.text)])
-        rows.append(Row(item.name, item.note, drawing))
+        label = item.tip or f"{item.name} {item.note}: {item.text}"
+        boxes = [box] if item.value else []
+        drawing = Drawing(18, label, boxes, [Text("", width, 13, item.text)])
+        rows.append(Row(item.name, item.note, drawing, "" if item.name else "more"))
     return rows
