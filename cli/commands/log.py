@@ -72,9 +72,12 @@ async def _show(
 
     async with opened_catalog(options) as catalog:
         reader = catalog.reader(await found_partition(catalog, *where))
-        event, shown, leaps = None, 0, Leaps()
+        last, shown, leaps = None, 0, Leaps()
         async for event in reader.events(start):
-            leap_ms = leaps.leap_ms(event)
+            if shown == limit:
+                print_note(f"there are more: --start {event.position} shows them")
+                break
+            last, leap_ms = event, leaps.leap_ms(event)
             if json:
                 leap = {} if leap_ms is None else {"leap_ms": leap_ms}
                 print_json({**plain_event(event), **leap})
@@ -86,14 +89,12 @@ async def _show(
                     f"{event.position}, and the brokers' own times do not"
                 )
             shown += 1  # Positions do not tell: a log may begin behind `start`.
-            if shown == limit:
-                break
-        if event is not None:
-            ahead = ahead_ms(event.log_time_ms, WallClock().now_ms())
+        if last is not None:
+            ahead = ahead_ms(last.log_time_ms, WallClock().now_ms())
             note_ahead(reader.topic_id_partition, ahead)
         else:
-            last = await ask(reader, None, lambda state: state.next_position - 1)
-            raise InvalidArgument(f"--start: expected a position up to {last}, got {start}")
+            end = await ask(reader, None, lambda state: state.next_position - 1)
+            raise InvalidArgument(f"--start: expected a position up to {end}, got {start}")
 
 
 def _line(event: log.Event) -> str:

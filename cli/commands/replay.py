@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
 REFUSALS_SHOWN = 20
 FINDINGS_SHOWN = 20
+WHY_MAX = 200
+"""Characters of a finding's reason that are shown: it may name thousands of segments."""
 
 TracesArgument = Annotated[
     list[Path],
     typer.Argument(
-        metavar="TRACE_DIR...",
+        metavar="TRACE_DIR",
         help="Directories with records.jsonl[.gz]; - is standard input, with such lines.",
     ),
 ]
@@ -206,7 +208,8 @@ async def _run(
             if asked and (known := await _known(service, trace)):
                 print_note(
                     f"the store holds {known} of the partitions of {path.name} already: "
-                    "questions about earlier moments are answered from what is there now"
+                    "questions about earlier moments are answered from what is there now, "
+                    "and --check may call that wrong or missed"
                 )
             with progress(f"replaying {path.name}", trace.record_count) as advance:
                 result = await replay(service, trace, asked, options, advance)
@@ -279,7 +282,10 @@ def _print_result(
         print_note(f"refused: {at}: {error_text(error)}")
     for source, one in reports.items():
         for finding in one.findings[:FINDINGS_SHOWN]:
-            print_note(f"{source}: {finding.verdict}: {finding.why}: {finding.question.fields}")
+            asked = {k: v for k, v in finding.question.fields.items() if k != "answer"}
+            why = finding.why
+            why = why if len(why) <= WHY_MAX else f"{why[:WHY_MAX]}…"
+            print_note(f"{source}: {finding.verdict}: {why}: {asked}")
 
 
 async def _known(service: Service, trace: LoadedTrace) -> int:

@@ -224,8 +224,10 @@ def test_what_cannot_be_answered_is_one_line_and_exit_2(
 
 def test_log_shows_every_event_and_can_start_and_stop_anywhere(store: Path) -> None:
     everything = lines(run(store, "log", "orders", 1, "--json"))
-    part = lines(run(store, "log", "orders", 1, "--start", 41, "--limit", 2, "--json"))
-    text = run(store, "log", "orders", 1).stdout.splitlines()
+    cut = run(store, "log", "orders", 1, "--start", 41, "--limit", 2, "--json")
+    part = lines(cut)
+    whole = run(store, "log", "orders", 1)
+    text = whole.stdout.splitlines()
 
     assert [one["position"] for one in everything] == list(range(44))
     assert [one["type"] for one in everything[:3]] == [
@@ -237,6 +239,8 @@ def test_log_shows_every_event_and_can_start_and_stop_anywhere(store: Path) -> N
     assert part[0]["state"] == "DELETE_SEGMENT_STARTED"
     assert len(text) == 44
     assert "SegmentUpdated" in text[41]
+    assert cut.stderr.endswith("note: there are more: --start 43 shows them\n")
+    assert "there are more" not in whole.stderr
 
 
 def test_log_shows_as_many_events_as_asked_of_a_log_that_was_forgotten(store: Path) -> None:

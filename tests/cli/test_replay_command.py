@@ -105,6 +105,7 @@ def test_a_wrong_answer_of_kafkas_is_found_out(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "wrong=0" not in result.stdout
     assert "leader: wrong: " in result.stderr
+    assert max(map(len, result.stderr.splitlines())) < 500, "a finding is a line, not a page"
 
 
 # Strict.

@@ -103,6 +103,20 @@ def test_a_wide_terminal_shows_whole_ids_and_a_narrow_one_tells_them_apart(
     assert "\x1b[32mfinished" in narrow.raw
 
 
+def test_an_audit_has_each_finding_on_one_line_of_eighty_columns(
+    store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tier").mkdir()
+    shown = on_terminal(
+        "spark", "audit", "--tier", f"local-tiered:{tmp_path / 'tier'}", columns=80, store=store
+    )
+
+    kinds = first_words(shown)
+    assert kinds[0] == "missing_object"
+    assert kinds[kinds.index("cluster") - 1] == "missing_object"
+    assert "nothing is there" in shown.raw
+
+
 def test_a_very_long_table_is_set_plainly(capsys: pytest.CaptureFixture[str]) -> None:
     cell = Cell("whole", "shown", "brief")
     rows = [("a\nb", one, cell) for one in range(STYLED_ROWS_MAX + 1)]

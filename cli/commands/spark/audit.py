@@ -26,7 +26,7 @@ from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time
 from tierledger.cli.given_file import is_standard_input, readable
 from tierledger.cli.options import TierOption, duration_ms
 from tierledger.cli.output import print_note, progress, time_text
-from tierledger.cli.table import size_cell, state_cell
+from tierledger.cli.table import BRIEF_ID, Cell, size_cell, state_cell
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -225,6 +225,9 @@ def _cells(row: PlainRow) -> list[object]:
         for size in (row["size_in_bytes"], row["expected_bytes"])
     ]
     place = row["place"] or row["segment_id"]
+    if row["segment_id"] is not None:
+        partition = f"{row['topic'] or row['topic_id']}-{row['partition']}"
+        place = Cell(place, place, f"{partition} {row['segment_id'][:BRIEF_ID]}")
     return [state_cell(row["kind"]), place, row["objects"], *sizes, row["detail"]]
 
 
