@@ -94,7 +94,7 @@ class Admission:
         if greeting.cluster_id != self._cluster_id:
             raise InvalidArgument(
                 f"this host serves cluster {self._cluster_id!r}, "
-                f"not {shown(greeting.cluster_id)}"
+                f"not {shown(greeting.cluster_id)}: expected its id as --cluster or cluster.id"
             )
         identity = credential.identity()
         broker_id = None
