@@ -341,6 +341,10 @@ class Stream:
 @cache
 def grpc_process() -> OwnProcess:
     """The first process that uses gRPC: after that none that is forked from it can."""
+    # gRPC shuts itself down when the last of its objects is collected. In a forked child, which
+    # lacks its thread, that never ends, and hangs whatever the child was doing. So this process
+    # and its children keep gRPC running as long as they live.
+    grpc.aio.init_grpc_aio()
     return OwnProcess(
         "gRPC",
         "configure the first manager after the fork, or use multiprocessing's spawn or "

@@ -20,7 +20,7 @@ from tierledger.storage.connector import load_connector
 TIP = partition()
 
 COMMON = """
-import asyncio, multiprocessing, os, sys, threading, time
+import asyncio, gc, multiprocessing, os, sys, threading, time
 from tierledger.client import *
 TIP = TopicIdPartition(Uuid(bytes(range(16))), 0, "orders")
 CONFIG = {"cluster.id": sys.argv[2], "broker.id": 1, "metadata.storage.url": sys.argv[1]}
@@ -49,6 +49,7 @@ def forked(work, *arguments):
 """
 
 FORKS = """
+gc.disable()  # So that a child inherits what this process has used, and collects it.
 manager = opened()
 is_over = False
 def ask_on():
@@ -63,7 +64,10 @@ for thread in threads:
     thread.join()
 print(manager.is_ready(TIP))
 manager.close()
-forked(asked)
+def collect_and_ask():
+    gc.collect()
+    asked()
+forked(collect_and_ask)
 asked()
 """
 
