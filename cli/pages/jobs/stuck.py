@@ -38,7 +38,7 @@ def stuck_page(
         facts=facts,
         words={word: WORDS[word] for word in ("stuck", *limits_ms)},
         states=list(limits_ms),
-        counts={state: count for state, (count, _) in totals.items()},
+        counts={state: totals[state][0] for state in limits_ms if state in totals},
         bytes=sum(size for _, size in totals.values()),
         limits_ms=limits_ms,
         rows=rows,

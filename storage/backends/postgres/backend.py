@@ -211,7 +211,7 @@ class PostgresBackend(MetadataStorageBackend):
             keys,
             [_folder_end(key) for key in keys],
             [firsts[key] for key in keys],
-            [formers[key].key if key in formers else None for key in keys],
+            [formers[key].key if key in formers else "" for key in keys],
             [formers[key].beginning if key in formers else b"" for key in keys],
         )
         answer = await self._finished(self._append(parameters, formers))

@@ -47,6 +47,7 @@ operations as `place:reason`, places counted from 1, separated by blanks."""
 # statement, after it has inserted its own: a statement sees the store as of its begin, so one
 # that slept would not see keys written meanwhile; the second statement sees them. What has to
 # be there before a key that was inserted is looked for last: if it is missing, nothing is kept.
+# Nothing has to be where `formers` has an empty text: a role may have `array_nulls` off.
 CREATE = """
 SELECT pg_advisory_xact_lock(8389754676633563);
 CREATE TABLE IF NOT EXISTS tierledger_kv (
@@ -124,7 +125,7 @@ BEGIN
     END IF;
     SELECT one.name INTO early
       FROM unnest(keys, formers, beginnings) AS one(name, former, beginning)
-     WHERE one.former IS NOT NULL AND one.name = ANY (fresh)
+     WHERE one.former <> '' AND one.name = ANY (fresh)
        AND NOT coalesce(one.name = ANY (passed), false)
        AND NOT EXISTS (
         SELECT FROM tierledger_kv
