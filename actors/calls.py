@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, TypeAlias
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tierledger.actors.messages import Assignment, ClaimRefused, Query
 from tierledger.events.commands import Claim, Command
@@ -19,6 +20,9 @@ from tierledger.events.typed_fields import (
 )
 from tierledger.storage.backend import Former
 
+A_contra = TypeVar("A_contra", contravariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
 LEADER = "leader"
 FOLLOWER = "follower"
 STORAGE = "storage"
@@ -33,6 +37,16 @@ OBSERVER = 2**31 - 3
 
 NO_BROKERS = {IMPORTER, OBSERVER}
 """Clients of tierledger's own that register as brokers do."""
+
+
+class Request(Protocol[A_contra, T_co]):
+    """A request to an `A`, which answers it with a `T`. It is a value, which `ask` takes.
+
+    A handle on a process has only `ask` for them all, whatever lies between: nothing, Ray, a
+    door, or a simulated network. At the other end the request calls the method that answers.
+    """
+
+    def put_to(self, asked: A_contra) -> Coroutine[Any, Any, T_co]: ...
 
 
 class PartitionKey(NamedTuple):
@@ -203,3 +217,82 @@ class HostPing(NamedTuple):
     """The time of its own clock; None if it follows no common time."""
     newest: Former | None = None
     """The batch that it has committed last; its successor has to find it in the store."""
+
+
+# What a process that serves as a host is asked, beside calls about partitions.
+
+
+class AskedHost(Protocol):
+    """Answers clients, each request by the method that its `put_to` calls."""
+
+    async def counts(self) -> dict[str, Any]: ...
+
+    async def partitions(self) -> list[dict[str, Any]]: ...
+
+
+class CoordinatedHost(AskedHost, Protocol):
+    """Answers the coordinator and other hosts, too."""
+
+    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing: ...
+
+    async def place(self, placements: Sequence[Placement]) -> None: ...
+
+    async def close_sessions(self, closes: Sequence[CloseCall]) -> None: ...
+
+    async def store(
+        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any: ...  # noqa: ANN401
+
+
+class CountsCall(NamedTuple):
+    """The host's names and door, and its counts since its process began."""
+
+    def put_to(self, asked: AskedHost) -> Coroutine[Any, Any, dict[str, Any]]:
+        return asked.counts()
+
+
+class PartitionsCall(NamedTuple):
+    """Role, phase and position of each leader and follower that runs there."""
+
+    def put_to(self, asked: AskedHost) -> Coroutine[Any, Any, list[dict[str, Any]]]:
+        return asked.partitions()
+
+
+class PingCall(NamedTuple):
+    """The host's report; that it comes shows that the host lives."""
+
+    deletions: Deletions
+    time: CommonTime | None
+    """None if it is not known."""
+
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, HostPing]:
+        return asked.ping(*self)
+
+
+class PlaceCall(NamedTuple):
+    """Take on, change or release partitions. Idempotent; older placements do nothing."""
+
+    placements: Sequence[Placement]
+
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, None]:
+        return asked.place(self.placements)
+
+
+class CloseSessionsCall(NamedTuple):
+    """End the sessions of brokers that no longer lead."""
+
+    closes: Sequence[CloseCall]
+
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, None]:
+        return asked.close_sessions(self.closes)
+
+
+class StoreCall(NamedTuple):
+    """Call the host's own storage backend, for processes that may not write themselves."""
+
+    method: str
+    arguments: Sequence[Any]
+    named: Mapping[str, Any]
+
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, Any]:
+        return asked.store(*self)

@@ -10,6 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from tierledger.actors.calls import StoreCall
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.ports import HostHandle
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
@@ -46,7 +47,7 @@ class HostedBackend(MetadataStorageBackend):
     async def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
         with documenting("the host that writes", self._failed):
             host = await self._current()
-            return await host.store(method, arguments, named)
+            return await host.ask(StoreCall(method, arguments, named))
 
     def _failed(self, error: BaseException) -> None:
         if not isinstance(error, RemoteStorageError) or isinstance(error, _MOVED):

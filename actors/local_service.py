@@ -7,19 +7,11 @@ as a crash does: nothing is drained, closed or checkpointed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from tierledger.actors.calls import (
-    Call,
-    CloseCall,
-    CommonTime,
-    Deletions,
-    HostPing,
-    Placement,
-    refusal_of,
-)
+from tierledger.actors.calls import Call, CoordinatedHost, Request, refusal_of
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.door.addresses import url_of
@@ -32,6 +24,8 @@ from tierledger.actors.ports import Clock, HostGone, LeaderOracle
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events.errors import NotReady
 from tierledger.storage.backend import MetadataStorageBackend
+
+T = TypeVar("T")
 
 
 class LocalHost:
@@ -64,11 +58,12 @@ class LocalHost:
             await self._gateway.close()
         await self.host.close()
 
-    async def _call(self, work: Awaitable[Any]) -> Any:  # noqa: ANN401 - Whatever the host says.
+    async def _call(self, work: Awaitable[T]) -> T:
         """The result of `work`, unless the host dies first."""
         task = asyncio.ensure_future(work)
+        either: set[asyncio.Future[Any]] = {task, self._death}
         try:
-            await asyncio.wait({task, self._death}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if self._death.done():
                 raise HostGone(f"{self.host.name} died during the call")
             return await task
@@ -81,28 +76,8 @@ class LocalHost:
         refusal = refusal_of(call)  # No code below checks types.
         return refusal or await self._call(self.host.call(call))
 
-    async def place(self, placements: Sequence[Placement]) -> None:
-        await self._call(self.host.place(placements))
-
-    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
-        await self._call(self.host.close_sessions(closes))
-
-    async def store(
-        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
-    ) -> Any:  # noqa: ANN401
-        return await self._call(self.host.store(method, arguments, named))
-
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
-        ping: HostPing = await self._call(self.host.ping(deletions, time))
-        return ping
-
-    async def counts(self) -> dict[str, Any]:
-        counts: dict[str, Any] = await self._call(self.host.counts())
-        return counts
-
-    async def partitions(self) -> list[dict[str, Any]]:
-        partitions: list[dict[str, Any]] = await self._call(self.host.partitions())
-        return partitions
+    async def ask(self, request: Request[CoordinatedHost, T]) -> T:
+        return await self._call(request.put_to(self.host))
 
 
 class LocalConnection:

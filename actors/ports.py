@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
-from tierledger.actors.calls import CloseCall, CommonTime, Deletions, HostPing, Placement
+from tierledger.actors.calls import CoordinatedHost, Request
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.events.identifiers import TopicIdPartition
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -54,25 +56,8 @@ class HostHandle(Protocol):
     Raises as what clients see of it does.
     """
 
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
-        """The host's report to the coordinator; that it comes shows that the host lives.
-
-        `time`: the common time; None if it is not known.
-        """
-        ...
-
-    async def place(self, placements: Sequence[Placement]) -> None:
-        """Take on, change or release partitions. Idempotent; older placements do nothing."""
-        ...
-
-    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
-        """End the sessions of brokers that no longer lead."""
-        ...
-
-    async def store(
-        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
-    ) -> Any:  # noqa: ANN401
-        """Call the host's own storage backend, for processes that may not write themselves."""
+    async def ask(self, request: Request[CoordinatedHost, T]) -> T:
+        """The host's answer."""
         ...
 
 

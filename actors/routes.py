@@ -7,6 +7,7 @@ from zlib import crc32
 from tierledger.actors.calls import LEADER, STORAGE, PartitionKey
 from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.coordinator.events import Route
+from tierledger.actors.coordinator.requests import HostsCall, RouteCall
 from tierledger.events.errors import NotReady, RemoteResourceNotFound
 
 
@@ -37,7 +38,7 @@ class Routes:
         """
         route = self._known.get(key)
         if route is None:
-            (route,) = await self._coordinator.route([key])
+            (route,) = await self._coordinator.ask(RouteCall([key]))
             self._known[key] = route
         if not route.known:
             self.forget(key)
@@ -51,7 +52,7 @@ class Routes:
         if route.leader is None and role != LEADER:
             # Released: no host serves it, but any host can read it from storage. All clients
             # turn to the same host, which reads it once for all of them.
-            addresses = [*(await self._coordinator.hosts()).values()]
+            addresses = [*(await self._coordinator.ask(HostsCall())).values()]
             if addresses:
                 return addresses[crc32(b"%b%d" % key) % len(addresses)], STORAGE
         raise NotReady(f"{key.named('?')} has no {role} at the moment")

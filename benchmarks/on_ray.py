@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tierledger.actors.calls import PartitionKey
+from tierledger.actors.calls import CountsCall, PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.requests import HostsCall, RouteCall
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.benchmarks.scale import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.served import new_partition
@@ -42,13 +43,18 @@ class OnRay:
     async def addresses(self, tips: Sequence[TopicIdPartition]) -> list[str | None]:
         """The addresses of the hosts that lead the partitions; none where nobody leads."""
         keys = [PartitionKey.of(tip) for tip in tips]
-        return [route.leader_host for route in await self.connection.coordinator.route(keys)]
+        return [
+            route.leader_host
+            for route in await self.connection.coordinator.ask(RouteCall(keys))
+        ]
 
     async def all_serve(self) -> None:
         """Return once all wanted hosts serve."""
 
         async def do() -> bool:
-            return len(await self.connection.coordinator.hosts()) >= self.settings.hosts
+            return (
+                len(await self.connection.coordinator.ask(HostsCall())) >= self.settings.hosts
+            )
 
         await _until(do)
 
@@ -62,8 +68,8 @@ class OnRay:
 
     async def pings(self) -> list[dict[str, Any]]:
         """What each host reports about itself."""
-        addresses = (await self.connection.coordinator.hosts()).values()
-        return [await self.connection.host(address).counts() for address in addresses]
+        addresses = (await self.connection.coordinator.ask(HostsCall())).values()
+        return [await self.connection.host(address).ask(CountsCall()) for address in addresses]
 
 
 async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:

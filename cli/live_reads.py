@@ -10,9 +10,10 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tierledger.actors.calls import STORAGE, PartitionKey, QueryCall
+from tierledger.actors.calls import STORAGE, PartitionKey, PartitionsCall, QueryCall
 from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
+from tierledger.actors.coordinator.requests import HostsCall
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.messages import Query
 from tierledger.cli.opened_store import found_partition, opened_catalog
@@ -116,8 +117,8 @@ async def _served(connection: ServiceConnection, topic: str, partition: int) -> 
         return PartitionKey(bytes(Uuid.parse(topic)), partition)
     served = await asyncio.gather(
         *(
-            connection.host(address).partitions()
-            for address in (await connection.coordinator.hosts()).values()
+            connection.host(address).ask(PartitionsCall())
+            for address in (await connection.coordinator.ask(HostsCall())).values()
         )
     )
     ids = sorted({one["topic_id"] for many in served for one in many if one["topic"] == topic})

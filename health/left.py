@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator.requests import RouteCall
 
 if TYPE_CHECKING:
+    from tierledger.actors.connection import CoordinatorHandle
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.health.reading import AskedCoordinator
     from tierledger.storage.catalog import Catalog
 
 PARTITIONS_MAX = 10_000
@@ -34,7 +35,7 @@ class LeftPartition(NamedTuple):
     bytes: int
 
 
-async def left_in(catalog: Catalog, coordinator: AskedCoordinator) -> list[LeftPartition]:
+async def left_in(catalog: Catalog, coordinator: CoordinatorHandle) -> list[LeftPartition]:
     """What is left in the store, by topic id and number; of huge stores only the first.
 
     Raises:
@@ -48,7 +49,8 @@ async def left_in(catalog: Catalog, coordinator: AskedCoordinator) -> list[LeftP
     unhosted: list[tuple[TopicIdPartition, str]] = []
     for at in range(0, len(tips), ROUTES_AT_ONCE):
         some = tips[at : at + ROUTES_AT_ONCE]
-        routes = await coordinator.route([PartitionKey.of(tip) for tip in some])
+        asked = RouteCall([PartitionKey.of(tip) for tip in some])
+        routes = await coordinator.ask(asked)
         for tip, route in zip(some, routes, strict=True):
             if route.leader is None and not route.followers:
                 unhosted.append((tip, route.topic))

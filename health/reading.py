@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tierledger.actors.calls import LEADER, PartitionKey
-from tierledger.actors.coordinator.events import Route
+from tierledger.actors.calls import LEADER, CountsCall, PartitionKey, PartitionsCall
+from tierledger.actors.connection import CoordinatorHandle, ReportingHost
+from tierledger.actors.coordinator.requests import RouteCall, StatusCall
 from tierledger.actors.foreign_errors import documenting
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import Uuid
@@ -21,29 +22,13 @@ PARTITIONS_TIMEOUT_S = 5.0
 """Timeout of a host's list of partitions, after its counts have come."""
 
 
-class AskedCoordinator(Protocol):
-    """The calls to a coordinator; see `CoordinatorHandle`."""
-
-    async def status(self) -> dict[str, Any]: ...
-
-    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]: ...
-
-
-class AskedHost(Protocol):
-    """The calls to a host; see `HostHandle`."""
-
-    async def counts(self) -> dict[str, Any]: ...
-
-    async def partitions(self) -> list[dict[str, Any]]: ...
-
-
 class AskedService(Protocol):
     """The parts of a connection; see `ServiceConnection`."""
 
     @property
-    def coordinator(self) -> AskedCoordinator: ...
+    def coordinator(self) -> CoordinatorHandle: ...
 
-    def host(self, name: str) -> AskedHost: ...
+    def host(self, name: str) -> ReportingHost: ...
 
 
 async def read_service(
@@ -59,7 +44,7 @@ async def read_service(
     with contextlib.suppress(TimeoutError, RemoteStorageError):
         async with asyncio.timeout(SILENT_AFTER_S):
             with documenting("the coordinator"):
-                coordinator = await connection.coordinator.status()
+                coordinator = await connection.coordinator.ask(StatusCall())
     addresses = dict(known_hosts or {})
     if coordinator is not None:
         addresses = {name: coordinator["addresses"][name] for name in coordinator["hosts"]}
@@ -77,7 +62,7 @@ async def _read_host(connection: AskedService, address: str) -> HostReading:
         async with asyncio.timeout(SILENT_AFTER_S):
             with documenting(address):
                 host = connection.host(address)
-                counts = await host.counts()
+                counts = await host.ask(CountsCall())
     except TimeoutError:
         return HostReading(address, silence=f"no answer within {SILENT_AFTER_S:g} s")
     except RemoteStorageError as error:
@@ -85,7 +70,7 @@ async def _read_host(connection: AskedService, address: str) -> HostReading:
     try:
         async with asyncio.timeout(PARTITIONS_TIMEOUT_S):
             with documenting(address):
-                return HostReading(address, counts, await host.partitions())
+                return HostReading(address, counts, await host.ask(PartitionsCall()))
     except TimeoutError:
         silence = f"no list of its partitions within {PARTITIONS_TIMEOUT_S:g} s"
     except RemoteStorageError as error:
@@ -111,7 +96,7 @@ async def _leader_hosts(
     try:
         async with asyncio.timeout(SILENT_AFTER_S):
             with documenting("the coordinator"):
-                routes = await connection.coordinator.route(keys)
+                routes = await connection.coordinator.ask(RouteCall(keys))
     except (TimeoutError, RemoteStorageError):
         return {}
     return {

@@ -21,6 +21,7 @@ from tierledger.actors.conditions import Conditions
 from tierledger.actors.coordinator.attendance import Followed
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Ownership
+from tierledger.actors.coordinator.requests import FollowCall
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.wall_clock import WallClock
@@ -71,10 +72,10 @@ _log = ProcessLog("tierledger.moving")
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # It floods logs without brokers.
 
 
-class FollowedCoordinator(Protocol):
-    """The coordinator, as a follower calls it; see `CoordinatorService.follow_kafka`."""
+class FollowersCoordinator(Protocol):
+    """The coordinator, as a process of the service asks it; see `RayCoordinator`."""
 
-    async def follow_kafka(self, report: dict[str, Any]) -> Followed: ...
+    async def ask(self, request: FollowCall) -> Followed: ...
 
 
 class FollowOptions(NamedTuple):
@@ -91,7 +92,7 @@ class Following:
     def __init__(
         self,
         settings: ServiceSettings,
-        coordinator: FollowedCoordinator,
+        coordinator: FollowersCoordinator,
         options: FollowOptions,
     ) -> None:
         """`settings`: those of the service."""
@@ -135,7 +136,7 @@ class Following:
             await _ended(doing)
             with contextlib.suppress(RemoteStorageError), documenting("the coordinator"):
                 leaves = {"follower": self._name, "leaves": True}
-                await self._coordinator.follow_kafka(leaves)
+                await self._coordinator.ask(FollowCall(leaves))
 
     async def _report(self) -> None:
         self._reports += 1
@@ -153,7 +154,7 @@ class Following:
         try:
             # Starting a coordinator anew may fail with Ray's own errors.
             with documenting("the coordinator"):
-                ownership, is_chosen = await self._coordinator.follow_kafka(report)
+                ownership, is_chosen = await self._coordinator.ask(FollowCall(report))
         except RemoteStorageError as error:
             # The coordinator is being replaced; the last `Ownership` holds.
             _log.debug("the coordinator did not take a report", error=str(error))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tierledger.actors.calls import OBSERVER, STORAGE
+from tierledger.actors.calls import OBSERVER, STORAGE, PartitionsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
+from tierledger.actors.coordinator.requests import HostsCall
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
 from tierledger.conformance.answers import recorded_segment
@@ -64,8 +65,10 @@ async def doomed(
 
 
 async def _served(connection: ServiceConnection) -> set[TopicIdPartition]:
-    hosts = (await connection.coordinator.hosts()).values()
-    served = [one for host in hosts for one in await connection.host(host).partitions()]
+    hosts = (await connection.coordinator.ask(HostsCall())).values()
+    served = [
+        one for host in hosts for one in await connection.host(host).ask(PartitionsCall())
+    ]
     return {
         TopicIdPartition(Uuid.parse(one["topic_id"]), one["partition"], one["topic"])
         for one in served

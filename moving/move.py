@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tierledger.actors.calls import OBSERVER
+from tierledger.actors.calls import OBSERVER, PartitionsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator import procedure as steps
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import GIVE_UP_AFTER_MS, Owned
 from tierledger.actors.coordinator.procedure import Procedure
+from tierledger.actors.coordinator.requests import HostsCall, StatusCall
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -128,13 +129,13 @@ class Move:
                 segments = {str(one): one.segment for one in found if one.segment is not None}
                 return steps.Compared(tuple(map(str, found)), segments)
             case steps.HandOver(wish=wish):
-                self._owned = await self._coordinator.hand_over(wish)
+                self._owned = await self._coordinator.ask(wish)
                 return steps.HandedOver(self._owned)
             case _:
                 raise AssertionError(f"not to be answered: {effect}")
 
     async def _look(self) -> steps.Looked:
-        status, alive = await asyncio.gather(self._coordinator.status(), self._alive())
+        status, alive = await asyncio.gather(self._coordinator.ask(StatusCall()), self._alive())
         return steps.Looked(
             status["owner_epoch"],
             status["owner"],
@@ -168,10 +169,13 @@ class Move:
 
     async def _positions(self) -> dict[TopicIdPartition, int]:
         """The last position of each log that the service serves."""
-        hosts = await self._coordinator.hosts()
+        hosts = await self._coordinator.ask(HostsCall())
         found: dict[TopicIdPartition, int] = {}
         for served in await asyncio.gather(
-            *(self._connection.host(address).partitions() for address in hosts.values())
+            *(
+                self._connection.host(address).ask(PartitionsCall())
+                for address in hosts.values()
+            )
         ):
             for one in served:
                 topic_id = Uuid.parse(one["topic_id"])

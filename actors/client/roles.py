@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, ReadyCall
 from tierledger.actors.client.router import Router
-from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement, LeaderItem, Registered
+from tierledger.actors.coordinator.requests import RegisterCall, RouteCall
 from tierledger.actors.deadline import Attempt, Deadline
 from tierledger.events.commands import NO_CLAIM, Claim
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RetryableError
@@ -43,9 +42,8 @@ class Roles:
         """
         given = Registered(0, is_given=False)
         while not given.is_given:
-            given = await router.coordinate(
-                partial(_register, broker_id, request, given.incarnation), deadline
-            )
+            call = RegisterCall(broker_id, request, given.incarnation)
+            given = await router.coordinate(call, deadline)
         return cls(router, broker_id, given.incarnation)
 
     def role(self, key: PartitionKey) -> str:
@@ -121,7 +119,7 @@ class Roles:
             tuple(item for role, item in items if not role),
             import_cluster,
         )
-        claims = await self._router.coordinate(lambda one: one.announce(announcement), deadline)
+        claims = await self._router.coordinate(announcement, deadline)
         for item in announcement.stopped:
             self._claims.pop(PartitionKey(*item[:2]), None)
         announced = [(PartitionKey(*item[:2]), role) for role, item in items if role]
@@ -143,7 +141,8 @@ class Roles:
         ready: set[PartitionKey] = set()
         try:
             with deadline.bound():
-                routes = await self._link.coordinator.route([*known]) if known else []
+                asked = RouteCall([*known])
+                routes = await self._link.coordinator.ask(asked) if known else []
                 by_host: dict[str, list[ReadyCall]] = {}
                 for (key, (role, claim)), route in zip(known.items(), routes, strict=True):
                     address = route.host(role)
@@ -172,9 +171,3 @@ class Roles:
                     ready.add(call.key)
 
         await asyncio.gather(*map(ask, calls))
-
-
-async def _register(
-    broker_id: int, request: bytes, after: int, coordinator: CoordinatorHandle
-) -> Registered:
-    return await coordinator.register(broker_id, request, after)

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from tierledger.actors.calls import LEADER, Answered, Call, PageCall, PartitionKey
+from tierledger.actors.calls import LEADER, Answered, Call, PageCall, PartitionKey, Request
 from tierledger.actors.client.retries import LASTING_AT_COORDINATOR, Retries
 from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.client.window import WRITES_MAX, Window
-from tierledger.actors.connection import CoordinatorHandle
+from tierledger.actors.coordinator.requests import AskedCoordinator
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
 from tierledger.actors.routes import Routes
 from tierledger.events.errors import (
@@ -113,16 +113,14 @@ class Router:
         return await self._persist(attempt, forget, deadline, Retries(is_change=is_change))
 
     async def coordinate(
-        self,
-        ask: Callable[[CoordinatorHandle], Awaitable[T]],
-        deadline: Deadline | None = None,
+        self, request: Request[AskedCoordinator, T], deadline: Deadline | None = None
     ) -> T:
-        """The coordinator's answer to `ask`, which is retried like any call."""
+        """The coordinator's answer to `request`, which is retried like any call."""
 
         async def attempt(one: Attempt) -> T:
             await self.link.ready()
             one.is_sent = True
-            return await ask(self.link.coordinator)
+            return await self.link.coordinator.ask(request)
 
         retries = Retries(is_change=True, lasting=LASTING_AT_COORDINATOR)
         return await self._persist(attempt, lambda: None, self._deadline(deadline), retries)

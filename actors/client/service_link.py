@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from tierledger.actors.calls import Call, PartitionKey
+from tierledger.actors.calls import Call, Request
 from tierledger.actors.connection import CoordinatorHandle, ServiceConnection
-from tierledger.actors.coordinator.attendance import Attend, Attended
-from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
+from tierledger.actors.coordinator.requests import AskedCoordinator
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.foreign_errors import documented, documenting, is_cancelled
-from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 
 T = TypeVar("T")
@@ -170,31 +167,5 @@ class _LinkedCoordinator:
     def __init__(self, link: ServiceLink) -> None:
         self._link = link
 
-    async def _ask(self, ask: Callable[[CoordinatorHandle], Awaitable[T]]) -> T:
-        return await self._link.ask("the coordinator", lambda one: ask(one.coordinator))
-
-    async def register(
-        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
-    ) -> Registered:
-        return await self._ask(lambda one: one.register(broker_id, request, after, mode))
-
-    async def hand_over(self, wish: Handover) -> Owned:
-        return await self._ask(lambda one: one.hand_over(wish))
-
-    async def attend(self, attend: Attend) -> Attended:
-        return await self._ask(lambda one: one.attend(attend))
-
-    async def announce(self, announcement: Announcement) -> list[Claim]:
-        return await self._ask(lambda one: one.announce(announcement))
-
-    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
-        return await self._ask(lambda one: one.route(keys))
-
-    async def hosts(self) -> dict[str, str]:
-        return await self._ask(lambda one: one.hosts())
-
-    async def doors(self) -> dict[str, str]:
-        return await self._ask(lambda one: one.doors())
-
-    async def status(self) -> dict[str, Any]:
-        return await self._ask(lambda one: one.status())
+    async def ask(self, request: Request[AskedCoordinator, T]) -> T:
+        return await self._link.ask("the coordinator", lambda one: one.coordinator.ask(request))

@@ -5,8 +5,8 @@ A coordinator that starts has no report; within a second it has one of each livi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Annotated, Any, NamedTuple, Protocol
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.events import BrokerId, Item, Owner
@@ -125,6 +125,16 @@ class Attend(NamedTuple):
     """Partitions whose log is not the one that the broker was fed from, or ends before."""
     ran_ms: Count = 0
     """Milliseconds since the plugin began; 0: an older plugin."""
+
+    def put_to(self, asked: Attending) -> Coroutine[Any, Any, Attended]:
+        """Who owns the cluster's metadata."""
+        return asked.attend(self)
+
+
+class Attending(Protocol):
+    """Takes plugins' reports."""
+
+    async def attend(self, attend: Attend) -> Attended: ...
 
 
 class PluginTrouble(NamedTuple):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from enum import StrEnum
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.events.commands import Claim
@@ -52,6 +53,16 @@ class Announcement(NamedTuple):
     @property
     def claim(self) -> Claim:
         return Claim(self.broker_id, self.incarnation, self.number)
+
+    def put_to(self, asked: Announcing) -> Coroutine[Any, Any, list[Claim]]:
+        """The claim in force for each leader, then each follower; durable on return."""
+        return asked.announce(self)
+
+
+class Announcing(Protocol):
+    """Takes announcements."""
+
+    async def announce(self, announcement: Announcement) -> list[Claim]: ...
 
 
 class ClientRegistered(NamedTuple):

@@ -10,8 +10,9 @@ report once more.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from enum import StrEnum
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 
 from tierledger.actors.coordinator.events import Owner, OwnerChanged
 from tierledger.events.errors import NotReady, RejectedError
@@ -99,6 +100,16 @@ class Handover(NamedTuple):
     give_up_after_ms: GiveUpMs = GIVE_UP_AFTER_MS
     accepted: Accepted = ()
     """With `to` = MOVING: segments about which the two managers may differ in this move."""
+
+    def put_to(self, asked: HandingOver) -> Coroutine[Any, Any, Owned]:
+        """The owner after that, durable."""
+        return asked.hand_over(self)
+
+
+class HandingOver(Protocol):
+    """Changes the owner."""
+
+    async def hand_over(self, wish: Handover) -> Owned: ...
 
 
 class Owned(NamedTuple):

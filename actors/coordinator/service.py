@@ -8,9 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
-from tierledger.actors.calls import Deletions, HostPing, PartitionKey
+from tierledger.actors.calls import (
+    CloseSessionsCall,
+    Deletions,
+    HostPing,
+    PartitionKey,
+    PingCall,
+    PlaceCall,
+    Request,
+)
 from tierledger.actors.conditions import STORE_REFUSED, Conditions
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.attendance import (
@@ -32,6 +40,7 @@ from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
 from tierledger.actors.coordinator.report import coordinator_report
+from tierledger.actors.coordinator.requests import FollowedCoordinator
 from tierledger.actors.coordinator.unowned import FOREIGN, Sightings, text_of, was_silent
 from tierledger.actors.foreign_errors import failure_of
 from tierledger.actors.hosted_backend import HostedBackend
@@ -75,6 +84,8 @@ from tierledger.storage.backend import Former, MetadataStorageBackend, older_sto
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.process_log import ProcessLog
 from tierledger.storage.serde import MetadataSerDe
+
+T = TypeVar("T")
 
 _log = ProcessLog("tierledger.coordinator")
 
@@ -192,6 +203,10 @@ class CoordinatorService:
         return handle
 
     # Requests.
+
+    async def ask(self, request: Request[FollowedCoordinator, T]) -> T:
+        """The answer to `request`, as through any handle on a coordinator."""
+        return await request.put_to(self)
 
     async def register(
         self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
@@ -599,7 +614,9 @@ class CoordinatorService:
     async def _pinged(self, host: str, address: str, handle: HostHandle) -> HostPing:
         """A host's answer to a ping, which also tells its clock, and what time it is."""
         sent_s = self._loop.time()
-        ping = await handle.ping(self._deletions(), self._clocks.common(sent_s, address))
+        ping = await handle.ask(
+            PingCall(self._deletions(), self._clocks.common(sent_s, address))
+        )
         if ping.clock_ms is not None and isinstance(self._clock, ProcessClock):
             now, own, clocks = self._now(), self._clock, self._clocks
             clocks.keep(self._machine.hosts.addresses())
@@ -621,9 +638,9 @@ class CoordinatorService:
             if handle is None:
                 return msg.WorkInDoubt(host, watch, HostGone(f"{send.address} is forgotten"))
             if work.closes:
-                await handle.close_sessions(work.closes)
+                await handle.ask(CloseSessionsCall(work.closes))
             else:
-                await handle.place(work.placements)
+                await handle.ask(PlaceCall(work.placements))
         except HostFailed as error:
             return msg.WorkFailed(host, watch, error)
         except (OutcomeUnknown, RetryableError) as error:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator.attendance import Attend, Attended, Followed
-from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
+from tierledger.actors.calls import Request
+from tierledger.actors.coordinator.requests import FollowedCoordinator
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.discovery.recorded_doors import RecordedDoors
 from tierledger.actors.door.client.knocking import opens
@@ -25,9 +22,10 @@ from tierledger.actors.ray.handles import RayCoordinator, named_actor, namespace
 from tierledger.actors.ray.launcher import RayLauncher
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
-from tierledger.events.commands import Claim
 from tierledger.storage.connector import opened
 from tierledger.storage.process_log import end_at_once
+
+T = TypeVar("T")
 
 COORDINATOR = "coordinator"
 WATCHED = "watched"
@@ -109,34 +107,8 @@ class CoordinatorShell:
         """Why nothing can be written for want of a host; `serve` asks."""
         return None if self._service is None else self._service.hindrance()
 
-    async def register(
-        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None
-    ) -> Registered:
-        return await self._started().register(broker_id, request, after, mode)
-
-    async def hand_over(self, wish: Handover) -> Owned:
-        return await self._started().hand_over(wish)
-
-    async def attend(self, attend: Attend) -> Attended:
-        return await self._started().attend(attend)
-
-    async def follow_kafka(self, report: dict[str, Any]) -> Followed:
-        return await self._started().follow_kafka(report)
-
-    async def announce(self, announcement: Announcement) -> list[Claim]:
-        return await self._started().announce(announcement)
-
-    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
-        return await self._started().route(keys)
-
-    async def hosts(self) -> dict[str, str]:
-        return await self._started().hosts()
-
-    async def doors(self) -> dict[str, str]:
-        return await self._started().doors()
-
-    async def status(self) -> dict[str, Any]:
-        return await self._started().status()
+    async def ask(self, request: Request[FollowedCoordinator, T]) -> T:
+        return await self._started().ask(request)
 
     async def close(self) -> None:
         """Stop pinging hosts, so that they can be closed."""

@@ -6,27 +6,17 @@ A call whose actor dies may or may not have been carried out: that is `OutcomeUn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from tierledger.actors.calls import (
-    CloseCall,
-    CommonTime,
-    Deletions,
-    HostPing,
-    PartitionKey,
-    Placement,
-)
-from tierledger.actors.coordinator.attendance import Attend, Attended, Followed
-from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
+from tierledger.actors.calls import CoordinatedHost, Request
+from tierledger.actors.coordinator.requests import FollowedCoordinator, HostsCall
 from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
 from tierledger.actors.ports import HostFailed, HostGone
 from tierledger.actors.ray.cluster import actor_names, beside, find_actor, ray
-from tierledger.events.commands import Claim
 from tierledger.events.errors import (
     NotReady,
     OutcomeUnknown,
@@ -35,6 +25,8 @@ from tierledger.events.errors import (
 )
 from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.locate import public_url
+
+T = TypeVar("T")
 
 CALL_TIMEOUT_S = 60.0
 """Longest wait for one call; callers with their own deadline give up earlier."""
@@ -79,9 +71,13 @@ def named_actor(kind: Any, *arguments: Any, name: str, namespace: str, on: Any) 
 
 
 async def call(
-    actor: Any, method: str, *arguments: Any, timeout_s: float = CALL_TIMEOUT_S
+    actor: Any,
+    method: str,
+    *arguments: Any,
+    timeout_s: float = CALL_TIMEOUT_S,
+    what: str | None = None,
 ) -> Any:
-    """The result of one actor call.
+    """The result of one actor call; `what` names it in messages, if not `method`.
 
     Raises:
         RemoteStorageError: The actor's error, `HostFailed` if that is not one of ours,
@@ -91,18 +87,26 @@ async def call(
         async with asyncio.timeout(timeout_s):
             return await getattr(actor, method).remote(*arguments)
     except TimeoutError as error:
-        raise OutcomeUnknown(f"{method}: no answer within {timeout_s:g} s") from error
+        raise OutcomeUnknown(f"{what or method}: no answer within {timeout_s:g} s") from error
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         if isinstance(cause, RemoteStorageError):
             raise cause from None
-        raise HostFailed(f"{method} failed: {cause!r}") from error
+        raise HostFailed(f"{what or method} failed: {cause!r}") from error
     except ray.exceptions.ActorUnavailableError as error:
-        raise OutcomeUnknown(f"{method}: the actor cannot be reached") from error
+        raise OutcomeUnknown(f"{what or method}: the actor cannot be reached") from error
     except ray.exceptions.RayActorError as error:
-        raise HostGone(f"{method}: {type(error).__name__}") from error
+        raise HostGone(f"{what or method}: {type(error).__name__}") from error
     except ray.exceptions.RayError as error:
-        raise OutcomeUnknown(f"{method}: {type(error).__name__}") from error
+        raise OutcomeUnknown(f"{what or method}: {type(error).__name__}") from error
+
+
+async def put(actor: Any, request: Request[Any, T], timeout_s: float = CALL_TIMEOUT_S) -> T:
+    """The actor's answer to `request`; raises as `call` does."""
+    answer: T = await call(
+        actor, "ask", request, timeout_s=timeout_s, what=type(request).__name__
+    )
+    return answer
 
 
 class RayHost:
@@ -111,35 +115,15 @@ class RayHost:
     def __init__(self, actor: Any) -> None:
         self.actor = actor
 
-    async def _call(self, method: str, *arguments: Any) -> Any:
-        return await call(self.actor, method, *arguments)
+    async def ask(self, request: Request[CoordinatedHost, T]) -> T:
+        return await put(await self._found(), request)
 
-    async def place(self, placements: Sequence[Placement]) -> None:
-        await self._call("place", list(placements))
-
-    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
-        await self._call("close_sessions", list(closes))
-
-    async def store(
-        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
-    ) -> Any:
-        return await self._call("store", method, list(arguments), dict(named))
-
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
-        ping: HostPing = await self._call("ping", deletions, time)
-        return ping
-
-    async def counts(self) -> dict[str, Any]:
-        counts: dict[str, Any] = await self._call("counts")
-        return counts
-
-    async def partitions(self) -> list[dict[str, Any]]:
-        partitions: list[dict[str, Any]] = await self._call("partitions")
-        return partitions
+    async def _found(self) -> Any:
+        return self.actor
 
     async def close(self) -> None:
         """Drain and stop the host."""
-        await self._call("close")
+        await call(await self._found(), "close")
 
 
 def addresses_of(name: str, namespace: str) -> list[str]:
@@ -160,12 +144,12 @@ class NamedHost(RayHost):
         self._namespace = namespace
 
     @override
-    async def _call(self, method: str, *arguments: Any) -> Any:
+    async def _found(self) -> Any:
         if self.actor is None:
             self.actor = await beside(self._find)
         if self.actor is None:
             raise NotReady(f"{self._name} is not running")
-        return await super()._call(method, *arguments)
+        return self.actor
 
     def _find(self) -> Any:
         name, namespace = self._name, self._namespace
@@ -181,71 +165,38 @@ class RayCoordinator:
         self._create = create
         self._actor: Any = None
 
-    async def _call(self, method: str, *arguments: Any) -> Any:
+    async def ask(self, request: Request[FollowedCoordinator, T]) -> T:
+        return await self._asked(lambda actor: put(actor, request, COORDINATOR_TIMEOUT_S))
+
+    async def process(self) -> str:
+        """The name of the coordinator's process."""
+        process: str = await self._watched("process")
+        return process
+
+    async def hindrance(self) -> str | None:
+        """Why nothing can be written for want of a host; None if that is possible."""
+        hindrance: str | None = await self._watched("hindrance")
+        return hindrance
+
+    async def _watched(self, method: str) -> Any:
+        return await self._asked(
+            lambda actor: call(actor, method, timeout_s=COORDINATOR_TIMEOUT_S)
+        )
+
+    async def _asked(self, ask: Callable[[Any], Awaitable[T]]) -> T:
         for attempt in (1, 2):
             try:
                 if self._actor is None:
                     actor = await beside(self._create)
                     await call(actor, "start", timeout_s=START_TIMEOUT_S)
                     self._actor = actor
-                return await call(
-                    self._actor, method, *arguments, timeout_s=COORDINATOR_TIMEOUT_S
-                )
+                return await ask(self._actor)
             except OutcomeUnknown as error:
                 # Requests to the coordinator are idempotent: it decides on its whole log.
                 self._actor = None
                 if attempt == 2 or not isinstance(error, HostGone):
                     raise
         raise AssertionError("the last attempt returns or raises")
-
-    async def register(
-        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
-    ) -> Registered:
-        given: Registered = await self._call("register", broker_id, request, after, mode)
-        return given
-
-    async def hand_over(self, wish: Handover) -> Owned:
-        owned: Owned = await self._call("hand_over", wish)
-        return owned
-
-    async def attend(self, attend: Attend) -> Attended:
-        attended: Attended = await self._call("attend", attend)
-        return attended
-
-    async def follow_kafka(self, report: dict[str, Any]) -> Followed:
-        """The owner of the metadata, and whether `serve` is chosen; no client can call this."""
-        followed: Followed = await self._call("follow_kafka", report)
-        return followed
-
-    async def announce(self, announcement: Announcement) -> list[Claim]:
-        claims: list[Claim] = await self._call("announce", announcement)
-        return claims
-
-    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
-        routes: list[Route] = await self._call("route", list(keys))
-        return routes
-
-    async def hosts(self) -> dict[str, str]:
-        addresses: dict[str, str] = await self._call("hosts")
-        return addresses
-
-    async def doors(self) -> dict[str, str]:
-        doors: dict[str, str] = await self._call("doors")
-        return doors
-
-    async def status(self) -> dict[str, Any]:
-        status: dict[str, Any] = await self._call("status")
-        return status
-
-    async def process(self) -> str:
-        """The name of the coordinator's process."""
-        process: str = await self._call("process")
-        return process
-
-    async def hindrance(self) -> str | None:
-        """Why nothing can be written for want of a host; None if that is possible."""
-        hindrance: str | None = await self._call("hindrance")
-        return hindrance
 
 
 class WritingHost:
@@ -267,7 +218,7 @@ class WritingHost:
         """
         if self._host is None:
             try:
-                address = (await self._coordinator.hosts()).get(self._name)
+                address = (await self._coordinator.ask(HostsCall())).get(self._name)
                 self._host = None if address is None else NamedHost(address, self._namespace)
             except OutcomeUnknown as error:
                 raise StorageUnavailable(f"the writing host is unknown: {error}") from error

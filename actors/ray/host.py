@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from tierledger.actors.calls import CloseCall, CommonTime, Deletions, HostPing, Placement
+from tierledger.actors.calls import CoordinatedHost, Request
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.host_door import DoorSettings, open_door
@@ -23,6 +22,8 @@ from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import WallClock
 from tierledger.storage.connector import opened
 from tierledger.storage.process_log import end_at_once
+
+T = TypeVar("T")
 
 
 class HostShell:
@@ -95,25 +96,8 @@ class HostShell:
         assert self._host is not None, "the launcher opens a host before anybody knows it"
         return self._host
 
-    async def place(self, placements: Sequence[Placement]) -> None:
-        await self._opened().place(placements)
-
-    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
-        await self._opened().close_sessions(closes)
-
-    async def store(
-        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
-    ) -> Any:
-        return await self._opened().store(method, arguments, named)
-
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
-        return await self._opened().ping(deletions, time)
-
-    async def counts(self) -> dict[str, Any]:
-        return await self._opened().counts()
-
-    async def partitions(self) -> list[dict[str, Any]]:
-        return await self._opened().partitions()
+    async def ask(self, request: Request[CoordinatedHost, T]) -> T:
+        return await request.put_to(self._opened())
 
     async def close(self) -> None:
         """Drain all partitions, then close the store."""

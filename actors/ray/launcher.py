@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from tierledger.actors.calls import CommonTime, Deletions, HostPing
+from tierledger.actors.calls import CoordinatedHost, HostPing, Request
 from tierledger.actors.coordinator.placement import WRITER, emptiest_node
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import node_of, process_of
@@ -23,6 +23,8 @@ from tierledger.actors.ray.handles import (
 )
 from tierledger.actors.ray.host import create_host
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError, StorageUnavailable
+
+T = TypeVar("T")
 
 END_TIMEOUT_S = 15.0
 """How long a killed process on this node may take to end."""
@@ -137,12 +139,13 @@ class _LocatedHost(RayHost):
         self._nodes = nodes
 
     @override
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
-        ping = await super().ping(deletions, time)
-        node = node_of(ping.process)
-        assert node is not None, "it runs on Ray"
-        self._nodes[self._name] = node
-        return ping
+    async def ask(self, request: Request[CoordinatedHost, T]) -> T:
+        answer = await super().ask(request)
+        if isinstance(answer, HostPing):
+            node = node_of(answer.process)
+            assert node is not None, "it runs on Ray"
+            self._nodes[self._name] = node
+        return answer
 
 
 async def end_process(name: str) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from tierledger.actors.calls import StoreCall
 from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.coordinator.requests import DoorsCall, StatusCall
 from tierledger.actors.discovery.service_record import (
     ServiceRecord,
     live_record,
@@ -232,7 +234,7 @@ class RayService:
         connector = self.settings.connector()
         if connector.has_one_writer:
             writer = NamedHost(WRITER, self._namespace)
-            await writer.store("execute_atomically", [[change]], {})
+            await writer.ask(StoreCall("execute_atomically", [[change]], {}))
             return
         backend = await connector.backend(read_only=False)
         try:
@@ -327,7 +329,7 @@ class RayService:
 
 async def _listening(coordinator: RayCoordinator) -> tuple[tuple[str, str, str], ...]:
     """Where hosts listen now, in the record's form; later the coordinator updates it."""
-    status, doors = await coordinator.status(), await coordinator.doors()
+    status, doors = await coordinator.ask(StatusCall()), await coordinator.ask(DoorsCall())
     found = [(status["addresses"][name], process) for name, process in status["hosts"].items()]
     return tuple((one, doors[one], process) for one, process in found if one in doors)
 

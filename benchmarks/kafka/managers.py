@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
+from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.benchmarks.on_ray import on_ray
 from tierledger.benchmarks.report import Figure, Goal, number
 from tierledger.benchmarks.workload import CLUSTER
@@ -153,8 +154,8 @@ async def managers(store: str) -> AsyncIterator[Managers]:
     with Broker() as broker:
         async with on_ray(store) as service:
             coordinator = service.connection.coordinator
-            await coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
-            doors = ",".join((await coordinator.doors()).values())
+            await coordinator.ask(Handover(Owner.TIERLEDGER, Owner.NOBODY))
+            doors = ",".join((await coordinator.ask(DoorsCall())).values())
             with Managers(broker, doors) as both:
                 yield both
 

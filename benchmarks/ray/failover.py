@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tierledger.actors.calls import CountsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.benchmarks.ledger import copy_to
 from tierledger.benchmarks.on_ray import OnRay, new_partitions, on_ray, stores
@@ -150,7 +151,7 @@ class Drill:
     async def _pid_of_leader(self) -> int:
         addresses = sorted({str(one) for one in await self._service.addresses(self._tips)})
         assert len(addresses) == 1, f"expected one host to lead them all, got {addresses}"
-        pid: int = (await self._service.connection.host(addresses[0]).counts())["pid"]
+        pid: int = (await self._service.connection.host(addresses[0]).ask(CountsCall()))["pid"]
         return pid
 
     async def _written(self, workload: Workload) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterator, Mapping
 from typing import NamedTuple
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.actors.door.addresses import url_of
 from tierledger.actors.door.client.replicas import FedReplica, Replicas
 from tierledger.benchmarks.on_ray import led_workloads, new_partitions, on_ray, stores
@@ -76,7 +77,7 @@ async def measure(bench: Bench) -> list[Figure]:
                 await led(writer, tips)
                 await reader.on_partition_leadership_changes([], tips)
                 await reader.when_ready(tips)
-                doors = await service.connection.coordinator.doors()
+                doors = await service.connection.coordinator.ask(DoorsCall())
                 async with Replicas(url_of(doors.values(), tls=False), CLUSTER) as home:
                     fed = {tip: home.of(tip, claim=NEVER_READY) for tip in tips}
                     turns = await _turns(bench, kind, writer, reader, fed)

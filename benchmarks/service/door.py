@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.streams import Streams
 from tierledger.benchmarks.on_ray import OnRay, led_workloads, new_partitions, on_ray, stores
@@ -126,7 +127,7 @@ async def _idle(bench: Bench, kind: str, service: OnRay) -> list[Figure]:
     count = bench.scale.idle
     bench.say(f"{count:,} idle connections, {kind}")
     (host,) = await service.pings()
-    (door,) = (await service.connection.coordinator.doors()).values()
+    (door,) = (await service.connection.coordinator.ask(DoorsCall())).values()
     pid = host["pid"]
     alone, before_mb = await _cores_used(pid), _resident_mb(pid)
     clients = [Streams(greeting_of(CLUSTER)) for _ in range(count)]

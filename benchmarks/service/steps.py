@@ -15,8 +15,10 @@ from tierledger.actors.calls import (
     FOLLOWER,
     LEADER,
     Call,
+    CountsCall,
     PageCall,
     PartitionKey,
+    PartitionsCall,
     Placement,
     QueryCall,
     ReadyCall,
@@ -207,7 +209,7 @@ class _Service:
             await asyncio.sleep(10 * POLL_S)
             left, slices = len(self._items), Slices()
             for name in running:
-                for one in await self._service.host(name).partitions():
+                for one in await self._service.host(name).ask(PartitionsCall()):
                     left -= one["role"] == role and one["phase"] in {"leading", "following"}
                     await slices.yield_if_due()
 
@@ -215,8 +217,8 @@ class _Service:
         """Ask what `status` and the metrics ask."""
         for _ in range(3):
             for name in (await self._service.coordinator.status())["hosts"]:
-                await self._service.host(name).counts()
-                await self._service.host(name).partitions()
+                await self._service.host(name).ask(CountsCall())
+                await self._service.host(name).ask(PartitionsCall())
         await self._service.coordinator.route([PartitionKey(*one[:2]) for one in self._items])
 
     async def lose_host(self) -> None:

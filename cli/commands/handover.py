@@ -139,6 +139,7 @@ async def _hand_over(options: StoreOptions, wish: _Wish, json: bool) -> None:
 async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Handover, Owned
+    from tierledger.actors.coordinator.requests import StatusCall
     from tierledger.actors.discovery.connecting import connect
     from tierledger.moving.freshness import refuse_owned
     from tierledger.moving.move import Move
@@ -150,12 +151,12 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
             return await _deletions_confirmed(settings, connection, wish)
         if wish.to is None:
             return await _fresh(coordinator, wish)
-        status, to = await coordinator.status(), Owner(wish.to)
+        status, to = await coordinator.ask(StatusCall()), Owner(wish.to)
         if status["owner"] == to:
             return Owned(to, status["owner_epoch"])
         if to == Owner.KAFKA and status["owner"] == Owner.NOBODY:
             await refuse_owned(wish.brokers, status["attending"])
-            return await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
+            return await coordinator.ask(Handover(Owner.KAFKA, Owner.NOBODY))
         move = Move(settings, connection, wish.brokers, to, accepts_losses=wish.accepts_losses)
         return await move.made(print_note)
     finally:
@@ -167,9 +168,10 @@ async def _deletions_confirmed(
 ) -> Owned:
     """Print what brokers would delete, and let them, unless it is a dry run."""
     from tierledger.actors.coordinator.ownership import CONFIRM, Owned
+    from tierledger.actors.coordinator.requests import StatusCall
     from tierledger.moving.held_deletions import doomed
 
-    status = await connection.coordinator.status()
+    status = await connection.coordinator.ask(StatusCall())
     held = status["deletions_held_text"]
     print_note(held or "deletions are not held")
     for one in await doomed(settings, connection, wish.brokers):
@@ -179,7 +181,7 @@ async def _deletions_confirmed(
         )
     if wish.is_dry_run or not held:
         return Owned(status["owner"], status["owner_epoch"])
-    owned = await connection.coordinator.hand_over(CONFIRM)
+    owned = await connection.coordinator.ask(CONFIRM)
     print_note("brokers may delete again")
     return owned
 
@@ -189,24 +191,25 @@ async def _fresh(coordinator: CoordinatorHandle, wish: _Wish) -> Owned:
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Handover
     from tierledger.actors.coordinator.procedure import SILENT_MS
+    from tierledger.actors.coordinator.requests import StatusCall
     from tierledger.moving.following import MIRROR, SEAL
     from tierledger.moving.freshness import refuse_tiered
     from tierledger.moving.sealing import create, seal
     from tierledger.pipeline.imports.source import METADATA_TOPIC
 
-    status = await coordinator.status()
+    status = await coordinator.ask(StatusCall())
     if status["owner"] == Owner.NOBODY:
         await refuse_tiered(wish.brokers, status["attending"])
         # Now: a broker without the plugin that starts later must not find no topic.
         await create(wish.brokers, wish.metadata_partitions)
-    owned = await coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
+    owned = await coordinator.ask(Handover(Owner.TIERLEDGER, Owner.NOBODY))
     following = status["kafka"]
     if following is None or following["heard_ms_ago"] > SILENT_MS:
         await seal(wish.brokers)
         return owned
     # `serve --kafka` seals, or mirrors. Two that seal would fence each other.
     for _ in range(LOOKS):
-        following = (await coordinator.status())["kafka"] or {}
+        following = (await coordinator.ask(StatusCall()))["kafka"] or {}
         if following.get("task") in {MIRROR, SEAL} and following["round"]:
             return owned
         await asyncio.sleep(LOOK_S)

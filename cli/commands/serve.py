@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 import typer
 from typing_extensions import override
 
+from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
@@ -454,7 +455,7 @@ async def _serve(
         store = public_url(settings.storage["metadata.storage.url"])
         where = f"at {record.address}, pid {record.pid}"
         # Asked before the first line: from that line on, a lost cluster ends `serve`.
-        found = (await connection.coordinator.doors()).values()
+        found = (await connection.coordinator.ask(DoorsCall())).values()
         url = url_of(found, tls=placement.security.pair is not None)
         if service.made_store:
             LOG.put(note_line(f"{store} is a new, empty store"))

@@ -19,6 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from tierledger.actors.calls import CountsCall
+from tierledger.actors.coordinator.requests import HostsCall
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import parent_of, process_of
 from tierledger.actors.ray import cluster as ray_cluster
@@ -215,12 +217,12 @@ class LiveService:
     async def hosts(self) -> list[HostFacts]:
         """All hosts that the coordinator knows and that answer, by name."""
         connection = await self.connection()
-        addresses = await _persistent(connection.coordinator.hosts)
+        addresses = await _persistent(lambda: connection.coordinator.ask(HostsCall()))
         found = []
         for name, address in addresses.items():
             try:
                 async with asyncio.timeout(PING_TIMEOUT_S):
-                    counts = await connection.host(address).counts()
+                    counts = await connection.host(address).ask(CountsCall())
             except (RemoteStorageError, TimeoutError):
                 continue
             found.append(
@@ -247,7 +249,7 @@ class LiveService:
         connection = await self.connection()
         async with asyncio.timeout(SERVE_TIMEOUT_S):
             while True:
-                known = await _persistent(connection.coordinator.hosts)
+                known = await _persistent(lambda: connection.coordinator.ask(HostsCall()))
                 if host.address not in known.values():
                     return
                 await asyncio.sleep(LOOK_S)

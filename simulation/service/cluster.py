@@ -8,30 +8,16 @@ that a living process is dead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
-from tierledger.actors.calls import (
-    LEADER,
-    CloseCall,
-    CommonTime,
-    Deletions,
-    HostPing,
-    PartitionKey,
-    Placement,
-)
+from tierledger.actors.calls import LEADER, CoordinatedHost, PlaceCall, Placement, Request
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.connection import ServiceConnection
-from tierledger.actors.coordinator.attendance import Attend, Attended
-from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import (
-    Handover,
-    Owned,
-    PluginMode,
-)
 from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.coordinator.requests import FollowedCoordinator
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.door.addresses import url_of
 from tierledger.actors.door.client.connection import connect_at, greeting_of
@@ -46,7 +32,6 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.ports import LeaderOracle
 from tierledger.actors.process_clock import ProcessClock
-from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, LEADER_MOVED, stream
@@ -54,6 +39,8 @@ from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import PORT
 from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
 from tierledger.storage.backend import MetadataStorageBackend
+
+T = TypeVar("T")
 
 WALL_MS = 1_700_000_000_000
 """The time of day when a world begins (Unix time in ms)."""
@@ -103,38 +90,23 @@ class HostWay:
         assert self.process.host is not None, "the launcher makes it before anybody knows it"
         return self.process.host
 
-    async def _call(self, work: Callable[[], Coroutine[Any, Any, Any]], what: str) -> Any:  # noqa: ANN401
-        return await self._cluster.network.call(self.process, work, what)
+    async def ask(self, request: Request[CoordinatedHost, T]) -> T:
+        self._note(request)
+        answer: T = await self._cluster.network.call(
+            self.process, lambda: request.put_to(self._host()), type(request).__name__
+        )
+        return answer
 
-    async def place(self, placements: Sequence[Placement]) -> None:
-        if any(one.is_moved for one in placements):
+    def _note(self, request: object) -> None:
+        if not isinstance(request, PlaceCall):
+            return
+        if any(one.is_moved for one in request.placements):
             self._cluster.network.recording.mark(LEADER_MOVED)
         self._cluster.placed += [
-            one for one in placements if one.role == LEADER and one.assignment is not None
+            one
+            for one in request.placements
+            if one.role == LEADER and one.assignment is not None
         ]
-        await self._call(lambda: self._host().place(placements), "place")
-
-    async def close_sessions(self, closes: Sequence[CloseCall]) -> None:
-        await self._call(lambda: self._host().close_sessions(closes), "close_sessions")
-
-    async def store(
-        self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
-    ) -> Any:  # noqa: ANN401
-        return await self._call(lambda: self._host().store(method, arguments, named), "store")
-
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
-        ping: HostPing = await self._call(lambda: self._host().ping(deletions, time), "ping")
-        return ping
-
-    async def counts(self) -> dict[str, Any]:
-        counts: dict[str, Any] = await self._call(lambda: self._host().counts(), "counts")
-        return counts
-
-    async def partitions(self) -> list[dict[str, Any]]:
-        partitions: list[dict[str, Any]] = await self._call(
-            lambda: self._host().partitions(), "partitions"
-        )
-        return partitions
 
 
 class CoordinatorWay:
@@ -144,60 +116,24 @@ class CoordinatorWay:
         self._cluster = cluster
         self._process: CoordinatorProcess | None = None
 
-    async def _call(
-        self, work: Callable[[CoordinatorService], Coroutine[Any, Any, Any]], what: str
-    ) -> Any:  # noqa: ANN401
+    async def ask(self, request: Request[FollowedCoordinator, T]) -> T:
         for attempt in (1, 2):
             process = self._process = self._process or self._cluster.coordinator_process()
             assert process.service is not None, "made with its process"
             try:
                 await self._cluster.start_coordinator(process)
-                asked = partial(work, process.service)
-                return await self._cluster.network.call(process, asked, what)
+                asked = partial(process.service.ask, request)
+                answer: T = await self._cluster.network.call(
+                    process, asked, type(request).__name__
+                )
             except OutcomeUnknown:
                 is_lost = not process.is_reachable
                 self._process = None
                 if attempt == 2 or not is_lost:
                     raise
+            else:
+                return answer
         raise AssertionError("the last attempt returns or raises")
-
-    async def hand_over(self, wish: Handover) -> Owned:
-        owned: Owned = await self._call(lambda one: one.hand_over(wish), "hand over")
-        return owned
-
-    async def attend(self, report: Attend) -> Attended:
-        attended: Attended = await self._call(lambda one: one.attend(report), "attend")
-        return attended
-
-    async def register(
-        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
-    ) -> Registered:
-        given: Registered = await self._call(
-            lambda one: one.register(broker_id, request, after, mode), "register"
-        )
-        return given
-
-    async def announce(self, announcement: Announcement) -> list[Claim]:
-        claims: list[Claim] = await self._call(
-            lambda one: one.announce(announcement), "announce"
-        )
-        return claims
-
-    async def hosts(self) -> dict[str, str]:
-        addresses: dict[str, str] = await self._call(lambda one: one.hosts(), "hosts")
-        return addresses
-
-    async def doors(self) -> dict[str, str]:
-        doors: dict[str, str] = await self._call(lambda one: one.doors(), "doors")
-        return doors
-
-    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
-        routes: list[Route] = await self._call(lambda one: one.route(keys), "route")
-        return routes
-
-    async def status(self) -> dict[str, Any]:
-        status: dict[str, Any] = await self._call(lambda one: one.status(), "status")
-        return status
 
 
 PORTS = 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from tierledger.actors.calls import PlaceCall
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.machines.environment.clockwork import Life, S
 from tierledger.simulation.service.brokers import Broker
@@ -169,7 +170,7 @@ class Disturber:
 
         async def place_again() -> None:
             with suppress(OutcomeUnknown):
-                await HostWay(cluster, host).place([placement])
+                await HostWay(cluster, host).ask(PlaceCall([placement]))
 
         self._world.loop.create_task(place_again(), context=WORLD_CONTEXT.copy())
         return True

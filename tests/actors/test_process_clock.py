@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.models.actors.local_world import LocalWorld, copy, partition, segment, sqlite_in
+from tierledger.actors.calls import PartitionsCall
 from tierledger.actors.conditions import CLOCK_JUMPED, Conditions
 from tierledger.actors.process_clock import ProcessClock
 
@@ -28,7 +29,7 @@ async def test_some_seconds_at_400_days_ahead_leave_log_time_true(tmp_path: Path
     tip = partition()
 
     async def log_time_ms(world: LocalWorld) -> int:
-        (row,) = await world.service.host("host-0").partitions()
+        (row,) = await world.service.host("host-0").ask(PartitionsCall())
         time_ms: int = row["session"]["log_time_ms"]
         return time_ms - START_MS
 

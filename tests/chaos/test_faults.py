@@ -16,6 +16,7 @@ import pytest_asyncio
 from tests.chaos.storms import Target, struck
 from tests.chaos.writer import Writer
 from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.coordinator.requests import RouteCall
 from tierledger.actors.messages import Query
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.checkers.all import Minimums
@@ -94,8 +95,8 @@ async def led_elsewhere(target: Target, writer: Writer) -> tuple[HostFacts, Topi
     service = target.service
     connection = await service.connection()
     for _ in range(MOVES):
-        routes = await connection.coordinator.route(
-            [PartitionKey.of(tip) for tip in writer.tips]
+        routes = await connection.coordinator.ask(
+            RouteCall([PartitionKey.of(tip) for tip in writer.tips])
         )
         far = {host.address: host for host in await service.elsewhere()}
         for route, tip in zip(routes, writer.tips, strict=True):
@@ -113,7 +114,7 @@ async def led_elsewhere(target: Target, writer: Writer) -> tuple[HostFacts, Topi
 
 async def leader_of(target: Target, tip: TopicIdPartition) -> str | None:
     connection = await target.service.connection()
-    (route,) = await connection.coordinator.route([PartitionKey.of(tip)])
+    (route,) = await connection.coordinator.ask(RouteCall([PartitionKey.of(tip)]))
     return route.leader_host
 
 

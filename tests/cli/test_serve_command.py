@@ -35,7 +35,7 @@ async def test_a_service_that_has_started_is_closed_whatever_happens_then(
         def __init__(self, _: object) -> None:
             self.coordinator = self
 
-        async def doors(self) -> None:
+        async def ask(self, _: object) -> None:
             raise error
 
     monkeypatch.setattr(ray_service, "RayService", Service)

@@ -24,7 +24,7 @@ from tests.models.actors.local_world import (
     segment,
 )
 from tests.models.storage import faulty_store
-from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.calls import FOLLOWER, LEADER, CountsCall, PartitionsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client.history import PartitionHistory
 from tierledger.actors.client.sync_client import (
@@ -82,7 +82,7 @@ async def test_no_call_ends_a_host_or_hurts_another_partition(
     world = LocalWorld(faulty_store.settings(str(tmp_path)))
     await world.start()
     witness = await world.leader(*WITNESSED)
-    process = (await world.service.host("host-0").counts())["process"]
+    process = (await world.service.host("host-0").ask(CountsCall()))["process"]
 
     for number, rng in enumerate(draws):
         await attack(world, rng)
@@ -93,7 +93,7 @@ async def test_no_call_ends_a_host_or_hurts_another_partition(
             found = await witness.remote_log_segment_metadata(tip, 0, one.start_offset)
             assert found is not None
             assert found.remote_log_segment_id == one.remote_log_segment_id
-        counts = await world.service.host("host-0").counts()
+        counts = await world.service.host("host-0").ask(CountsCall())
         assert counts["process"] == process, "a host has ended"
         assert "quarantined" not in counts["alarms"], await troubles(world)
     await world.stop()
@@ -146,7 +146,7 @@ def blocking_call(rng: random.Random, manager: RemoteLogMetadataManager) -> None
 
 
 async def troubles(world: LocalWorld) -> list[str]:
-    partitions = await world.service.host("host-0").partitions()
+    partitions = await world.service.host("host-0").ask(PartitionsCall())
     return [one["reason"] for one in partitions if one["reason"] is not None]
 
 

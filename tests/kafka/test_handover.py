@@ -16,6 +16,7 @@ from tests.models.kafka.clients import create_topic, delete_topic
 from tests.ray.test_serve import run, served
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
+from tierledger.actors.coordinator.requests import StatusCall
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.kafka.metadata_partition import METADATA_PARTITIONS
 from tierledger.moving.following import Following, FollowOptions
@@ -117,13 +118,13 @@ async def test_a_follower_of_another_clusters_brokers_imports_nothing_and_tells(
 ) -> None:
     async with published(tmp_path) as world:
         coordinator = world.service.coordinator
-        await coordinator.hand_over(Handover(Owner.KAFKA, Owner.NOBODY))
+        await coordinator.ask(Handover(Owner.KAFKA, Owner.NOBODY))
         options = FollowOptions(KafkaBrokers(broker.address))
         following = Following(settings_of(world), coordinator, options)
         task = asyncio.create_task(following.run())
 
         async def is_told() -> bool:
-            kafka = (await coordinator.status())["kafka"] or {}
+            kafka = (await coordinator.ask(StatusCall()))["kafka"] or {}
             return bool(kafka.get("conditions") and kafka["trouble"])
 
         await eventually(is_told)

@@ -23,6 +23,7 @@ from tests.models.kafka.plugins import TOPIC, TOPIC_ID, Plugins, started
 from tests.models.ray.brokers import Brokers
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
+from tierledger.actors.coordinator.requests import DoorsCall, FollowCall, StatusCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.wall_clock import WallClock
 from tierledger.events.commands import ImportedRecord
@@ -158,7 +159,7 @@ class Cluster:
         self.coordinator = world.service.coordinator
 
     async def doors(self) -> str:
-        return ",".join((await self.coordinator.doors()).values())
+        return ",".join((await self.coordinator.ask(DoorsCall())).values())
 
     async def hand_over(self, to: Owner, of: Owner, **more: Any) -> int:  # noqa: ANN401 - See Handover.
         """The new owner epoch, once the plugin follows it, idle if it moves."""
@@ -173,7 +174,7 @@ class Cluster:
 
     async def hand_over_at_once(self, to: Owner, of: Owner, **more: Any) -> int:  # noqa: ANN401
         wish = Handover(to, of, **more)
-        return (await self.coordinator.hand_over(wish)).owner_epoch
+        return (await self.coordinator.ask(wish)).owner_epoch
 
     async def stays_busy(self, owner_epoch: int) -> None:
         """The plugin attends again and again in that owner epoch, and is never idle."""
@@ -207,10 +208,10 @@ class Cluster:
             said = {"follower": token_hex(4), "task": "import", "trouble": None}
             try:
                 for number in count(1):
-                    await self.coordinator.follow_kafka({**said, "round": number})
+                    await self.coordinator.ask(FollowCall({**said, "round": number}))
                     await asyncio.sleep(0.1)
             finally:
-                await self.coordinator.follow_kafka({**said, "leaves": True})
+                await self.coordinator.ask(FollowCall({**said, "leaves": True}))
 
         task = asyncio.create_task(report())
         try:
@@ -223,7 +224,7 @@ class Cluster:
         """The first entry of `what` in the status that `is_so`, once there is one."""
         async with asyncio.timeout(WAIT_S):
             while True:
-                for one in (await self.coordinator.status())[what]:
+                for one in (await self.coordinator.ask(StatusCall()))[what]:
                     if is_so(one):
                         return dict(one)
                 await asyncio.sleep(0.05)

@@ -17,6 +17,7 @@ from tests.models.kafka.tiered_cluster import BROKERS, TieredCluster
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.requests import StatusCall
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.simulation.live.kafka_broker import CLUSTER_ID
@@ -57,7 +58,7 @@ class Owners:
         async def watch() -> None:
             async with ledger.connection() as connection:
                 while True:
-                    self.look(await connection.coordinator.status())
+                    self.look(await connection.coordinator.ask(StatusCall()))
                     await asyncio.sleep(LOOK_S)
 
         task = asyncio.create_task(watch())

@@ -19,6 +19,7 @@ from tests.models.ray.brokers import settings_for
 from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
+from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.service import RayConnection, RayService, kill_host
@@ -44,7 +45,7 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ray
 async def owned(service: RayService) -> None:
     """Brokers are let in from now on."""
     coordinator = RayConnection(service.settings).coordinator
-    assert await coordinator.hand_over(FRESH) == ("tierledger", 1)
+    assert await coordinator.ask(FRESH) == ("tierledger", 1)
 
 
 @pytest.fixture(params=EACH_KAFKA)
@@ -64,7 +65,7 @@ async def owner_set_by(secrets: Secrets, identity: str, url: str) -> None:
     config = {URL_SETTING: url, **secrets.client(identity)}
     connection = await connect(ServiceSettings(CLUSTER, config))
     try:
-        await connection.coordinator.hand_over(FRESH)
+        await connection.coordinator.ask(FRESH)
     finally:
         await connection.close()
 
@@ -110,7 +111,7 @@ async def test_brokers_write_read_and_change_roles(
     service: RayService, plugins: Plugins, first: int
 ) -> None:
     number = first
-    doors = await RayConnection(service.settings).coordinator.doors()
+    doors = await RayConnection(service.settings).coordinator.ask(DoorsCall())
     ask = plugins.ask
     for broker in (1, 2):
         assert await plugins.open(broker, CLUSTER, ",".join(doors.values())) == "done"
@@ -161,7 +162,7 @@ async def test_a_dead_host_costs_no_write(
     service: RayService, plugins: Plugins, first: int
 ) -> None:
     numbers = range(first + 1, first + 5)
-    doors = await RayConnection(service.settings).coordinator.doors()
+    doors = await RayConnection(service.settings).coordinator.ask(DoorsCall())
     ask = plugins.ask
     await plugins.open(3, CLUSTER, ",".join(doors.values()))
     for number in numbers:
@@ -181,7 +182,9 @@ async def test_the_service_is_asked_where_a_replica_has_no_room(
     service: RayService, plugins: Plugins, first: int
 ) -> None:
     number = first + 6
-    doors = ",".join((await RayConnection(service.settings).coordinator.doors()).values())
+    doors = ",".join(
+        (await RayConnection(service.settings).coordinator.ask(DoorsCall())).values()
+    )
     ask = plugins.ask
     for broker in (1, 2):
         bound = {"tierledger.replica.max.bytes": 1}
@@ -228,7 +231,9 @@ async def test_a_partition_is_kept_once_another_leaves_room(
     service: RayService, plugins: Plugins, first: int
 ) -> None:
     kept, over = first + 8, first + 9
-    doors = ",".join((await RayConnection(service.settings).coordinator.doors()).values())
+    doors = ",".join(
+        (await RayConnection(service.settings).coordinator.ask(DoorsCall())).values()
+    )
     ask = plugins.ask
     await plugins.open(1, CLUSTER, doors)
     for number in (kept, over):
@@ -258,7 +263,9 @@ async def test_a_follower_knows_what_has_been_tiered_a_moment_ago(
     service: RayService, plugins: Plugins, first: int
 ) -> None:
     ask, partition = plugins.ask, first + 5
-    doors = ",".join((await RayConnection(service.settings).coordinator.doors()).values())
+    doors = ",".join(
+        (await RayConnection(service.settings).coordinator.ask(DoorsCall())).values()
+    )
     for broker, role in ((1, "lead"), (2, "follow")):
         assert await plugins.open(broker, CLUSTER, doors) == "done"
         await ask(f"{broker} {role} {partition}")

@@ -25,6 +25,9 @@ class Choosing:
     def __init__(self) -> None:
         self.attendance = Attendance()
 
+    async def ask(self, request: Any) -> Any:  # noqa: ANN401 - Its answer.
+        return await request.put_to(self)
+
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         return Followed(KAFKAS, self.attendance.followed(report, 0))
 
@@ -136,6 +139,9 @@ async def test_a_coordinator_that_cannot_be_started_yet_ends_no_follower(
 
 class Silent:
     """The coordinator as one that is frozen hears it."""
+
+    async def ask(self, request: Any) -> Any:  # noqa: ANN401 - Its answer.
+        return await request.put_to(self)
 
     async def follow_kafka(self, _: dict[str, Any]) -> Followed:
         await asyncio.sleep(0.01)

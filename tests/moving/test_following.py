@@ -28,7 +28,7 @@ from tests.models.actors.local_world import (
     sqlite_in,
 )
 from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
-from tierledger.actors.calls import IMPORTER
+from tierledger.actors.calls import IMPORTER, CountsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.commands import LeaderVerdict
@@ -758,7 +758,7 @@ async def test_what_was_forgotten_under_a_leader_whose_claim_was_given_up_is_com
 
     assert (await world.route(ORDERS)).leader_host is not None
     assert await differences(world, topic) == []
-    assert not (await world.service.host("host-0").counts())["leaders"], "it was asked"
+    assert not (await world.service.host("host-0").ask(CountsCall()))["leaders"], "it was asked"
     assert (await world.route(ORDERS)).leader_host is None, "nobody is sent there again"
 
 

@@ -13,8 +13,10 @@ import pytest_asyncio
 
 from tests.models.actors.local_world import copy, lead, listed, partition, segment
 from tests.models.ray.brokers import Brokers, settings_for
+from tierledger.actors.calls import CountsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.coordinator.requests import HostsCall, RouteCall
 from tierledger.actors.processes import process_of
 from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.actors.ray.coordinator import COORDINATOR, coordinator_of
@@ -64,10 +66,12 @@ async def counts_by_host(service: RayService) -> dict[str, dict[str, Any]]:
     """The counts of each host that answers, by its name."""
     coordinator = coordinator_of(service.settings, ray_cluster.own_node())
     found = {}
-    for name, address in (await coordinator.hosts()).items():
+    for name, address in (await coordinator.ask(HostsCall())).items():
         with contextlib.suppress(RemoteStorageError, TimeoutError):
             async with asyncio.timeout(SILENT_S):
-                found[name] = await NamedHost(address, namespace_of(service.settings)).counts()
+                found[name] = await NamedHost(address, namespace_of(service.settings)).ask(
+                    CountsCall()
+                )
     return found
 
 
@@ -142,7 +146,7 @@ async def test_followers_move_away_from_leaders_once_there_is_a_choice(
     coordinator = coordinator_of(service.settings, ray_cluster.own_node())
     keys = [(bytes(tip.topic_id), tip.partition) for tip in tips]
     while True:
-        routes = await coordinator.route(keys)  # type: ignore[arg-type] # As it travels.
+        routes = await coordinator.ask(RouteCall(keys))  # type: ignore[arg-type] # As it travels.
         if all(one.follower_host not in {None, one.leader_host} for one in routes):
             break
         await asyncio.sleep(LOOK_S)

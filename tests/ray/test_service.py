@@ -13,6 +13,7 @@ from tests.models.storage.partition_logs import TRACES, folded, imported, topic_
 from tests.ray.conftest import PACKED
 from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.client.sync_client import RemoteLogMetadataManager
+from tierledger.actors.coordinator.requests import HostsCall, StatusCall
 from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.messages import Query
 from tierledger.actors.processes import Process, process_of
@@ -128,7 +129,7 @@ async def test_a_coordinator_that_ends_while_it_is_looked_for_is_not_ready(
     monkeypatch.setattr(ray_cluster.ray, "get_actor", not_found)
 
     with pytest.raises(NotReady, match="coordinator ended while it was looked for"):
-        await coordinator.hosts()
+        await coordinator.ask(HostsCall())
 
 
 async def test_errors_arrive_with_their_type_and_message(
@@ -171,7 +172,7 @@ async def test_hosts_get_as_much_of_the_processor_as_who_started_the_service(
     service: RayService,
 ) -> None:
     coordinator = coordinator_of(service.settings, ray_cluster.own_node())
-    hosts = (await coordinator.status())["hosts"].values()
+    hosts = (await coordinator.ask(StatusCall()))["hosts"].values()
 
     for name in [await coordinator.process(), *hosts]:
         process = process_of(name)

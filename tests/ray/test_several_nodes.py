@@ -12,6 +12,7 @@ from ray.cluster_utils import Cluster
 
 from tests.models.actors.local_world import copy, listed, partition, segment
 from tests.models.ray.brokers import Brokers, settings_for
+from tierledger.actors.coordinator.requests import StatusCall
 from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.processes import node_of
 from tierledger.actors.ray import cluster as ray_cluster
@@ -62,7 +63,9 @@ async def test_a_service_over_three_nodes_goes_on_when_one_is_gone(
     record = await service.start()
     hosts: dict[str, str] = {}
     while len(hosts) < NODES:  # A busy machine takes longer than the service waits for all.
-        hosts = (await coordinator_of(settings, ray_cluster.own_node()).status())["hosts"]
+        hosts = (await coordinator_of(settings, ray_cluster.own_node()).ask(StatusCall()))[
+            "hosts"
+        ]
     assert len({node_of(process) for process in hosts.values()}) == NODES
     assert node_of(hosts["host-0"]) == record.node
     brokers = Brokers(settings)

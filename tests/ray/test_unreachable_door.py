@@ -9,6 +9,7 @@ from tests.models.actors.local_world import copy, lead, listed, partition, segme
 from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.doors import HOST_UNREACHABLE
+from tierledger.actors.coordinator.requests import HostsCall, RouteCall, StatusCall
 from tierledger.actors.ray.service import RayConnection, RayService
 from tierledger.simulation.live.cable import cable
 from tierledger.simulation.live.server import free_ports
@@ -43,10 +44,10 @@ async def test_leaders_leave_a_host_that_answers_pings_but_not_at_its_door(
         await lead(manager, *tips)
         for tip in tips:
             await copy(manager, segment(0, tip))
-        hosts = await coordinator.hosts()
+        hosts = await coordinator.ask(HostsCall())
 
         async def led_from() -> set[str | None]:
-            routes = await coordinator.route([PartitionKey.of(tip) for tip in tips])
+            routes = await coordinator.ask(RouteCall([PartitionKey.of(tip) for tip in tips]))
             return {one.leader_host for one in routes}
 
         assert hosts["host-1"] in await led_from()
@@ -58,8 +59,8 @@ async def test_leaders_leave_a_host_that_answers_pings_but_not_at_its_door(
             await copy(manager, segment(1, tip))
 
         assert [await listed(manager, tip) for tip in tips] == [[0, 1]] * len(tips)
-        status = await coordinator.status()
+        status = await coordinator.ask(StatusCall())
         assert [(one["code"], one["subject"]) for one in status["conditions"]] == [
             (HOST_UNREACHABLE, "host-1")
         ]
-        assert await coordinator.hosts() == hosts  # It lives on.
+        assert await coordinator.ask(HostsCall()) == hosts  # It lives on.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from tierledger.actors.calls import Call, PartitionKey
-from tierledger.actors.coordinator.attendance import Attend, Attended
-from tierledger.actors.coordinator.events import Announcement, Registered, Route
-from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode
+from tierledger.actors.calls import AskedHost, Call, CountsCall, PartitionsCall, Request
+from tierledger.actors.coordinator.requests import AskedCoordinator, HostsCall
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
@@ -20,9 +18,9 @@ from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.answers import result_of
 from tierledger.actors.door.wire.calls import put_call
 from tierledger.actors.door.wire.failures import error_of
-from tierledger.actors.door.wire.segments import claim_of
-from tierledger.events.commands import Claim
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
+
+T = TypeVar("T")
 
 COORDINATOR_MS = 10_000
 """Timeout of a request to the coordinator; a frozen one has a successor by then."""
@@ -32,6 +30,11 @@ DOORS_KEPT = 1000
 
 STATUS_MS = 10_000
 """Timeout of a request for a host's own counts or partitions."""
+
+_ABOUT_A_HOST: dict[type[Any], pb.StatusQuestion.Of] = {
+    CountsCall: pb.StatusQuestion.HOST,
+    PartitionsCall: pb.StatusQuestion.PARTITIONS,
+}
 
 
 class ClientSettings(Protocol):
@@ -183,25 +186,18 @@ class DoorHost:
     async def _stream(self) -> tuple[Stream, str]:
         name = self._name
         if "/" not in name:
-            addresses = await self._connection.coordinator.hosts()
+            addresses = await self._connection.coordinator.ask(HostsCall())
             if name not in addresses:
                 raise NotReady(f"{name} is not running")
             name = addresses[name]
         return await self._connection.to(name), name
 
-    async def counts(self) -> dict[str, Any]:
-        counts: dict[str, Any] = await self._status(pb.StatusQuestion.HOST)
-        return counts
-
-    async def partitions(self) -> list[dict[str, Any]]:
-        partitions: list[dict[str, Any]] = await self._status(pb.StatusQuestion.PARTITIONS)
-        return partitions
-
-    async def _status(self, of: pb.StatusQuestion.Of) -> Any:  # noqa: ANN401 - JSON.
+    async def ask(self, request: Request[AskedHost, T]) -> T:
         stream, name = await self._stream()
-        asked = pb.Call(deadline_ms=STATUS_MS, host=name, status=pb.StatusQuestion(of=of))
-        answer = await stream.ask(asked)
-        return json.loads(_expected(answer, "status").status.json)
+        asked = pb.StatusQuestion(of=_ABOUT_A_HOST[type(request)])
+        answer = await stream.ask(pb.Call(deadline_ms=STATUS_MS, host=name, status=asked))
+        told: T = json.loads(_expected(answer, "status").status.json)
+        return told
 
 
 class DoorCoordinator:
@@ -210,57 +206,14 @@ class DoorCoordinator:
     def __init__(self, connection: DoorConnection) -> None:
         self._connection = connection
 
-    async def _ask(self, what: str, **asked: Any) -> pb.Answer:  # noqa: ANN401 - As pb.Call has it.
+    async def ask(self, request: Request[AskedCoordinator, T]) -> T:
+        form = coordination.FORMS[type(request)]
         stream = await self._connection.any()
+        asked: dict[str, Any] = {form.ask: form.message(request)}
         answer = await stream.ask(pb.Call(deadline_ms=COORDINATOR_MS, **asked))
-        return _expected(answer, what)
-
-    async def register(
-        self, broker_id: int, request: bytes, after: int, mode: PluginMode | None = None
-    ) -> Registered:
-        question = coordination.RegisterCall(broker_id, request, after, mode)
-        message = coordination.register_message(question)
-        answer = await self._ask("registered", register=message)
-        return coordination.registered_of(answer.registered)
-
-    async def hand_over(self, wish: Handover) -> Owned:
-        message = coordination.handover_message(wish)
-        answer = await self._ask("owned", hand_over=message)
-        return Owned(answer.owned.owner, answer.owned.owner_epoch)
-
-    async def attend(self, attend: Attend) -> Attended:
-        answer = await self._ask("ownership", attend=coordination.attend_message(attend))
-        return coordination.attended_of(answer.ownership)
-
-    async def announce(self, announcement: Announcement) -> list[Claim]:
-        message = coordination.announce_message(announcement)
-        answer = await self._ask("announced", announce=message)
-        return list(map(claim_of, answer.announced.claims))
-
-    async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
-        answer = await self._ask("routes", route=coordination.routes_asked(keys))
-        for route in answer.routes.routes:
-            self._connection.learn((route.leader, route.follower))
-        return list(map(coordination.route_of, answer.routes.routes))
-
-    async def hosts(self) -> dict[str, str]:
-        hosts = await self._hosts()
-        return {one.address.rpartition("/")[0]: one.address for one in hosts}
-
-    async def doors(self) -> dict[str, str]:
-        return {one.address: one.door for one in await self._hosts() if one.door}
-
-    async def _hosts(self) -> Sequence[pb.Host]:
-        answer = await self._ask("hosts", hosts=pb.HostsQuestion())
-        self._connection.learn(answer.hosts.hosts)
-        return answer.hosts.hosts
-
-    async def status(self) -> dict[str, Any]:
-        asked = pb.StatusQuestion(of=pb.StatusQuestion.SERVICE)
-        answer = await self._ask("status", status=asked)
-        status: dict[str, Any] = json.loads(answer.status.json)
-        # In JSON all keys are text.
-        return {**status, "brokers": {int(key): one for key, one in status["brokers"].items()}}
+        told: T = form.answer_of(getattr(_expected(answer, form.result), form.result))
+        self._connection.learn(coordination.hosts_in(answer))
+        return told
 
 
 def _expected(answer: pb.Answer, what: str) -> pb.Answer:

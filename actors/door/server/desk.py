@@ -21,6 +21,7 @@ from tierledger.actors.calls import (
     ReadyCall,
 )
 from tierledger.actors.connection import CoordinatorHandle
+from tierledger.actors.coordinator.requests import DoorsCall, HostsCall, RouteCall, StatusCall
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
@@ -191,7 +192,7 @@ class Desk:
     async def _doors_of(self, addresses: set[str]) -> dict[str, str]:
         """Doors by host address; fetched again if one of `addresses` is not known."""
         if not addresses <= self._doors.keys():
-            self._doors = await self._coordinator.doors()
+            self._doors = await self._coordinator.ask(DoorsCall())
         return self._doors
 
     # Feeds.
@@ -229,25 +230,25 @@ class Desk:
         match message.WhichOneof("ask"):
             case "register":
                 call = coordination.register_of(message.register)
-                registered = await self._coordinator.register(*call)
+                registered = await self._coordinator.ask(call)
                 return pb.Answer(registered=coordination.registered_message(registered))
             case "hand_over":
                 wish = coordination.handover_of(message.hand_over)
-                owner, owner_epoch = await self._coordinator.hand_over(wish)
+                owner, owner_epoch = await self._coordinator.ask(wish)
                 return pb.Answer(owned=pb.Owned(owner=owner, owner_epoch=owner_epoch))
             case "attend":
                 attend = coordination.attend_of(message.attend)
-                attended = await self._coordinator.attend(attend)
+                attended = await self._coordinator.ask(attend)
                 return pb.Answer(ownership=coordination.attended_message(attended, attend.mode))
             case "announce":
                 announcement = coordination.announcement_of(message.announce)
-                claims = await self._coordinator.announce(announcement)
+                claims = await self._coordinator.ask(announcement)
                 return pb.Answer(announced=pb.Announced(claims=map(claim_message, claims)))
             case "route":
                 return await self._routes_answered(message.route)
             case "hosts":
-                hosts = (await self._coordinator.hosts()).values()
-                doors = await self._coordinator.doors()
+                hosts = (await self._coordinator.ask(HostsCall())).values()
+                doors = await self._coordinator.ask(DoorsCall())
                 known = [coordination.host_message(one, doors) for one in hosts]
                 return pb.Answer(hosts=pb.Hosts(hosts=known))
             case "status":
@@ -257,7 +258,7 @@ class Desk:
 
     async def _routes_answered(self, question: pb.RouteQuestion) -> pb.Answer:
         keys = [key_of(one) for one in question.partitions]
-        routes = await self._coordinator.route(keys)
+        routes = await self._coordinator.ask(RouteCall(keys))
         named = {one for route in routes for one in (route.leader_host, route.follower_host)}
         doors = await self._doors_of({one for one in named if one is not None})
         messages = [coordination.route_message(route, doors) for route in routes]
@@ -267,7 +268,7 @@ class Desk:
         status: object
         match message.status.of:
             case pb.StatusQuestion.SERVICE:
-                status = await self._coordinator.status()
+                status = await self._coordinator.ask(StatusCall())
             case pb.StatusQuestion.HOST | pb.StatusQuestion.PARTITIONS if message.host not in {
                 "",
                 self.address,
@@ -288,7 +289,7 @@ class Desk:
         Raises:
             RemoteStorageError: The coordinator does not answer.
         """
-        routes = await self._coordinator.route(keys)
+        routes = await self._coordinator.ask(RouteCall(keys))
         leading = [route.leader_host or "" for route in routes]
         doors = await self._doors_of({one for one in leading if one})
         return [(one, doors.get(one, "")) for one in leading]

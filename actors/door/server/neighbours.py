@@ -11,6 +11,7 @@ from itertools import cycle, islice
 
 from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.coordinator.doors import KNOCK_INTERVAL_S, KNOCKS_MISSED
+from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.actors.host.host import Host
 from tierledger.storage.process_log import ProcessLog
 
@@ -44,7 +45,7 @@ class Neighbours:
         while True:
             await asyncio.sleep(KNOCK_INTERVAL_S)
             try:
-                self._doors = await self._coordinator.doors()
+                self._doors = await self._coordinator.ask(DoorsCall())
             except Exception as error:  # noqa: BLE001 - Whatever keeps it from answering.
                 _log.debug("the doors of other hosts are not known", error=repr(error))
             near = neighbours(self._address, self._doors)

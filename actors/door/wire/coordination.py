@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.attendance import (
     DIFFERENCES_KEPT,
     Attend,
@@ -18,26 +18,23 @@ from tierledger.actors.coordinator.events import Announcement, Item, Owner, Regi
 from tierledger.actors.coordinator.ownership import (
     GIVE_UP_AFTER_MS,
     Handover,
+    Owned,
     Ownership,
     PluginMode,
     decision,
+)
+from tierledger.actors.coordinator.requests import (
+    DoorsCall,
+    HostsCall,
+    RegisterCall,
+    RouteCall,
+    StatusCall,
 )
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.calls import kind_number, kind_of
 from tierledger.actors.door.wire.segments import claim_message, claim_of, key_message, key_of
 from tierledger.events.errors import InvalidArgument
-from tierledger.events.typed_fields import Count, RequestId, checked, shown
-
-
-class RegisterCall(NamedTuple):
-    """A client registers for a broker; see `CoordinatorHandle.register`."""
-
-    broker_id: int
-    request: RequestId
-    after: Count
-    mode: PluginMode | None = None
-    """The mode of a broker's plugin; None for a program."""
-
+from tierledger.events.typed_fields import checked, shown
 
 _MODES = {
     pb.MODE_SHADOW: PluginMode.SHADOW,
@@ -338,5 +335,62 @@ def route_of(message: pb.Route) -> Route:
     )
 
 
-def routes_asked(keys: Sequence[PartitionKey]) -> pb.RouteQuestion:
-    return pb.RouteQuestion(partitions=map(key_message, keys))
+def _hosts_of(message: pb.Hosts) -> dict[str, str]:
+    return {one.address.rpartition("/")[0]: one.address for one in message.hosts}
+
+
+def _doors_of(message: pb.Hosts) -> dict[str, str]:
+    return {one.address: one.door for one in message.hosts if one.door}
+
+
+def _status_of(message: pb.Status) -> dict[str, Any]:
+    status: dict[str, Any] = json.loads(message.json)
+    # In JSON all keys are text.
+    return {**status, "brokers": {int(key): one for key, one in status["brokers"].items()}}
+
+
+def hosts_in(answer: pb.Answer) -> list[pb.Host]:
+    """The hosts that an answer names, with their doors."""
+    routed = [one for route in answer.routes.routes for one in (route.leader, route.follower)]
+    return [*answer.hosts.hosts, *routed]
+
+
+class Form(NamedTuple):
+    """How a client's request to the coordinator travels, and its answer."""
+
+    ask: str
+    """The field of a `Call`."""
+    message: Callable[[Any], Any]
+    result: str
+    """The field of an `Answer`."""
+    answer_of: Callable[[Any], Any]
+
+
+def _hosts_question(_: object) -> pb.HostsQuestion:
+    return pb.HostsQuestion()
+
+
+FORMS: dict[type[Any], Form] = {
+    RegisterCall: Form("register", register_message, "registered", registered_of),
+    Handover: Form(
+        "hand_over", handover_message, "owned", lambda one: Owned(one.owner, one.owner_epoch)
+    ),
+    Attend: Form("attend", attend_message, "ownership", attended_of),
+    Announcement: Form(
+        "announce", announce_message, "announced", lambda one: list(map(claim_of, one.claims))
+    ),
+    RouteCall: Form(
+        "route",
+        lambda call: pb.RouteQuestion(partitions=map(key_message, call.keys)),
+        "routes",
+        lambda one: list(map(route_of, one.routes)),
+    ),
+    HostsCall: Form("hosts", _hosts_question, "hosts", _hosts_of),
+    DoorsCall: Form("hosts", _hosts_question, "hosts", _doors_of),
+    StatusCall: Form(
+        "status",
+        lambda _: pb.StatusQuestion(of=pb.StatusQuestion.SERVICE),
+        "status",
+        _status_of,
+    ),
+}

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.calls import LEADER, PartitionKey, PartitionsCall
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.processes import parent_of
 from tierledger.events.errors import NotReady, RemoteStorageError
@@ -235,7 +235,7 @@ class Chaos:
         """The partitions of this run that a host leads; none if it does not answer."""
         connection = await self._service.connection()
         try:
-            served = await connection.host(host.address).partitions()
+            served = await connection.host(host.address).ask(PartitionsCall())
         except RemoteStorageError:
             return []
         led = [

@@ -1,6 +1,5 @@
 """Under which claim a broker writes, whatever the coordinator that answers has heard of."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
@@ -25,11 +24,8 @@ class Coordinator:
 
     link = None
 
-    async def coordinate(self, ask: Callable[[Any], Awaitable[Any]], _: Deadline) -> Any:  # noqa: ANN401
-        return await ask(self)
-
-    async def announce(self, announcement: Announcement) -> list[Claim]:
-        self.announced.append(announcement)
+    async def coordinate(self, given: Announcement, _: Deadline) -> list[Claim]:
+        self.announced.append(given)
         return self.claims
 
 

@@ -42,6 +42,9 @@ class ScriptedService:
         self.results = list(results)
         self.coordinator = self
 
+    async def ask(self, request: Any) -> Any:  # noqa: ANN401 - Its answer.
+        return await request.put_to(self)
+
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
         return [Route(True, "host-0/1", None, CLAIM) for _ in keys]
 

@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 
 from tests.models.actors.local_world import CLUSTER, LocalWorld, sqlite_in
+from tierledger.actors.coordinator.requests import DoorsCall, HostsCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.limits import METHOD, SERVICE
@@ -17,7 +18,7 @@ from tierledger.actors.door.limits import METHOD, SERVICE
 async def door_of(world: LocalWorld, host: str = "host-0") -> str:
     """The address at which a host listens."""
     coordinator = world.service.coordinator
-    return (await coordinator.doors())[(await coordinator.hosts())[host]]
+    return (await coordinator.ask(DoorsCall()))[(await coordinator.ask(HostsCall()))[host]]
 
 
 def served(folder: Path, hosts: int = 1) -> LocalWorld:

@@ -21,6 +21,7 @@ from tierledger.actors.calls import (
 from tierledger.actors.coordinator.attendance import Attend, Attended, Difference, ShadowReport
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
+from tierledger.actors.coordinator.requests import RegisterCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.answers import put_result, result_of
@@ -149,7 +150,7 @@ ANNOUNCEMENT = Announcement(
     "cluster-0",
 )
 ROUTE = Route(True, "host-1/3", "host-0/1", CLAIM, "orders", (cmd.Claim(8, 1, 1),))
-REGISTER = coordination.RegisterCall(7, b"client-1", 1, PluginMode.HANDOVER)
+REGISTER = RegisterCall(7, b"client-1", 1, PluginMode.HANDOVER)
 MOVING = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER, 0, 5000)
 ACCEPTING = MOVING._replace(accepted=(bytes(range(16)), bytes(16)))
 MOVED = Handover(Owner.TIERLEDGER, Owner.MOVING, None, 3)
@@ -224,12 +225,12 @@ OBJECTS: dict[str, Domain] = {
         coordination.announcement_of,
     ),
     "register": Domain(
-        coordination.RegisterCall(7, b"client-1", 1),
+        RegisterCall(7, b"client-1", 1),
         lambda: pb.Register(broker_id=7, request=b"client-1", after=1),
         coordination.register_of,
     ),
     "register-plugin": Domain(
-        coordination.RegisterCall(7, b"client-1", 1, PluginMode.TIERLEDGER),
+        RegisterCall(7, b"client-1", 1, PluginMode.TIERLEDGER),
         lambda: pb.Register(broker_id=7, request=b"client-1", after=1, is_plugin=True),
         coordination.register_of,
     ),

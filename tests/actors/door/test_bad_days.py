@@ -108,6 +108,9 @@ class HeldDoor:
         await self._opened.aclose()
         await self.gateway.abandon()
 
+    async def ask(self, request: Any) -> Any:  # noqa: ANN401 - Its answer.
+        return await request.put_to(self)
+
     async def doors(self) -> dict[str, str]:
         return self._others
 

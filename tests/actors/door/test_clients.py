@@ -13,7 +13,9 @@ from tests.models.actors.local_world import (
     segment,
     sqlite_in,
 )
+from tierledger.actors.calls import CountsCall, PartitionsCall
 from tierledger.actors.client.sync_client import RemoteLogMetadataManager
+from tierledger.actors.coordinator.requests import DoorsCall, HostsCall, StatusCall
 from tierledger.actors.door.client.connection import connect_at
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import NotReady
@@ -50,16 +52,19 @@ async def test_several_doors_are_tried_and_the_others_are_learnt(tmp_path: Path)
         connect = connect_at(f"tierledger://127.0.0.1:1,{near}")
         connection = await connect(ServiceSettings(CLUSTER, world.storage))
         assert connection._streams.doors == [near]
-        addresses = await connection.coordinator.hosts()
+        addresses = await connection.coordinator.ask(HostsCall())
         assert addresses == {"host-0": "host-0/1", "host-1": "host-1/1"}
-        assert await connection.coordinator.doors() == {"host-0/1": near, "host-1/1": far}
+        assert await connection.coordinator.ask(DoorsCall()) == {
+            "host-0/1": near,
+            "host-1/1": far,
+        }
 
-        assert (await connection.host("host-1").counts())["host"] == "host-1"
+        assert (await connection.host("host-1").ask(CountsCall()))["host"] == "host-1"
         assert connection._streams.doors == [near, far]
-        assert await connection.host("host-1/1").partitions() == []
+        assert await connection.host("host-1/1").ask(PartitionsCall()) == []
         with pytest.raises(NotReady, match="host-7 is not running"):
-            await connection.host("host-7").counts()
-        status = await connection.coordinator.status()
+            await connection.host("host-7").ask(CountsCall())
+        status = await connection.coordinator.ask(StatusCall())
         moment = {name: status[name] for name in ("heard_ms_ago", "now_ms", "up_ms")}
         assert status == await world.service.coordinator.status() | moment
         await connection.close()

@@ -21,8 +21,9 @@ from tests.models.actors.local_world import (
 )
 from tests.models.actors.published import publish, published, put_record, settings_of
 from tests.models.actors.secrets import Authority, Secrets
-from tierledger.actors.calls import LEADER, PartitionKey, QueryCall
+from tierledger.actors.calls import LEADER, CountsCall, PartitionKey, QueryCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.requests import HostsCall
 from tierledger.actors.discovery import found_connection
 from tierledger.actors.discovery.found_connection import FoundConnection
 from tierledger.actors.discovery.service_record import ServiceRecord
@@ -103,14 +104,14 @@ async def test_a_client_goes_on_when_its_only_host_is_another_at_another_port(
 async def test_several_hosts_are_reached_each_at_its_own_door(tmp_path: Path) -> None:
     async with published(tmp_path, hosts=2) as world:
         connection = await found_connection.connect(settings_of(world))
-        addresses = await connection.coordinator.hosts()
-        pings = [await connection.host(one).counts() for one in addresses.values()]
+        addresses = await connection.coordinator.ask(HostsCall())
+        pings = [await connection.host(one).ask(CountsCall()) for one in addresses.values()]
 
         assert [status["host"] for status in pings] == ["host-0", "host-1"]
         assert [(await connection.to(one)).greeting.host for one in addresses.values()] == list(
             addresses.values()
         )
-        assert (await connection.host("host-1").counts())["host"] == "host-1"
+        assert (await connection.host("host-1").ask(CountsCall()))["host"] == "host-1"
         await connection.close()
 
 
@@ -173,13 +174,13 @@ async def test_while_the_only_host_is_replaced_a_new_client_waits_for_it(
             return
         connection = await found_connection.connect(settings_of(world))
         with pytest.raises(NotReady, match=r"127\.0\.0\.1:1"):
-            await connection.coordinator.hosts()
+            await connection.coordinator.ask(HostsCall())
 
         await publish(world)
 
         while True:  # It looks again after a moment.
             with suppress(NotReady):
-                assert list(await connection.coordinator.hosts()) == ["host-0"]
+                assert list(await connection.coordinator.ask(HostsCall())) == ["host-0"]
                 break
             await asyncio.sleep(0.01)
         await connection.close()
@@ -253,13 +254,13 @@ async def test_a_host_that_owes_answers_and_says_nothing_is_left(
         line.hold()
         monkeypatch.setattr(streams, "PING_TIMEOUT_S", 0.2)
         with pytest.raises(OutcomeUnknown, match=r"has sent nothing for 0\.2 s"):
-            await asyncio.wait_for(connection.coordinator.hosts(), 60)
+            await asyncio.wait_for(connection.coordinator.ask(HostsCall()), 60)
         line.cut()
         line.let()
 
         while True:  # The port is not knocked at again at once.
             with suppress(NotReady):
-                assert list(await connection.coordinator.hosts()) == ["host-0"]
+                assert list(await connection.coordinator.ask(HostsCall())) == ["host-0"]
                 break
             await asyncio.sleep(0.01)
         await connection.close()
@@ -307,7 +308,7 @@ async def test_who_was_told_doors_that_are_gone_comes_in_by_those_that_it_learnt
     async with published(tmp_path, hosts=2) as world:
         connect = connect_at(f"tierledger://{await door_of(world, 'host-0')}")
         connection = await connect(settings_of(world))
-        await connection.coordinator.hosts()
+        await connection.coordinator.ask(HostsCall())
         await connection.close()
         await world.service.kill_host("host-0")
 

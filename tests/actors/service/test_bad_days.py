@@ -16,8 +16,9 @@ from tests.models.actors.local_world import (
     segment,
 )
 from tests.models.storage import faulty_store
-from tierledger.actors.calls import LEADER, PartitionKey, Placement
+from tierledger.actors.calls import LEADER, PartitionKey, PlaceCall, Placement
 from tierledger.actors.coordinator.events import Announcement
+from tierledger.actors.coordinator.requests import RegisterCall
 from tierledger.actors.messages import Assignment
 from tierledger.events.errors import Fenced, NotLeader
 from tierledger.events.lifecycle import RemotePartitionDeleteState
@@ -32,7 +33,7 @@ async def test_of_announcements_that_arrive_out_of_order_the_last_one_sent_stand
     world: LocalWorld,
 ) -> None:
     router = await world.router()
-    incarnation, _ = await router.coordinate(lambda one: one.register(7, b"request", 0))
+    incarnation, _ = await router.coordinate(RegisterCall(7, b"request", 0))
     leaders = ((bytes(TIP.topic_id), TIP.partition, TIP.topic, None, None),)
     sent = [
         Announcement(7, incarnation, 1, leaders, (), ()),
@@ -40,13 +41,13 @@ async def test_of_announcements_that_arrive_out_of_order_the_last_one_sent_stand
         Announcement(7, incarnation, 3, leaders, (), ()),
     ]
 
-    await router.coordinate(lambda one: one.announce(sent[2]))
+    await router.coordinate(sent[2])
     for late in sent[:2]:
         with pytest.raises(Fenced, match=rf"announced \({incarnation}, {late.number}\) after"):
-            await router.coordinate(lambda one, late=late: one.announce(late))  # type: ignore[misc]
+            await router.coordinate(late)
     await world.until_led(TIP, sent[2].claim)
     position = await world.coordinator_position()
-    await router.coordinate(lambda one: one.announce(sent[2]))
+    await router.coordinate(sent[2])
 
     assert await world.coordinator_position() == position
     assert kinds(await world.events(TIP)) == ["SessionOpened"]
@@ -119,7 +120,7 @@ async def test_of_two_hosts_with_one_partition_the_log_fences_the_first(tmp_path
     others = [world.service.host(name) for name in ("host-0", "host-1")]
     (second,) = [host for host in others if host is not first]
     stray = Placement(KEY, TIP.topic, LEADER, Assignment(2, route.leader, topic=TIP.topic))
-    await second.place([stray])
+    await second.ask(PlaceCall([stray]))
 
     async def has_written() -> bool:
         return len(await world.events(TIP)) >= 8

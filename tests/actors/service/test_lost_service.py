@@ -79,23 +79,14 @@ class Breakable:
     def host(self, name: str) -> "BreakableHost":
         return BreakableHost(self, name)
 
-    async def ask(self, name: str, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
+    async def ask(self, request: Any) -> Any:  # noqa: ANN401
+        return await self._call(lambda: self._world.service.coordinator.ask(request))
+
+    async def call(self, name: str, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
         self.asked += 1
         host = self._world.service.host(name)
         attempt.is_sent = True
         return await self._call(lambda: host.call(call, attempt))
-
-    async def register(self, *given: Any) -> Any:  # noqa: ANN401
-        return await self._call(lambda: self._world.service.coordinator.register(*given))
-
-    async def announce(self, given: Any) -> Any:  # noqa: ANN401
-        return await self._call(lambda: self._world.service.coordinator.announce(given))
-
-    async def route(self, keys: Any) -> Any:  # noqa: ANN401
-        return await self._call(lambda: self._world.service.coordinator.route(keys))
-
-    async def hosts(self) -> Any:  # noqa: ANN401
-        return await self._call(self._world.service.coordinator.hosts)
 
     async def close(self) -> None:
         if self.broken is not None:
@@ -108,7 +99,7 @@ class BreakableHost:
         self._name = name
 
     async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401
-        return await self._connection.ask(self._name, call, attempt)
+        return await self._connection.call(self._name, call, attempt)
 
 
 class Client:

@@ -14,6 +14,7 @@ from tests.models.actors.local_world import (
     segment,
 )
 from tests.models.storage import faulty_store
+from tierledger.actors.calls import CountsCall
 from tierledger.events.errors import StoreRefused
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 
@@ -34,7 +35,7 @@ def put_back(values: SortedDict[str, bytes], backup: dict[str, bytes]) -> None:
 
 async def refused(world: LocalWorld) -> list[str]:
     """Who says that the store is refused as it is older."""
-    (host,) = [await world.service.host("host-0").counts()]
+    (host,) = [await world.service.host("host-0").ask(CountsCall())]
     service = await world.service.coordinator.status()
     return [
         who

@@ -21,7 +21,7 @@ from tests.models.actors.local_world import (
 from tests.models.cli.command_line import run
 from tests.models.storage.faulty_store import Faults
 from tests.models.storage.flipped_bits import flipped
-from tierledger.actors.calls import FOLLOWER
+from tierledger.actors.calls import FOLLOWER, PartitionsCall
 from tierledger.actors.messages import Query
 from tierledger.events.errors import (
     CorruptLog,
@@ -51,7 +51,7 @@ async def writes_behind_a_commit(shared: LocalWorld, faults: Faults) -> list[asy
         tasks.append(asyncio.ensure_future(add))
 
     async def have_come() -> bool:
-        partitions = {one["partition"]: one for one in await host.partitions()}
+        partitions = {one["partition"]: one for one in await host.ask(PartitionsCall())}
         return bool(partitions[TIP.partition]["waiting"] == 5)
 
     await eventually(have_come)

@@ -18,7 +18,15 @@ from tests.models.actors.local_world import (
     segment,
 )
 from tests.models.storage.faulty_store import Faults
-from tierledger.actors.calls import LEADER, CommandCall, PartitionKey, QueryCall, ReadyCall
+from tierledger.actors.calls import (
+    LEADER,
+    CommandCall,
+    CountsCall,
+    PartitionKey,
+    PartitionsCall,
+    QueryCall,
+    ReadyCall,
+)
 from tierledger.actors.deadline import Attempt, Deadline
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
@@ -62,7 +70,7 @@ async def quarantined(world: LocalWorld, count: int) -> dict[int, str]:
     """The reasons of all quarantines, by partition, as soon as there are so many."""
     async with asyncio.timeout(20):
         while True:
-            rows = await world.service.host("host-0").partitions()
+            rows = await world.service.host("host-0").ask(PartitionsCall())
             found = {
                 one["partition"]: one["reason"] for one in rows if one["phase"] == "quarantined"
             }
@@ -92,7 +100,7 @@ async def test_poisoned_events_quarantine_their_partitions_with_the_state_before
 
     assert await shared.change_store(poison) > len(changes)
     await shared.start()
-    process = (await shared.service.host("host-0").counts())["process"]
+    process = (await shared.service.host("host-0").ask(CountsCall()))["process"]
     manager = await shared.leader(whole)
     other = await shared.broker(2)
     await other.on_partition_leadership_changes(broken, [])
@@ -104,7 +112,7 @@ async def test_poisoned_events_quarantine_their_partitions_with_the_state_before
         assert (answered.value, answered.position, answered.stale) == (9, 2, True)
     await copy(manager, segment(2, whole))
     assert await listed(manager, whole) == [0, 1, 2]
-    assert (await shared.service.host("host-0").counts())["process"] == process
+    assert (await shared.service.host("host-0").ask(CountsCall()))["process"] == process
 
 
 async def test_a_driver_that_fails_while_one_partition_loads_stops_no_other(
@@ -113,7 +121,7 @@ async def test_a_driver_that_fails_while_one_partition_loads_stops_no_other(
     broken, whole = partition(0), partition(1)
     await copy(await shared.leader(whole), segment(0, whole))
     faults.unforeseen = KEYS.log(broken)
-    process = (await shared.service.host("host-0").counts())["process"]
+    process = (await shared.service.host("host-0").ask(CountsCall()))["process"]
 
     other = await shared.broker(2)
     await other.on_partition_leadership_changes([broken], [])
@@ -123,7 +131,7 @@ async def test_a_driver_that_fails_while_one_partition_loads_stops_no_other(
 
     assert "RuntimeError: a bug of the store's driver" in reasons[0]
     assert await listed(manager, whole) == [0, 1]
-    assert (await shared.service.host("host-0").counts())["process"] == process
+    assert (await shared.service.host("host-0").ask(CountsCall()))["process"] == process
 
 
 async def test_a_malformed_call_is_refused_before_it_reaches_a_partition(

@@ -48,6 +48,9 @@ class DeafHost:
             self.deaf -= 1
             raise OutcomeUnknown("not heard")
 
+    async def ask(self, request: Any) -> Any:  # noqa: ANN401 - Its answer.
+        return await request.put_to(self)
+
     async def place(self, placements: Sequence[Placement]) -> None:
         self._hear()
         self.placed += placements

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.models.actors.harness import SERDE
-from tierledger.actors.calls import LEADER, PartitionKey, ReadyCall
+from tierledger.actors.calls import LEADER, CountsCall, PartitionKey, ReadyCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
@@ -187,7 +187,7 @@ class LocalWorld:
 
     async def is_idle(self) -> bool:
         """Whether no leader and no follower runs on the first host."""
-        counts = await self.service.host("host-0").counts()
+        counts = await self.service.host("host-0").ask(CountsCall())
         return not counts["leaders"] + counts["followers"]
 
     async def route(self, tip: TopicIdPartition) -> Route:
@@ -200,7 +200,7 @@ class LocalWorld:
         return position
 
     async def alarms(self, host: str = "host-0") -> dict[str, int]:
-        found: dict[str, int] = (await self.service.host(host).counts())["alarms"]
+        found: dict[str, int] = (await self.service.host(host).ask(CountsCall()))["alarms"]
         return found
 
     # Around the service.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 from typing_extensions import override
 
+from tierledger.actors.calls import CountsCall
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.door import door_pb2 as pb
@@ -99,7 +100,7 @@ class AnyCluster(Gateway):
         gateway, self._gateway = self._gateway, None
         service, self._service = self._service, None
         if gateway is not None and service is not None:
-            counts = await service.host("host-0").counts()
+            counts = await service.host("host-0").ask(CountsCall())
             self.alarms[self._cluster_id].update(counts["alarms"])
             await gateway.close()
             await service.close()

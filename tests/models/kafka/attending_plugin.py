@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner, Registered
 from tierledger.actors.coordinator.ownership import Ownership, PluginMode
+from tierledger.actors.coordinator.requests import RegisterCall
 
 if TYPE_CHECKING:
     from tierledger.actors.connection import CoordinatorHandle
@@ -36,15 +37,15 @@ class AttendingPlugin:
         """Register, then report every `ATTEND_S` until cancelled."""
         request, given = token_bytes(8), Registered(0, is_given=False)
         while not given.is_given:
-            given = await self._coordinator.register(
-                self._broker_id, request, given.incarnation, self._mode
+            given = await self._coordinator.ask(
+                RegisterCall(self._broker_id, request, given.incarnation, self._mode)
             )
         while True:
             is_idle = self.ownership.owner == Owner.MOVING and not self.is_busy
             report = Attend(
                 self._broker_id, given.incarnation, self._mode, self.ownership.epoch, is_idle
             )
-            ownership = (await self._coordinator.attend(report)).ownership
+            ownership = (await self._coordinator.ask(report)).ownership
             if ownership.epoch > self.ownership.epoch:
                 self.ownership = ownership
                 self.followed.append(ownership)

@@ -22,7 +22,7 @@ from tests.models.kafka.lives import OF_MOVES, Step, What
 from tierledger.actors.calls import IMPORTER, OBSERVER, STORAGE
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
-from tierledger.actors.coordinator.attendance import Attend, Followed
+from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner, Registered
 from tierledger.actors.coordinator.ownership import (
     CONFIRM,
@@ -32,6 +32,7 @@ from tierledger.actors.coordinator.ownership import (
     PluginMode,
     decision,
 )
+from tierledger.actors.coordinator.requests import RegisterCall, StatusCall
 from tierledger.actors.messages import Query
 from tierledger.actors.oracle.no_oracle import NoOracle
 from tierledger.conformance.recorded_segments import RecordedTopic
@@ -119,22 +120,12 @@ class Topic:
     is_hosted: bool = True
 
 
-class FollowedWay(CoordinatorWay):
-    """The coordinator as the follower calls it."""
-
-    async def follow_kafka(self, report: dict[str, Any]) -> Followed:
-        followed: Followed = await self._call(
-            lambda one: one.follow_kafka(report), "follow kafka"
-        )
-        return followed
-
-
 class LivingFollowing(Following):
     """The follower of a topic in memory."""
 
     def __init__(self, cluster: LivingCluster, process: Process) -> None:
         options = FollowOptions(NOWHERE, mirror=True)
-        super().__init__(cluster.stage.settings, FollowedWay(cluster.service), options)
+        super().__init__(cluster.stage.settings, CoordinatorWay(cluster.service), options)
         self._cluster, self._process = cluster, process
 
     @override
@@ -204,11 +195,13 @@ class LivingBroker:
     async def run(self) -> None:
         self.ownership = Ownership()  # Whoever registers anew announces everything anew.
         async with self._cluster.manager(PROGRAM + self.broker_id) as self._manager:
-            coordinator = FollowedWay(self._cluster.service)
+            coordinator = CoordinatorWay(self._cluster.service)
             request, given = token_bytes(8), Registered(0, is_given=False)
             while not given.is_given:
-                given = await coordinator.register(
-                    self.broker_id, request, given.incarnation, PluginMode.HANDOVER
+                given = await coordinator.ask(
+                    RegisterCall(
+                        self.broker_id, request, given.incarnation, PluginMode.HANDOVER
+                    )
                 )
             while True:
                 epoch = self.ownership.epoch
@@ -220,7 +213,7 @@ class LivingBroker:
                     epoch,
                     is_moving and self._fit_for == epoch,
                 )
-                attended = await coordinator.attend(report)
+                attended = await coordinator.ask(report)
                 newer, self._accepted = attended.ownership, set(map(Uuid, attended.accepted))
                 if newer.epoch > epoch:
                     former, self.ownership = self.reads, newer
@@ -333,7 +326,7 @@ class LivingCluster:
         for _ in range(BROKERS):
             self._start_broker()
         first = Owner.KAFKA if self._random.random() < 0.7 else Owner.TIERLEDGER
-        await self._connection.coordinator.hand_over(Handover(first, Owner.NOBODY))
+        await self._connection.coordinator.ask(Handover(first, Owner.NOBODY))
         await self._agreed()
         try:
             for step in steps:
@@ -520,14 +513,14 @@ class LivingCluster:
         assert self._connection is not None, "it lives"
         if (await self._still())["owner"] == Owner.KAFKA:
             return
-        hand_over = self._connection.coordinator.hand_over
+        coordinator = self._connection.coordinator
         broker_id = self._random.choice([*self.brokers])
         self.stage.loop.kill(self.brokers.pop(broker_id).process)
         await asyncio.sleep(DEAD_S)
         self.unowned.add(broker_id)
         await asyncio.sleep(UNOWNED_S)
         with pytest.raises(RejectedError, match=f"brokers {broker_id} run without the plugin"):
-            await hand_over(CONFIRM)
+            await coordinator.ask(CONFIRM)
         self.unowned.clear()
         if self._random.random() < 0.5:
             await self._stop_following()
@@ -544,7 +537,7 @@ class LivingCluster:
                     await self._write(topic, self._update(topic, segment_id, DELETING))
             leader = self.brokers[topic.leader].manager
             assert await self.known(topic, leader) == topic.segments.keys(), f"{topic}"
-        await hand_over(CONFIRM)
+        await coordinator.ask(CONFIRM)
         await asyncio.sleep(SILENCE_S)
 
     async def _replace(self) -> None:
@@ -638,7 +631,7 @@ class LivingCluster:
         assert self._connection is not None, "it lives"
         while True:
             with suppress(RemoteStorageError):
-                return await self._connection.coordinator.status()
+                return await self._connection.coordinator.ask(StatusCall())
             await asyncio.sleep(1)
 
     async def _still(self) -> dict[str, Any]:

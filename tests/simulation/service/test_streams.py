@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tierledger.actors.coordinator.requests import HostsCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.connection import DoorConnection, greeting_of
 from tierledger.actors.door.client.streams import Streams
@@ -31,6 +32,9 @@ class Coordinator:
     """Knows both hosts; it answers after `pause_s`."""
 
     pause_s = 0.0
+
+    async def ask(self, request: Any) -> Any:  # noqa: ANN401 - Its answer.
+        return await request.put_to(self)
 
     async def hosts(self) -> dict[str, str]:
         await asyncio.sleep(self.pause_s)
@@ -72,7 +76,7 @@ class Wharf:
 
     async def ask(self) -> list[str]:
         async with asyncio.timeout(5.0):  # A silent host is left after four.
-            return sorted((await self.connection.coordinator.hosts()).values())
+            return sorted((await self.connection.coordinator.ask(HostsCall())).values())
 
 
 @pytest.fixture
