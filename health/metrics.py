@@ -14,8 +14,15 @@ from typing import Any, NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from tierledger.actors.coordinator.events import Owner
-from tierledger.health.status import QUARANTINED, HostStatus, PartitionStatus, ServiceStatus
+from tierledger.health.status import (
+    QUARANTINED,
+    HostStatus,
+    PartitionStatus,
+    ServedStatus,
+    ServiceStatus,
+)
 from tierledger.health.troubles import KINDS, Trouble, troubles_of
+from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 SERIES_PARTITIONS_MAX = 1000
 """Most partitions that have series of their own; with more there are only the totals."""
@@ -222,12 +229,14 @@ METRICS = (
     Metric(
         "kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes",
         ("topic",),
-        "Bytes of all segments of led partitions, in any state, each once (KIP-852).",
+        "Bytes of all segments of led partitions, each once (KIP-852); from Kafka 4.3 on "
+        "without those that are being copied.",
     ),
     Metric(
         "tierledger_remote_log_size_bytes",
         ("topic", "topic_id", "partition"),
-        "Bytes of all segments of the led partition, in any state, each once.",
+        "Bytes of all segments of the led partition, each once; from Kafka 4.3 on without "
+        "those that are being copied.",
     ),
     Metric(
         "tierledger_partitions_without_series",
@@ -242,12 +251,15 @@ Sample = tuple[tuple[str, ...], float]
 
 
 def families(
-    status: ServiceStatus, partitions_max: int = SERIES_PARTITIONS_MAX
+    status: ServiceStatus,
+    partitions_max: int = SERIES_PARTITIONS_MAX,
+    broker: BrokerVersion = NEWEST,
 ) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     """The metrics of a service, including those without samples, for their help texts.
 
     With more than `partitions_max` partitions none has series of its own, and
-    `tierledger_partitions_without_series` is their number.
+    `tierledger_partitions_without_series` is their number. `broker` is the version of Kafka
+    whose rules say what counts as size.
     """
     count = len(status.partitions)
     shown = status.partitions if count <= partitions_max else []
@@ -259,8 +271,8 @@ def families(
         **_of_troubles(troubles_of(status)),
         **_of_hosts(status.hosts),
         **_of_totals(status),
-        **_of_partitions(shown),
-        "kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes": _topic_sizes(status),
+        **_of_partitions(shown, broker),
+        "kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes": _topic_sizes(status, broker),
         "tierledger_partitions_without_series": [((), count - len(shown))],
     }
     for metric in METRICS:
@@ -450,15 +462,22 @@ _TOTALS = (
 )
 
 
-def _topic_sizes(status: ServiceStatus) -> list[Sample]:
+def _topic_sizes(status: ServiceStatus, broker: BrokerVersion) -> list[Sample]:
     sizes: dict[str, int] = {}
     for one in status.partitions:
         if one.leader is not None:
-            sizes[one.topic] = sizes.get(one.topic, 0) + one.leader.remote_log_bytes
+            sizes[one.topic] = sizes.get(one.topic, 0) + _size(one.leader, broker)
     return [((topic,), size) for topic, size in sorted(sizes.items())]
 
 
-def _of_partitions(partitions: list[PartitionStatus]) -> dict[str, Iterable[Sample]]:
+def _size(leader: ServedStatus, broker: BrokerVersion) -> int:
+    left_out = leader.copying_bytes if broker.sizes_leave_out_copies else 0
+    return leader.remote_log_bytes - left_out
+
+
+def _of_partitions(
+    partitions: list[PartitionStatus], broker: BrokerVersion
+) -> dict[str, Iterable[Sample]]:
     positions: list[Sample] = []
     lags: list[Sample] = []
     sizes: list[Sample] = []
@@ -467,7 +486,7 @@ def _of_partitions(partitions: list[PartitionStatus]) -> dict[str, Iterable[Samp
         if one.leader is not None:
             led = (*identity, one.leader.host, "leader")
             positions.append((led, one.leader.position))
-            sizes.append((identity, one.leader.remote_log_bytes))
+            sizes.append((identity, _size(one.leader, broker)))
         for follower in one.followers:
             labels = (*identity, follower.host)
             positions.append(((*labels, "follower"), follower.position))

@@ -23,9 +23,10 @@ from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.events.typed_fields import shown
-from tierledger.health.metrics import SERIES_PARTITIONS_MAX, families
+from tierledger.health.metrics import families
 from tierledger.health.reading import AskedService, read_service
 from tierledger.health.status import Reading, ServiceStatus, status_of
+from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -42,11 +43,14 @@ PATH = "/metrics"
 
 
 class MetricsOptions(NamedTuple):
-    """Where metrics are served, and the most partitions with series of their own."""
+    """Where metrics are served, and what they tell."""
 
     host: str
     port: int
     partitions_max: int
+    """The most partitions with series of their own."""
+    broker: Callable[[], BrokerVersion] = lambda: NEWEST
+    """The version of the brokers, by whose rules sizes are counted."""
 
 
 class ServiceCollector(Collector):
@@ -55,11 +59,11 @@ class ServiceCollector(Collector):
     def __init__(
         self,
         read: Callable[[Mapping[str, str]], Coroutine[Any, Any, Reading]],
-        partitions_max: int = SERIES_PARTITIONS_MAX,
+        options: MetricsOptions,
     ) -> None:
         """`read` is called with the last known hosts, name to address."""
         self._read = read
-        self._partitions_max = partitions_max
+        self._options = options
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._newest: tuple[float, ServiceStatus] | None = None
@@ -86,7 +90,7 @@ class ServiceCollector(Collector):
         except concurrent.futures.TimeoutError:
             work.cancel()
             raise
-        yield from families(status, self._partitions_max)
+        yield from families(status, self._options.partitions_max, self._options.broker())
 
     async def _status(self) -> ServiceStatus:
         async with self._turn:
@@ -117,7 +121,7 @@ class ServedMetrics:
             asyncio.get_running_loop().create_future()
         )
         registry = CollectorRegistry()
-        self._collector = ServiceCollector(self._read, options.partitions_max)
+        self._collector = ServiceCollector(self._read, options)
         registry.register(self._collector)
         host, port = options.host, options.port
         try:

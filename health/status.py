@@ -147,6 +147,8 @@ class ServedStatus(NamedTuple):
     """Why it is in quarantine."""
     remote_log_bytes: int = 0
     """Bytes of all its segments, in any state, each once."""
+    copying_bytes: int = 0
+    """Those of them that are of segments that are being copied."""
 
 
 class PartitionStatus(NamedTuple):
@@ -375,8 +377,15 @@ def _newest(row: tuple[str, Mapping[str, Any]]) -> tuple[int, int]:
 def _served(row: tuple[str, Mapping[str, Any]], head: int | None) -> ServedStatus:
     host, report = row
     lag = None if head is None else max(0, head - report["position"])
-    size = report["remote_log_bytes"]
-    return ServedStatus(host, report["phase"], report["position"], lag, report["reason"], size)
+    return ServedStatus(
+        host,
+        report["phase"],
+        report["position"],
+        lag,
+        report["reason"],
+        report["remote_log_bytes"],
+        report["copying_bytes"],
+    )
 
 
 def _trouble(one: PartitionStatus, reading: Reading, *, is_deleted: bool) -> str | None:

@@ -7,6 +7,7 @@ without them.
 
 from __future__ import annotations
 
+import asyncio
 from io import BytesIO
 from typing import Any
 
@@ -28,9 +29,15 @@ from aiokafka.protocol.types import (  # type: ignore[import-untyped] # It has n
 from tierledger.events.errors import InvalidArgument, RejectedError
 from tierledger.pipeline.imports.topic import REQUEST_MS, admin_of, answering
 from tierledger.storage.kafka_brokers import Connection, KafkaBrokers
-from tierledger.tiering.broker_version import BrokerVersion
+from tierledger.storage.process_log import ProcessLog
+from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 API_KEY, VERSION = 18, 3
+
+ASK_S = 60.0
+"""Seconds between two questions for the versions of brokers, which may be upgraded meanwhile."""
+
+_log = ProcessLog("tierledger.moving")
 
 FEATURE = "metadata.version"
 
@@ -59,6 +66,33 @@ async def versions_of(brokers: KafkaBrokers) -> dict[int, BrokerVersion]:
         everyone = KafkaBrokers(",".join(ids), brokers.config)
         levels = await everyone.answers(_level_of, REQUEST_MS / 1000)
     return {ids[address]: _version(address, level) for address, level in levels.items()}
+
+
+class OldestVersion:
+    """The oldest version of a cluster's brokers, as last told; at first the newest known."""
+
+    def __init__(self, brokers: KafkaBrokers | None) -> None:
+        """Nothing is asked before `run`; None: there is nobody to ask."""
+        self._brokers = brokers
+        self._told: BrokerVersion | None = None
+
+    def __call__(self) -> BrokerVersion:
+        """The version."""
+        return self._told or NEWEST
+
+    @property
+    def is_told(self) -> bool:
+        """Whether brokers have told their version."""
+        return self._told is not None
+
+    async def run(self) -> None:
+        """Ask again and again, until cancelled."""
+        while self._brokers is not None:
+            try:
+                self._told = min((await versions_of(self._brokers)).values())
+            except Exception as error:  # noqa: BLE001 - The next question may succeed.
+                _log.debug("the brokers did not tell their version", error=repr(error))
+            await asyncio.sleep(ASK_S)
 
 
 def _version(address: str, level: int | None) -> BrokerVersion:

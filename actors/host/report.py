@@ -17,6 +17,7 @@ from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.store_queues import Committer
 from tierledger.actors.slices import Slices
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.process_log import ProcessLog
 
@@ -29,6 +30,8 @@ STEP_S = 30.0
 HEARD_S = 5.0
 """How long a broker's client counts that has used the door: brokers reach it, whoever else does
 not."""
+
+_COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 
 _log = ProcessLog("tierledger.host")
 
@@ -137,6 +140,7 @@ class HostReport:
             "reason": self._reasons.get(shell.key) if phase == QUARANTINED else None,
             "position": machine.position,
             "remote_log_bytes": 0 if state is None else sum(state.bytes_by_state),
+            "copying_bytes": 0 if state is None else state.bytes_by_state[_COPYING],
             "waiting": machine.waiting + shell.held,
             "disputes": 0 if state is None else state.disputes,
             "disputes_in_a_row": 0 if run is None else run.in_a_row,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ray.service import RayConnection, RayService
     from tierledger.health.server import MetricsOptions
+    from tierledger.moving.broker_versions import OldestVersion
     from tierledger.storage.kafka_brokers import KafkaBrokers
 
 STOPS = {signal.SIGINT, signal.SIGTERM}
@@ -422,6 +423,7 @@ async def _serve(
     from tierledger.cli.service_settings import service_settings
     from tierledger.events.partition.decide import Limits
     from tierledger.health.server import metrics_served
+    from tierledger.moving.broker_versions import OldestVersion
     from tierledger.storage.locate import public_url
     from tierledger.storage.process_log import LOG, RESULTS
 
@@ -440,6 +442,9 @@ async def _serve(
         await _check_brokers(placement.kafka, settings.cluster_id)
         if not placement.is_new:
             await _check_store(placement.kafka, settings)
+    version = OldestVersion(placement.kafka)
+    if metrics is not None:
+        metrics = metrics._replace(broker=version)
     doors = DoorSettings(placement.listen, placement.advertise, own_ip)
     placement.security.check(doors.listen(0), WallClock().now_ms)
     if placement.address is None:  # Hosts run on this machine only.
@@ -463,7 +468,7 @@ async def _serve(
         if served.address is not None:
             RESULTS.put(f"metrics at {served.address}")
         RESULTS.put(f"clients come in at {url}")
-        async with _following(service.settings, connection, placement):
+        async with _following(service.settings, connection, placement, version):
             await serving.wait_for_stop(record.address)
 
 
@@ -520,7 +525,10 @@ async def _close(service: RayService) -> None:
 
 @asynccontextmanager
 async def _following(
-    settings: ServiceSettings, connection: RayConnection, placement: PlacementOptions
+    settings: ServiceSettings,
+    connection: RayConnection,
+    placement: PlacementOptions,
+    version: OldestVersion,
 ) -> AsyncIterator[None]:
     """Meanwhile import Kafka's metadata topic, or mirror into it, as the owner requires."""
     if placement.kafka is None:
@@ -534,9 +542,10 @@ async def _following(
     if placement.address is not None:  # Else nothing outlives this process.
         await beside(lambda: start_standby(settings, options, own_node()))
     following = Following(settings, connection.coordinator, options)
-    task = asyncio.create_task(following.run())
+    tasks = [asyncio.create_task(one.run()) for one in (following, version)]
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

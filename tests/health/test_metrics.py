@@ -26,6 +26,7 @@ from tierledger.health import server
 from tierledger.health.metrics import METRICS, SERIES_PARTITIONS_MAX, families
 from tierledger.health.server import MetricsOptions, ServedMetrics, metrics_served
 from tierledger.health.status import Reading, ServiceStatus, status_of
+from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 LOOPBACK = MetricsOptions("127.0.0.1", 0, SERIES_PARTITIONS_MAX)
@@ -34,8 +35,8 @@ LOOPBACK = MetricsOptions("127.0.0.1", 0, SERIES_PARTITIONS_MAX)
 class OneStatus:
     """A collector of what does not change."""
 
-    def __init__(self, status: ServiceStatus, partitions_max: int) -> None:
-        self._families = list(families(status, partitions_max))
+    def __init__(self, status: ServiceStatus, partitions_max: int, broker: BrokerVersion) -> None:
+        self._families = list(families(status, partitions_max, broker))
 
     def collect(self) -> list[object]:
         return list(self._families)
@@ -52,9 +53,11 @@ def parsed(text: str) -> Samples:
     return found
 
 
-def scraped(given: Reading, partitions_max: int = 1000) -> Samples:
+def scraped(
+    given: Reading, partitions_max: int = 1000, broker: BrokerVersion = NEWEST
+) -> Samples:
     registry = CollectorRegistry()
-    registry.register(OneStatus(status_of(given), partitions_max))  # type: ignore[arg-type]
+    registry.register(OneStatus(status_of(given), partitions_max, broker))  # type: ignore[arg-type]
     return parsed(generate_latest(registry).decode())
 
 
@@ -200,18 +203,23 @@ def test_troubles_are_counted_by_code_with_the_time_since_when() -> None:
     assert value(found, "trouble_since_seconds", **labels) is None
 
 
-def test_sizes_are_those_that_leaders_know_by_topic_and_by_partition() -> None:
+@pytest.mark.parametrize(("broker", "left_out"), [("4.2", 0), ("4.3", 30)])
+def test_sizes_are_those_that_leaders_know_by_the_rules_of_the_brokers_version(
+    broker: str, left_out: int
+) -> None:
+    copying = served(0, remote_log_bytes=70, copying_bytes=30)
     hosts = {
-        "host-0": host(served(0, remote_log_bytes=70), served(1, remote_log_bytes=5)),
+        "host-0": host(copying, served(1, remote_log_bytes=5)),
         "host-1": host(served(0, "follower", remote_log_bytes=60)),
     }
 
-    found = scraped(reading(hosts))
+    found = scraped(reading(hosts), broker=BrokerVersion.parse(broker))
 
     topic = frozenset({("topic", "orders")})
-    assert found["kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes", topic] == 75
+    of_topic = found["kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes", topic]
+    assert of_topic == 75 - left_out
     which = {"topic": "orders", "topic_id": TOPIC_ID, "partition": "0"}
-    assert value(found, "remote_log_size_bytes", **which) == 70
+    assert value(found, "remote_log_size_bytes", **which) == 70 - left_out
 
 
 def test_a_partition_has_a_series_for_each_who_serves_it() -> None:

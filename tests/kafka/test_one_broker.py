@@ -20,7 +20,9 @@ from tests.models.kafka.clients import (
 from tests.models.kafka.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SHORT_SESSION, SUITE
+from tierledger.moving.broker_versions import OldestVersion
 from tierledger.simulation.live.server import free_ports
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 TOPIC = "orders"
 VERSIONS = {
@@ -73,6 +75,7 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
     assert len(finished) == len(broker.tiered_logs()) >= 10
     assert broker.errors() == []
     assert await asyncio.to_thread(version_of, broker, ledger) == VERSIONS[broker.jars]
+    assert await watched_version(broker) == VERSIONS[broker.jars][0]
     assert await asyncio.to_thread(leader_epochs, ledger) == [0], (
         "which the broker has not said"
     )
@@ -93,6 +96,15 @@ def version_of(broker: TieredBroker, ledger: Path) -> tuple[str, str]:
     asked = ("--what-if", "retention.ms=1d", "--kafka", broker.address)
     (told,) = lines(run(ledger, "spark", "retention", *asked, "--json"))
     return told["kafka_version"], told["kafka_version_told_by"]
+
+
+async def watched_version(broker: TieredBroker) -> str:
+    """The version that `serve --kafka` has heard once it has asked the broker."""
+    version = OldestVersion(KafkaBrokers(broker.address))
+    asking = asyncio.create_task(version.run())
+    await until(lambda: version.is_told)
+    asking.cancel()
+    return str(version())
 
 
 def segments(ledger: Path) -> list[Any]:

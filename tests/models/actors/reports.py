@@ -41,6 +41,7 @@ def served(partition: int, role: str = "leader", **more: object) -> dict[str, An
         "reason": None,
         "position": 10,
         "remote_log_bytes": 0,
+        "copying_bytes": 0,
         "waiting": 0,
         "disputes": 0,
         "disputes_in_a_row": 0,
