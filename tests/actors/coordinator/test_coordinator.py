@@ -560,15 +560,32 @@ def test_a_log_of_the_first_version_still_says_what_it_said() -> None:
     assert set(state.partitions) == {key(int(number)) for number in golden["partitions"]}
 
 
+def read_of_first_version(number: int, body: NamedTuple) -> CoordinatorState:
+    """The state after an event that the first version of its type's format has written."""
+    older = EventCodec(((number, type(body), 1),), is_strict=False)
+    event = Event(0, 0, 5, -1, None, body)  # type: ignore[arg-type] # A codec of its own.
+    state = CoordinatorState(GENESIS)
+    (read,), _ = ev.COORDINATOR_CODEC.decode([older.encode(event, GENESIS)], 0, GENESIS)
+    evolve.evolve(state, read)
+    return state
+
+
 def test_a_log_in_which_the_owner_had_a_name_only_is_read() -> None:
     class OwnerChangedOne(NamedTuple):
         owner: str
 
-    older = EventCodec(((11, OwnerChangedOne, 1),), is_strict=False)
-    event = Event(0, 0, 5, -1, None, OwnerChangedOne("tierledger"))  # type: ignore[arg-type] # A codec of its own.
-    state = CoordinatorState(GENESIS)
-
-    (read,), _ = ev.COORDINATOR_CODEC.decode([older.encode(event, GENESIS)], 0, GENESIS)
-    evolve.evolve(state, read)
+    state = read_of_first_version(11, OwnerChangedOne("tierledger"))
 
     assert state.ownership == Ownership(1, "tierledger")
+
+
+def test_a_log_in_which_a_hold_excused_nobody_is_read() -> None:
+    class DeletionsHeldOne(NamedTuple):
+        broker_id: int
+        incarnation: int
+        since_ms: int
+        foreign: int
+
+    state = read_of_first_version(12, DeletionsHeldOne(3, 7, 90, 2))
+
+    assert state.held == {3: ev.DeletionsHeld(3, 7, 90, 2, excused_ms=0)}
