@@ -35,7 +35,7 @@ from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 API_KEY, VERSION = 18, 3
 
 ASK_S = 60.0
-"""Seconds between two questions for the versions of brokers, which may be upgraded meanwhile."""
+"""Seconds between two questions for the brokers' versions; they may be upgraded meanwhile."""
 
 _log = ProcessLog("tierledger.moving")
 

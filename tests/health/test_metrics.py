@@ -35,7 +35,9 @@ LOOPBACK = MetricsOptions("127.0.0.1", 0, SERIES_PARTITIONS_MAX)
 class OneStatus:
     """A collector of what does not change."""
 
-    def __init__(self, status: ServiceStatus, partitions_max: int, broker: BrokerVersion) -> None:
+    def __init__(
+        self, status: ServiceStatus, partitions_max: int, broker: BrokerVersion
+    ) -> None:
         self._families = list(families(status, partitions_max, broker))
 
     def collect(self) -> list[object]:
