@@ -29,22 +29,41 @@ from tierledger.storage.serde import MsgpackSerDe
 
 LIMITS = Limits()
 CLAIM = cmd.Claim(BROKER, 1, 1)
+SERDE = MsgpackSerDe()
 
 VALUES_PER_COPY = 200
 """Values copied in one step: a batch takes 30 kB, and a step at most 16 MiB."""
 
 
+def prepared(
+    state: PartitionState, commands: Sequence[cmd.Command]
+) -> tuple[list[Event], EncodedBatch]:
+    """The events of `commands`, as one batch."""
+    overlay = Overlay(state)
+    events: list[Event] = []
+    for command in commands:
+        decision = decide(overlay, command, START_MS, LIMITS)
+        assert isinstance(decision, Accepted), decision
+        events += decision.events
+    return events, encode_batch(SERDE, events, state.chain_hash)
+
+
+def blank(tip: TopicIdPartition = PARTITION, *, tracks_changes: bool = False) -> PartitionState:
+    origin = genesis(CLUSTER, tip.topic_id, tip.partition)
+    return PartitionState(tip, origin, tracks_changes=tracks_changes)
+
+
 class Ledger:
-    """The partition's state and its log; `open` it."""
+    """The partition's state and its log; `open` it, and leave its block to close it."""
 
     def __init__(self, reader: PartitionReader, state: PartitionState, segments: int) -> None:
         """Not called directly."""
         self.reader = reader
         self.state = state
-        self.segments = segments
         self.next_batch = 0
         self.workload = Workload(segments, CLAIM, state.topic_id_partition)
         self.stored_partition: bytes | None = None
+        self._segments = segments
 
     @classmethod
     async def open(cls, path: Path, segments: int, tip: TopicIdPartition = PARTITION) -> Self:
@@ -52,16 +71,14 @@ class Ledger:
 
         It is loaded as a leader loads it: the checkpoint, verified, then the log's tail.
         """
-        reader = partition_reader(await open_for_writing(path), tip)
-        checkpoints = reader.checkpoints
-        stored = await checkpoints.read_stored()
+        reader = partition_reader(await opened(path, read_only=False), tip)
+        stored = await reader.checkpoints.read_stored()
         if stored is None:
-            origin = genesis(CLUSTER, tip.topic_id, tip.partition)
-            ledger = cls(reader, PartitionState(tip, origin, tracks_changes=True), segments)
+            ledger = cls(reader, blank(tip, tracks_changes=True), segments)
             await ledger.commit([cmd.OpenSession(CLAIM, 0, None, tip.topic)])
             return ledger
-        value = checkpoints.parse_partition(stored)
-        state = await checkpoints.load(stored, value, tracks_changes=True)
+        value = reader.checkpoints.parse_partition(stored)
+        state = await reader.checkpoints.load(stored, value, tracks_changes=True)
         ledger = cls(reader, state, segments)
         ledger.stored_partition, ledger.next_batch = stored, value.next_batch
         entry = LogEntry(state.next_position, value.next_batch, state.chain_hash)
@@ -71,9 +88,11 @@ class Ledger:
         ledger.workload = Workload(segments, CLAIM, tip, first_request=state.next_position)
         return ledger
 
-    @property
-    def backend(self) -> MetadataStorageBackend:
-        return self.reader.backend
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.reader.backend.close()
 
     @property
     def head(self) -> int:
@@ -90,19 +109,9 @@ class Ledger:
 
     async def commit(self, commands: Sequence[cmd.Command]) -> None:
         """Decide, encode, make durable, apply."""
-        events, encoded = self.prepared(commands)
+        events, encoded = prepared(self.state, commands)
         await self.store(encoded)
         self.apply(events, encoded)
-
-    def prepared(self, commands: Sequence[cmd.Command]) -> tuple[list[Event], EncodedBatch]:
-        """The events of `commands`, as one batch."""
-        overlay = Overlay(self.state)
-        events: list[Event] = []
-        for command in commands:
-            decision = decide(overlay, command, START_MS, LIMITS)
-            assert isinstance(decision, Accepted), decision
-            events += decision.events
-        return events, encode_batch(self.reader.serde, events, self.state.chain_hash)
 
     def lead(self) -> None:
         """Open a session in memory only: nothing that follows may be stored.
@@ -112,15 +121,14 @@ class Ledger:
         tip, session = self.state.topic_id_partition, self.state.session
         assert session is not None, "it was made with one"
         claim = CLAIM._replace(incarnation=session.incarnation + 1)
-        opened = cmd.OpenSession(claim, session.assignment + 1, None, tip.topic)
-        self.apply(*self.prepared([opened]))
-        self.workload = Workload(
-            self.segments, claim, tip, first_request=self.state.next_position
-        )
+        command = cmd.OpenSession(claim, session.assignment + 1, None, tip.topic)
+        self.apply(*prepared(self.state, [command]))
+        first = self.state.next_position
+        self.workload = Workload(self._segments, claim, tip, first_request=first)
 
     async def store(self, encoded: EncodedBatch) -> None:
         key = self.reader.log.key(self.next_batch)
-        outcomes = await self.backend.create_each([(key, encoded.value)])
+        outcomes = await self.reader.backend.create_each([(key, encoded.value)])
         assert outcomes == [CreateOutcome.CREATED], "nobody else writes here"
 
     def apply(self, events: list[Event], encoded: EncodedBatch) -> None:
@@ -131,7 +139,7 @@ class Ledger:
     async def checkpoint(self) -> None:
         """Store what changed since the last checkpoint."""
         plan = self.reader.checkpoints.plan(self.state, self.next_batch, self.stored_partition)
-        await self.backend.execute_atomically(plan.operations)
+        await self.reader.backend.execute_atomically(plan.operations)
         self.stored_partition = plan.partition_value
 
     async def turn_over(self, count: int) -> None:
@@ -142,24 +150,20 @@ class Ledger:
             new = tail + step
             await self.commit([self.workload.add(new), self.workload.finish(new)])
 
-    async def close(self) -> None:
-        await self.backend.close()
+
+def url_of(path: Path) -> str:
+    return f"sqlite:{path}"
 
 
-async def open_for_writing(path: Path) -> MetadataStorageBackend:
-    """The store at `path`, made if missing, as settings would open it."""
-    return await load_connector(store_settings(path)).backend(read_only=False)
-
-
-async def open_for_reading(path: Path) -> MetadataStorageBackend:
-    """The store at `path`, which other processes may have open."""
-    return await load_connector(store_settings(path)).backend(read_only=True)
+async def opened(store: Path | str, *, read_only: bool = True) -> MetadataStorageBackend:
+    """The store at a path or URL, as settings would open it; made if it may be written to."""
+    url = store if isinstance(store, str) else url_of(store)
+    return await load_connector({"metadata.storage.url": url}).backend(read_only=read_only)
 
 
 async def copy_to(url: str, path: Path) -> None:
     """Copy the content of the SQLite store at `path` to the store at `url`."""
-    source = await open_for_reading(path)
-    target = await load_connector({"metadata.storage.url": url}).backend(read_only=False)
+    source, target = await opened(path), await opened(url, read_only=False)
     try:
         after: str | None = None
         while values := await source.get_like("", after=after, limit=VALUES_PER_COPY):
@@ -170,12 +174,7 @@ async def copy_to(url: str, path: Path) -> None:
         await source.close()
 
 
-def store_settings(path: Path) -> dict[str, str]:
-    return {"metadata.storage.url": f"sqlite:{path}"}
-
-
 def partition_reader(
     backend: MetadataStorageBackend, tip: TopicIdPartition = PARTITION
 ) -> PartitionReader:
-    keys = DefaultMetadataKeyFactory(CLUSTER)
-    return PartitionReader(backend, keys, MsgpackSerDe(), CLUSTER, tip)
+    return PartitionReader(backend, DefaultMetadataKeyFactory(CLUSTER), SERDE, CLUSTER, tip)

@@ -1,8 +1,8 @@
-"""Figures: measured values with their goals, and how both are shown."""
+"""Figures: what a scenario's samples come to, with their goals, and how both are shown."""
 
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rich import box
@@ -20,6 +20,26 @@ class Goal(NamedTuple):
         return value >= self.bound if self.at_least else value <= self.bound
 
 
+def at_most(bound: float) -> Goal:
+    return Goal(bound)
+
+
+def at_least(bound: float) -> Goal:
+    return Goal(bound, at_least=True)
+
+
+class Row(NamedTuple):
+    """A figure as it is declared; its texts may name sizes and samples in braces."""
+
+    title: str
+    unit: str
+    value: str
+    """A sample, whose median is shown; or two as `one / other`; or `*`: each sample a row."""
+    goal: Goal | None = None
+    detail: str = ""
+    """What the value is made of, such as a ratio's two sides."""
+
+
 class Figure(NamedTuple):
     """One line of the table."""
 
@@ -28,74 +48,65 @@ class Figure(NamedTuple):
     unit: str
     goal: Goal | None = None
     detail: str = ""
-    """What the value is made of, such as a ratio's two sides."""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the goal, if there is one, is reached."""
+        if self.goal is None:
+            return ""
+        return "reached" if self.goal.is_reached_by(self.value) else "missed"
 
 
-def median(
-    name: str, values: Iterable[float], unit: str, goal: Goal | None = None, detail: str = ""
-) -> Figure:
-    """The figure of the median of several measurements."""
-    return Figure(name, statistics.median(values), unit, goal, detail)
-
-
-class Sided(NamedTuple):
-    """One side of a ratio: its size and its cost."""
-
-    size: int
-    value: float
-    unit: str
+class Median(float):
+    """A median of samples: shown in a row's text with three digits, if it does not say how."""
 
     @override
-    def __str__(self) -> str:
-        return f"{number(self.value)} {self.unit} at {self.size:,}"
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if spec else number(self)
 
 
-def ratio(name: str, large: Sided, small: Sided, bound: float | None) -> Figure:
-    """How many times as much the large side costs as the small one, with both sides."""
-    return Figure(
-        name=name,
-        value=large.value / small.value,
-        unit="x",
-        goal=None if bound is None else Goal(bound),
-        detail=f"{large}; {small}",
-    )
+def figures(
+    rows: Iterable[Row], samples: Mapping[str, Sequence[float]], facts: Mapping[str, object]
+) -> Iterator[Figure]:
+    """The figures of `rows`; those of samples that this machine or store has not are left out.
+
+    `facts`: what a row's texts may name besides the samples.
+    """
+    medians = {name: Median(statistics.median(taken)) for name, taken in samples.items()}
+    for row in rows:
+        for value in medians if row.value == "*" else [row.value]:
+            sides = value.split(" / ")
+            if not medians.keys() >= {*sides}:
+                continue
+            known = {**facts, **medians, "sample": value}
+            whole, *parts = (float(medians[side]) for side in sides)
+            yield Figure(
+                row.title.format_map(known),
+                whole / parts[0] if parts else whole,
+                row.unit,
+                row.goal,
+                row.detail.format_map(known),
+            )
 
 
 def number(value: float) -> str:
     """`value` with three significant digits."""
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{float(value):,.0f}" if abs(value) >= 100 else f"{float(value):.3g}"
 
 
-def goal_text(figure: Figure) -> str:
-    if figure.goal is None:
-        return ""
-    sign = ">=" if figure.goal.at_least else "<="
-    return f"{sign} {number(figure.goal.bound)} {figure.unit}"
-
-
-def verdict(figure: Figure) -> str:
-    """Whether the goal, if there is one, is reached."""
-    if figure.goal is None:
-        return ""
-    return "reached" if figure.goal.is_reached_by(figure.value) else "missed"
-
-
-def table(figures: Iterable[Figure]) -> Table:
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def table(shown: Iterable[Figure]) -> Table:
+    lines = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("what", "median", "goal", "", "of which"):
-        shown.add_column(title, justify="right" if title == "median" else "left")
-    for figure in figures:
-        result = verdict(figure)
-        shown.add_row(
-            figure.name,
-            f"{number(figure.value)} {figure.unit}",
-            goal_text(figure),
-            f"[red]{result}[/red]" if result == "missed" else f"[green]{result}[/green]",
-            figure.detail,
-        )
-    return shown
+        lines.add_column(title, justify="right" if title == "median" else "left")
+    for one in shown:
+        goal, result = "", one.verdict
+        if one.goal is not None:
+            sign = ">=" if one.goal.at_least else "<="
+            goal = f"{sign} {number(one.goal.bound)} {one.unit}"
+        colour = "red" if result == "missed" else "green"
+        value = f"{number(one.value)} {one.unit}"
+        lines.add_row(one.name, value, goal, f"[{colour}]{result}[/{colour}]", one.detail)
+    return lines
 
 
 def json_line(figure: Figure) -> str:

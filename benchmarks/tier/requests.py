@@ -3,9 +3,7 @@
 import asyncio
 import json
 import shutil
-import statistics
 import struct
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -13,9 +11,8 @@ from typing import TypeVar
 from obstore.store import LocalStore
 from typing_extensions import override
 
-from tierledger.benchmarks.report import Figure, Goal
-from tierledger.benchmarks.scale import Bench
-from tierledger.benchmarks.served import new_partition
+from tierledger.benchmarks.bench import Bench
+from tierledger.benchmarks.services import new_partition
 from tierledger.benchmarks.tier.logs import write_log
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.metadata import RemoteLogSegmentMetadata
@@ -43,7 +40,7 @@ TURNS = 15
 TIP = new_partition("asked")
 
 
-async def measure(bench: Bench) -> list[Figure]:
+async def requests(bench: Bench) -> None:
     """Requests of a first read in each layout; all indexes at once compared with one by one."""
     folder = bench.new_store("tier-requests").with_suffix("")
     write_log(folder / "asked-0", 1, SEGMENT_BYTES)
@@ -61,77 +58,40 @@ async def measure(bench: Bench) -> list[Figure]:
     )
     tier = folder / "tier"
     tier.mkdir()
-    store = SlowStore(tier, 0)
-    metadata = metadata.create_with_custom_metadata(
-        await LedgerStorageManager(store, "ours").copy_log_segment_data(metadata, data)
+    custom = await LedgerStorageManager(SlowStore(tier, 0), "ours").copy_log_segment_data(
+        metadata, data
     )
+    ours = metadata.create_with_custom_metadata(custom)
     write_kafka(tier, metadata, data)
     write_manifest(tier, metadata, data)
-    bench.say("tier: requests of a first read")
-    found = Requests(tier, metadata)
-    ours = await found.of(lambda store: LedgerStorageManager(store, "ours"))
-    three, cached = await found.of_two(lambda store: ManifestStorageManager(store, "three/"))
-    single = await found.of(KafkaLayoutStorageManager)
-    bench.say("tier: time of a first read")
-    at_once = await found.seconds(lambda store: LedgerStorageManager(store, "ours"))
-    one_by_one = await found.seconds(KafkaLayoutStorageManager)
-    sides = (
-        f"{at_once * 1e3:.0f} ms to {one_by_one * 1e3:.0f} ms, {REQUEST_S * 1e3:.0f} ms each"
-    )
-    return [
-        Figure("tier: first read, requests, our layout", ours, "requests", Goal(2)),
-        Figure("tier: the same, three-object layout", three, "requests", Goal(3)),
-        Figure("tier: the same, its manifest cached", cached, "requests", Goal(2)),
-        Figure("tier: the same, index by index (LocalTieredStorage)", single, "requests"),
-        Figure(
-            "tier: first read, all indexes at once to one by one",
-            at_once / one_by_one,
-            "x",
-            Goal(0.6),
-            sides,
-        ),
-    ]
-
-
-class Requests:
-    """First reads of one segment; the custom metadata of its layout may be known."""
-
-    def __init__(self, tier: Path, metadata: RemoteLogSegmentMetadata) -> None:
-        self._tier = tier
-        self._ours = metadata
-        self._other = metadata.create_with_custom_metadata(None)
-
-    async def of(self, opened: Open) -> int:
-        """Requests of a first read."""
-        return (await self.of_two(opened))[0]
-
-    async def of_two(self, opened: Open) -> tuple[int, int]:
-        """Requests of a first read, and of another by the same manager."""
-        store = SlowStore(self._tier, 0)
+    layouts: dict[str, Open] = {
+        "ours": lambda store: LedgerStorageManager(store, "ours"),
+        "three": lambda store: ManifestStorageManager(store, "three/"),
+        "single": KafkaLayoutStorageManager,
+    }
+    bench.say("tier: a first read")
+    for name, opened in layouts.items():
+        asked = ours if name == "ours" else metadata
+        store = SlowStore(tier, 0)
         storage = opened(store)
-        await self._read(storage)
+        await _first_read(storage, asked)
         first = store.counts.total()
-        await self._read(storage)
-        return first, store.counts.total() - first
-
-    async def seconds(self, opened: Open) -> float:
-        """The median time (s) of a first read."""
-        took = []
+        await _first_read(storage, asked)
+        bench.note(**{name: first, f"{name}_again": store.counts.total() - first})
         for _ in range(TURNS):
-            storage = opened(SlowStore(self._tier, REQUEST_S))
-            begun = time.perf_counter()
-            await self._read(storage)
-            took.append(time.perf_counter() - begun)
-        return statistics.median(took)
+            storage = opened(SlowStore(tier, REQUEST_S))
+            with bench.timed(f"{name}_ms", 1e3):
+                await _first_read(storage, asked)
 
-    async def _read(self, storage: RemoteStorageManager) -> None:
-        is_ours = isinstance(storage, LedgerStorageManager)
-        metadata = self._ours if is_ours else self._other
-        entry = await fetch_entry(storage, metadata)
-        position = entry.lookup_offset(metadata.start_offset + 100).position
-        pieces = storage.fetch_log_segment(metadata, position, position + READ_BYTES - 1)
-        read = sum([len(piece) async for piece in pieces])
-        assert read == READ_BYTES
+
+async def _first_read(
+    storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata
+) -> None:
+    entry = await fetch_entry(storage, metadata)
+    position = entry.lookup_offset(metadata.start_offset + 100).position
+    pieces = storage.fetch_log_segment(metadata, position, position + READ_BYTES - 1)
+    read = sum([len(piece) async for piece in pieces])
+    assert read == READ_BYTES
 
 
 class SlowStore(ObjectStore):

@@ -7,43 +7,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tierledger.benchmarks.__main__ import PARTS, main, measured, summary
-from tierledger.benchmarks.report import Figure, Goal, Sided, json_line, ratio, table
-from tierledger.benchmarks.scale import POSTGRESQL, SQLITE, Bench, Scale
+from tierledger.benchmarks.__main__ import main, measured, summary
+from tierledger.benchmarks.bench import POSTGRESQL, SIZES, SQLITE, Bench
+from tierledger.benchmarks.report import Figure, Goal, Row, figures, json_line, table
+from tierledger.benchmarks.scenarios import SCENARIOS
 
-TINY = Scale(
-    segments=600,
-    small=100,
-    medium=200,
-    replayed=60,
-    lookups=100,
-    tail=40,
-    repetitions=1,
-    commits=3,
-    calls=64,
-    ray_calls=160,
-    idle=60,
-    lags=20,
-    announced=20,
-    coordinated=12,
-    failover_segments=100,
-    failovers=1,
-    simulated=100,
-    rows=3_000,
-    worlds=2,
-    tier_segments=300,
-    tier_entries=50,
-    tier_bytes=1 << 21,
-    kafka_calls=40,
-    kafka_many=64,
-    kafka_partitions=3,
-    spark_events=400,
-    spark_partitions=4,
-    spark_large=400,
-    spark_imported=200,
-    spark_sizes=(200,),
-    spark_repetitions=1,
-)
+TINY = max(full for full, _ in SIZES.values()) + 1
+"""So small a part of the sizes that each is the least it can be."""
 
 GOALS_OF = {
     "replay": 1,
@@ -100,7 +70,7 @@ def test_a_part_gives_its_figures_and_shows_each(part: str, tmp_path: Path) -> N
 
 
 def test_every_part_is_tried_here() -> None:
-    assert {*PARTS} == {*GOALS_OF, *ON_SPARK, *ON_KAFKA, *(part for part, _, _ in ON_RAY)}
+    assert {*SCENARIOS} == {*GOALS_OF, *ON_SPARK, *ON_KAFKA, *(part for part, _, _ in ON_RAY)}
 
 
 def test_parts_that_share_a_store_can_follow_one_another(tmp_path: Path) -> None:
@@ -146,11 +116,21 @@ def test_a_figure_at_its_bound_reaches_its_goal() -> None:
     assert "2 of 4 goals reached, in 3 s" in summary(figures, 3.2)
 
 
-def test_a_ratio_shows_what_it_compares() -> None:
-    figure = ratio("large to small", Sided(1_000_000, 30.0, "ms"), Sided(10, 20.0, "ms"), 3.0)
+def test_a_row_shows_medians_and_compares_two() -> None:
+    rows = [
+        Row(
+            "large to small of {rows:,}", "x", "large / small", Goal(3.0), "{large}; {small} ms"
+        ),
+        Row("not measured here", "s", "nothing"),
+        Row("step: {sample}", "ms", "*"),
+    ]
+    samples = {"large": [90.0, 30.0, 10.0], "small": [20.0]}
 
-    assert figure.value == 1.5
-    assert figure.detail == "30 ms at 1,000,000; 20 ms at 10"
+    compared, *steps = figures(rows, samples, {"rows": 1_000})
+
+    assert compared == Figure("large to small of 1,000", 1.5, "x", Goal(3.0), "30; 20 ms")
+    assert [one.name for one in steps] == ["step: large", "step: small"]
+    assert [one.value for one in steps] == [30.0, 20.0]
 
 
 def test_a_line_of_json_has_four_fields() -> None:

@@ -148,7 +148,7 @@ ENVIRONMENT_READERS = {
 }
 
 
-SIGNALLERS = ("actors/processes.py", "simulation/live/", "benchmarks/ray/failover.py")
+SIGNALLERS = ("actors/processes.py", "simulation/live/", "benchmarks/failover.py")
 """The others are drills: they strike what they have started."""
 
 

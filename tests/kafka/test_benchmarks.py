@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks.test_benchmarks import ON_KAFKA, TINY, rendered
 from tierledger.benchmarks.__main__ import measured
-from tierledger.benchmarks.scale import Bench
+from tierledger.benchmarks.bench import Bench
 
 pytestmark = pytest.mark.ray
 

@@ -1,13 +1,12 @@
 """The benchmarks on Ray run, at sizes that measure nothing."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks.test_benchmarks import ON_RAY, TINY
 from tierledger.benchmarks.__main__ import measured
-from tierledger.benchmarks.scale import Bench
+from tierledger.benchmarks.bench import Bench
 
 NOISY = {"MB more", "% of a core"}
 """Units of what a few idle connections cost: less than a process varies by."""
@@ -27,9 +26,9 @@ IN_SHORT = {"announce", "door"}
 def test_a_part_on_ray_gives_figures_of_each_store(
     part: str, stores: tuple[str, ...], goals: int, tmp_path: Path
 ) -> None:
-    scale = replace(TINY, stores=stores)
+    bench = Bench(TINY, tmp_path, lambda _: None, stores)
 
-    figures = list(measured(Bench(scale, tmp_path, lambda _: None), [part]))
+    figures = list(measured(bench, [part]))
 
     assert sum(figure.goal is not None for figure in figures) == goals
     assert all(figure.value > 0 for figure in figures if figure.unit not in NOISY)

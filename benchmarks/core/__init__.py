@@ -1,1 +1,0 @@
-"""What the rules, the log and its checkpoints cost without a service."""

@@ -1,0 +1,109 @@
+"""How long partitions cannot be written to when the host that leads them is lost."""
+
+import asyncio
+import os
+import shutil
+import signal
+import statistics
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from tierledger.benchmarks.bench import POSTGRESQL, SQLITE, Bench
+from tierledger.benchmarks.ledger import copy_to
+from tierledger.benchmarks.services import (
+    PARTITIONS,
+    OnRay,
+    copied,
+    followed,
+    led,
+    new_partitions,
+    on_ray,
+    per_second,
+    unclaimed,
+)
+from tierledger.benchmarks.workload import Workload
+from tierledger.events.identifiers import TopicIdPartition
+
+HOSTS = 3
+TAIL_SEGMENTS = 250
+"""Segments since the last checkpoint when the host is lost: half a leader's interval."""
+
+DATA, FILLERS = "lost", "elsewhere"
+
+
+class Loss(NamedTuple):
+    """A way of losing a host."""
+
+    kind: str
+    what: str
+    number: signal.Signals
+    place: int
+    """The host's index among the hosts by name; host 0 is the one that writes to a file."""
+
+
+LOSSES = (
+    Loss(SQLITE, "SIGKILL of the writing host", signal.SIGKILL, 0),
+    Loss(SQLITE, "SIGSTOP of the writing host", signal.SIGSTOP, 0),
+    Loss(SQLITE, "SIGKILL of another host", signal.SIGKILL, 1),
+    Loss(SQLITE, "SIGSTOP of another host", signal.SIGSTOP, 1),
+    Loss(POSTGRESQL, "SIGKILL", signal.SIGKILL, 0),
+    Loss(POSTGRESQL, "SIGSTOP", signal.SIGSTOP, 0),
+)
+
+
+async def failover(bench: Bench) -> None:
+    """Seconds until all of the partitions were written to again, and until half were."""
+    tips, (kind, url) = new_partitions(DATA), bench.place
+    built = bench.new_store("failover-built")
+    if not built.exists():
+        for tip in tips:
+            await bench.build(built, bench["failover_segments"], tip)
+    if kind == SQLITE:
+        shutil.copy(built, url.removeprefix("sqlite:"))
+    else:
+        await copy_to(url, built)
+    async with on_ray(url, HOSTS) as service:
+        leader, follower = await service.manager(1), await service.manager(2)
+        workloads = unclaimed(tips, bench["failover_segments"])
+        number = bench["failover_segments"]
+        tail = min(TAIL_SEGMENTS, number)
+        for loss in (one for one in LOSSES if one.kind == kind):
+            everywhere = _spread(tips, loss.place)
+            for _ in bench.turns(f"failover, {loss.what}", "failovers"):
+                await led(leader, everywhere)
+                await followed(follower, tips)
+                await per_second(copied(leader, workloads, tail * PARTITIONS, number))
+                number += tail + 1
+                waited = await _lost(service, loss, workloads, number - 1)
+                bench.note(**{f"{loss.what}, last": max(waited)})
+                bench.note(**{f"{loss.what}, median": statistics.median(waited)})
+                await service.all_serve()
+                await leader.when_ready(everywhere)
+                await service.stop({0: everywhere, 1: tips})
+
+
+async def _lost(
+    service: OnRay, loss: Loss, workloads: list[Workload], number: int
+) -> list[float]:
+    """Lose the leader; returns seconds until each partition's segment `number` was added."""
+    leader = service.managers[0]
+    pid = await service.pid_of_leader([one.tip for one in workloads])
+    begun = time.perf_counter()
+
+    async def written(workload: Workload) -> float:
+        await leader.add_remote_log_segment_metadata(workload.add(number).metadata)
+        return time.perf_counter() - begun
+
+    os.kill(pid, loss.number)
+    try:
+        return await asyncio.gather(*(written(one) for one in workloads))
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _spread(tips: list[TopicIdPartition], place: int) -> list[TopicIdPartition]:
+    """The partitions among fillers, so that round-robin puts all of them on one host."""
+    others = iter(new_partitions(FILLERS, (HOSTS - 1) * PARTITIONS))
+    return [tip if host == place else next(others) for tip in tips for host in range(HOSTS)]

@@ -1,1 +1,0 @@
-"""Hosts on a Ray cluster."""

@@ -1,1 +1,0 @@
-"""What a service costs: its calls, its longest steps, what partitions cost each other."""
