@@ -20,7 +20,7 @@ ReplyTo: TypeAlias = "int | None"
 
 
 class Query(NamedTuple):
-    """One query of the interface; `kind` is one of `answering.QUERIES`."""
+    """One query of the interface; `kind` is one of `queries.QUERIES`."""
 
     kind: Text
     epoch: Int32 = 0

@@ -10,10 +10,10 @@ from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
+from tierledger.actors.queries import LISTS, QUERIES, AnswerForm, answer_of
 from tierledger.conformance.answers import Answer, Failure, Outcome, Question, recorded_segment
 from tierledger.events.errors import PartitionDeleted, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.partition import answers
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.storage.backend import MetadataStorageBackend
@@ -40,9 +40,9 @@ async def _ask(
     manager: AsyncRemoteLogMetadataManager, role: str, question: Question
 ) -> Outcome:
     tip = partition_of(question)
-    query = Query(question.query, question.epoch or 0, question.offset or 0)
+    query = _query(question)
     try:
-        if question.query in {"list", "list_epoch"}:
+        if question.query in LISTS:
             return Answer(_plain(question.query, await manager.rows(tip, query, role)))
         answered = await manager.ask(tip, role, query)
         return Answer(_plain(question.query, answered.value))
@@ -77,24 +77,11 @@ def outcome_from_state(state: PartitionState, question: Question) -> Outcome:
 def _from_state(state: PartitionState, question: Question) -> Any:  # noqa: ANN401
     if state.is_finished:
         raise PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
-    epoch, offset = question.epoch or 0, question.offset or 0
-    match question.query:
-        case "lookup":
-            return answers.lookup(state, epoch, offset)
-        case "highest_offset":
-            return answers.highest_offset_for_epoch(state, epoch)
-        case "size":
-            return answers.remote_log_size(state, epoch)
-        case "list":
-            return list(answers.list_all(answers.Snapshot(state)))
-        case "list_epoch":
-            rows = answers.list_epoch(answers.Snapshot(state, epoch), epoch)
-            return [row for row in rows if row is not None]
-        case _:
-            found = answers.next_segment_with_txn_index(state, epoch, offset)
-            while isinstance(found, answers.WalkPaused):
-                found = answers.next_segment_with_txn_index(state, epoch, found.offset)
-            return found
+    return answer_of(state, _query(question))
+
+
+def _query(question: Question) -> Query:
+    return Query(question.query, question.epoch or 0, question.offset or 0)
 
 
 def partition_of(question: Question) -> TopicIdPartition:
@@ -104,12 +91,12 @@ def partition_of(question: Question) -> TopicIdPartition:
 
 def _plain(query: str, value: Any) -> Any:  # noqa: ANN401 - JSON of any kind.
     """An answer in the form of an answers file."""
-    match query:
-        case "lookup" | "next_txn":
+    match QUERIES[query].form:
+        case AnswerForm.ROW:
             return None if value is None else str(Uuid(id_of_row(value)))
-        case "list_epoch":
+        case AnswerForm.ROWS if QUERIES[query].is_ordered:
             return [str(Uuid(id_of_row(row))) for row in value]
-        case "list":
+        case AnswerForm.ROWS:
             segments = [recorded_segment(row) for row in value]
             return sorted(segments, key=lambda one: (one["start_offset"], one["id"]))
         case _:

@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tierledger.actors.queries import QUERIES, AnswerForm
 from tierledger.conformance.json_lines import INT32_MAX, INT64_MAX, JsonLine, read_json_lines
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import Uuid
@@ -38,14 +39,9 @@ NOT_BEGUN = -1
 """The "last applied offset" of a metadata partition of which nothing is applied."""
 
 ARGUMENTS = {
-    "list": (),
-    "list_epoch": ("epoch",),
-    "lookup": ("epoch", "offset"),
-    "highest_offset": ("epoch",),
-    "size": ("epoch",),
-    "next_txn": ("epoch", "offset"),
+    name: one.arguments for name, one in QUERIES.items() if one.form is not AnswerForm.SUMMARY
 }
-"""Every query, and its arguments besides the partition."""
+"""Every query of Kafka's, and its arguments besides the partition."""
 
 
 @dataclass(frozen=True, slots=True)

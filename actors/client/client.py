@@ -30,7 +30,6 @@ from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.events import LeaderItem
 from tierledger.actors.deadline import Bounds, Deadline
 from tierledger.actors.discovery.connecting import connect as connect_by_url
-from tierledger.actors.host.answering import LISTS
 from tierledger.actors.host_settings import (
     ServiceSettings,
     broker_of,
@@ -40,6 +39,7 @@ from tierledger.actors.host_settings import (
 )
 from tierledger.actors.messages import Query
 from tierledger.actors.ports import IdSource
+from tierledger.actors.queries import LISTS
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidArgument, NotLeader, NotReady

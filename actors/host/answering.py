@@ -9,12 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from tierledger.actors.calls import Answered
 from tierledger.actors.messages import Query
-from tierledger.events.errors import (
-    InvalidArgument,
-    NotReady,
-    PartitionDeleted,
-    RemoteStorageError,
-)
+from tierledger.actors.queries import QUERIES, AnswerForm, asked, kind_of
+from tierledger.events.errors import NotReady, PartitionDeleted, RemoteStorageError
 from tierledger.events.partition import answers
 from tierledger.events.partition.state import PartitionState
 
@@ -28,9 +24,6 @@ a thousand times as long as others."""
 CURSORS_MAX = 64
 """Lists that a host keeps open. The next one closes the oldest; its reader gets `NotReady`."""
 
-LISTS = ("list", "list_epoch")
-QUERIES = ("lookup", "highest_offset", "size", "summary", "next_txn", *LISTS)
-
 
 def answer_now(state: PartitionState, query: Query, *, stale: bool) -> Answered | None:
     """The answer if it takes one search; None if it has to be made in slices.
@@ -41,41 +34,28 @@ def answer_now(state: PartitionState, query: Query, *, stale: bool) -> Answered 
     """
     if state.is_finished:
         raise PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
-    value: object
-    match query.kind:
-        case "lookup":
-            value = answers.lookup(state, query.epoch, query.offset)
-        case "highest_offset":
-            value = answers.highest_offset_for_epoch(state, query.epoch)
-        case "size":
-            value = answers.remote_log_size(state, query.epoch)
-        case "summary":
-            value = tuple(answers.summary(state))
-        case "next_txn":
-            value = answers.next_segment_with_txn_index(state, query.epoch, query.offset)
-            if isinstance(value, answers.WalkPaused):
-                return None
-        case "list" | "list_epoch":
-            return None
-        case _:
-            raise InvalidArgument(f"expected one of {', '.join(QUERIES)}, got {query.kind!r}")
+    if kind_of(query).form is AnswerForm.ROWS:
+        return None
+    value = asked(state, query)
+    if isinstance(value, answers.WalkPaused):
+        return None
+    if isinstance(value, answers.PartitionSummary):
+        value = tuple(value)
     return Answered(value, state.next_position - 1, stale=stale)
 
 
 def snapshot_for(state: PartitionState, query: Query) -> answers.Snapshot:
     """The snapshot, at the state's present position, from which a sliced answer is made."""
-    return answers.Snapshot(state, None if query.kind == "list" else query.epoch)
+    takes_epoch = "epoch" in QUERIES[query.kind].arguments
+    return answers.Snapshot(state, query.epoch if takes_epoch else None)
 
 
 async def walk(snapshot: answers.Snapshot, query: Query) -> Answered:
-    """The answer to a `next_txn` query that needs a long walk, in slices."""
-    offset = query.offset
-    while True:
-        found = answers.next_segment_with_txn_index(snapshot, query.epoch, offset)
-        if not isinstance(found, answers.WalkPaused):
-            return Answered(found, snapshot.position)
-        offset = found.offset
+    """The answer to a query that needs a long walk, in slices."""
+    while isinstance(found := asked(snapshot, query), answers.WalkPaused):
+        query = query._replace(offset=found.offset)
         await asyncio.sleep(0)
+    return Answered(found, snapshot.position)
 
 
 Failed: TypeAlias = "Callable[[Exception], RemoteStorageError]"
@@ -103,12 +83,7 @@ class OpenLists:
 
         `failed` makes the error that the reader of a later page gets if making it fails.
         """
-        rows: Iterator[bytes | None]
-        if query.kind == "list":
-            rows = answers.list_all(snapshot)
-        else:
-            rows = answers.list_epoch(snapshot, query.epoch)
-        return await self._page(_OpenList(rows, snapshot.position, failed))
+        return await self._page(_OpenList(asked(snapshot, query), snapshot.position, failed))
 
     async def next_page(self, cursor: str) -> Answered:
         """The next page of the list that `cursor` names.

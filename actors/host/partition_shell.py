@@ -21,6 +21,7 @@ from tierledger.actors.host.store_queues import Committer, PendingAppend, Pendin
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S
 from tierledger.actors.ports import LeaderOracle
+from tierledger.actors.queries import QUERIES, AnswerForm
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     DataError,
@@ -232,7 +233,7 @@ class PartitionShell:
             answered = answer_now(state, query, stale=effect.stale)
             if answered is None:
                 snapshot = snapshot_for(state, query)
-                if query.kind == "next_txn":
+                if QUERIES[query.kind].form is AnswerForm.ROW:
                     work = partial(walk, snapshot, query)
                 else:
                     lists = self.host.lists

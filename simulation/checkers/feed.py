@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.messages import Query
+from tierledger.actors.queries import QUERIES
 from tierledger.simulation.checkers.answer_text import difference
 from tierledger.simulation.checkers.model import answered_by, record_of
 from tierledger.simulation.checkers.slow.model import SlowPartition
@@ -84,7 +85,7 @@ def _judged(
         expected: Any = DELETED
         if not model.deleted:
             expected = (answered_by(model, query),)
-            if query.kind == "list":
+            if not QUERIES[query.kind].is_ordered:
                 expected = (sorted(expected[0]),)
         if answer is not None and answer != expected and (one.node, query) not in reported:
             reported.add((one.node, query))

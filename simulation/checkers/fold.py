@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.messages import Query
 from tierledger.events.errors import DataError
 from tierledger.events.lifecycle import RemoteLogSegmentState
-from tierledger.events.partition import answers, invariants
-from tierledger.events.partition.answers import Snapshot
+from tierledger.events.partition import invariants
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.laws import unlawful_event
@@ -145,38 +143,6 @@ def folded(log: FinalLog) -> PartitionState | None:
 
 
 # Answers.
-
-
-def answer_of(state: PartitionState | Snapshot, query: Query) -> object:
-    """The answer to `query`, made in one go."""
-    answer = _ANSWERS.get(query.kind)
-    assert answer is not None, f"no query is called {query.kind!r}"
-    return answer(state, query)
-
-
-def _walked(state: PartitionState | Snapshot, query: Query) -> bytes | None:
-    offset = query.offset
-    while True:
-        found = answers.next_segment_with_txn_index(state, query.epoch, offset)
-        if not isinstance(found, answers.WalkPaused):
-            return found
-        offset = found.offset
-
-
-def _epoch_listed(state: PartitionState | Snapshot, query: Query) -> list[bytes]:
-    # Read to its end before the state moves on, so no snapshot is needed.
-    rows = answers.list_epoch(cast("Snapshot", state), query.epoch)
-    return [row for row in rows if row is not None]
-
-
-_ANSWERS: dict[str, Callable[[PartitionState | Snapshot, Query], object]] = {
-    "lookup": lambda state, query: answers.lookup(state, query.epoch, query.offset),
-    "highest_offset": lambda state, q: answers.highest_offset_for_epoch(state, q.epoch),
-    "size": lambda state, query: answers.remote_log_size(state, query.epoch),
-    "next_txn": _walked,
-    "list": lambda state, _: list(state.rows),
-    "list_epoch": _epoch_listed,
-}
 
 
 # Checkpoints, states that were seen, and the state itself.

@@ -8,11 +8,12 @@ the questions that the end of a log suggests, and the log decides which.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from tierledger.actors.messages import Query
+from tierledger.actors.queries import QUERIES, AnswerForm, answer_of
 from tierledger.events import log_events
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.metadata import (
@@ -34,7 +35,7 @@ from tierledger.events.tables.segment_rows import (
 )
 from tierledger.simulation.checkers.answer_text import answer_text, difference, id_text
 from tierledger.simulation.checkers.content import content, first_difference
-from tierledger.simulation.checkers.fold import answer_of, folded
+from tierledger.simulation.checkers.fold import folded
 from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
@@ -326,19 +327,29 @@ def _wrong(op: Operation, expected: object) -> str:
 
 def answered_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - Any answer.
     """The model's answer in the service's form, with the same rows."""
-    match query.kind:
-        case "lookup":
-            return model.row(model.lookup(query.epoch, query.offset))
-        case "highest_offset":
-            return model.highest(query.epoch)
-        case "size":
-            return model.size(query.epoch)
-        case "next_txn":
-            return model.row(model.next_txn(query.epoch, query.offset))
-        case "list_epoch":
-            return [model.row(one) for one in model.list_epoch(query.epoch)]
+    found = _found_by(model, query)
+    match QUERIES[query.kind].form:
+        case AnswerForm.ROW:
+            return model.row(found)
+        case AnswerForm.ROWS:
+            return [model.row(one) for one in found]
         case _:
-            return [model.row(one) for one in model.segments]
+            return found
+
+
+_FOUND_BY: dict[str, Callable[..., Any]] = {
+    "lookup": SlowPartition.lookup,
+    "highest_offset": SlowPartition.highest,
+    "size": SlowPartition.size,
+    "next_txn": SlowPartition.next_txn,
+    "list": lambda model: list(model.segments),
+    "list_epoch": SlowPartition.list_epoch,
+}
+
+
+def _found_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - As above.
+    """The model's answer: a number, or ids in place of rows."""
+    return _FOUND_BY[query.kind](model, *query[1 : 1 + len(QUERIES[query.kind].arguments)])
 
 
 def _holds_already(op: Operation, model: SlowPartition) -> bool:
@@ -464,42 +475,32 @@ def _ids_text(value: object) -> str:
 
 def _found_in(state: PartitionState, query: Query) -> Any:  # noqa: ANN401 - Any answer.
     answer: Any = answer_of(state, query)
-    match query.kind:
-        case "highest_offset" | "size":
-            return answer
-        case "list":
+    match QUERIES[query.kind].form:
+        case AnswerForm.ROWS if not QUERIES[query.kind].is_ordered:
             return sorted(_facts_of_row(row) for row in answer)
-        case "list_epoch":
+        case AnswerForm.ROWS:
             return [id_of_row(row) for row in answer]
-        case _:
+        case AnswerForm.ROW:
             return None if answer is None else id_of_row(answer)
+        case _:
+            return answer
 
 
 def _expected_by(model: SlowPartition, query: Query) -> Any:  # noqa: ANN401 - Any answer.
-    match query.kind:
-        case "lookup":
-            return model.lookup(query.epoch, query.offset)
-        case "highest_offset":
-            return model.highest(query.epoch)
-        case "size":
-            return model.size(query.epoch)
-        case "next_txn":
-            return model.next_txn(query.epoch, query.offset)
-        case "list_epoch":
-            return model.list_epoch(query.epoch)
-        case _:
-            return sorted(
-                (
-                    one.added.segment_id,
-                    one.state,
-                    one.broker_id,
-                    one.event_timestamp_ms,
-                    one.custom_metadata or b"",
-                    one.added.max_timestamp_ms,
-                    one.added.txn_index_empty,
-                )
-                for one in model.list_all()
-            )
+    if QUERIES[query.kind].is_ordered:
+        return _found_by(model, query)
+    return sorted(
+        (
+            one.added.segment_id,
+            one.state,
+            one.broker_id,
+            one.event_timestamp_ms,
+            one.custom_metadata or b"",
+            one.added.max_timestamp_ms,
+            one.added.txn_index_empty,
+        )
+        for one in model.list_all()
+    )
 
 
 def _facts_of_row(row: bytes) -> tuple[Any, ...]:

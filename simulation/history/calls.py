@@ -17,6 +17,7 @@ import msgpack
 
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.messages import Query
+from tierledger.actors.queries import QUERIES
 from tierledger.events.commands import Claim
 from tierledger.events.errors import (
     DataError,
@@ -208,9 +209,9 @@ def outcome_of(error: BaseException) -> str:
 def digest_of(answer: object, query: Query | None = None) -> bytes:
     """16 bytes that agree iff two answers do: none, a number, a row, or a list of rows.
 
-    The rows of a "list" have no order, so for that `query` they are compared without one.
+    Rows that have no order, as those of `query` may, are compared without one.
     """
-    if query is not None and query.kind == "list":
+    if query is not None and not QUERIES[query.kind].is_ordered:
         answer = sorted(answer)  # type: ignore[call-overload]
     hashed = _unhashed.copy()  # A copy costs half of what a new one does; so does one packer.
     hashed.update(_pack(answer))

@@ -19,7 +19,7 @@ from tierledger.simulation.history.calls import INFO, OK, Operation
 from tierledger.simulation.machines.environment.medium import COORDINATOR as COORDINATOR_LOG
 from tierledger.simulation.machines.environment.medium import FATES
 from tierledger.simulation.machines.scenario.scenario import Decision
-from tierledger.simulation.machines.strikes import KINDS as QUESTIONS
+from tierledger.simulation.machines.strikes import KINDS as QUERIES
 from tierledger.simulation.machines.strikes import argument_names
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.timeline import (
@@ -123,7 +123,7 @@ _VALUE_TEXTS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("bad spell", "loses"): ("no", "yes"),
     ("troubled election", "loses"): ("no", "yes"),
     ("read", "role"): (FOLLOWER, LEADER),
-    ("read", "kind"): QUESTIONS,
+    ("read", "kind"): QUERIES,
     ("depose", "how"): ("killed", "paused", "cut off", "given up"),
     ("elect", "clean"): ("no", "yes"),
     ("restart broker", "kills"): ("no", "yes"),

@@ -81,7 +81,7 @@ SESSIONS_IN_A_ROW = 2
 CLOSELY = 4
 """In one seed in so many, a new process also reads the store after the run."""
 
-QUESTIONS = 40
+QUERIES = 40
 """Questions that the service's rules and the slow model answer at the end of each log."""
 
 COMMANDS = 30
@@ -160,7 +160,7 @@ def _verdict_of(world: World) -> Verdict:
             limits=world.limits,
             drafts=world.drafts,
             asks=asking(COMMANDS) if world.scenario.seed % TURNS == DECISIONS else None,
-            questions=QUESTIONS,
+            questions=QUERIES,
             # Where the log was damaged early nothing may be written any more.
             minimums=None if world.damaged or world.scenario.is_part else MINIMUMS,
         )

@@ -31,8 +31,8 @@ from tierledger.actors.client.sync_client import (
     BlockingPartitionHistory,
     RemoteLogMetadataManager,
 )
-from tierledger.actors.host.answering import QUERIES
 from tierledger.actors.messages import Query
+from tierledger.actors.queries import QUERIES
 from tierledger.events import errors
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import InvalidArgument, NotReady, RemoteStorageError
@@ -245,7 +245,7 @@ def right(rng: random.Random, name: str) -> object:
         "times": lambda: {tip: number},
         "cluster": lambda: "recorded",
         "config": lambda: {"cluster.id": CLUSTER, "broker.id": ATTACKER},
-        "query": lambda: Query(rng.choice(QUERIES), number, number),
+        "query": lambda: Query(rng.choice([*QUERIES]), number, number),
         "role": lambda: rng.choice([LEADER, FOLLOWER]),
     }
     if name.endswith(("partitions", "followers")):

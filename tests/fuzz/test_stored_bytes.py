@@ -66,7 +66,7 @@ TIPS = [
     TopicIdPartition(Uuid(bytes([number + 1]) * 16), number, name)
     for number, name in enumerate(("orders", "payments", "forgotten", "young"))
 ]
-QUESTIONS = [
+QUERIES = [
     *(
         Query("lookup", epoch, offset)
         for epoch, offset in ((0, 3), (0, 25), (1, 55), (1, 77), (2, 118), (2, 500), (7, 0))
@@ -115,7 +115,7 @@ def truth_of(state: PartitionState) -> Truth:
 
 
 def asked(state: PartitionState) -> list[Any]:
-    found = [answer_now(state, question, stale=False) for question in QUESTIONS]
+    found = [answer_now(state, question, stale=False) for question in QUERIES]
     return [None if one is None else one.value for one in found]
 
 
@@ -414,7 +414,7 @@ async def serve(original: Written, values: Values) -> None:
 
 async def served(host: Host, tip: TopicIdPartition, role: str) -> list[Any] | None:
     """The answers of a leader or follower; None once it refuses."""
-    calls = [QueryCall(PartitionKey.of(tip), role, question) for question in QUESTIONS]
+    calls = [QueryCall(PartitionKey.of(tip), role, question) for question in QUERIES]
     while True:
         found: list[Any] = [await host.call(call) for call in calls]
         if any(isinstance(one, NotReady) for one in found):

@@ -190,7 +190,7 @@ def call_of(message: pb.Call) -> CommandCall | QueryCall | ReadyCall | PageCall 
         case "write":
             return write_of(message.write)
         case "question":
-            return _question_of(message)
+            return _kind_of(message)
         case "ready":
             ready = message.ready
             role = _named(_ROLE_NAMES, ready.role, "role")
@@ -244,7 +244,7 @@ def _record_of(message: pb.ImportedRecord) -> cmd.ImportedRecord:
     )
 
 
-def _question_of(message: pb.Call) -> QueryCall:
+def _kind_of(message: pb.Call) -> QueryCall:
     question = message.question
     position_min = -1
     if question.HasField("position_min"):

@@ -15,6 +15,7 @@ from tierledger.actors.feed.frames import Change, Fenced, Frame, SnapshotBegun
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.messages import Query
+from tierledger.actors.queries import QUERIES, answer_from
 from tierledger.events.errors import DataError, NotReady, Overloaded, PartitionDeleted
 from tierledger.events.tables.segment_rows import END, EPOCHS, unpack_row
 from tierledger.simulation.checkers.feed import DELETED, ReplicaSeen
@@ -324,19 +325,8 @@ def _taken(fed: _Fed, limit: int) -> list[Frame]:
 def _answer(replica: Replica, query: Query) -> Any:  # noqa: ANN401 - Any answer.
     """A replica's answer in a tuple, or `DELETED`; None if it is not ready to answer."""
     try:
-        match query.kind:
-            case "lookup":
-                return (replica.lookup(query.epoch, query.offset),)
-            case "next_txn":
-                return (replica.next_segment_with_txn_index(query.epoch, query.offset),)
-            case "highest_offset":
-                return (replica.highest_offset_for_epoch(query.epoch),)
-            case "size":
-                return (replica.remote_log_size(query.epoch),)
-            case "list_epoch":
-                return (replica.list_epoch(query.epoch),)
-            case _:
-                return (sorted(replica.list_all()),)
+        answer = answer_from(replica, query)
+        return (answer if QUERIES[query.kind].is_ordered else sorted(answer),)
     except PartitionDeleted:
         return DELETED
     except NotReady:

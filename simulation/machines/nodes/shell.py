@@ -17,6 +17,7 @@ from tierledger.actors.host.answering import answer_now, snapshot_for
 from tierledger.actors.host.machine_guard import MachineGuard
 from tierledger.actors.host.messages import Ended, Loaded, Refused, Stimulus
 from tierledger.actors.leader.machine import Leader
+from tierledger.actors.queries import answer_of
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import (
     DataError,
@@ -26,7 +27,6 @@ from tierledger.events.errors import (
 )
 from tierledger.events.partition.answers import Snapshot
 from tierledger.events.partition.state import PartitionState
-from tierledger.simulation.checkers.fold import answer_of
 from tierledger.simulation.machines.environment.clockwork import MS, Life
 from tierledger.simulation.machines.environment.medium import KeyedMedium, completed
 from tierledger.simulation.machines.nodes.surroundings import Surroundings
