@@ -19,6 +19,7 @@ from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.benchmarks.bench import Bench
+from tierledger.benchmarks.kafka_broker import JARS, PLUGIN, PLUGIN_JAR, KafkaBroker
 from tierledger.benchmarks.ledger import url_of
 from tierledger.benchmarks.services import (
     OUTSTANDING,
@@ -28,7 +29,6 @@ from tierledger.benchmarks.services import (
     quantile,
 )
 from tierledger.benchmarks.workload import CLUSTER, LEADER_EPOCHS
-from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR, KafkaBroker
 
 KAFKAS_CLASS = (
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.conformance.answers import After
+from tierledger.conformance.churn import Disturbance, PlannedDisturbance
 from tierledger.conformance.loaded_trace import (
     FedPartition,
     LoadedTrace,
@@ -23,7 +24,6 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.simulation.live.churn import Disturbance, PlannedDisturbance
 
 OBSERVER = 2**31 - 1
 """The broker id under which a replay follows all partitions, to ask questions."""

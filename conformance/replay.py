@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tierledger.conformance import churn
 from tierledger.conformance.answering import answer_from_actors, answer_from_storage
 from tierledger.conformance.answers import (
     AnsweredQuestion,
@@ -22,7 +23,6 @@ from tierledger.conformance.trace import answers_path
 from tierledger.conformance.verdicts import CheckReport, check
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import RemoteStorageError
-from tierledger.simulation.live import churn
 from tierledger.storage.backend import MetadataStorageBackend
 
 

@@ -274,9 +274,6 @@ KINDS = {
 }
 """All kinds of trouble, by code; `docs/troubles.md` has the same table."""
 
-PLUGIN_CODES = {"silent", "mode", "not-registered"}
-"""The codes of `attendance.trouble`; here they begin with `plugin-`."""
-
 
 def troubles_of(status: ServiceStatus) -> list[Trouble]:
     """All troubles, the most urgent first, then by code."""

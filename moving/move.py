@@ -8,15 +8,15 @@ from collections.abc import Callable
 from tierledger.actors.calls import OBSERVER, PartitionsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
-from tierledger.actors.coordinator import procedure as steps
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import GIVE_UP_AFTER_MS, Owned
-from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.actors.coordinator.requests import HostsCall, StatusCall
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.moving import procedure as steps
 from tierledger.moving.comparison import Comparison, Difference
+from tierledger.moving.procedure import Procedure
 from tierledger.moving.topic import kafka_cluster, reading
 from tierledger.storage.kafka_brokers import KafkaBrokers
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator.checked_requests import check_item, checked_broker, item_name
 from tierledger.actors.coordinator.displaced import restore, restored
-from tierledger.actors.coordinator.door import check_item, checked_broker, item_name
 from tierledger.actors.coordinator.events import CoordinatorBody, key_of
 from tierledger.actors.coordinator.ownership import ownership_after
 from tierledger.actors.coordinator.refusals import give_back

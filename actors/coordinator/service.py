@@ -27,12 +27,12 @@ from tierledger.actors.coordinator.attendance import (
     Attended,
     Followed,
 )
-from tierledger.actors.coordinator.clocks import OWN, Clocks
-from tierledger.actors.coordinator.door import (
+from tierledger.actors.coordinator.checked_requests import (
     checked_announcement,
     checked_broker,
     checked_key,
 )
+from tierledger.actors.coordinator.clocks import OWN, Clocks
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches

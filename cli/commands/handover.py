@@ -190,10 +190,10 @@ async def _fresh(coordinator: CoordinatorHandle, wish: _Wish) -> Owned:
     """Hand a fresh cluster over, and see that Kafka's topic is sealed."""
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Handover
-    from tierledger.actors.coordinator.procedure import SILENT_MS
     from tierledger.actors.coordinator.requests import StatusCall
     from tierledger.moving.following import MIRROR, SEAL
     from tierledger.moving.freshness import refuse_tiered
+    from tierledger.moving.procedure import SILENT_MS
     from tierledger.moving.sealing import create, seal
     from tierledger.pipeline.imports.source import METADATA_TOPIC
 

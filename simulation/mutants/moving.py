@@ -7,8 +7,8 @@ from typing import Any
 
 from tierledger.actors.coordinator import decide
 from tierledger.actors.coordinator.machine import Coordinator
-from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.events.partition import sessions
+from tierledger.moving.procedure import Procedure
 from tierledger.simulation.machines.moving.plugin import PluginNode
 from tierledger.simulation.machines.scenario.drawing import MOVES_EVERY, MOVES_FIRST
 from tierledger.simulation.mutants.mistakes import Mutant, Patches

@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from itertools import count, islice
 
+import psycopg
 import pytest
 import pytest_asyncio
+from psycopg import sql
 
 from tests.chaos.storms import Target, struck
 from tests.chaos.writer import Writer
@@ -21,7 +23,7 @@ from tierledger.actors.messages import Query
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.live.chaos.faults import ALWAYS, POSTGRES, SQLITE
-from tierledger.simulation.live.chaos.postgres import freeze_in_commit, statements_since
+from tierledger.simulation.live.chaos.postgres import freeze_in_commit, ports_of
 from tierledger.simulation.live.processes import is_running
 from tierledger.simulation.live.ray_faults import MOVES, HostFacts
 from tierledger.simulation.live.verdict import stored_by
@@ -185,3 +187,14 @@ async def wrote_late(target: Target, host: HostFacts, since: float) -> None:
             if await asyncio.to_thread(statements_since, url, host.pid, since):
                 return
             await asyncio.sleep(LOOK_S)
+
+
+def statements_since(url: str, pid: int, since: float) -> list[str]:
+    """The last statements that a process's connections sent after `since` (epoch seconds)."""
+    query = sql.SQL(
+        "SELECT client_port, query FROM pg_stat_activity "
+        "WHERE client_port IS NOT NULL AND extract(epoch FROM state_change) > {}"
+    ).format(sql.Literal(since))
+    ports = ports_of(pid)
+    with psycopg.connect(url, autocommit=True) as connection:
+        return [str(text) for port, text in connection.execute(query) if port in ports]

@@ -18,8 +18,8 @@ from tests.models.kafka.plugins import Plugins, log_level, started
 from tierledger.actors.door.server import admission, feeding
 from tierledger.actors.door.wire.feed import put_frame
 from tierledger.actors.feed.frames import Change
+from tierledger.benchmarks.kafka_broker import JARS
 from tierledger.events.partition.decide import Limits
-from tierledger.simulation.live.kafka_broker import JARS
 
 if TYPE_CHECKING:
     from tierledger.actors.door import door_pb2 as pb

@@ -20,8 +20,8 @@ from tests.models.kafka.clients import WAIT_S, administered, consumed, create_to
 from tests.models.kafka.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.moving.test_stock_cluster import PARTITION, Ledger, eventually
 from tests.ray.test_serve import served
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.server import free_ports
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]

@@ -19,7 +19,7 @@ from tests.models.kafka.clients import (
 )
 from tests.models.kafka.tiered_broker import STOCK, TieredBroker
 from tests.ray.test_serve import served
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID, JARS, OLDEST
 from tierledger.simulation.live.server import free_ports
 
 EMBEDDED = {key: STOCK[key] for key in STOCK if key.startswith("rlmm.config.remote")}

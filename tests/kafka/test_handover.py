@@ -17,12 +17,12 @@ from tests.ray.test_serve import run, served
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.coordinator.requests import StatusCall
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.kafka.metadata_partition import METADATA_PARTITIONS
 from tierledger.moving.following import Following, FollowOptions
 from tierledger.moving.sealing import sealed_partitions
 from tierledger.pipeline.imports.topic import REQUEST_MS, cluster_id_of
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 METADATA = "__remote_log_metadata"

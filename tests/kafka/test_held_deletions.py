@@ -17,9 +17,9 @@ from tests.models.kafka.clients import administered, create_topic
 from tests.models.kafka.tiered_broker import TieredBroker
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.server import free_ports
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]

@@ -36,8 +36,8 @@ from tests.models.kafka.lives import OF_MOVES, Step, What, life
 from tests.models.kafka.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.processes import descendants, end_all
 from tierledger.simulation.live.server import free_ports
 

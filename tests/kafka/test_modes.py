@@ -26,12 +26,12 @@ from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.coordinator.requests import DoorsCall, FollowCall, StatusCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.wall_clock import WallClock
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID, JARS, OLDEST, KafkaBroker
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka.codec import decode
 from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
 from tierledger.moving.following import Following, FollowOptions
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST, KafkaBroker
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 METADATA = "__remote_log_metadata"

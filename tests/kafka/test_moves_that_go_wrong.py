@@ -23,9 +23,9 @@ from tests.models.kafka.tiered_broker import STOCK
 from tests.models.kafka.tiered_cluster import BROKERS, TieredCluster
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
-from tierledger.actors.coordinator.procedure import SILENT_MS
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
+from tierledger.moving.procedure import SILENT_MS
 from tierledger.simulation.live.processes import descendants, end_all
 from tierledger.simulation.live.server import free_ports
 

@@ -18,9 +18,9 @@ from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.requests import StatusCall
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.server import free_ports
 
 FACTOR = "rlmm.config.remote.log.metadata.topic.replication.factor"

@@ -10,7 +10,7 @@ import pytest
 from tests.models.cli.command_line import run
 from tests.models.kafka.tiered_cluster import TieredCluster
 from tests.ray.test_serve import served
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.server import free_ports
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]

@@ -19,8 +19,8 @@ from tests.models.kafka.clients import (
 )
 from tests.models.kafka.tiered_broker import TIERED, TieredBroker
 from tests.ray.test_serve import served
+from tierledger.benchmarks.kafka_broker import JARS, OLDEST, SHORT_SESSION, SUITE
 from tierledger.moving.broker_versions import OldestVersion
-from tierledger.simulation.live.kafka_broker import JARS, OLDEST, SHORT_SESSION, SUITE
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
 

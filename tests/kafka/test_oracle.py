@@ -9,9 +9,9 @@ import pytest
 
 from tests.models.kafka.clients import WAIT_S, create_topic, delete_topic
 from tierledger.actors.oracle.kafka import KafkaOracle
+from tierledger.benchmarks.kafka_broker import SHORT_SESSION, KafkaBroker
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.simulation.live.kafka_broker import SHORT_SESSION, KafkaBroker
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 UNKNOWN = TopicIdPartition(Uuid.parse("AAECAwQFBgcICQoLDA0ODw"), 0, "payments")

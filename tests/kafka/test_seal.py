@@ -15,10 +15,10 @@ from tests.models.kafka.clients import create_topic, delete_topic
 from tests.models.kafka.tiered_broker import STOCK, TieredBroker
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID, JARS, OLDEST, SUITE
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.moving.freshness import starts_of
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, JARS, OLDEST, SUITE
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
 

@@ -9,7 +9,7 @@ from tests.actors.door.test_security import guarded
 from tests.models.actors.local_world import CLUSTER
 from tests.models.actors.secrets import TOKENS, Secrets, token_file
 from tests.models.kafka.plugins import log_level, started
-from tierledger.simulation.live.kafka_broker import JARS
+from tierledger.benchmarks.kafka_broker import JARS
 
 JAVA_LOGGING = """\
 handlers=java.util.logging.ConsoleHandler

@@ -13,8 +13,8 @@ import pytest_asyncio
 from tests.models.cli.command_line import lines, run
 from tests.models.kafka.tiered_cluster import TieredCluster
 from tests.ray.test_serve import served
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.pipeline.imports.topic import cluster_id_of
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
 

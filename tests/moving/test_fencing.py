@@ -18,11 +18,11 @@ from tests.models.actors.local_world import (
 )
 from tests.models.kafka.clients import WAIT_S, create_topic
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.benchmarks.kafka_broker import KafkaBroker
 from tierledger.events.errors import StorageUnavailable
 from tierledger.moving.mirroring import Mirror, producer_of
 from tierledger.moving.topic import reading
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.simulation.live.kafka_broker import KafkaBroker
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 

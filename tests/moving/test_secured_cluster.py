@@ -15,6 +15,7 @@ from tests.models.cli.command_line import invoke
 from tests.models.kafka.clients import administered, create_topic
 from tests.ray.test_serve import served
 from tierledger.actors.oracle.kafka import KafkaOracle
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.errors import StorageUnavailable
 from tierledger.events.kafka.codec import encode
@@ -22,7 +23,6 @@ from tierledger.moving.mirroring import MIRROR, producer_of
 from tierledger.moving.sealing import sealed_partitions
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import cluster_id_of
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
 

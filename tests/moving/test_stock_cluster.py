@@ -35,13 +35,13 @@ from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.ownership import PluginMode
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
 from tierledger.simulation.live.server import free_ports
 
 PARTITION = TopicPartition(TOPIC, 0)

@@ -16,10 +16,10 @@ from tests.models.cli.command_line import invoke
 from tests.models.kafka.clients import create_topic
 from tests.ray.test_serve import served
 from tierledger.actors.ray import cluster as ray_cluster
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.kafka.codec import encode
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID, KafkaBroker
 
 WAIT_S = 120.0
 

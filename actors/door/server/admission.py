@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tierledger.actors.coordinator.door import checked_broker
+from tierledger.actors.coordinator.checked_requests import checked_broker
 from tierledger.actors.door.limits import VERSION_MAX, VERSION_MIN
 from tierledger.actors.door.security.identity import ANYBODY, Identity, check_speaks_for
 from tierledger.actors.door.security.renewed import Renewed

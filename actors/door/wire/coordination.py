@@ -13,7 +13,7 @@ from tierledger.actors.coordinator.attendance import (
     Difference,
     ShadowReport,
 )
-from tierledger.actors.coordinator.door import checked_announcement, checked_broker
+from tierledger.actors.coordinator.checked_requests import checked_announcement, checked_broker
 from tierledger.actors.coordinator.events import Announcement, Item, Owner, Registered, Route
 from tierledger.actors.coordinator.ownership import (
     GIVE_UP_AFTER_MS,

@@ -68,17 +68,6 @@ def ports_of(pid: int) -> set[int]:
     return ports
 
 
-def statements_since(url: str, pid: int, since: float) -> list[str]:
-    """The last statements that a process's connections sent after `since` (epoch seconds)."""
-    query = sql.SQL(
-        "SELECT client_port, query FROM pg_stat_activity "
-        "WHERE client_port IS NOT NULL AND extract(epoch FROM state_change) > {}"
-    ).format(sql.Literal(since))
-    ports = ports_of(pid)
-    with psycopg.connect(url, autocommit=True) as connection:
-        return [str(text) for port, text in connection.execute(query) if port in ports]
-
-
 def set_read_only(server: PostgresServer, *, on: bool) -> None:
     """Let every new transaction refuse to write, as a server without space does."""
     value = sql.SQL("on" if on else "off")

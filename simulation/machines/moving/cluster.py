@@ -5,15 +5,15 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tierledger.actors.coordinator import procedure as steps
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover, Owned, Ownership, PluginMode
-from tierledger.actors.coordinator.procedure import Procedure
 from tierledger.events.commands import ImportedRecord
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.moving import procedure as steps
+from tierledger.moving.procedure import Procedure
 from tierledger.simulation.machines.environment.clockwork import MS, Life
 from tierledger.simulation.machines.moving.plugin import Client, PluginNode
 from tierledger.simulation.machines.moving.segments import Segments

@@ -19,7 +19,7 @@ from tests.models.actors.local_world import CLUSTER, KEYS, eventually
 from tierledger.actors.calls import CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator import events as ev
-from tierledger.actors.coordinator.door import checked_announcement
+from tierledger.actors.coordinator.checked_requests import checked_announcement
 from tierledger.actors.coordinator.events import ITEMS_MAX, Announcement
 from tierledger.actors.ports import HostFailed
 from tierledger.events.commands import Claim

@@ -19,7 +19,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.models.kafka.any_cluster import any_cluster
-from tierledger.simulation.live.kafka_broker import PLUGIN_JAR, SUITE
+from tierledger.benchmarks.kafka_broker import PLUGIN_JAR, SUITE
 
 PACKAGE = "org.apache.kafka.tiered.storage"
 

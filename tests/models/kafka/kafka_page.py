@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tierledger.simulation.live.kafka_broker import CLUSTER_ID
+from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 
 _PAGE = Path(__file__).parents[3] / "docs" / "kafka.md"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tierledger.benchmarks.kafka_broker import JARS, PLUGIN, PLUGIN_JAR
 from tierledger.events.identifiers import Uuid
-from tierledger.simulation.live.kafka_broker import JARS, PLUGIN, PLUGIN_JAR
 from tierledger.simulation.live.server import QUICK_JAVA
 
 KAFKAS = {"oldest": PLUGIN / "kafka-3.9.1", "newest": JARS}

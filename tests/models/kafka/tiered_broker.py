@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from tierledger.simulation.live.kafka_broker import JARS, PLUGIN_JAR, KafkaBroker
+from tierledger.benchmarks.kafka_broker import JARS, PLUGIN_JAR, KafkaBroker
 
 TIERED = {
     "remote.storage.enable": "true",

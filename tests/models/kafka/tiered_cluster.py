@@ -29,7 +29,7 @@ from tests.models.kafka.clients import (
 from tests.models.kafka.log_dirs_request import LogDirsRequest
 from tests.models.kafka.reassignment_request import ReassignmentRequest
 from tests.models.kafka.tiered_broker import TIERED, TieredBroker
-from tierledger.simulation.live.kafka_broker import SHORT_SESSION, KafkaBroker
+from tierledger.benchmarks.kafka_broker import SHORT_SESSION, KafkaBroker
 
 BROKERS = (1, 2, 3)
 CONTROLLER = 100

@@ -17,6 +17,7 @@ from tests.models.actors.local_world import CLUSTER, LocalWorld
 from tests.models.cli.command_line import invoke
 from tests.models.pipeline.imported_logs import assert_answers, import_now, stored_batches
 from tests.models.storage.stored_partitions import TRACES
+from tierledger.benchmarks.kafka_broker import KafkaBroker
 from tierledger.conformance.answering import partition_of
 from tierledger.conformance.answers import Answer, read_answers
 from tierledger.conformance.trace import TraceRecord, answers_path, read_records
@@ -25,7 +26,6 @@ from tierledger.moving.topic import reading
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import offsets_of, records_of
 from tierledger.pipeline.imports.units import TopicRange
-from tierledger.simulation.live.kafka_broker import KafkaBroker
 from tierledger.storage.connector import URL_SETTING
 from tierledger.storage.kafka_brokers import KafkaBrokers
 

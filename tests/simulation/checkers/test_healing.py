@@ -1,17 +1,13 @@
-"""Once nothing fails any more the elected leader writes, calls end, and lag is a number."""
+"""Once nothing fails any more the elected leader writes, calls end."""
 
 import pytest
 
-from tests.models.simulation.planted_anomalies import altered, without_times
-from tests.models.simulation.recorded_run import FIRST, KEY, SECOND, RecordedRun, small_run
-from tierledger.actors.calls import FOLLOWER
-from tierledger.actors.messages import Query
-from tierledger.simulation.checkers.healing import Staleness, liveness, lockout, staleness
+from tests.models.simulation.planted_anomalies import altered
+from tests.models.simulation.recorded_run import FIRST, SECOND, RecordedRun
+from tierledger.simulation.checkers.healing import liveness, lockout
 from tierledger.simulation.checkers.slow.model import Add
-from tierledger.simulation.history.calls import FAIL, INFO, History
+from tierledger.simulation.history.calls import FAIL, INFO
 from tierledger.simulation.history.observations import Healed
-
-SIZE = Query("size")
 
 
 def add(number: int) -> Add:
@@ -86,40 +82,3 @@ def test_a_call_that_begins_when_all_is_well_ends() -> None:
     assert in_doubt(3, RUN.now) == 1
     assert in_doubt(3, None) == 0, "the run ended before it did"
     assert in_doubt(2, RUN.now) == 0, "it began before"
-
-
-# Lag.
-
-
-def test_the_lag_of_an_answer_counts_from_the_next_position_s_first_sign() -> None:
-    run = RecordedRun()
-    run.lead(FIRST, 1)
-    run.follow()
-    run.write("writer", add(1))
-    durable_at, ended = run.batches[1].durable_at, run.now
-    assert durable_at is not None
-    run.write("writer", add(2))
-    run.now += 100
-    number = run.read("reader", SIZE, FOLLOWER)
-    invoked = run.operations[number].invoked
-    assert run.operations[number].position == 0
-
-    def lag(history: History, *, timed: bool = True) -> Staleness:
-        return staleness(history, {KEY: run.log() if timed else without_times(run.log())})
-
-    late = invoked - durable_at
-    assert lag(run.history()) == Staleness(1, late, late, late)
-    assert lag(run.history(), timed=False).max_ns == invoked - ended
-    current = altered(run.operations, number, position=2)
-    assert lag(History(current, [])) == Staleness(1, 0, 0, 0)
-    assert lag(History([], [])) == Staleness(0, 0, 0, 0)
-
-
-def test_staleness_is_of_all_followers_reads_and_of_no_leader_s() -> None:
-    run = small_run()
-    reads = [op for op in run.operations if op.role == FOLLOWER and op.position is not None]
-
-    found = staleness(run.history(), {KEY: run.log()})
-
-    assert found.reads == len(reads) == 2
-    assert (found.p50_ns, found.max_ns) == (0, 19 - 8)

@@ -6,7 +6,7 @@ import pytest
 
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import ACCEPTED_MAX, Handover, Owned
-from tierledger.actors.coordinator.procedure import (
+from tierledger.moving.procedure import (
     COMPARISONS,
     HEARS,
     LOOKS,

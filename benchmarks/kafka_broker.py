@@ -15,14 +15,14 @@ from typing_extensions import override
 
 from tierledger.simulation.live.server import QUICK_JAVA, LiveServer, free_ports
 
-JARS = Path(__file__).parents[2] / ".venv" / "kafka"
+JARS = Path(__file__).parents[1] / ".venv" / "kafka"
 TIER = JARS.with_name("kafka-tier")
 """Kafka's tier in a folder; some releases are published without it."""
 OLDEST = JARS.with_name("kafka-3.9.1")
 """The oldest release that the plugin supports."""
 SUITE = JARS.with_name("kafka-suite")
 """The newest release that is published with Kafka's own tests (tests/kafka/suite)."""
-PLUGIN = Path(__file__).parents[2] / "kafka-plugin" / "target"
+PLUGIN = Path(__file__).parents[1] / "kafka-plugin" / "target"
 """What `scripts/setup.sh --with-plugin` builds: the jar, and the classes of its tests."""
 PLUGIN_JAR = PLUGIN / "tierledger-kafka-plugin.jar"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
