@@ -326,7 +326,8 @@ class Procedure:
         # stay count. All partitions that differed are compared again once writes are held.
         differences = found
         if is_written and before is not None:
-            differences = tuple(one for one in before if one in set(found))
+            still = set(found)
+            differences = tuple(one for one in before if one in still)
         self._differences, self._comparisons = differences, self._comparisons + 1
         if differences and self._comparisons < (
             COMPARISONS if is_written else SETTLED_COMPARISONS
