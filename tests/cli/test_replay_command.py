@@ -43,7 +43,7 @@ def trace_of(summary: dict[str, Any]) -> Path:
         "custom-metadata",
         "custom-metadata-over-limit",
         "tier",
-        "topic-deletion",
+        pytest.param("topic-deletion", marks=pytest.mark.long),
         pytest.param("large", marks=pytest.mark.long),
     ],
 )
@@ -68,7 +68,7 @@ def test_leaders_that_change_all_the_time_lose_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "histories", [HISTORIES[::3], pytest.param(HISTORIES, marks=pytest.mark.long)], ids=len
+    "histories", [HISTORIES[::6], pytest.param(HISTORIES, marks=pytest.mark.long)], ids=len
 )
 def test_many_histories_go_through_one_service(histories: list[Path]) -> None:
     result = replay(*histories, "--check", "--json")

@@ -26,7 +26,7 @@ EMBEDDED = {key: STOCK[key] for key in STOCK if key.startswith("rlmm.config.remo
 COMPARED = 20
 """Answers that are worth the name of a comparison."""
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def jars(request: pytest.FixtureRequest) -> Path:
 
 
 # `test_moving` tiers in the mode handover as well.
-@pytest.fixture(params=["shadow", pytest.param("handover", marks=pytest.mark.long)])
+@pytest.fixture(params=["shadow", "handover"])
 def broker(
     request: pytest.FixtureRequest, tmp_path: Path, ledger: Path, jars: Path
 ) -> Iterator[TieredBroker]:

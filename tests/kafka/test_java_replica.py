@@ -17,18 +17,26 @@ ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "tests" / "traces"
 PLUGIN = ROOT / "kafka-plugin"
 
+ALL_TRACES = [records.parent for records in sorted(TRACES.rglob("records.jsonl.gz"))]
+FEW_TRACES = ALL_TRACES[::6]
 
-def test_the_plugins_replica_answers_all_traces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+
+@pytest.mark.parametrize(
+    ("traces", "questions_min"),
+    [(FEW_TRACES, 10_000), pytest.param(ALL_TRACES, 100_000, marks=pytest.mark.long)],
+    ids=["few", "all"],
+)
+def test_the_plugins_replica_answers_as_pythons_does(
+    traces: list[Path], questions_min: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which("mvn") is None or not (PLUGIN / "target").exists():
         raise RuntimeError("the plugin is not built: run scripts/setup.sh --with-plugin")
     asked = 0
-    for records in sorted(TRACES.rglob("records.jsonl.gz")):
-        name = str(records.parent.relative_to(TRACES))
+    for trace in traces:
+        name = str(trace.relative_to(TRACES))
         into = tmp_path / f"{name.replace('/', '-')}.txt.gz"
-        asked += write_vectors(records.parent, into, Random(name), monkeypatch)
-    assert asked > 100_000
+        asked += write_vectors(trace, into, Random(name), monkeypatch)
+    assert asked > questions_min
     java = " ".join(QUICK_JAVA)
     done = subprocess.run(
         [

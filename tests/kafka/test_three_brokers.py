@@ -137,6 +137,7 @@ async def test_a_broker_that_lost_its_disk_comes_back_and_leads(cluster: TieredC
     await cluster.revive(2)
 
 
+@pytest.mark.long
 async def test_an_unclean_leader_serves_its_own_history_and_no_other(
     cluster: TieredCluster,
 ) -> None:
@@ -157,6 +158,7 @@ async def test_an_unclean_leader_serves_its_own_history_and_no_other(
     assert await cluster.consumed("unclean") == kept
 
 
+@pytest.mark.long
 async def test_aborted_records_are_not_served_from_the_tier(cluster: TieredCluster) -> None:
     await cluster.create("payments", [1, 2, 3])
     committed: list[bytes] = []
@@ -191,6 +193,7 @@ async def test_deleted_records_and_those_past_retention_leave_the_tier(
     assert found == sent[-len(found) :]
 
 
+@pytest.mark.long
 async def test_tiering_is_switched_off_and_on(cluster: TieredCluster) -> None:
     await cluster.create("switched", [1, 3])
     await cluster.produced("switched", 0, 80)

@@ -176,6 +176,7 @@ async def followed(store: str, task: str, count: str = "round") -> dict[str, obj
         await asyncio.sleep(POLL_S)
 
 
+@pytest.mark.long
 async def test_a_service_follows_it(secured: Secured, tmp_path: Path) -> None:
     brokers = secured.brokers(mechanism="SCRAM-SHA-512")
     await create_topic(brokers.addresses, METADATA_TOPIC, **brokers.client_options())

@@ -170,6 +170,7 @@ async def eventually(is_so: Callable[[], Any]) -> None:
             await asyncio.sleep(0.2)
 
 
+@pytest.mark.long  # tests/kafka/test_moving.py goes the same way, with the plugin.
 async def test_a_cluster_moves_to_tierledger_and_back(
     broker: TieredBroker, ledger: Ledger
 ) -> None:

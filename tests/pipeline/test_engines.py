@@ -116,7 +116,16 @@ def test_both_engines_make_the_same_rows_and_say_the_same(
 
 
 @pytest.mark.parametrize("kind", sorted({*FORMATS} - {"parquet"}))
-@pytest.mark.parametrize("name", [EVENTS, "segments", "anomalies", "coverage"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "segments",
+        *(
+            pytest.param(one, marks=pytest.mark.long)
+            for one in (EVENTS, "anomalies", "coverage")
+        ),
+    ],
+)
 @pytest.mark.usefixtures("spark")
 def test_both_engines_write_the_same_text(
     store: Path, tmp_path: Path, name: str, kind: str

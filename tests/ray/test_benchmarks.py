@@ -12,8 +12,8 @@ NOISY = {"MB more", "% of a core"}
 """Units of what a few idle connections cost: less than a process varies by."""
 
 
-IN_SHORT = {"announce", "door"}
-"""Parts that are not `long`: the others start a service of the same kind."""
+IN_SHORT = {"announce"}
+"""Part that is not `long`: the others start a service of the same kind."""
 
 
 @pytest.mark.parametrize(

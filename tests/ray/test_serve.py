@@ -133,6 +133,7 @@ def test_a_replay_without_a_service_starts_one_and_a_repeat_changes_nothing(
     assert invoke("verify", "--store", store).exit_code == 0
 
 
+@pytest.mark.long
 def test_a_limit_of_0_refuses_all_custom_metadata(tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
     trace = TRACES / "custom-metadata"
@@ -149,6 +150,7 @@ def test_a_limit_of_0_refuses_all_custom_metadata(tmp_path: Path) -> None:
     assert [one["custom_metadata_hex"] for one in segments if one["custom_metadata_hex"]] == []
 
 
+@pytest.mark.long
 def test_a_process_for_each_leader_and_each_follower_answers_as_kafka_did(
     tmp_path: Path,
 ) -> None:

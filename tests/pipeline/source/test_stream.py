@@ -77,7 +77,10 @@ def delivery(spark: SparkSession, url: str, place: Path, **options: object) -> D
 
 @pytest.mark.parametrize(
     ("store_url", "limit"),
-    [("sqlite", {"max_rows_per_trigger": 10}), ("postgresql", {})],
+    [
+        pytest.param("sqlite", {"max_rows_per_trigger": 10}, marks=pytest.mark.long),
+        ("postgresql", {}),
+    ],
     indirect=["store_url"],
     ids=["sqlite-ten", "postgresql-all"],
 )

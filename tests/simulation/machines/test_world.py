@@ -32,7 +32,7 @@ from tierledger.simulation.machines.verdict import judge, ran, verdict_of
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import judged as judged_again
 
-SEEDS = 1_500
+SEEDS = 1_000
 """Enough for every mark, and three times what a mutant needs."""
 LONG_SEEDS = 20_000
 SEEDS_PER_TEST = 250
