@@ -60,7 +60,7 @@ class PlannedLog(NamedTuple):
         return self.end_batch - self.first_batch
 
 
-Watcher: TypeAlias = "Callable[[PartitionState, Event], None]"
+Watcher: TypeAlias = "Callable[[PartitionState, Event], object]"
 """Called with each event before the event is applied to the state."""
 
 

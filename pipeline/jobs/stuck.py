@@ -8,21 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.log_events import (
-    Event,
-    PartitionDeleteUpdated,
-    SegmentAdded,
-    SegmentUpdated,
-)
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import BROKER, END, SIZE, START, STATE, unpack_row
 from tierledger.pipeline.digests import Digest, Least
 from tierledger.pipeline.fold import Watcher
+from tierledger.pipeline.segment_lives import COPYING, DELETING, SegmentLives, Stay
 from tierledger.pipeline.table_columns import (
     BIGINT,
     INT,
@@ -34,9 +28,6 @@ from tierledger.pipeline.table_columns import (
     TableRows,
     id_texts,
 )
-
-_COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
-_DELETING = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
 
 ADVICE: dict[str, str] = {
     "COPY_SEGMENT_STARTED": (
@@ -61,58 +52,30 @@ ADVICE: dict[str, str] = {
 """By state that can last too long: what to do about it."""
 
 
-class _Since(NamedTuple):
-    """When a segment or a deletion came into its state, and the broker that changed it."""
-
-    state: int
-    log_time_ms: int
-    broker_id: int
-
-
 class _Stuck(TableRows):
     def __init__(self, now_ms: int, limits_ms: Mapping[str, int]) -> None:
         self._now_ms = now_ms
         self._limits_ms = limits_ms
-        self._segments: dict[bytes, _Since] = {}
-        self._deletion: _Since | None = None
+        self._lives = SegmentLives((COPYING, DELETING))
 
     @property
     @override
     def watch(self) -> Watcher:
-        return self._watch
-
-    def _watch(self, _: PartitionState, event: Event) -> None:
-        body = event.body
-        if isinstance(body, SegmentAdded):
-            self._enter(body.segment_id, _COPYING, event, body.broker_id)
-        elif isinstance(body, SegmentUpdated):
-            self._enter(body.segment_id, body.state, event, body.broker_id)
-        elif isinstance(body, PartitionDeleteUpdated) and (
-            self._deletion is None or self._deletion.state != body.state
-        ):
-            self._deletion = _Since(body.state, event.log_time_ms, body.broker_id)
-
-    def _enter(self, segment_id: bytes, state: int, event: Event, broker_id: int) -> None:
-        if state not in {_COPYING, _DELETING}:
-            self._segments.pop(segment_id, None)
-            return
-        since = self._segments.get(segment_id)
-        if since is None or since.state != state:
-            self._segments[segment_id] = _Since(state, event.log_time_ms, broker_id)
+        return self._lives.note
 
     @override
     def rows(self, state: PartitionState) -> Iterator[Row]:
-        if state.delete is not None and self._deletion is not None:
+        deletion = self._lives.deletion
+        if state.delete is not None and deletion is not None:
             name = RemotePartitionDeleteState(state.delete.state).name
             left = sum(state.bytes_by_state)
-            yield from self._row(name, self._deletion, None, None, None, left)
-        for segment_id, since in self._segments.items():
+            yield from self._row(name, deletion, None, None, None, left)
+        for segment_id, stay in self._lives.stays.items():
             row = state.rows.get(segment_id)
-            if row is None:
-                continue  # The segment was deleted with its partition.
+            assert row is not None, "a segment that stays in a state has a row"
             fields = unpack_row(row)
             name = RemoteLogSegmentState(fields[STATE]).name
-            changed = since._replace(broker_id=fields[BROKER])
+            changed = stay._replace(broker_id=fields[BROKER])
             yield from self._row(
                 name, changed, segment_id, fields[START], fields[END], max(0, fields[SIZE])
             )
@@ -120,7 +83,7 @@ class _Stuck(TableRows):
     def _row(
         self,
         name: str,
-        since: _Since,
+        since: Stay,
         segment_id: bytes | None,
         start: int | None,
         end: int | None,

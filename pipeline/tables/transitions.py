@@ -6,18 +6,13 @@ Times are log times: when the event was written or, for an imported event, recor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.log_events import (
-    Event,
-    PartitionDeleteUpdated,
-    SegmentAdded,
-    SegmentUpdated,
-)
+from tierledger.events.log_events import Event, PartitionDeleteUpdated
 from tierledger.events.partition.state import PartitionState
+from tierledger.pipeline.segment_lives import SegmentLives, Stay
 from tierledger.pipeline.table_columns import (
     BIGINT,
     INT,
@@ -30,58 +25,36 @@ from tierledger.pipeline.table_columns import (
     state_names,
 )
 
-_STARTED = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
-_DELETED = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 _STATES = tuple(RemoteLogSegmentState)
-_PARTITION_GONE = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-
-
-class _Stay(NamedTuple):
-    """A segment's present state, and the event that began it."""
-
-    state: int
-    position: int
-    log_time_ms: int
-    broker_id: int
-    repeats: int = 0
 
 
 class _Transitions(WatchingRows):
     def __init__(self) -> None:
         super().__init__()
-        self._stays: dict[bytes, _Stay] = {}
+        self._lives = SegmentLives()
 
     @override
     def _watch(self, state: PartitionState, event: Event) -> None:
-        body = event.body
-        if isinstance(body, SegmentAdded):
-            self._enter(body.segment_id, _STARTED, event, body.broker_id)
-        elif isinstance(body, SegmentUpdated):
-            self._enter(body.segment_id, body.state, event, body.broker_id)
-        elif isinstance(body, PartitionDeleteUpdated) and body.state == _PARTITION_GONE:
-            for segment_id, stay in self._stays.items():
-                self._certain.append(_row(segment_id, stay, event, _PARTITION_GONE.name))
-            self._stays.clear()
+        for passage in self._lives.note(state, event):
+            segment_id, left, entered = passage
+            if left is not None and (entered is None or entered.state != left.state):
+                self._certain.append(_row(segment_id, left, event, _next(event, entered)))
 
     @override
     def rows(self, state: PartitionState) -> Iterator[Row]:
-        for segment_id, stay in self._stays.items():
+        for segment_id, stay in self._lives.stays.items():
             yield _row(segment_id, stay, None, None)
 
-    def _enter(self, segment_id: bytes, state: int, event: Event, broker_id: int) -> None:
-        stay = self._stays.get(segment_id)
-        if stay is not None and stay.state == state:
-            self._stays[segment_id] = stay._replace(repeats=stay.repeats + 1)
-            return
-        if stay is not None:
-            self._certain.append(_row(segment_id, stay, event, _STATES[state].name))
-        if state == _DELETED:
-            self._stays.pop(segment_id, None)
-        else:
-            self._stays[segment_id] = _Stay(state, event.position, event.log_time_ms, broker_id)
+
+def _next(event: Event, entered: Stay | None) -> str:
+    if entered is not None:
+        return _STATES[entered.state].name
+    if isinstance(event.body, PartitionDeleteUpdated):
+        return RemotePartitionDeleteState.DELETE_PARTITION_FINISHED.name
+    return RemoteLogSegmentState.DELETE_SEGMENT_FINISHED.name
 
 
-def _row(segment_id: bytes, stay: _Stay, until: Event | None, next_state: str | None) -> Row:
+def _row(segment_id: bytes, stay: Stay, until: Event | None, next_state: str | None) -> Row:
     begun = (segment_id, stay.state, stay.position, stay.log_time_ms, stay.broker_id)
     if until is None:
         return (*begun, stay.repeats, None, None, None, None)

@@ -19,6 +19,7 @@ from tierledger.events.partition.evolve import evolve
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import BROKER, STATE, Row, unpack_row
 from tierledger.pipeline.jobs.coverage.rules import CoverageKind, coverage_of
+from tierledger.pipeline.segment_lives import DELETING, FINISHED, SegmentLives
 from tierledger.pipeline.tables.epochs import served_ranges
 
 if TYPE_CHECKING:
@@ -173,8 +174,8 @@ def picture_of(history: PartitionHistory) -> Picture:
     lives = _Lives()
     timeline = TimelineBuilder()
     for event in history.events:
+        lives.note(state, event)
         evolve(state, event)
-        lives.note(event)
         timeline.note(event)
     found = list(coverage_of(state))
     lanes, segments = _lanes(state, lives, found)
@@ -209,38 +210,26 @@ class _Lives:
     def __init__(self) -> None:
         self.current: dict[bytes, Segment] = {}
         self.past: list[Segment] = []
+        self._lives = SegmentLives()
 
-    def note(self, event: log.Event) -> None:
-        match event.body:
-            case log.SegmentAdded() as body:
-                self.current[body.segment_id] = Segment(body, body.broker_id, event.log_time_ms)
-            case log.SegmentUpdated() as body:
-                self._updated(body, event.log_time_ms)
-            case log.PartitionDeleteUpdated(
-                state=RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-            ):
-                for segment_id in list(self.current):
-                    self._gone(segment_id, event.log_time_ms)
-            case _:
-                pass
-
-    def _updated(self, body: log.SegmentUpdated, now_ms: int) -> None:
-        segment = self.current[body.segment_id]
-        segment.broker_id = body.broker_id
-        match RemoteLogSegmentState(body.state):
-            case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-                pass
-            case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                segment.finished_ms = now_ms
-            case RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-                segment.delete_started_ms = now_ms
-            case RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-                self._gone(body.segment_id, now_ms)
-
-    def _gone(self, segment_id: bytes, now_ms: int) -> None:
-        segment = self.current.pop(segment_id)
-        segment.deleted_ms = now_ms
-        self.past.append(segment)
+    def note(self, state: PartitionState, event: log.Event) -> None:
+        """Take an event, before it is applied to `state`."""
+        body = event.body
+        for segment_id, _, entered in self._lives.note(state, event):
+            if isinstance(body, log.SegmentAdded):
+                segment = Segment(body, body.broker_id, event.log_time_ms)
+                self.current[segment_id] = segment
+                continue
+            segment = self.current[segment_id]
+            if isinstance(body, log.SegmentUpdated):
+                segment.broker_id = body.broker_id
+            if entered is None:
+                segment.deleted_ms = event.log_time_ms
+                self.past.append(self.current.pop(segment_id))
+            elif entered.state == FINISHED:
+                segment.finished_ms = event.log_time_ms
+            elif entered.state == DELETING:
+                segment.delete_started_ms = event.log_time_ms
 
 
 def _ranges(found: Iterable[CoverageRow], kind: CoverageKind) -> list[Range]:

@@ -11,17 +11,12 @@ from typing_extensions import override
 
 from tierledger.events.errors import DataError, InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.log_events import (
-    Event,
-    PartitionDeleteUpdated,
-    SegmentUpdated,
-    SessionOpened,
-)
+from tierledger.events.log_events import Event, SessionOpened
 from tierledger.events.partition.answers import Snapshot, list_all, metadata_of_fields
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import FINISHED_AT, id_of_row, unpack_row
 from tierledger.pipeline.plan import LogPlanner
+from tierledger.pipeline.segment_lives import DELETED, SegmentLives
 from tierledger.pipeline.table_columns import (
     BIGINT,
     BOOLEAN,
@@ -41,9 +36,6 @@ if TYPE_CHECKING:
 
 SEGMENT, DAMAGED = "segment", "damaged"
 """Kinds of rows; a damaged log may have rows of both kinds."""
-
-_DELETED = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
-_PARTITION_GONE = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
 class LogKey(NamedTuple):
@@ -71,6 +63,7 @@ class _AuditRows(WatchingRows):
         super().__init__()
         self._names = names
         self._settled = settled
+        self._lives = SegmentLives(())
         self._end: int | None = None
         """The first position that is not settled by log time; none before it is reached."""
         self._topic = ""
@@ -80,19 +73,12 @@ class _AuditRows(WatchingRows):
         body, before_ms = event.body, self._settled.before_ms
         if self._end is None and before_ms is not None and event.log_time_ms >= before_ms:
             self._end = event.position
-        if isinstance(body, SegmentUpdated):
-            if body.state == _DELETED:
-                self._note_gone(state, body.segment_id, event.position)
-        elif isinstance(body, PartitionDeleteUpdated):
-            if body.state == _PARTITION_GONE:
-                for row in state.rows:
-                    self._note_gone(state, id_of_row(row), event.position)
-        elif isinstance(body, SessionOpened) and not self._topic:
+        if isinstance(body, SessionOpened) and not self._topic:
             self._topic = body.topic
-
-    def _note_gone(self, state: PartitionState, segment_id: bytes, position: int) -> None:
-        is_settled = self._is_settled(state, position)
-        self._certain.append((SEGMENT, segment_id, _DELETED, is_settled, *(None,) * 10))
+        for segment_id, _, entered in self._lives.note(state, event):
+            if entered is None:
+                is_settled = self._is_settled(state, event.position)
+                self._certain.append((SEGMENT, segment_id, DELETED, is_settled, *(None,) * 10))
 
     def _is_settled(self, state: PartitionState, position: int) -> bool:
         if self._settled.before_ms is not None:
