@@ -30,13 +30,14 @@ from tierledger.cli.table import BRIEF_ID, Cell, size_cell, state_cell
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tierledger.pipeline.folding.store import JobStore
+    from tierledger.pipeline.inventory import Seen
+    from tierledger.pipeline.jobs.audit.here import Listed
     from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
-    from tierledger.pipeline.jobs.audit.run import Listed
     from tierledger.pipeline.table_columns import PlainRow
     from tierledger.pipeline.tables.plan import TablePlan
     from tierledger.tiering.layouts.listed_objects import LayoutNames
@@ -158,22 +159,22 @@ def _audited_here(
 ) -> Audit | None:
     """The audit by this process; none if there are too many objects for it."""
     from tierledger.pipeline.inventory import listed_objects, read_inventory, totals
-    from tierledger.pipeline.jobs.audit.here import OBJECTS_MAX, ListedHere, audited_here
+    from tierledger.pipeline.jobs.audit.here import OBJECTS_MAX, Listed, audited_here
     from tierledger.pipeline.jobs.audit.rows import FOUND
 
-    def lister() -> ListedHere | None:
+    def lister() -> Listed[Sequence[Seen]] | None:
         if asked.objects is None:
             found = read_inventory(asked.inventory[0] or "", OBJECTS_MAX)
             if found is None:
                 return None
-            return ListedHere(found, (), asked.before_ms(totals(found).newest_ms))
+            return Listed(found, (), asked.before_ms(totals(found).newest_ms))
         unseen: list[Unseen] = []
         with progress("audit: objects listed") as on_listed:
             coming = listed_objects(
                 asked.objects, asked.names.folder, OBJECTS_MAX, on_listed, unseen.append
             )
             found = asyncio.run(coming)
-        return None if found is None else ListedHere(found, unseen)
+        return None if found is None else Listed(found, unseen)
 
     writing = written_here(job, FOUND)
     return audited_here(plan, asked.names, lister, asked.orphans_before_ms, digest, writing)
@@ -182,8 +183,8 @@ def _audited_here(
 def _audited_by_spark(job: Job, store: JobStore, asked: _Asked, digest: AuditDigest) -> Audit:
     # Imported here: the other commands and the local engine need no Spark.
     with TemporaryDirectory(prefix="tierledger-audit-") as scratch, session_of(job) as session:
+        from tierledger.pipeline.jobs.audit.job import audit as audited
         from tierledger.pipeline.jobs.audit.job import listed
-        from tierledger.pipeline.jobs.audit.run import audit as audited
 
         lister = _lister(session, asked, Path(scratch) / "listing.parquet")
         before_ms = asked.orphans_before_ms
@@ -195,8 +196,10 @@ def _audited_by_spark(job: Job, store: JobStore, asked: _Asked, digest: AuditDig
             return result
 
 
-def _lister(session: SparkSession, asked: _Asked, file: Path) -> Callable[[], Listed]:
-    from tierledger.pipeline.jobs.audit.run import Listed
+def _lister(
+    session: SparkSession, asked: _Asked, file: Path
+) -> Callable[[], Listed[DataFrame]]:
+    from tierledger.pipeline.jobs.audit.here import Listed
     from tierledger.pipeline.listing import (
         read_inventory,
         totals,
@@ -204,7 +207,7 @@ def _lister(session: SparkSession, asked: _Asked, file: Path) -> Callable[[], Li
         written_listing,
     )
 
-    def run() -> Listed:
+    def run() -> Listed[DataFrame]:
         if asked.objects is None:
             rows = read_inventory(session, asked.inventory[0] or "")
             return Listed(rows, (), asked.before_ms(totals(rows).newest_ms))

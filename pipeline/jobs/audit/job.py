@@ -1,48 +1,61 @@
-"""`audit`: compares the logs with a list of the tier's objects. It deletes nothing.
+"""A whole audit by Spark: it compares the logs with a list of the tier's objects.
 
-`kinds` gives the order of its steps and the reasons for it.
+It deletes nothing. `kinds` gives the order of its steps and the reasons for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import StorageLevel, TaskContext
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tierledger.pipeline.fold import PlannedLog
-from tierledger.pipeline.jobs.audit.here import known_segment
-from tierledger.pipeline.jobs.audit.kinds import (
-    DELETED,
-    LISTED,
-    AuditKind,
-    FoundObjects,
-    KnownSegment,
-    Standing,
-)
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.inventory import Seen
+from tierledger.pipeline.jobs.audit.here import Listed, second_plan, standings_of
+from tierledger.pipeline.jobs.audit.kinds import KnownSegment
 from tierledger.pipeline.jobs.audit.rows import (
     FOUND,
-    NOT_THIS_TIERS,
+    LISTED_KINDS,
+    Audit,
     AuditDigest,
+    Evidence,
     Judge,
     SegmentKey,
+    known_segment,
+    told_by_object,
 )
-from tierledger.pipeline.jobs.audit.segments import DAMAGED, SEGMENT, LogKey
+from tierledger.pipeline.jobs.audit.segments import (
+    DAMAGED,
+    SEGMENT,
+    LogKey,
+    Settled,
+    segments_table,
+)
+from tierledger.pipeline.listing import totals
+from tierledger.pipeline.spark_files import make
 from tierledger.pipeline.table_columns import ROWS_PER_CHUNK
 from tierledger.pipeline.tables.arrow import schema_of
-from tierledger.pipeline.tables.frames import Digests, Report
+from tierledger.pipeline.tables.frames import Damage, Digests, Report, made, reported
+from tierledger.pipeline.tables.plan import planned
 from tierledger.tiering.layouts.listed_objects import LayoutNames
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 # Arrow's types are not annotated; `Any` stops at these lines.
 RecordBatch: TypeAlias = Any
 _Row: TypeAlias = dict[str, Any]
+
+Result = TypeVar("Result")
 
 _KEY = SegmentKey._fields
 FOUND_SCHEMA = schema_of(FOUND)
@@ -73,147 +86,148 @@ class ParseTask:
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
-            paths = batch.column("path").to_pylist()
-            parsed = [None if path is None else self._names.parse(path) for path in paths]
-            columns = [
-                [None if one is None else str(one.topic_id) for one in parsed],
-                [None if one is None else one.partition for one in parsed],
-                [None if one is None else str(one.segment_id) for one in parsed],
-                [None if one is None else one.role for one in parsed],
-                [None if one is None else one.place for one in parsed],
-                [None if one is None else one.is_below_prefix for one in parsed],
-            ]
-            arrays = [
-                pa.array(values, kind.type)
-                for values, kind in zip(columns, list(PARSED)[3:], strict=True)
-            ]
-            given = [batch.column(name) for name in ("path", "size", "last_modified_ms")]
-            yield pa.RecordBatch.from_arrays([*given, *arrays], names=PARSED.names)
+            given = batch.select(list(Seen._fields)).to_pylist()
+            evidence = [told_by_object(Seen(**one), self._names) for one in given]
+            yield pa.RecordBatch.from_pylist([_parsed(one) for one in evidence], PARSED)
+
+
+def _parsed(one: Evidence) -> _Row:
+    if one.key is None:
+        return one.seen._asdict()
+    return (
+        one.seen._asdict()
+        | one.key._asdict()
+        | {
+            "role": one.role,
+            "place": one.place,
+            "is_below_prefix": one.is_below_prefix,
+        }
+    )
 
 
 class JudgeTask:
-    """Turns the known and found state of each segment id into rows of `FOUND`."""
+    """Turns evidence, those of a segment id together, into rows of `FOUND`; for `reported`."""
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Judge, empty: AuditDigest) -> None:
+        """A copy of `empty` takes the rows of each task, and is reported."""
         self._judge = judge
-
-    def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        for batch in batches:
-            rows: list[_Row] = []
-            for row in batch.to_pylist():
-                known = None if row["known"] is None else known_segment(row["known"])
-                found = [_found(one) for one in row["found"] or ()]
-                key = SegmentKey(*(row[name] for name in _KEY))
-                rows += self._judge.rows(key, row["topic"], known, found)
-            for at in range(0, len(rows), ROWS_PER_CHUNK):
-                yield pa.RecordBatch.from_pylist(rows[at : at + ROWS_PER_CHUNK], FOUND_SCHEMA)
-
-
-class DigestTask:
-    """Lets a digest of each task take its rows, which it passes on; for `frames.reported`."""
-
-    def __init__(self, empty: AuditDigest) -> None:
         self._empty = empty
 
     def __call__(self, batches: Iterable[RecordBatch], report: Report) -> Iterator[RecordBatch]:
         digest = deepcopy(self._empty)
-        for batch in batches:
-            for row in batch.to_pylist():
+        evidence = (_told(row) for batch in batches for row in batch.to_pylist())
+        rows = self._judge.rows(evidence)
+        while some := list(islice(rows, ROWS_PER_CHUNK)):
+            for row in some:
                 digest.take(row)
-            yield batch
+            yield pa.RecordBatch.from_pylist(some, FOUND_SCHEMA)
         context = TaskContext.get()
         assert context is not None, "only tasks call it"
         report(Digests, [(context.partitionId(), digest)])
 
 
-def _found(row: _Row) -> FoundObjects:
-    found = FoundObjects(*(row[name] for name in FoundObjects._fields))
-    return found._replace(sizes=[(one["role"], one["size"]) for one in row["sizes"]])
+def _told(row: _Row) -> Evidence:
+    key = SegmentKey(*(row[name] for name in _KEY))
+    if row["known"] is not None:
+        return Evidence(key, row["topic"], known_segment(row["known"]))
+    seen = Seen(*(row[name] for name in Seen._fields))
+    if row["segment_id"] is None:
+        return Evidence(None, seen=seen)
+    return Evidence(key, None, None, row["role"], row["place"], row["is_below_prefix"], seen)
 
 
-def standings_of(logs: Sequence[PlannedLog], segments: DataFrame) -> dict[LogKey, Standing]:
-    """The standing of each partition. It folds `segments`: persist these to use them again."""
-    standings = {LogKey(str(log.topic_id), log.partition): Standing.KNOWN for log in logs}
-    damaged = segments.where(sql.col("what") == DAMAGED).select("topic_id", "partition")
-    for row in damaged.collect():
-        standings[LogKey(row["topic_id"], row["partition"])] = Standing.DAMAGED
-    return standings
+class SparkAudit(NamedTuple):
+    """The findings of an audit, persisted while it is open."""
+
+    rows: DataFrame
+    """Every segment and object, in one row of its kind."""
+
+    result: Callable[[], Audit]
+    """Computes all rows and returns their digest."""
 
 
-def parsed_names(listing: DataFrame, names: LayoutNames) -> DataFrame:
-    """Rows of `PARSED` from `listing`: rows of `listing.COLUMNS` with each path only once."""
-    return listing.mapInArrow(ParseTask(names), from_arrow_schema(PARSED))
-
-
-def audited(
-    segments: DataFrame,
-    parsed: DataFrame,
-    judge: Judge,
-    cluster: str,
-) -> DataFrame:
-    """Rows of `FOUND`: every segment and every object of the tier, each in one row of its kind.
+@contextmanager
+def audit(
+    spark: SparkSession,
+    store: JobStore,
+    names: LayoutNames,
+    lister: Callable[[], Listed[DataFrame]],
+    orphans_before_ms: int,
+    digest: AuditDigest,
+) -> Iterator[SparkAudit]:
+    """Audit the tier; its rows are persisted while the block lasts.
 
     Args:
-        segments: The table of `segments_table`.
-        parsed: The frame of `parsed_names`.
-        judge: It knows the result of `standings_of`.
-        cluster: The cluster's id.
+        spark: The session that runs the audit.
+        store: The store with the logs.
+        names: How the tier names its objects.
+        lister: Lists the tier when it is called and not before, or returns a list that was
+            made earlier. Called between the two readings of the logs' ends.
+        orphans_before_ms: Only objects written before this time may be orphans.
+        digest: An empty digest, which takes every row.
+
+    Raises:
+        InvalidArgument: The store holds several clusters and none was named, or the list has
+            invalid rows.
+        RemoteResourceNotFound: The store does not hold the named cluster.
+        StoreRefused: The URL does not lead to a store.
     """
-    judged = (
-        _known_by_id(segments)
-        .join(_found_by_id(parsed), list(_KEY), "full_outer")
-        .select("topic", *_KEY, "known", "found")
-        .mapInArrow(JudgeTask(judge), from_arrow_schema(FOUND_SCHEMA))
-    )
-    return judged.unionByName(_foreign(parsed, cluster))
+    first = _run(planned(segments_table(names, Settled()), store))
+    both = _run(second_plan(first, names, lister))
+    assert both is not None, "Spark takes a list of any length"
+    found, second = both
+    listing = found.rows.mapInArrow(ParseTask(names), from_arrow_schema(PARSED))
+    with _persisted(listing, StorageLevel.DISK_ONLY) as parsed:
+        counted = totals(parsed)
+        damage = Damage(spark)
+        with _persisted(made(second, spark, damage), StorageLevel.DISK_ONLY) as segments:
+            unread = segments.where(sql.col("what") == DAMAGED).select(*LogKey._fields)
+            standings = standings_of(second, (LogKey(*row) for row in unread.collect()))
+            cluster = second.store.cluster or ""
+            judge = Judge(cluster, standings, orphans_before_ms, found.unseen)
+            digests = Digests(spark, digest)
+            task = JudgeTask(judge, digest)
+            judged = reported(_evidence(segments, parsed), task, FOUND_SCHEMA, [digests])
+            with _persisted(judged) as rows:
+
+                def result() -> Audit:
+                    make(rows)
+                    taken, logs = digests.joined(), damage.logs()
+                    count = len(second.logs)
+                    return Audit(cluster, count, counted, taken, logs, found.unseen)
+
+                yield SparkAudit(rows, result)
 
 
-def _known_by_id(segments: DataFrame) -> DataFrame:
-    known = sql.struct(*KnownSegment._fields)
-    # An imported log may have added a segment again after deleting it.
-    rank = sql.when(sql.col("state") == DELETED, sql.lit(0)).otherwise(sql.lit(1))
-    rows = segments.where(sql.col("what") == SEGMENT)
-    return rows.groupBy(*_KEY).agg(
-        sql.max_by(known, rank).alias("known"), sql.max("topic").alias("topic")
-    )
+@contextmanager
+def _persisted(
+    frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER
+) -> Iterator[DataFrame]:
+    kept = frame.persist(level)
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
 
 
-def _found_by_id(parsed: DataFrame) -> DataFrame:
-    count = sql.count(sql.lit(1))
-    is_age_known = sql.count("last_modified_ms") == count
-    by_place = (
-        parsed.where(sql.col("segment_id").isNotNull())
-        .groupBy(*_KEY, "place", "is_below_prefix")
-        .agg(
-            count.alias("objects"),
-            sql.sum("size").alias("size_in_bytes"),
-            sql.sort_array(sql.collect_list(sql.struct("role", "size"))).alias("sizes"),
-            sql.when(is_age_known, sql.max("last_modified_ms")).alias("newest_ms"),
-        )
-    )
-    found = sql.struct(*FoundObjects._fields)
-    return by_place.groupBy(*_KEY).agg(sql.sort_array(sql.collect_list(found)).alias("found"))
+def _run(coming: Coroutine[None, None, Result]) -> Result:
+    # In a notebook this thread already runs an event loop.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coming).result()
 
 
-def _foreign(parsed: DataFrame, cluster: str) -> DataFrame:
-    """Objects whose names are not this tier's, one row each."""
-    nothing = {
-        field.name: sql.lit(None).cast(field.dataType)
-        for field in from_arrow_schema(FOUND_SCHEMA)
-    }
-    columns = nothing | {
-        "cluster": sql.lit(cluster),
-        "kind": sql.lit(AuditKind.FOREIGN.value),
-        "place": sql.col("path"),
-        "objects": sql.lit(1).cast("bigint"),
-        "size_in_bytes": sql.col("size"),
-        "last_modified_ms": sql.col("last_modified_ms"),
-        "detail": sql.lit(NOT_THIS_TIERS),
-    }
-    rows = parsed.where(sql.col("segment_id").isNull())
-    return rows.select(*(column.alias(name) for name, column in columns.items()))
+def _evidence(segments: DataFrame, parsed: DataFrame) -> DataFrame:
+    """What the logs and the list tell, the rows of each segment id next to one another."""
+    known = sql.struct(*KnownSegment._fields).alias("known")
+    of_logs = segments.where(sql.col("what") == SEGMENT).select("topic", *_KEY, known)
+    named = parsed.where(sql.col("segment_id").isNotNull())
+    together = of_logs.unionByName(named, allowMissingColumns=True)
+    together = together.repartition(*_KEY).sortWithinPartitions(*_KEY)
+    # Foreign objects may be many, and have no segment id by which to divide them.
+    foreign = parsed.where(sql.col("segment_id").isNull())
+    return together.unionByName(foreign, allowMissingColumns=True)
 
 
 def listed(rows: DataFrame) -> DataFrame:
     """The rows of the kinds in `LISTED`."""
-    return rows.where(sql.col("kind").isin([kind.value for kind in LISTED]))
+    return rows.where(sql.col("kind").isin(list(LISTED_KINDS)))

@@ -1,17 +1,25 @@
-"""The rows of an audit and their digest, for either engine."""
+"""The rows of an audit and their digest, for either engine.
+
+An engine brings together, as evidence, what the logs and the list tell about each segment id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from typing_extensions import override
 
 from tierledger.pipeline.digests import Digest, Least
 from tierledger.pipeline.folding.task import DamagedLog
-from tierledger.pipeline.inventory import ListingTotals
+from tierledger.pipeline.inventory import ListingTotals, Seen
 from tierledger.pipeline.jobs.audit.kinds import (
+    DELETED,
     FINDINGS,
+    LISTED,
     AuditKind,
     FoundObjects,
     KnownSegment,
@@ -28,7 +36,11 @@ from tierledger.pipeline.table_columns import (
     Table,
     TableRows,
 )
+from tierledger.tiering.layouts.listed_objects import ExpectedObject
 from tierledger.tiering.objects.directory import Unseen
+
+if TYPE_CHECKING:
+    from tierledger.tiering.layouts.listed_objects import LayoutNames
 
 NOT_THIS_TIERS: Final = "not called as this tier's objects are"
 """The detail of a foreign object's row."""
@@ -40,6 +52,40 @@ class SegmentKey(NamedTuple):
     topic_id: str
     partition: int
     segment_id: str
+
+
+class Evidence(NamedTuple):
+    """What a log, or one object, tells about a segment."""
+
+    key: SegmentKey | None
+    """None for an object whose name is not this tier's."""
+    topic: str | None = None
+    known: KnownSegment | None = None
+    """The segment, if a log tells; else there is an object."""
+    role: str = ""
+    place: str = ""
+    is_below_prefix: bool = False
+    seen: Seen = Seen(None, None, None)
+
+
+def told_by_log(row: PlainRow) -> Evidence:
+    """What a row of `segments_table` tells, if it is about a segment."""
+    key = SegmentKey(row["topic_id"], row["partition"], row["segment_id"])
+    return Evidence(key, row["topic"], known_segment(row))
+
+
+def known_segment(row: PlainRow) -> KnownSegment:
+    """The segment in a row of `segments_table`."""
+    known = KnownSegment(*(row[name] for name in KnownSegment._fields))
+    return known._replace(others=[ExpectedObject(**one) for one in row["others"] or ()])
+
+
+def told_by_object(seen: Seen, names: LayoutNames) -> Evidence:
+    parsed = None if seen.path is None else names.parse(seen.path)
+    if parsed is None:
+        return Evidence(None, seen=seen)
+    key = SegmentKey(str(parsed.topic_id), parsed.partition, str(parsed.segment_id))
+    return Evidence(key, None, None, parsed.role, parsed.place, parsed.is_below_prefix, seen)
 
 
 def _not_folded() -> TableRows:
@@ -104,14 +150,27 @@ class Judge:
         self._before_ms = orphans_before_ms
         self._unseen = unseen
 
-    def rows(
-        self,
-        key: SegmentKey,
-        topic: str | None,
-        known: KnownSegment | None,
-        found: Collection[FoundObjects],
-    ) -> Iterator[PlainRow]:
-        """The rows of one segment id."""
+    def rows(self, evidence: Iterable[Evidence]) -> Iterator[PlainRow]:
+        """The rows of all evidence; those of one segment id follow one another."""
+        for key, some in groupby(evidence, attrgetter("key")):
+            if key is None:
+                yield from map(self._foreign, some)
+            else:
+                yield from self._judged(key, some)
+
+    def _judged(self, key: SegmentKey, evidence: Iterable[Evidence]) -> Iterator[PlainRow]:
+        topic: str | None = None
+        known: KnownSegment | None = None
+        places: defaultdict[tuple[str, bool], list[Evidence]] = defaultdict(list)
+        for one in evidence:
+            if one.known is None:
+                places[one.place, one.is_below_prefix].append(one)
+                continue
+            topic = max(one.topic or "", topic or "")
+            # An imported log may have added a segment again after deleting it.
+            if known is None or one.known.state != DELETED:
+                known = one.known
+        found = [_found(*place, places[place]) for place in sorted(places)]
         standing = self._standings.get(LogKey(*key[:2]), Standing.UNKNOWN)
         for verdict in verdicts(known, found, standing, self._before_ms, self._unseen):
             yield {
@@ -121,6 +180,27 @@ class Judge:
                 **verdict._asdict(),
                 "kind": verdict.kind.value,
             }
+
+    def _foreign(self, one: Evidence) -> PlainRow:
+        return {
+            **dict.fromkeys(one.name for one in (*FOUND.identity, *FOUND.columns)),
+            "cluster": self._cluster,
+            "kind": AuditKind.FOREIGN.value,
+            "place": one.seen.path,
+            "objects": 1,
+            "size_in_bytes": one.seen.size,
+            "last_modified_ms": one.seen.last_modified_ms,
+            "detail": NOT_THIS_TIERS,
+        }
+
+
+def _found(place: str, is_below_prefix: bool, evidence: Sequence[Evidence]) -> FoundObjects:
+    sizes = sorted((one.role, one.seen.size or 0) for one in evidence)
+    times = [one.seen.last_modified_ms for one in evidence]
+    known = [time for time in times if time is not None]
+    newest = max(known) if len(known) == len(times) else None
+    total = sum(size for _, size in sizes)
+    return FoundObjects(place, is_below_prefix, len(evidence), total, sizes, newest)
 
 
 class KindTotal(NamedTuple):
@@ -201,6 +281,8 @@ class AuditDigest(Digest):
         # Of objects that no log names, the topic's name is unknown.
         self.partitions[key] = known._replace(topic=max(topic, known.topic))
 
+
+LISTED_KINDS: Final = frozenset(kind.value for kind in LISTED)
 
 _PLACES = {kind.value: place for place, kind in enumerate(FINDINGS)}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.models.cli.command_line import orders, refused, rows_in, run, write
 from tests.models.pipeline.folded_tables import imported, rows_of
@@ -35,11 +35,10 @@ from tierledger.pipeline import inventory
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.inventory import Seen, listed_objects
 from tierledger.pipeline.jobs.audit import here
-from tierledger.pipeline.jobs.audit.here import ListedHere, audited_here
-from tierledger.pipeline.jobs.audit.job import listed
+from tierledger.pipeline.jobs.audit.here import Listed, audited_here
+from tierledger.pipeline.jobs.audit.job import audit, listed
 from tierledger.pipeline.jobs.audit.kinds import AuditKind
 from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
-from tierledger.pipeline.jobs.audit.run import Listed, audit
 from tierledger.pipeline.jobs.audit.segments import Settled, segments_table
 from tierledger.pipeline.listing import read_inventory, totals, write_listing, written_listing
 from tierledger.pipeline.table_columns import PlainRow
@@ -68,10 +67,10 @@ def directly(
     world: AuditedTier,
     before: Callable[[], None] = nothing,
     after: Callable[[], None] = nothing,
-) -> Callable[[], Listed]:
+) -> Callable[[], Listed[DataFrame]]:
     """Lists the tier; `before` and `after` happen at those moments."""
 
-    def made() -> Listed:
+    def made() -> Listed[DataFrame]:
         before()
         file = world.files / "listing.parquet"
         store = open_store(parse(world.tier))
@@ -85,7 +84,7 @@ def directly(
 def found_by(
     spark: SparkSession,
     world: AuditedTier,
-    lister: Callable[[], Listed] | None = None,
+    lister: Callable[[], Listed[DataFrame]] | None = None,
     damaged: Sequence[TopicIdPartition] = (),
 ) -> tuple[Found, dict[AuditKind, int]]:
     """Rows by kind, and how many there are of the kinds that have none."""
@@ -115,11 +114,11 @@ def found_here(world: AuditedTier, store: JobStore) -> tuple[Audit, list[PlainRo
     """Findings of the job in this process, and the rows of its table."""
     rows: list[PlainRow] = []
 
-    def lister() -> ListedHere:
+    def lister() -> Listed[Sequence[Seen]]:
         coming = listed_objects(open_store(parse(world.tier)), "", 1000, nothing_of, nothing_of)
         found = asyncio.run(coming)
         assert found is not None
-        return ListedHere(found)
+        return Listed(found)
 
     plan = asyncio.run(planned(segments_table(world.names, Settled()), store))
     writing = nullcontext(lambda chunk: rows.extend(chunk.rows()))
@@ -256,7 +255,7 @@ def test_the_tree_that_a_broker_wrote_has_nothing_that_is_not_right(
     names = names_of(Layout.LOCAL_TIERED, "")
     file = tmp_path / "listing.parquet"
 
-    def lister() -> Listed:
+    def lister() -> Listed[DataFrame]:
         tier = open_store(parse(f"local-tiered:{tier_trace.TREE}"))
         asyncio.run(write_listing(tier, "", file, nothing_of, nothing_of))
         return Listed(written_listing(spark, file))
