@@ -68,7 +68,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "simulate mutants": ("tierledger simulate mutants --only M01",),
     "simulate slips": ("tierledger simulate slips --only S05",),
     "simulate coverage": ("tierledger simulate coverage --seeds 0:300",),
-    "simulate exhaust": ("tierledger simulate exhaust --crashes 1",),
     "simulate live": (
         "tierledger simulate live --minutes 5 --hosts 3 --history history.jsonl",
     ),

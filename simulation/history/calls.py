@@ -115,8 +115,6 @@ class Recorder:
         self._now = now
         self._operations: list[Operation] = []
         self._notes: list[Note] = []
-        self.ended = 0
-        """How many calls have ended."""
 
     def begin(  # noqa: PLR0913 - The fields of a call, most by name.
         self,
@@ -194,7 +192,6 @@ class Recorder:
         begun = self._operations[number]
         if begun.completed is not None:
             raise InvalidArgument(f"operation {number} ended already, as {begun.outcome}")
-        self.ended += 1
         self._operations[number] = Operation(
             *begun[:10], self._now(), outcome, position, value, stale, error, begun.wanted,
             answer,

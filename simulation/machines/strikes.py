@@ -442,7 +442,6 @@ def _assign(world: World, host: int, which: int) -> None:
         world.clock.step(node.life, node.place, placement)
 
 
-@_strike("move leader")
 def _move_leader(world: World, partition: int, host: int) -> HostNode | None:
     """A coordinator places a leader elsewhere without cause; the old one is not notified."""
     coordinator = world.coordinator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import override
 
 from tierledger.simulation.checkers.decisions import Drafted
-from tierledger.simulation.machines.environment.clockwork import MS, Clockwork
+from tierledger.simulation.machines.environment.clockwork import MS
 from tierledger.simulation.machines.moving.cluster import KafkaFollower, Moving
 from tierledger.simulation.machines.nodes.broker import BrokerNode
 from tierledger.simulation.machines.nodes.controller import Controller
@@ -19,11 +19,8 @@ from tierledger.simulation.machines.scenario.scenario import Scenario
 class World(Processes):
     """The processes of a scenario, and what a run records of them; `run` runs it once."""
 
-    def __init__(
-        self, scenario: Scenario, *, keeps: bool = False, clock: Clockwork | None = None
-    ) -> None:
-        """`clock`: chooses the next step; None: the step that is due first."""
-        super().__init__(scenario, keeps=keeps, clock=clock)
+    def __init__(self, scenario: Scenario, *, keeps: bool = False) -> None:
+        super().__init__(scenario, keeps=keeps)
         self.copiers = Copiers(self)
         self.controller = Controller(self, self.copiers)
         self.feeding = Feeding(self)

@@ -98,8 +98,8 @@ class Step:
 class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
     """Runs steps in order of their virtual time (seconds since the world began)."""
 
-    def __init__(self, clock: Clockwork | None = None) -> None:
-        self.clock = clock or Clockwork()
+    def __init__(self) -> None:
+        self.clock = Clockwork()
         self._is_closed = False
         self._spawned: list[asyncio.Task[Any]] = []
         """Keeps the suspended tasks of dead processes. Often nothing else refers to them, and

@@ -25,7 +25,6 @@ STARTED = {
     "simulate mutants": ["--only", "nothing"],
     "simulate slips": ["--only", "nothing"],
     "simulate coverage": ["--seeds", "6:5"],
-    "simulate exhaust": ["--mutant", "nothing"],
     "simulate live": ["--fault", "nothing"],
     "simulate replay": ["--world", "moon"],
     "simulate explain": ["--mutant", "nothing"],

@@ -37,7 +37,7 @@ ELSEWHERE = {
     r"handover ": "tests/moving/test_stock_cluster.py",
     r"simulate live|check run\.jsonl": "tests/chaos/test_live_command.py",
     r"simulate run --seeds 20000": "tests/simulation",
-    r"simulate (mutants|slips|coverage|exhaust)": "tests/simulation",
+    r"simulate (mutants|slips|coverage)": "tests/simulation",
     r"replay tests/traces/three-brokers-churn": "tests/cli/test_replay_command.py",
     r"--master sc://": "tests/pipeline/test_connect.py",
     r"spark import (kafka:|/var/kafka-logs|RECORDS)": "tests/pipeline/imports/test_sources.py",

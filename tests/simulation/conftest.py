@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-WORLDS = {HERE / name for name in ("machines", "mutants", "service", "test_exhaust.py")}
+WORLDS = {HERE / name for name in ("machines", "mutants", "service")}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

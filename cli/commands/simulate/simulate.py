@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tierledger.cli.commands.simulate.exhaust import exhaust
 from tierledger.cli.commands.simulate.live import live
 from tierledger.cli.commands.simulate.mutants import coverage, mutants, slips
 from tierledger.cli.commands.simulate.options import (
@@ -61,7 +60,7 @@ def simulate_group() -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,
     )
-    for command in (run, replay, explain, mutants, slips, coverage, exhaust, live):
+    for command in (run, replay, explain, mutants, slips, coverage, live):
         group.command()(command)
     return group
 

@@ -20,7 +20,7 @@ from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.environment.clockwork import MS, Clockwork, Life
+from tierledger.simulation.machines.environment.clockwork import MS, Life
 from tierledger.simulation.machines.nodes.pending import Op
 from tierledger.simulation.machines.nodes.shell import Shell
 from tierledger.simulation.machines.nodes.surroundings import Surroundings
@@ -373,8 +373,8 @@ class HostNode:
 class Hosts(Surroundings):
     """The hosts of a world."""
 
-    def __init__(self, scenario: Scenario, *, keeps: bool, clock: Clockwork | None) -> None:
-        super().__init__(scenario, keeps=keeps, clock=clock)
+    def __init__(self, scenario: Scenario, *, keeps: bool) -> None:
+        super().__init__(scenario, keeps=keeps)
         self.hosts: dict[str, HostNode] = {}
         """By address; they include hosts that have ended."""
         self.upgraded: set[str] = set(scenario.upgraded)

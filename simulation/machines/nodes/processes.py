@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing_extensions import override
 
 from tierledger.actors.leader.machine import Phase
-from tierledger.simulation.machines.environment.clockwork import MS, Clockwork, Life
+from tierledger.simulation.machines.environment.clockwork import MS, Life
 from tierledger.simulation.machines.environment.medium import REFUSE
 from tierledger.simulation.machines.nodes.broker import BrokerNode, BrokerWorld
 from tierledger.simulation.machines.nodes.coordinator import CoordinatorNode
@@ -24,8 +24,8 @@ class Processes(BrokerWorld):
 
     coordinator: CoordinatorNode | None = None
 
-    def __init__(self, scenario: Scenario, *, keeps: bool, clock: Clockwork | None) -> None:
-        super().__init__(scenario, keeps=keeps, clock=clock)
+    def __init__(self, scenario: Scenario, *, keeps: bool) -> None:
+        super().__init__(scenario, keeps=keeps)
         self.brokers: dict[int, BrokerNode] = {}
         self.fenced: list[tuple[int, int, tuple[int, int]]] = []
         """Of each fenced broker the time (ns), its id, its incarnation and announcement."""

@@ -34,7 +34,7 @@ _ITEMS = [(bytes(tip.topic_id), tip.partition, tip.topic) for tip in _TIPS]
 class Surroundings(ABC):
     """A world without its processes."""
 
-    def __init__(self, scenario: Scenario, *, keeps: bool, clock: Clockwork | None) -> None:
+    def __init__(self, scenario: Scenario, *, keeps: bool) -> None:
         self.scenario = scenario
         self.cluster_id = CLUSTER_ID
         self.tips, self.keys_of, self.items = _TIPS[: scenario.partitions], _KEYS, _ITEMS
@@ -44,7 +44,7 @@ class Surroundings(ABC):
         self.newer_serde = NewerSerDe(writes_newer=scenario.writes_newer)
         self.limits = Limits(CUSTOM_BYTES_MAX, scenario.retention_ms)
         self.requests_kept = dict(scenario.knobs).get("REQUESTS_KEPT", KEPT_DEFAULT)
-        self.clock = clock or Clockwork()
+        self.clock = Clockwork()
         self.recording = Recording(self.clock, keeps=keeps)
         self.recorder = Recorder(self._now_ns)
         self.wires = Wires(self.clock, scenario.delays, self.recording)

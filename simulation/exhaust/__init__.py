@@ -1,1 +1,0 @@
-"""Every schedule of a small world."""
