@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from msgspec import Meta
+
 from tierledger.actors.messages import Assignment, ClaimRefused, Query
 from tierledger.events.commands import Claim, Command
 from tierledger.events.errors import InvalidArgument
@@ -15,7 +17,6 @@ from tierledger.events.typed_fields import (
     Int64,
     PartitionNumber,
     Text,
-    Within,
     checked,
 )
 from tierledger.storage.backend import Former
@@ -86,7 +87,7 @@ class QueryCall(NamedTuple):
     role: Text
     query: Query
     position_min: Int64 = -1
-    timeout_ms: Annotated[int, Within(0, INT32_MAX)] = 10_000
+    timeout_ms: Annotated[int, Meta(ge=0, le=INT32_MAX)] = 10_000
 
 
 class ReadyCall(NamedTuple):

@@ -11,15 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from struct import Struct
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgpack
+from msgspec import MsgspecError, Raw
+from msgspec.msgpack import Decoder
 
 from tierledger.events import log_events
 from tierledger.events.errors import CorruptLog, FormatTooNew, InvalidArgument
-from tierledger.events.log_events import Event
-from tierledger.events.typed_fields import check_items, kinds_of, shown, values_test
+from tierledger.events.log_events import Event, Tags
+from tierledger.events.typed_fields import (
+    Count,
+    Int32,
+    Int64,
+    RequestId,
+    check_items,
+    checked,
+    kinds_of,
+    shown,
+)
 
 Upcaster = Callable[[list[Any]], list[Any]]
 
@@ -65,33 +76,69 @@ def chain(stored: bytes) -> bytes:
     return hashed.digest()
 
 
-_PLACE = {name: kind for name, kind in kinds_of(Event).items() if name != "body"}
-_is_placed = values_test(_PLACE.values())
-"""Tests all fields of an event except its body."""
+_TAGS: Any = int | bytes | None
+for _ in range(6):  # The tags of a leader epoch are six deep.
+    _TAGS = tuple[_TAGS, ...] | int | bytes | None
+"""`log_events.Tags`, in which msgspec would make lists, not tuples, of `Any`."""
 
 
-def _test_of_body(kind: type[Any], *, is_strict: bool) -> Callable[[Any], bool]:
-    """A test whether a body's fields fit their annotations and each other."""
-    width = len(kind._fields)
-    if not is_strict:
-        return lambda body: len(body) == width
-    fits, orderly = values_test(kinds_of(kind).values()), getattr(kind, "is_orderly", None)
-    if orderly is None:
-        return lambda body: len(body) == width and fits(*body)
-    return lambda body: len(body) == width and fits(*body) and orderly(body)
+def _reader(kind: type[Any], *, is_strict: bool) -> Callable[[Raw], Any]:
+    """Reads the body `kind`, whose fields have to fit their annotations and each other.
+
+    It raises what msgspec or msgpack do, or `InvalidArgument`.
+    """
+    kinds = tuple(_TAGS if of == Tags else of for of in kinds_of(kind).values())
+    # Of fixed length, while fields of a named tuple may be left out if they have a default.
+    fields_of = Decoder(tuple[kinds]).decode if is_strict else _plain  # type: ignore[valid-type]
+    is_orderly = getattr(kind, "is_orderly", bool) if is_strict else bool
+
+    def read(packed: Raw) -> Any:  # noqa: ANN401 - Of that kind.
+        body = _new(kind, fields_of(packed))
+        if len(body) != len(kinds):
+            raise InvalidArgument(f"expected {len(kinds)} fields, got {len(body)}")
+        if not is_orderly(body):
+            raise InvalidArgument(
+                f"expected offsets and leader epochs to ascend, got {shown(body)}"
+            )
+        return body
+
+    return read
 
 
-def _refuse(event: Event) -> NoReturn:
-    """Report what is wrong with `event`.
+def _plain(packed: Raw) -> tuple[Any, ...]:
+    """The fields of a body, whatever they are."""
+    fields = _unpack(packed, use_list=False)
+    if type(fields) is not tuple:
+        raise InvalidArgument(f"expected fields, found {shown(fields)}")
+    return fields
+
+
+class _Stored(NamedTuple):
+    """One stored event; its type and version say how to read `fields`."""
+
+    position: Count
+    session: Count
+    number: int
+    version: int
+    log_time_ms: Int64
+    broker_id: Int32
+    request_id: RequestId | None
+    before: bytes
+    fields: Raw
+
+
+_read = Decoder(_Stored).decode
+
+
+def _check(event: Event) -> None:
+    """Refuse an event of which a field does not fit.
 
     Raises:
-        InvalidArgument: Always; the message names the field.
+        InvalidArgument: The message names the field.
     """
-    check_items(_PLACE, event[:-1])
-    check_items(kinds_of(type(event.body)), event.body)
-    raise InvalidArgument(
-        f"expected offsets and leader epochs to ascend, got {shown(event.body)}"
-    )
+    for name, value in zip(Event._fields[:-1], event[:-1], strict=True):
+        checked(kinds_of(Event)[name], value, name)
+    check_items(type(event.body), event.body)
 
 
 def log_time_of(stored: bytes) -> int:
@@ -103,10 +150,8 @@ def log_time_of(stored: bytes) -> int:
     packed = stored[4:]
     try:
         if stored[:4] == _checksum(crc32(packed)):
-            log_time = _unpack(packed, use_list=False)[4]
-            if type(log_time) is int:
-                return log_time
-    except (ValueError, TypeError, LookupError):
+            return _read(packed).log_time_ms
+    except (MsgspecError, RecursionError):
         pass
     raise CorruptLog(f"{len(stored)} bytes are no event")
 
@@ -127,14 +172,13 @@ class EventCodec:
         If not `is_strict`, only the number of a body's fields is checked, for readers that skip
         a wrong item themselves.
         """
-        tests = {kind: _test_of_body(kind, is_strict=is_strict) for _, kind, _ in types}
         self._by_number = {
-            number: (kind, version, tests[kind]) for number, kind, version in types
+            number: (kind, version, _reader(kind, is_strict=is_strict))
+            for number, kind, version in types
         }
-        self._by_class = {
-            kind: (number, version, tests[kind]) for number, kind, version in types
-        }
+        self._numbers = {kind: number for number, kind, _ in types}
         self._upcasters = dict(upcasters or {})
+        self._is_strict = is_strict
 
     def encode(self, event: Event, previous: bytes) -> bytes:
         """The stored bytes of `event`, which follows the event whose hash is `previous`.
@@ -142,13 +186,19 @@ class EventCodec:
         Raises:
             InvalidArgument: A field does not fit, so `decode` would refuse the bytes.
         """
-        number, version, fits = self._by_class[type(event.body)]
+        number = self._numbers[type(event.body)]
+        _, version, read = self._by_number[number]
         at, session, log_time, broker, request, body = event
-        if not (fits(body) and _is_placed(at, session, log_time, broker, request)):
-            _refuse(event)
-        packed: bytes = _pack(
-            (at, session, number, version, log_time, broker, request, previous, body)
-        )
+        try:
+            packed: bytes = _pack(
+                (at, session, number, version, log_time, broker, request, previous, body)
+            )
+            read(_read(packed).fields)
+        except (MsgspecError, TypeError, ValueError, OverflowError) as error:
+            if not self._is_strict:
+                raise
+            _check(event)
+            raise InvalidArgument(f"cannot be stored: {shown(event)} ({error})") from error
         return _checksum(crc32(packed)) + packed
 
     def decode(
@@ -167,57 +217,64 @@ class EventCodec:
             FormatTooNew: An event has a type or version that this program does not know.
         """
         events: list[Event] = []
+        packed = b""
         known, note, fresh = self._by_number, events.append, _unhashed.copy
-        is_placed = _is_placed
         try:
             for data in stored:
                 packed = data[4:]
                 if data[:4] != _checksum(crc32(packed)):
                     raise CorruptLog(f"the checksum of {len(data)} bytes is wrong")
-                at, session, number, version, log_time, broker, request, before, fields = (
-                    _unpack(packed, use_list=False)
+                at, session, number, version, log_time, broker, request, before, fields = _read(
+                    packed
                 )
-                if type(at) is not int or at != position:
-                    raise CorruptLog(f"the event has position {shown(at)}")
+                if at != position:
+                    raise CorruptLog(f"the event has position {at}")
                 if before != previous:
                     raise CorruptLog("the predecessor's hash does not match")
                 if number not in known:
                     raise FormatTooNew(f"event type {number} is unknown here")
-                kind, current, fits = known[number]
-                if type(fields) is not tuple:
-                    raise CorruptLog(f"expected fields, found {shown(fields)}")
+                _, current, read = known[number]
                 if version != current:
-                    fields = self._upcast(number, version, current, fields)
-                body = _new(kind, fields)
-                event = _new(Event, (at, session, log_time, broker, request, body))
-                if not (fits(body) and is_placed(at, session, log_time, broker, request)):
-                    _refuse(event)
-                note(event)
+                    fields = Raw(self._upcast(number, version, current, fields))
+                note(_new(Event, (at, session, log_time, broker, request, read(fields))))
                 hashed = fresh()  # As in `chain`.
                 hashed.update(data)
                 previous = hashed.digest()
                 position += 1
         except (CorruptLog, FormatTooNew) as error:
             raise type(error)(f"position {position}: {error}") from None
-        except (ValueError, TypeError, LookupError) as error:
+        except (MsgspecError, RecursionError, ValueError, TypeError, LookupError) as error:
             # The checksum is right, but no event was encoded so.
-            raise CorruptLog(f"position {position}: not an event ({error})") from error
+            misfit = self._misfit(packed) or error
+            raise CorruptLog(f"position {position}: not an event ({misfit})") from error
         return events, previous
 
-    def _upcast(
-        self, number: int, version: int, current: int, fields: tuple[Any, ...]
-    ) -> tuple[Any, ...]:
+    def _misfit(self, packed: bytes) -> Exception | None:
+        """The error that names what does not fit in an event, if that is one of its fields."""
+        try:
+            at, session, number, _, log_time, broker, request, _, fields = _unpack(
+                packed, use_list=False
+            )
+            body = self._by_number[number][0](*fields)
+            _check(Event(at, session, log_time, broker, request, body))
+        except (ValueError, TypeError, LookupError) as error:
+            return error
+        return None
+
+    def _upcast(self, number: int, version: int, current: int, fields: Raw) -> bytes:
+        """The fields of an earlier version as those of today's, packed like them."""
         if version > current:
             raise FormatTooNew(
                 f"event type {number} in version {version}, this program reads up to {current}"
             )
-        risen = list(fields)
+        risen = list(_unpack(fields, use_list=False))
         for step in range(version, current):
             upcaster = self._upcasters.get((number, step))
             if upcaster is None:
                 raise CorruptLog(f"type {number} has no version {step}")
             risen = upcaster(risen)
-        return tuple(risen)
+        packed: bytes = _pack(risen)
+        return packed
 
 
 PARTITION_CODEC = EventCodec(TYPES, UPCASTERS)

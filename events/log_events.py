@@ -13,6 +13,8 @@ from itertools import chain
 from operator import lt
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
+from msgspec import Meta
+
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.typed_fields import (
     INT32_MAX,
@@ -23,10 +25,8 @@ from tierledger.events.typed_fields import (
     Int32,
     Int64,
     RequestId,
-    Sized,
     Text,
     Topic,
-    Within,
 )
 
 Source: TypeAlias = tuple[Int32, Count] | None
@@ -74,7 +74,7 @@ class SegmentAdded(NamedTuple):
     segment_id: Id
     start_offset: Count
     end_offset: Count
-    epochs: Annotated[tuple[Int64, ...], Sized(2, 2 * LEADER_EPOCHS_MAX, 2)]
+    epochs: Annotated[tuple[Int64, ...], Meta(min_length=2, max_length=2 * LEADER_EPOCHS_MAX)]
     """Flat: epoch, offset, for each leader epoch, ascending."""
     size: Int32
     max_timestamp_ms: Int64
@@ -90,7 +90,7 @@ class SegmentAdded(NamedTuple):
         flat = self.epochs
         if self.start_offset > self.end_offset:
             return False
-        if not (flat[0] >= INT32_MIN and flat[-2] <= INT32_MAX):
+        if len(flat) % 2 or not (flat[0] >= INT32_MIN and flat[-2] <= INT32_MAX):
             return False
         return len(flat) == 2 or all(map(lt, flat[::2], flat[2::2]))
 
@@ -99,7 +99,7 @@ class SegmentUpdated(NamedTuple):
     """A segment's new state, which also replaces broker, time and custom metadata."""
 
     segment_id: Id
-    state: Annotated[int, Within(1, 3)]
+    state: Annotated[int, Meta(ge=1, le=3)]
     broker_id: Int32
     event_timestamp_ms: Int64
     custom_metadata: bytes | None
@@ -112,7 +112,7 @@ class SegmentUpdated(NamedTuple):
 class PartitionDeleteUpdated(NamedTuple):
     """A new state of the whole partition's deletion; FINISHED removes all its segments."""
 
-    state: Annotated[int, Within(0, 2)]
+    state: Annotated[int, Meta(ge=0, le=2)]
     broker_id: Int32
     event_timestamp_ms: Int64
     source: Source = None

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from msgspec import Meta
+
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -21,7 +23,6 @@ from tierledger.events.typed_fields import (
     Int32,
     Int64,
     LeaderEpochs,
-    Sized,
     check_fields,
 )
 
@@ -34,7 +35,7 @@ class CustomMetadata:
     with too many bytes still has to carry them.
     """
 
-    value: Annotated[bytes, Sized(0, INT32_MAX)]
+    value: Annotated[bytes, Meta(max_length=INT32_MAX)]
 
     def __post_init__(self) -> None:
         check_fields(self)

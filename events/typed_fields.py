@@ -1,7 +1,8 @@
 """Checks values from outside: exact types and bounds of an object's fields.
 
-Types and bounds are in the annotations of a class's fields. They are checked by the class's
-constructor, where calls arrive, and where bytes are decoded.
+Types and bounds are in the annotations of a class's fields, in msgspec's words. msgspec checks
+them where bytes are decoded. It does not look into objects that exist already, so what a
+constructor or a call is given is checked here; and its errors do not name the value.
 
 Rule 1: a value that passes is exactly of its type, never of a subclass, so that it is equal
 after it was stored and read. A constructor converts other integers (numpy's) to `int`.
@@ -21,7 +22,6 @@ from typing import (
     Annotated,
     Any,
     Final,
-    NamedTuple,
     TypeAlias,
     TypeVar,
     Union,
@@ -29,6 +29,8 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+from msgspec import Meta, ValidationError, convert
 
 from tierledger.events.errors import InvalidArgument
 
@@ -55,32 +57,19 @@ REQUEST_ID_BYTES_MAX: Final = 64
 SHOWN_CHARACTERS: Final = 80
 
 
-class Within(NamedTuple):
-    """The bounds of a number, both inclusive."""
-
-    low: int
-    high: int
-
-
-class Sized(NamedTuple):
-    """The bounds of a length in characters, bytes or items; it is a multiple of `step`."""
-
-    low: int
-    high: int
-    step: int = 1
-
-
-Int32: TypeAlias = Annotated[int, Within(INT32_MIN, INT32_MAX)]
-Int64: TypeAlias = Annotated[int, Within(INT64_MIN, INT64_MAX)]
-Count: TypeAlias = Annotated[int, Within(0, INT64_MAX)]
+Int32: TypeAlias = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX)]
+Int64: TypeAlias = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 """Also an offset or a position."""
-PartitionNumber: TypeAlias = Annotated[int, Within(0, INT32_MAX)]
-Id: TypeAlias = Annotated[bytes, Sized(16, 16)]
-RequestId: TypeAlias = Annotated[bytes, Sized(0, REQUEST_ID_BYTES_MAX)]
-Topic: TypeAlias = Annotated[str, Sized(0, TOPIC_CHARACTERS_MAX)]
+PartitionNumber: TypeAlias = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+Id: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+RequestId: TypeAlias = Annotated[bytes, Meta(max_length=REQUEST_ID_BYTES_MAX)]
+Topic: TypeAlias = Annotated[str, Meta(max_length=TOPIC_CHARACTERS_MAX)]
 """A topic's name; empty if it is not known."""
-Text: TypeAlias = Annotated[str, Sized(0, TEXT_CHARACTERS_MAX)]
-LeaderEpochs: TypeAlias = Annotated[Mapping[Int32, Int64], Sized(1, LEADER_EPOCHS_MAX)]
+Text: TypeAlias = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX)]
+LeaderEpochs: TypeAlias = Annotated[
+    Mapping[Int32, Int64], Meta(min_length=1, max_length=LEADER_EPOCHS_MAX)
+]
 """Leader epoch to the offset at which it starts."""
 
 
@@ -133,16 +122,34 @@ def check_fields(made: object) -> None:
             object.__setattr__(made, name, checked(of, getattr(made, name), name))
 
 
-def check_items(kinds: Mapping[str, Any], values: tuple[Any, ...]) -> None:
-    """Check a tuple's items, each by its name and annotation in `kinds`.
+def made_of(kind: type[T], plain: Any) -> T:  # noqa: ANN401 - Lists of lists, as stored.
+    """The named tuple `kind` whose fields are `plain`, with a tuple in place of each list.
 
     Raises:
         InvalidArgument: Their number is wrong, or one does not fit its annotation.
     """
-    if len(values) != len(kinds):
-        raise InvalidArgument(f"expected {len(kinds)} fields, got {len(values)}")
-    for (name, kind), value in zip(kinds.items(), values, strict=True):
-        checked(kind, value, name)
+    try:
+        return convert(plain, kind, builtin_types=(bytes,))  # Else text would count as Base64.
+    except ValidationError as error:
+        check_items(kind, plain)
+        raise InvalidArgument(str(error)) from error
+
+
+def check_items(kind: Any, plain: Any) -> None:  # noqa: ANN401 - A named tuple, its fields.
+    """Check each of the fields `plain` of the named tuple `kind`, by its name.
+
+    Raises:
+        InvalidArgument: Their number is wrong, or one does not fit its annotation.
+    """
+    kinds, least = kinds_of(kind), len(kind._fields) - len(kind._field_defaults)
+    if not least <= len(plain) <= len(kinds):
+        expected = least if len(plain) < least else len(kinds)
+        raise InvalidArgument(f"expected {expected} fields, got {len(plain)}")
+    for (name, of), value in zip(kinds.items(), as_tuples(plain), strict=False):
+        if hasattr(of, "_fields") and isinstance(value, tuple):
+            check_items(of, value)
+        else:
+            checked(of, value, name)
 
 
 def as_tuples(plain: Any) -> Any:  # noqa: ANN401 - Lists of lists, as they were stored.
@@ -159,22 +166,6 @@ def exactly(kind: Any) -> Callable[[Any], bool]:  # noqa: ANN401 - Any annotatio
         source = _Source()
         known = _TESTS[kind] = source.compiled(source.test(kind, _ROOT))
     return known
-
-
-def values_test(kinds: Iterable[Any]) -> Callable[..., bool]:
-    """The fastest test whether values, one argument each, fit the annotations `kinds`."""
-    source, known = _Source(), list(kinds)
-    names = [f"{_ROOT}{number}" for number in range(len(known))]
-    tests = map(source.test, known, names)
-    return source.compiled(" and ".join(tests), ", ".join(names))
-
-
-def fits(kind: type[Any], values: tuple[Any, ...]) -> bool:
-    """Whether `values` fit the fields of the class `kind` without conversion; fast."""
-    known = _FITTING.get(kind)
-    if known is None:
-        known = _FITTING[kind] = values_test(kinds_of(kind).values())
-    return len(values) == len(kinds_of(kind)) and known(*values)
 
 
 def kinds_of(kind: type[Any]) -> dict[str, Any]:
@@ -207,7 +198,6 @@ class _Short(reprlib.Repr):
 _short = _Short()
 _TESTS: dict[Any, Callable[[Any], bool]] = {}
 _MADE: dict[type[Any], Callable[[Any], bool]] = {}
-_FITTING: dict[type[Any], Callable[..., bool]] = {}
 _KINDS: dict[type[Any], dict[str, Any]] = {}
 
 
@@ -241,36 +231,38 @@ def _one_of(kinds: tuple[Any, ...], value: object, name: str) -> Any:  # noqa: A
     if len(others) == 1:
         return checked(others[0], value, name)
     for kind in others:
-        if type(value) is kind:
+        base, _ = _split(kind)
+        if type(value) is (get_origin(base) or base):
             return checked(kind, value, name)
     expected = " or ".join(map(_kind_text, others))
     raise InvalidArgument(f"expected {expected} for {name}, got {shown(value)}")
 
 
-def _integer(bounds: Within, value: Any, name: str) -> int:  # noqa: ANN401
+def _integer(bounds: Any, value: Any, name: str) -> int:  # noqa: ANN401
     if isinstance(value, bool):
         raise _refusal(int, value, name)
     number = operator.index(value)
-    if number < bounds.low:
-        raise InvalidArgument(f"expected {bounds.low} or more for {name}, got {shown(number)}")
-    if number > bounds.high:
-        raise InvalidArgument(f"expected {bounds.high} or less for {name}, got {shown(number)}")
+    if number < bounds.ge:
+        raise InvalidArgument(f"expected {bounds.ge} or more for {name}, got {shown(number)}")
+    if number > bounds.le:
+        raise InvalidArgument(f"expected {bounds.le} or less for {name}, got {shown(number)}")
     return number
 
 
-def _sized(bounds: Sized, value: T, name: str) -> T:
+def _sized(bounds: Any, value: T, name: str) -> T:  # noqa: ANN401
     size = len(value)  # type: ignore[arg-type] # All that is bounded so has a size.
-    if not bounds.low <= size <= bounds.high or size % bounds.step:
+    low, high = bounds.min_length or 0, bounds.max_length
+    if not low <= size <= high:
         unit = "characters" if isinstance(value, str) else "bytes"
         unit = unit if isinstance(value, str | bytes) else "entries"
-        few = str(bounds.low) if bounds.low == bounds.high else f"{bounds.low} to {bounds.high}"
+        few = str(low) if low == high else f"{low} to {high}"
         raise InvalidArgument(f"expected {few} {unit} for {name}, got {size}: {shown(value)}")
     if isinstance(value, str) and not _is_unicode(value):
         raise InvalidArgument(f"expected Unicode for {name}, got {shown(value)}")
     return value
 
 
-def _mapping(kinds: tuple[Any, ...], bounds: Sized, value: Any, name: str) -> dict[Any, Any]:  # noqa: ANN401
+def _mapping(kinds: tuple[Any, ...], bounds: Any, value: Any, name: str) -> dict[Any, Any]:  # noqa: ANN401
     if not isinstance(value, Mapping):
         raise _refusal(Mapping, value, name)
     _sized(bounds, value, name)
@@ -282,7 +274,7 @@ def _mapping(kinds: tuple[Any, ...], bounds: Sized, value: Any, name: str) -> di
     return _sized(bounds, taken, name)
 
 
-def _tuple(kind: Any, bounds: Sized, value: Any, name: str) -> tuple[Any, ...]:  # noqa: ANN401
+def _tuple(kind: Any, bounds: Any, value: Any, name: str) -> tuple[Any, ...]:  # noqa: ANN401
     if type(value) is not tuple:
         raise _refusal(tuple, value, name)
     kinds = get_args(kind)
@@ -323,17 +315,14 @@ def _kind_text(kind: Any) -> str:  # noqa: ANN401
 
 
 def _split(kind: Any) -> tuple[Any, Any]:  # noqa: ANN401
-    """The type in an annotation, and its bounds."""
+    """The type in an annotation, and the bounds of its value or of its length."""
     if get_origin(kind) is Annotated:
         base, bounds, *_ = get_args(kind)
         return base, bounds
-    return kind, _WIDEST.get(get_origin(kind) or kind)
+    return kind, Meta(ge=INT64_MIN, le=INT64_MAX) if kind is int else _ANY_LENGTH
 
 
-_WIDEST: Final[dict[Any, Within | Sized]] = {
-    int: Within(INT64_MIN, INT64_MAX),
-    **dict.fromkeys((str, bytes, tuple, Mapping), Sized(0, INT32_MAX)),
-}
+_ANY_LENGTH: Final = Meta(min_length=0, max_length=INT32_MAX)
 
 
 def _is_unicode(text: str) -> bool:
@@ -381,7 +370,7 @@ class _Source:
         if origin is tuple:
             return f"(type({at}) is tuple and {self._tuple(base, bounds, at)})"
         if base is int:
-            return f"(type({at}) is int and {bounds.low} <= {at} <= {bounds.high})"
+            return f"(type({at}) is int and {bounds.ge} <= {at} <= {bounds.le})"
         if base is bytes:
             return f"(type({at}) is bytes and {_size(bounds, at)})"
         if base is str:
@@ -398,7 +387,7 @@ class _Source:
         """The expression that tests each field of a dataclass."""
         return " and ".join(self.test(of, f"{at}.{one}") for one, of in kinds_of(kind).items())
 
-    def _tuple(self, kind: Any, bounds: Sized, at: str) -> str:  # noqa: ANN401
+    def _tuple(self, kind: Any, bounds: Any, at: str) -> str:  # noqa: ANN401
         kinds = get_args(kind)
         if kinds[-1] is not Ellipsis:
             return self.items(kinds, at)
@@ -426,8 +415,6 @@ class _Source:
         return name
 
 
-def _size(bounds: Sized, at: str) -> str:
-    if bounds.low == bounds.high:
-        return f"len({at}) == {bounds.low}"
-    test = f"{bounds.low} <= len({at}) <= {bounds.high}"
-    return test if bounds.step == 1 else f"{test} and len({at}) % {bounds.step} == 0"
+def _size(bounds: Any, at: str) -> str:  # noqa: ANN401 - Whose length is bounded.
+    low, high = bounds.min_length or 0, bounds.max_length
+    return f"len({at}) == {low}" if low == high else f"{low} <= len({at}) <= {high}"

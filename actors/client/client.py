@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import suppress
 from typing import Annotated, Any, Self, TypeAlias
 
+from msgspec import Meta
+
 from tierledger.actors.calls import (
     FOLLOWER,
     LEADER,
@@ -57,15 +59,18 @@ from tierledger.events.typed_fields import (
     Count,
     Int32,
     Int64,
-    Sized,
     Text,
     checked,
     checked_items,
 )
 from tierledger.storage.own_process import OwnProcess
 
-EpochByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int32], Sized(0, ITEMS_MAX)]
-TimeByPartition: TypeAlias = Annotated[Mapping[TopicIdPartition, Int64], Sized(0, ITEMS_MAX)]
+EpochByPartition: TypeAlias = Annotated[
+    Mapping[TopicIdPartition, Int32], Meta(max_length=ITEMS_MAX)
+]
+TimeByPartition: TypeAlias = Annotated[
+    Mapping[TopicIdPartition, Int64], Meta(max_length=ITEMS_MAX)
+]
 
 DEADLINE_S = 30.0
 """Time after which a call fails with the last answer it got; brokers wait without a limit. It

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Annotated, Any, NamedTuple, Protocol
 
+from msgspec import Meta
+
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.events import BrokerId, Item, Owner
 from tierledger.actors.coordinator.ownership import Ownership, PluginMode
-from tierledger.events.typed_fields import Count, Sized, Text, Topic
+from tierledger.events.typed_fields import Count, Text, Topic
 
 SILENT_MS = 3000
 """Age (ms) at which a report is out of date: six times the interval between two."""
@@ -121,7 +123,7 @@ class Attend(NamedTuple):
     """The newest owner epoch that the broker has seen, of any ledger; 0: it remembers none."""
     seen_reads: Text = ""
     """By whose manager it read in that owner epoch."""
-    other_logs: Annotated[tuple[Item, ...], Sized(0, OTHER_LOGS_MAX)] = ()
+    other_logs: Annotated[tuple[Item, ...], Meta(max_length=OTHER_LOGS_MAX)] = ()
     """Partitions whose log is not the one that the broker was fed from, or ends before."""
     ran_ms: Count = 0
     """Milliseconds since the plugin began; 0: an older plugin."""

@@ -6,6 +6,8 @@ from collections.abc import Coroutine
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 
+from msgspec import Meta
+
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import EventCodec
@@ -16,11 +18,10 @@ from tierledger.events.typed_fields import (
     PartitionNumber,
     Text,
     Topic,
-    Within,
 )
 
-BrokerId: TypeAlias = Annotated[int, Within(0, INT32_MAX)]
-LeaderEpoch: TypeAlias = Annotated[int, Within(0, INT32_MAX)]
+BrokerId: TypeAlias = Annotated[int, Meta(ge=0, le=INT32_MAX)]
+LeaderEpoch: TypeAlias = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 
 Item: TypeAlias = tuple[Id, PartitionNumber, Topic]
 """Topic id, partition, topic."""

@@ -14,9 +14,11 @@ from collections.abc import Coroutine
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 
+from msgspec import Meta
+
 from tierledger.actors.coordinator.events import Owner, OwnerChanged
 from tierledger.events.errors import NotReady, RejectedError
-from tierledger.events.typed_fields import Count, Id, Sized, Within
+from tierledger.events.typed_fields import Count, Id
 
 GIVE_UP_AFTER_MS = 20_000
 """How long a move may take by default (ms); brokers hold their writes for that long."""
@@ -24,9 +26,9 @@ GIVE_UP_AFTER_MS = 20_000
 ACCEPTED_MAX = 10_000
 """Most segments whose difference one move may accept: 160 KB in each answer to a plugin."""
 
-Accepted: TypeAlias = Annotated[tuple[Id, ...], Sized(0, ACCEPTED_MAX)]
+Accepted: TypeAlias = Annotated[tuple[Id, ...], Meta(max_length=ACCEPTED_MAX)]
 
-GiveUpMs: TypeAlias = Annotated[int, Within(1000, 60_000)]
+GiveUpMs: TypeAlias = Annotated[int, Meta(ge=1000, le=60_000)]
 
 
 class PluginMode(StrEnum):

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import replace
-from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST
 from tierledger.actors.door.security.settings import DoorSecurity
 from tierledger.actors.host_settings import LISTEN, ServiceSettings
 from tierledger.actors.processes import Process
 from tierledger.events.errors import CorruptCheckpoint, InvalidArgument, NotReady
 from tierledger.events.partition.decide import Limits
-from tierledger.events.typed_fields import (
-    Count,
-    Int64,
-    Sized,
-    Text,
-    as_tuples,
-    check_items,
-    kinds_of,
-)
+from tierledger.events.typed_fields import Count, Int64, Text, made_of
 from tierledger.storage.backend import MetadataStorageBackend, Operation, Put, Remove
 from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.locate import public_url, with_secrets_of
@@ -38,20 +30,17 @@ HTTP2_SETTINGS = b"\x04"
 """The fourth header byte of the frame with which every HTTP/2 server answers first."""
 
 
-SETTINGS: dict[str, Any] = {
-    "storage": tuple[tuple[Text, Text], ...],
-    "custom_metadata_bytes_max": Count,
-    "tombstone_retention_ms": Count,
-    "hosts": Count,
-    "partitions_per_host": Count,
-    "listen": Text | None,
-    "advertise": Text | None,
-    "security": Annotated[
-        tuple[Text | bool | None, ...],
-        Sized(len(DoorSecurity._fields), len(DoorSecurity._fields)),
-    ],
-}
-"""Settings in a record, in order; older records end before `hosts`, or before `listen`."""
+class RecordedSettings(NamedTuple):
+    """Settings in a record; older records end before `hosts`, or before `listen`."""
+
+    storage: tuple[tuple[Text, Text], ...]
+    custom_metadata_bytes_max: Count
+    tombstone_retention_ms: Count
+    hosts: Count = 1
+    partitions_per_host: Count = PARTITIONS_PER_HOST
+    listen: Text | None = None
+    advertise: Text | None = None
+    security: DoorSecurity = DoorSecurity()
 
 
 class HostDoor(NamedTuple):
@@ -70,7 +59,7 @@ class ServiceRecord(NamedTuple):
     """Host and port of the Ray cluster's control store."""
     pid: Count
     started_ms: Int64
-    settings: Annotated[tuple[Any, ...], Sized(3, len(SETTINGS))]
+    settings: RecordedSettings
     """The settings the service was started with. A part that is revived gets these, not the
     settings that the service was found with."""
     metrics: Text | None = None
@@ -93,27 +82,28 @@ class ServiceRecord(NamedTuple):
     @property
     def speaks_tls(self) -> bool:
         """Whether the service's doors speak TLS."""
-        _, _, _, *placement = self.settings
-        return len(placement) == len(SETTINGS) - 3 and (
-            DoorSecurity(*placement[-1]).pair is not None
-        )
+        return self.settings.security.pair is not None
 
     def settings_of(self, found_with: ServiceSettings) -> ServiceSettings:
         """The settings under which this service runs.
 
         No record has a password: it is taken from the URL that the service was found with.
         """
-        storage, custom_metadata_bytes_max, tombstone_retention_ms, *placement = self.settings
         known = setting(found_with.storage, URL_SETTING) or ""
-        whole = {
-            key: with_secrets_of(known, value) if key.endswith(URL_SETTING) else value
-            for key, value in storage
-        }
-        limits = Limits(custom_metadata_bytes_max, tombstone_retention_ms)
-        # Older records lack the number of hosts (there was one), or where they listen.
-        settings = ServiceSettings(found_with.cluster_id, whole, limits, *placement)
-        security = DoorSecurity(*settings.security)
-        return replace(settings, listen=settings.listen or LISTEN, security=security)
+        own = self.settings
+        return ServiceSettings(
+            found_with.cluster_id,
+            storage={
+                key: with_secrets_of(known, value) if key.endswith(URL_SETTING) else value
+                for key, value in own.storage
+            },
+            limits=Limits(own.custom_metadata_bytes_max, own.tombstone_retention_ms),
+            hosts=own.hosts,
+            partitions_per_host=own.partitions_per_host,
+            listen=own.listen or LISTEN,
+            advertise=own.advertise,
+            security=own.security,
+        )
 
     @property
     def is_looked_after(self) -> bool:
@@ -148,17 +138,17 @@ def record_of(
         (key, public_url(value) if key.endswith(URL_SETTING) else value)
         for key, value in sorted(settings.storage.items())
     )
-    limits = settings.limits
-    bounds = (limits.custom_metadata_bytes_max, limits.tombstone_retention_ms)
-    placed = (settings.hosts, settings.partitions_per_host)
-    doors = (settings.listen, settings.advertise, tuple(settings.security))
-    known = (storage, *bounds, *placed, *doors)
+    known = RecordedSettings(
+        storage,
+        settings.limits.custom_metadata_bytes_max,
+        settings.limits.tombstone_retention_ms,
+        settings.hosts,
+        settings.partitions_per_host,
+        settings.listen,
+        settings.advertise,
+        settings.security,
+    )
     return ServiceRecord(address, process.pid, now_ms, known, process=str(process))
-
-
-_REQUIRED = [
-    name for name in ServiceRecord._fields if name not in ServiceRecord._field_defaults
-]
 
 
 async def read_record(settings: ServiceSettings) -> ServiceRecord | None:
@@ -182,20 +172,15 @@ async def stored_record(
     stored = await backend.get(settings.connector().key_factory(settings.cluster_id).service())
     if stored is None:
         return None, None
-    return parsed(as_tuples(settings.serde().deserialize("service", stored))), stored
+    return parsed(settings.serde().deserialize("service", stored)), stored
 
 
-def parsed(fields: tuple[Any, ...]) -> ServiceRecord:
+def parsed(fields: Sequence[object]) -> ServiceRecord:
     """The record of `fields`, of which older releases wrote fewer."""
-    least, known = len(_REQUIRED), kinds_of(ServiceRecord)
-    count = min(max(len(fields), least), len(known))
     try:
-        check_items(dict(islice(known.items(), count)), fields)
-        record = ServiceRecord(*fields)
-        check_items(dict(islice(SETTINGS.items(), len(record.settings))), record.settings)
+        return made_of(ServiceRecord, fields)
     except InvalidArgument as error:
         raise CorruptCheckpoint(f"the service's record: {error}") from error
-    return record
 
 
 async def live_record(settings: ServiceSettings) -> ServiceRecord:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple, TypeAlias
 
+from msgspec import Meta
+
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import Claim
-from tierledger.events.typed_fields import Count, Id, Int32, Int64, Sized, Text, Within
+from tierledger.events.typed_fields import Count, Id, Int32, Int64, Text
 
 FRAME_ROWS = 1000
 """Rows, ids and epochs in one frame, each at most so many."""
@@ -19,9 +21,9 @@ FRAME_ROWS = 1000
 FRAME_BYTES = 256 * 1024
 """Bytes of rows in one frame, up to the one row that exceeds it: a row has 1 MiB at most."""
 
-Hash: TypeAlias = Annotated[bytes, Sized(1, 64)]
-Checksum: TypeAlias = Annotated[bytes, Sized(16, 16)]
-DeleteState: TypeAlias = Annotated[int, Within(0, 2)] | None
+Hash: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=64)]
+Checksum: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+DeleteState: TypeAlias = Annotated[int, Meta(ge=0, le=2)] | None
 """How far the partition's own deletion has come; 2 (finished) empties the replica."""
 
 

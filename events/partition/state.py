@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
 
 import msgpack
+from msgspec import Meta
 
 from tierledger.events.commands import Claim
 from tierledger.events.identifiers import TopicIdPartition
@@ -19,7 +20,7 @@ from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import PagedMap
 from tierledger.events.tables.segment_rows import SegmentRows
-from tierledger.events.typed_fields import Count, Id, Int32, Int64, RequestId, Text, Within
+from tierledger.events.typed_fields import Count, Id, Int32, Int64, RequestId, Text
 
 REQUESTS_KEPT = 256
 """Requests of one broker whose outcome is remembered: four rounds of 64 outstanding calls."""
@@ -87,7 +88,7 @@ class Head(NamedTuple):
     session: tuple[Count, Int32, Int64, Int64, Int64, Int32 | None, Text | None, bool] | None
     heard: tuple[tuple[Int32, Int64, Int64], ...]
     requests: tuple[tuple[Int32, tuple[tuple[RequestId, Count], ...]], ...]
-    delete: tuple[Annotated[int, Within(0, 2)], Int32, Int64] | None
+    delete: tuple[Annotated[int, Meta(ge=0, le=2)], Int32, Int64] | None
     imported: tuple[tuple[Text, Int32, Count], ...]
     dropped: tuple[tuple[Text, Count], ...]
     strays: tuple[tuple[Id, tuple[Int32, ...]], ...]

@@ -39,10 +39,7 @@ from tierledger.events.typed_fields import (
     PartitionNumber,
     Text,
     Topic,
-    as_tuples,
-    check_items,
-    fits,
-    kinds_of,
+    made_of,
 )
 from tierledger.storage.backend import (
     AtomicConflict,
@@ -88,13 +85,12 @@ class PartitionValue(NamedTuple):
     topic_id: Id
     partition: PartitionNumber
     topic: Topic
-    delete_state: int | None
+    delete_state: Int64 | None
     next_position: Count
     next_batch: Count
     chain_hash: Id
     digest: Id
-    head: tuple[Any, ...]
-    """The fields of a `Head`."""
+    head: Head
     epochs: tuple[tuple[Int32, Count], ...]
     """Per leader epoch its number and the checksum of its value."""
     row_count: Count
@@ -210,7 +206,7 @@ class CheckpointStore:
             next_batch=next_batch,
             chain_hash=state.chain_hash,
             digest=digest,
-            head=tuple(state.head_fields()),
+            head=Head(*state.head_fields()),
             epochs=(),
             row_count=len(state.rows),
             tombstones=(),
@@ -264,7 +260,7 @@ class CheckpointStore:
         yield
         filled = draft.value._replace(
             epochs=tuple((epoch, tables.proof) for epoch, (tables, _) in draft.epochs.items()),
-            tombstones=as_tuples(draft.tombstones.directory()),
+            tombstones=tuple(map(tuple, draft.tombstones.directory())),
         )
         value = self.serde.serialize("partition", list(filled))
         operations.insert(0, self._guard(value, expected))
@@ -417,7 +413,7 @@ class CheckpointStore:
                 f"{self.topic_id_partition}: leader epoch {epoch} is "
                 + ("missing" if stored is None else "not the one the checkpoint names")
             )
-        _, highest, size, directories = _checked(self.serde, "epoch", _EpochValue, stored)
+        _, highest, size, directories = _read(self.serde, "epoch", _EpochValue, stored)
         tables = EpochTables()
         tables.highest, tables.size = highest, size
         tables.changed, tables.proof = False, proof
@@ -454,7 +450,7 @@ class CheckpointStore:
             if stored is None or zlib.crc32(stored) != page.proof:
                 what = "missing" if stored is None else "not the one its directory names"
                 raise CorruptCheckpoint(f"page {key} is {what}")
-            (packed,) = _checked(self.serde, "page", _PageValue, stored)
+            (packed,) = _read(self.serde, "page", _PageValue, stored)
             pages.append(page._replace(packed=packed))
         return pages
 
@@ -500,8 +496,7 @@ def parse_partition(
         CorruptCheckpoint: `stored` is no such value, or another partition's.
         FormatTooNew: A newer program wrote it.
     """
-    value = PartitionValue(*_checked(serde, "partition", PartitionValue, stored))
-    _check("partition", Head, value.head)
+    value = _read(serde, "partition", PartitionValue, stored)
     tip = topic_id_partition
     if (value.topic_id, value.partition) != (tip.topic_id, tip.partition):
         raise CorruptCheckpoint(f"the checkpoint of {tip} says it is another partition's")
@@ -528,21 +523,12 @@ def boundary_in(
     return boundary
 
 
-def _checked(serde: MetadataSerDe, kind: str, of: type[Any], stored: bytes) -> tuple[Any, ...]:
-    """The fields of a stored value, checked against the named tuple `of`."""
-    fields: tuple[Any, ...] = as_tuples(serde.deserialize(kind, stored))
-    _check(kind, of, fields)
-    return fields
-
-
-def _check(kind: str, of: type[Any], fields: tuple[Any, ...]) -> None:
-    """Check the types of fields: checksums may be right for what is no checkpoint."""
-    if fits(of, fields):
-        return
+def _read(serde: MetadataSerDe, name: str, kind: type[V], stored: bytes) -> V:
+    """The fields of a stored value; its checksum may be right although it is no checkpoint."""
     try:
-        check_items(kinds_of(of), fields)
+        return made_of(kind, serde.deserialize(name, stored))
     except InvalidArgument as error:
-        raise CorruptCheckpoint(f"a {kind} of another form: {error}") from error
+        raise CorruptCheckpoint(f"a {name} of another form: {error}") from error
 
 
 def _last_of(steps: Generator[None, None, CheckpointPlan]) -> CheckpointPlan | None:

@@ -17,7 +17,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Event
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
-from tierledger.events.typed_fields import Count, as_tuples, check_items, values_test
+from tierledger.events.typed_fields import Count, made_of
 from tierledger.storage.backend import Former, MetadataStorageBackend
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.serde import MetadataSerDe
@@ -48,9 +48,12 @@ class LogPage(NamedTuple):
     """Whether the log ended after them when they were read."""
 
 
-_FIELDS = {"position": Count, "count": Count, "events": tuple[bytes, ...]}
-"""Fields of a stored batch."""
-_are_sound = values_test(_FIELDS.values())
+class _BatchValue(NamedTuple):
+    """The fields of a stored batch."""
+
+    first: Count
+    total: Count
+    events: tuple[bytes, ...]
 
 
 class DecodedBatch(NamedTuple):
@@ -102,9 +105,7 @@ def stored_events(serde: MetadataSerDe, batch: StoredBatch) -> tuple[int, tuple[
         FormatTooNew: A newer program wrote it.
     """
     try:
-        first, count, stored = fields = as_tuples(serde.deserialize("batch", batch.value))
-        if not (len(fields) == len(_FIELDS) and _are_sound(*fields)):
-            check_items(_FIELDS, fields)
+        first, count, stored = made_of(_BatchValue, serde.deserialize("batch", batch.value))
     except (CorruptCheckpoint, ValueError, TypeError) as error:
         raise CorruptLog(f"batch {batch.number}: {error}") from error
     if not 0 < len(stored) == count:
