@@ -12,21 +12,18 @@ from __future__ import annotations
 from enum import Enum
 from typing import assert_never
 
+from typing_extensions import override
+
 from tierledger.actors import messages as msg
-from tierledger.actors.feed.source import FeedSource
+from tierledger.actors.replaying import Replaying, quarantine_alarm
 from tierledger.events.commands import Claim
 from tierledger.events.errors import (
-    CorruptLog,
     DataError,
     NotLeader,
     NotReady,
     Overloaded,
     Quarantined,
-    RemoteStorageError,
 )
-from tierledger.events.partition.evolve import evolve_all
-from tierledger.events.partition.state import PartitionState
-from tierledger.storage.partition.event_log import DecodedBatch, decode_batch
 from tierledger.storage.serde import MetadataSerDe
 
 WAITING_MAX = 1024
@@ -52,15 +49,12 @@ NEVER_HEARD: frozenset[type[msg.Stimulus]] = frozenset(
 """Answers to effects that only leaders have. All other stimuli may arrive in each phase."""
 
 
-class Follower:
+class Follower(Replaying):
     """Replays one partition's log. Talk to it through `handle` only."""
 
     def __init__(self, serde: MetadataSerDe) -> None:
+        super().__init__(serde)
         self.phase = Phase.LOADING
-        self.state: PartitionState | None = None
-        self.next_batch = 0
-        self._feed: FeedSource | None = None
-        self._serde = serde
         self._waiting: list[msg.QueryArrived] = []
         self._reading = False
         self._read_again = False
@@ -71,16 +65,13 @@ class Follower:
         self._awaiting_end: list[Claim] = []
         self._looking: list[Claim] = []
         """Claims that were announced before the read of the next slot that is under way."""
-        self._trouble: RemoteStorageError | None = None
 
     def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: C901, PLR0911, PLR0912 - One case each.
         """The effects that `stimulus` calls for, to be carried out in order."""
         match stimulus:
             case msg.StateLoaded():
-                self.state, self.next_batch = stimulus.state, stimulus.next_batch
+                self._begin(stimulus)
                 self._reading = False  # A read under way is of a log that was forgotten.
-                if self._feed is not None:
-                    self._feed.restarted()
                 return self._read()
             case msg.LogRead():
                 return self._log_read(stimulus)
@@ -119,11 +110,6 @@ class Follower:
                 assert_never(stimulus)
 
     @property
-    def position(self) -> int:
-        """The last position that is applied; -1 before the first."""
-        return -1 if self.state is None else self.state.next_position - 1
-
-    @property
     def waiting(self) -> int:
         """Reads that wait for a position."""
         return len(self._waiting)
@@ -132,18 +118,10 @@ class Follower:
         """Whether all that the log held when `claim` was announced is applied."""
         return self.phase is Phase.FOLLOWING and claim in self._ready
 
-    def open_feed(self) -> FeedSource:
-        """The source that feeds replicas with this state; from now on it gets every change."""
-        if self._feed is None:
-            # A follower's claims belong to no session: a new leader leaves them as they are.
-            self._feed = FeedSource(self, lambda claim: 0 if self.is_ready_for(claim) else None)
-        return self._feed
-
-    def close_feed(self) -> None:
-        """Drop the source: no replica has subscribed for some time."""
-        if self._feed is not None:
-            self._feed.close()
-            self._feed = None
+    @override
+    def session_under(self, claim: Claim) -> int | None:
+        # A follower's claims belong to no session: a new leader leaves them as they are.
+        return 0 if self.is_ready_for(claim) else None
 
     def _assigned(self, assigned: msg.Assigned) -> list[msg.Effect]:
         claim = assigned.assignment.claim
@@ -179,13 +157,9 @@ class Follower:
             return []
         for batch in read.batches:
             try:
-                decoded = decode_batch(
-                    self._serde, batch, state.next_position, state.chain_hash
-                )
-                self._apply(state, decoded)
+                self._take(state, batch)
             except DataError as error:
                 return self._quarantine(str(error))
-            self.next_batch = batch.number + 1
         effects = self._serve()
         if read.batches and not read.is_end:
             self._read_again = False
@@ -217,18 +191,6 @@ class Follower:
     def _look_failed(self) -> list[msg.Effect]:
         self._awaiting_end, self._looking = self._looking + self._awaiting_end, []
         return self._look(RETRY_DELAY_MS)
-
-    def _apply(self, state: PartitionState, decoded: DecodedBatch) -> None:
-        """Apply a batch. After an unforeseen error the state, perhaps half changed, is gone."""
-        self.state = None
-        try:
-            evolve_all(state, decoded.events, decoded.chain_hash)
-        except CorruptLog:  # Raised before the event changes anything.
-            self.state = state
-            raise
-        self.state = state
-        if self._feed is not None:
-            self._feed.changed(decoded.events)
 
     def _serve(self) -> list[msg.Effect]:
         due = [q for q in self._waiting if q.position_min <= self.position]
@@ -270,9 +232,8 @@ class Follower:
         self.phase = Phase.QUARANTINED
         self._trouble = Quarantined(f"the log is not readable any further: {cause}")
         waiting, self._waiting = self._waiting, []
-        message = f"{cause}; the steps before: {story}" if story else cause
         return [
-            msg.Alarm("quarantined", message),
+            quarantine_alarm(cause, story),
             *(msg.ReplyError(query.reply_to, self._trouble) for query in waiting),
         ]
 

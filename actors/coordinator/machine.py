@@ -33,6 +33,7 @@ from tierledger.actors.coordinator.hosts import BACKOFF_MIN_S, Hosts
 from tierledger.actors.coordinator.ownership import give_up
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import AppendOutcome, ReplyTo
+from tierledger.actors.sent_batch import NextStep, SentBatch
 from tierledger.actors.story import Story
 from tierledger.events.errors import (
     CorruptLog,
@@ -136,7 +137,7 @@ class Batch(NamedTuple):
     """Decisions in the form in which the next slot is to hold them."""
 
     events: tuple[Event, ...]
-    value: bytes
+    sent: SentBatch
     chain_hash: bytes
 
 
@@ -248,7 +249,7 @@ class Coordinator:
                     error = self.fold.damaged(error)
                 return self._failed(error)
             case store.SlotRead():
-                return self._slot_read(stimulus.value)
+                return self._slot_read(stimulus)
             case store.ProbeFailed(error=error):
                 return self._failed(error) if self.batch is None else self._doubt(error)
             case msg.TimerFired(timer=timer):
@@ -535,26 +536,44 @@ class Coordinator:
     # Appending.
 
     def _append(self, events: list[Event], stored: list[bytes]) -> list[msg.Effect]:
-        self.batch = Batch(tuple(events), self.fold.batch_of(stored), chain(stored[-1]))
+        sent = SentBatch(self.fold.next_batch, self.fold.batch_of(stored))
+        self.batch = Batch(tuple(events), sent, chain(stored[-1]))
         return self._send()
 
     def _send(self) -> list[msg.Effect]:
         assert self.batch is not None, "something is to be appended"
         self.phase = Phase.APPENDING
-        return [store.Append(self.fold.next_batch, self.batch.value, self.beginning)]
+        return [store.Append(self.batch.sent.number, self.batch.sent.value, self.beginning)]
 
     def _append_answered(self, outcome: AppendOutcome) -> list[msg.Effect]:
-        if outcome is AppendOutcome.CREATED:
-            return self._stored()
-        if outcome is AppendOutcome.EXISTS and self.doubt_until_s is not None:
-            self.phase = Phase.DOUBTING  # It may hold our own earlier append.
-            return [store.ReadSlot(self.fold.next_batch)]
-        return self._overtaken()
+        assert self.batch is not None, "something is appended"
+        return self._go_on(self.batch.sent.answered(outcome))
 
     def _append_failed(self, error: RemoteStorageError) -> list[msg.Effect]:
-        if self.doubt_until_s is None and not isinstance(error, OutcomeUnknown):
-            return self._failed(error)  # The first attempt, and the store kept nothing of it.
+        batch = self.batch
+        assert batch is not None, "something is appended"
+        if isinstance(error, OutcomeUnknown):
+            self.batch = batch._replace(sent=batch.sent.in_doubt())
+        elif batch.sent.refused() is NextStep.GIVE_UP:
+            return self._failed(error)
         return self._doubt(error)
+
+    def _go_on(self, step: NextStep, found: bytes | None = None) -> list[msg.Effect]:
+        """Go on with the append; `found`: the batch of another coordinator in its slot."""
+        match step:
+            case NextStep.SETTLE:
+                return self._stored()
+            case NextStep.SEND:
+                return self._send()
+            case NextStep.LOOK:
+                self.phase = Phase.DOUBTING
+                return [store.ReadSlot(self.fold.next_batch)]
+            case NextStep.YIELD:
+                # It may have died since: do its work, too.
+                self.batch = self.doubt_until_s = None
+                return self._looked(found)
+            case _:
+                raise AssertionError(f"{step}: a log that is never forgotten, in doubt")
 
     def _doubt(self, error: RemoteStorageError) -> list[msg.Effect]:
         if self.doubt_until_s is None:
@@ -567,30 +586,19 @@ class Coordinator:
         self.phase = Phase.DOUBTING
         return [store.ReadSlot(self.fold.next_batch, delay_ms=DOUBT_PAUSE_MS)]
 
-    def _slot_read(self, value: bytes | None) -> list[msg.Effect]:
+    def _slot_read(self, read: store.SlotRead) -> list[msg.Effect]:
         if self.batch is None:
-            return self._looked(value)
-        if value is None:
-            # The append is still on its way, or lost. The same bytes go to the same slot:
-            # whichever append arrives first fills it, so the batch is stored only once.
-            return self._send()
-        if value == self.batch.value:
-            return self._stored()
-        return self._overtaken()
+            return self._looked(read.value)
+        return self._go_on(self.batch.sent.seen(read), read.value)
 
     def _stored(self) -> list[msg.Effect]:
         batch, self.batch, self.doubt_until_s = self.batch, None, None
         assert batch is not None, "something was appended"
-        self.beginning = batch.value[:FORMER_BYTES]
+        self.beginning = batch.sent.value[:FORMER_BYTES]
         self._folding.extend(batch.events)
         self._folded_hash = batch.chain_hash
         self._is_own = self._is_placing = True  # The decisions are durable; placing is next.
         return self._fold()
-
-    def _overtaken(self) -> list[msg.Effect]:
-        """Another coordinator filled the slot, and may have died since: do its work, too."""
-        self.batch = self.doubt_until_s = None
-        return self._read()
 
     # Reading and folding.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tierledger.actors import messages as msg
+from tierledger.actors.sent_batch import SentBatch
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.errors import (
@@ -32,7 +33,7 @@ from tierledger.events.partition.decide import (
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.partition.checkpoint import boundary_in
-from tierledger.storage.partition.event_log import EncodedBatch, StoredBatch, decode_batch
+from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 from tierledger.storage.serde import MetadataSerDe
 
 DELETION_HELD = "deletion-held"
@@ -63,13 +64,12 @@ class Draft(NamedTuple):
 class InFlight(NamedTuple):
     """The one batch that is being appended, and the callers that wait for it."""
 
-    number: int
-    encoded: EncodedBatch
+    sent: SentBatch
+    chain_hash: bytes
+    """The chain hash behind it."""
     events: tuple[log.Event, ...]
     commands: tuple[msg.CommandArrived, ...]
     replies: tuple[msg.Effect, ...]
-    is_uncertain: bool = False
-    """In doubt: the store did not answer an append of it, which may still arrive."""
 
 
 def draft(

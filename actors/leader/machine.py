@@ -18,14 +18,16 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import assert_never
 
+from typing_extensions import override
+
 from tierledger.actors import messages as msg
-from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.leader.batch import InFlight, damage_of, draft, refusals, unkept
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import CLAIMS_MAX, WaitingClaims, is_under, open_command
+from tierledger.actors.replaying import Replaying, quarantine_alarm
+from tierledger.actors.sent_batch import NextStep, SentBatch
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
-    CorruptLog,
     DataError,
     NotLeader,
     NotReady,
@@ -34,13 +36,9 @@ from tierledger.events.errors import (
     Quarantined,
     RemoteStorageError,
 )
-from tierledger.events.log_events import Event
 from tierledger.events.partition.decide import Limits
-from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
-from tierledger.events.partition.state import PartitionState
-from tierledger.storage.backend import FORMER_BYTES
-from tierledger.storage.partition.event_log import decode_batch, encode_batch
+from tierledger.storage.partition.event_log import encode_batch
 from tierledger.storage.serde import MetadataSerDe
 
 INBOX_MAX = 1024
@@ -89,19 +87,14 @@ HEARS: dict[Phase, frozenset[type[msg.Stimulus]]] = {
 """Stimuli that may arrive in each phase. In the last two all may: answers come late."""
 
 
-class Leader:
+class Leader(Replaying):
     """Owns one partition's log while it leads. Talk to it through `handle` only."""
 
     def __init__(self, serde: MetadataSerDe, limits: Limits, first: msg.Assigned) -> None:
+        super().__init__(serde)
         self.phase = Phase.LOADING
-        self.state: PartitionState | None = None
-        self.next_batch = 0
-        self._beginning = b""
-        """The first bytes of the batch before; empty if it was not read, but a checkpoint."""
         self.undecided = WaitingClaims()
         """The claims about which the leader oracle is asked."""
-        self._feed: FeedSource | None = None
-        self._serde = serde
         self._limits = limits
         self._inbox: deque[msg.CommandArrived] = deque([open_command(first)])
         self._queries: list[msg.QueryArrived] = []
@@ -113,7 +106,6 @@ class Leader:
         self._is_held = False
         """Whether loading pauses until the checkpoint that is being written is done."""
         self._stop: msg.StopArrived | None = None
-        self._trouble: RemoteStorageError | None = None
 
     def handle(self, stimulus: msg.Stimulus) -> list[msg.Effect]:  # noqa: C901, PLR0911, PLR0912
         """The effects that `stimulus` calls for, to be carried out in order."""
@@ -127,10 +119,7 @@ class Leader:
             case msg.SlotRead():
                 return self._slot_read(stimulus)
             case msg.StateLoaded():
-                self.state, self.next_batch = stimulus.state, stimulus.next_batch
-                self._beginning = b""
-                if self._feed is not None:
-                    self._feed.restarted()
+                self._begin(stimulus)
                 return [msg.ReadLog(self.next_batch)]
             case msg.LogRead():
                 return self._log_read(stimulus)
@@ -163,11 +152,6 @@ class Leader:
                 assert_never(stimulus)
 
     @property
-    def position(self) -> int:
-        """The last position that is durable and applied; -1 before the first."""
-        return -1 if self.state is None else self.state.next_position - 1
-
-    @property
     def waiting(self) -> int:
         """Commands and queries that wait here."""
         return len(self._inbox) + len(self._queries)
@@ -181,24 +165,13 @@ class Leader:
         """Whether this leader holds the session that was opened for `claim`."""
         return self.session_under(claim) is not None
 
+    @override
     def session_under(self, claim: cmd.Claim) -> int | None:
         """The number of the session that was opened for `claim`; None if not held here."""
         if self.state is None or not self._has_claimed or self.phase is not Phase.LEADING:
             return None
         session = self.state.session
         return session.number if session is not None and is_under(session, claim) else None
-
-    def open_feed(self) -> FeedSource:
-        """The source that feeds replicas with this state; from now on it gets every change."""
-        if self._feed is None:
-            self._feed = FeedSource(self, self.session_under)
-        return self._feed
-
-    def close_feed(self) -> None:
-        """Drop the source: no replica has subscribed for some time."""
-        if self._feed is not None:
-            self._feed.close()
-            self._feed = None
 
     # Loading and claiming.
 
@@ -210,14 +183,9 @@ class Leader:
             return []
         for batch in stimulus.batches:
             try:
-                decoded = decode_batch(
-                    self._serde, batch, state.next_position, state.chain_hash
-                )
-                self._apply(state, decoded.events, decoded.chain_hash)
+                self._checkpoints.applied(self._take(state, batch))
             except DataError as error:
                 return self._quarantine(str(error))
-            self._go_behind(batch.number, batch.value)
-            self._checkpoints.applied(len(decoded.events))
         if stimulus.batches and not stimulus.is_end:
             return self._read_on()
         # This actor does not lead yet: its claim is the first command in the inbox. Only a
@@ -227,27 +195,11 @@ class Leader:
         self._has_claimed = state.is_finished
         return self._pump()
 
-    def _go_behind(self, number: int, value: bytes) -> None:
-        """Go on behind batch `number`, which is durable and applied."""
-        self.next_batch, self._beginning = number + 1, value[:FORMER_BYTES]
-
     def _read_on(self) -> list[msg.Effect]:
         """Read on. Write a checkpoint if one is due; wait for it if the next is due, too."""
         effects = self._checkpoints.due(LOADED_EVENTS, self.next_batch)
         self._is_held = self._checkpoints.holds_back(LOADED_EVENTS)
         return effects if self._is_held else [*effects, msg.ReadLog(self.next_batch)]
-
-    def _apply(self, state: PartitionState, events: Sequence[Event], chain_hash: bytes) -> None:
-        """Apply events. After an unforeseen error the state, perhaps half changed, is gone."""
-        self.state = None
-        try:
-            evolve_all(state, events, chain_hash)
-        except CorruptLog:  # Raised before the event changes anything.
-            self.state = state
-            raise
-        self.state = state
-        if self._feed is not None:
-            self._feed.changed(events)
 
     def _quarantine(self, cause: str, story: str = "") -> list[msg.Effect]:
         if self.phase in {Phase.QUARANTINED, Phase.GONE}:
@@ -255,8 +207,7 @@ class Leader:
         self.phase = Phase.QUARANTINED
         self._is_held = False
         self._trouble = Quarantined(f"the partition takes no writes: {cause}")
-        message = f"{cause}; the steps before: {story}" if story else cause
-        effects: list[msg.Effect] = [msg.Alarm("quarantined", message)]
+        effects: list[msg.Effect] = [quarantine_alarm(cause, story)]
         if self._in_flight is not None:
             doubt = OutcomeUnknown(f"it may be stored; the partition failed: {cause}")
             effects += refusals(self._in_flight.replies, doubt)
@@ -345,8 +296,8 @@ class Leader:
             return [*effects, msg.ReadSlot(self.next_batch)]
         encoded = encode_batch(self._serde, drafted.events, self.state.chain_hash)
         self._in_flight = InFlight(
-            number=self.next_batch,
-            encoded=encoded,
+            sent=SentBatch(self.next_batch, encoded.value),
+            chain_hash=encoded.chain_hash,
             events=tuple(drafted.events),
             commands=tuple(drafted.commands),
             replies=tuple(replies),
@@ -354,7 +305,7 @@ class Leader:
         return [*effects, self._append(self._in_flight)]
 
     def _append(self, flight: InFlight) -> msg.Append:
-        return msg.Append(flight.number, flight.encoded.value, self._beginning)
+        return msg.Append(flight.sent.number, flight.sent.value, self._beginning)
 
     def _when_idle(self) -> list[msg.Effect]:
         if self._stop is None:
@@ -402,28 +353,47 @@ class Leader:
 
     def _append_answered(self, answered: msg.AppendAnswered) -> list[msg.Effect]:
         flight = self._in_flight
-        if flight is None or answered.number != flight.number:
+        if flight is None or answered.number != flight.sent.number:
             return []
-        match answered.outcome:
-            case msg.AppendOutcome.CREATED:
+        if answered.outcome is msg.AppendOutcome.UNKNOWN:
+            self._in_flight = flight._replace(sent=flight.sent.in_doubt())
+        return self._go_on(flight, flight.sent.answered(answered.outcome))
+
+    def _go_on(self, flight: InFlight, step: NextStep, found: bytes = b"") -> list[msg.Effect]:
+        """Go on with the append; `found`: the batch of another writer, if it has the slot."""
+        number = flight.sent.number
+        match step:
+            case NextStep.SETTLE:
                 return self._stored(flight)
-            case msg.AppendOutcome.EXISTS:
-                return [msg.ReadSlot(flight.number)]
-            case msg.AppendOutcome.PASSED:
+            case NextStep.LOOK:
+                return [msg.ReadSlot(number)]
+            case NextStep.LOOK_LATER:
+                return [msg.ReadSlot(number, delay_ms=RETRY_DELAY_MS)]
+            case NextStep.SEND:
+                return [self._append(flight)]
+            case NextStep.LEAVE:
                 return self._passed(flight)
-            case msg.AppendOutcome.UNKNOWN:
-                self._in_flight = flight._replace(is_uncertain=True)
-                return [msg.ReadSlot(flight.number, delay_ms=RETRY_DELAY_MS)]
-            case _:
-                assert_never(answered.outcome)
+            case NextStep.YIELD:
+                return self._yield(flight, found)
+            case NextStep.GIVE_UP:
+                raise AssertionError("only a refusal leads there")
+
+    def _yield(self, flight: InFlight, found: bytes) -> list[msg.Effect]:
+        """Another leader wrote `found` into our slot; or it is our own batch, damaged since."""
+        assert self.state is not None, "a leader has loaded its log"
+        damage = damage_of(flight.sent.number, found, self._serde, self.state)
+        if damage is None:
+            return self._overtaken(flight.sent.number)
+        self._in_flight = None
+        return unkept(flight.replies, damage) + self._quarantine(str(damage))
 
     def _stored(self, flight: InFlight) -> list[msg.Effect]:
         assert self.state is not None, "a leader has loaded its log"
         before = self.state.session
-        self._apply(self.state, flight.events, flight.encoded.chain_hash)
+        self._apply(self.state, flight.events, flight.chain_hash)
         if self.state.session != before and self._stop is None:
             self._inbox.extend(self.undecided.release())
-        self._go_behind(flight.number, flight.encoded.value)
+        self._go_behind(flight.sent.number, flight.sent.value)
         self._in_flight = None
         self._checkpoints.applied(len(flight.events))
         self._has_claimed = True  # The first batch of a leader begins with its session.
@@ -437,10 +407,10 @@ class Leader:
     def _append_refused(self, refused: msg.AppendRefused) -> list[msg.Effect]:
         """The store kept nothing: callers get its error. Session commands are retried here."""
         flight = self._in_flight
-        if flight is None or refused.number != flight.number:
+        if flight is None or refused.number != flight.sent.number:
             return []
-        if flight.is_uncertain:  # Only this attempt is refused; an earlier one may be stored.
-            return [msg.ReadSlot(flight.number, delay_ms=RETRY_DELAY_MS)]
+        if flight.sent.refused() is NextStep.LOOK_LATER:
+            return self._go_on(flight, NextStep.LOOK_LATER)
         self._in_flight = None
         effects = unkept(flight.replies, refused.error)
         if not self._has_claimed:
@@ -457,20 +427,8 @@ class Leader:
 
     def _slot_read(self, read: msg.SlotRead) -> list[msg.Effect]:
         flight = self._in_flight
-        if flight is not None and read.number == flight.number:
-            if read.is_passed:
-                return self._passed(flight)
-            if read.value is None:
-                # The append is still on its way, or lost. The same bytes go to the same slot:
-                # whichever append arrives first fills it, so the batch is stored only once.
-                return [self._append(flight)]
-            if read.value == flight.encoded.value:
-                return self._stored(flight)
-            assert self.state is not None, "a leader has loaded its log"
-            if (damage := damage_of(read.number, read.value, self._serde, self.state)) is None:
-                return self._overtaken(read.number)
-            self._in_flight = None
-            return unkept(flight.replies, damage) + self._quarantine(str(damage))
+        if flight is not None and read.number == flight.sent.number:
+            return self._go_on(flight, flight.sent.seen(read), read.value or b"")
         if self._probe is None or read.number != self.next_batch:
             return []
         if read.value is not None or read.is_passed:
@@ -479,7 +437,7 @@ class Leader:
         return self._after_look(replies)
 
     def _probe_failed(self, failed: msg.ProbeFailed) -> list[msg.Effect]:
-        if self._in_flight is not None and failed.number == self._in_flight.number:
+        if self._in_flight is not None and failed.number == self._in_flight.sent.number:
             return [msg.ReadSlot(failed.number, delay_ms=RETRY_DELAY_MS)]
         if self._probe is None or failed.number != self.next_batch:
             return []
@@ -493,11 +451,11 @@ class Leader:
 
     def _passed(self, flight: InFlight) -> list[msg.Effect]:
         """The log goes on behind our slot, which is empty: what stood in it was forgotten."""
-        if not flight.is_uncertain:
-            return self._overtaken(flight.number)
-        self._in_flight = None
-        error = OutcomeUnknown(f"batch {flight.number} may have been stored, and is forgotten")
-        self._trouble = NotLeader(f"batch {flight.number} was passed by another leader")
+        if not flight.sent.is_uncertain:
+            return self._overtaken(flight.sent.number)
+        self._in_flight, number = None, flight.sent.number
+        error = OutcomeUnknown(f"batch {number} may have been stored, and is forgotten")
+        self._trouble = NotLeader(f"batch {number} was passed by another leader")
         return [*unkept(flight.replies, error), *self._leave("fenced")]
 
     def _overtaken(self, number: int) -> list[msg.Effect]:

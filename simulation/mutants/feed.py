@@ -51,7 +51,7 @@ def fed_before_durable() -> Patches:
         if feed is not None and flight is not None and was_in_flight is None:
             ahead = deepcopy(self.state)
             assert ahead is not None, "something was decided on it"
-            evolve_all(ahead, flight.events, flight.encoded.chain_hash)
+            evolve_all(ahead, flight.events, flight.chain_hash)
             feed._machine = SimpleNamespace(state=ahead)
             changed(feed, flight.events)
             feed._machine = self

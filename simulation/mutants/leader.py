@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tierledger.actors import messages as msg
-from tierledger.actors.leader import machine as leader
+from tierledger.actors import replaying
 from tierledger.actors.leader.machine import Leader
 from tierledger.events import log_events as log
 from tierledger.events.errors import StorageUnavailable
@@ -35,7 +35,7 @@ def claim_not_appended() -> Patches:
 @mistake("M02", "wrong_answer replay_determinism")
 def tail_not_replayed() -> Patches:
     """A leader claims behind a tail of the log of which it has read the sessions only."""
-    evolve_all: Any = vars(leader)["evolve_all"]
+    evolve_all: Any = vars(replaying)["evolve_all"]
     log_read = Leader._log_read
     is_loading = False
 
@@ -58,7 +58,7 @@ def tail_not_replayed() -> Patches:
         state.next_position = events[-1].position + 1
         state.log_time_ms, state.chain_hash = events[-1].log_time_ms, chain_hash
 
-    return [(Leader, "_log_read", loading), (leader, "evolve_all", skimmed)]
+    return [(Leader, "_log_read", loading), (replaying, "evolve_all", skimmed)]
 
 
 @mistake("M03", TWO_HISTORIES, within=200)
@@ -94,8 +94,8 @@ def own_write_taken_for_foreign() -> Patches:
 
     def mistaken(self: Leader, stimulus: msg.SlotRead) -> list[msg.Effect]:
         flight = self._in_flight
-        if flight is not None and stimulus.value == flight.encoded.value:
-            return self._overtaken(flight.number)
+        if flight is not None and stimulus.value == flight.sent.value:
+            return self._overtaken(flight.sent.number)
         return read(self, stimulus)
 
     return [(Leader, "_slot_read", mistaken)]
@@ -108,7 +108,7 @@ def conflict_taken_for_own() -> Patches:
 
     def assumed(self: Leader, stimulus: msg.SlotRead) -> list[msg.Effect]:
         flight = self._in_flight
-        if flight is None or stimulus.value is not None or flight.is_uncertain:
+        if flight is None or stimulus.value is not None or flight.sent.is_uncertain:
             return read(self, stimulus)
         return self._stored(flight)
 
@@ -140,7 +140,7 @@ def unknown_taken_for_failure() -> Patches:
         flight = self._in_flight
         if stimulus.outcome is msg.AppendOutcome.UNKNOWN and flight is not None:
             refused = StorageUnavailable("the store did not answer")
-            return self._append_refused(msg.AppendRefused(flight.number, refused))
+            return self._append_refused(msg.AppendRefused(flight.sent.number, refused))
         return answered(self, stimulus)
 
     return [(Leader, "_append_answered", hopeless)]
@@ -155,9 +155,9 @@ def taken_slot_skipped() -> Patches:
         flight = self._in_flight
         if stimulus.outcome is not msg.AppendOutcome.EXISTS or flight is None:
             return answered(self, stimulus)
-        self.next_batch = flight.number + 1
-        self._in_flight = flight._replace(number=self.next_batch)
-        return [msg.Append(self.next_batch, flight.encoded.value)]
+        self.next_batch = flight.sent.number + 1
+        self._in_flight = flight._replace(sent=flight.sent._replace(number=self.next_batch))
+        return [msg.Append(self.next_batch, flight.sent.value)]
 
     return [(Leader, "_append_answered", skipping)]
 

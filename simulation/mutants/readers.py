@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
 
-from tierledger.actors import follower
 from tierledger.actors import messages as msg
+from tierledger.actors import replaying
 from tierledger.actors.follower import Follower, Phase
 from tierledger.actors.leader.machine import Leader
 from tierledger.simulation.mutants.mistakes import Patches, mistake
@@ -41,16 +42,18 @@ def follower_ignores_position() -> Patches:
 @mistake("M19", "wrong_answer")
 def follower_applies_a_gap() -> Patches:
     """A follower goes on behind a batch it did not apply."""
-    evolve_all: Any = vars(follower)["evolve_all"]
+    evolve_all: Any = vars(replaying)["evolve_all"]
+
+    is_following, log_read = _within(Follower._log_read)
 
     def gappy(state: Any, events: Any, chain_hash: bytes) -> None:  # noqa: ANN401 - As it is.
-        if events[0].position % EVERY != EVERY - 1:
+        if not is_following() or events[0].position % EVERY != EVERY - 1:
             evolve_all(state, events, chain_hash)
         else:
             state.next_position = events[-1].position + 1
             state.chain_hash = chain_hash
 
-    return [(follower, "evolve_all", gappy)]
+    return [(Follower, "_log_read", log_read), (replaying, "evolve_all", gappy)]
 
 
 @mistake("M20", "session_reads", within=200)
@@ -87,18 +90,41 @@ def _fresh(machine: Any) -> Any:  # noqa: ANN401 - Either of two.
 @mistake("M62", "feed_gap")
 def chain_not_followed() -> Patches:
     """A follower neither checks nor keeps the hash of what stands before a batch."""
-    evolve_all: Any = vars(follower)["evolve_all"]
+    evolve_all: Any = vars(replaying)["evolve_all"]
+
+    is_following, log_read = _within(Follower._log_read)
 
     def believing(
-        serde: MetadataSerDe, batch: StoredBatch, position: int, _before: bytes
+        serde: MetadataSerDe, batch: StoredBatch, position: int, before: bytes
     ) -> DecodedBatch:
+        if not is_following():
+            return decode_batch(serde, batch, position, before)
         _, stored = stored_events(serde, batch)
         return decode_batch(serde, batch, position, msgpack.unpackb(stored[0][4:])[BEFORE_AT])
 
-    def careless(state: Any, events: Any, _chain_hash: bytes) -> None:  # noqa: ANN401
-        evolve_all(state, events, state.chain_hash)
+    def careless(state: Any, events: Any, chain_hash: bytes) -> None:  # noqa: ANN401
+        evolve_all(state, events, state.chain_hash if is_following() else chain_hash)
 
-    return [(follower, "decode_batch", believing), (follower, "evolve_all", careless)]
+    return [
+        (Follower, "_log_read", log_read),
+        (replaying, "decode_batch", believing),
+        (replaying, "evolve_all", careless),
+    ]
+
+
+def _within(method: Callable[..., Any]) -> tuple[Callable[[], bool], Callable[..., Any]]:
+    """Whether `method` runs, as its replacement notes, which is the second."""
+    depth = 0
+
+    def noted(*given: Any) -> Any:  # noqa: ANN401 - As the method.
+        nonlocal depth
+        depth += 1
+        try:
+            return method(*given)
+        finally:
+            depth -= 1
+
+    return lambda: depth > 0, noted
 
 
 @mistake("M65", "unforeseen")

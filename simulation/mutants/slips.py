@@ -269,7 +269,7 @@ _ACTORS = (
     (
         "a refusal ends the doubt about an earlier attempt",
         Leader._append_refused,
-        "if flight.is_uncertain:",
+        "if flight.sent.refused() is NextStep.LOOK_LATER:",
         "if False:",
     ),
     (
@@ -633,7 +633,7 @@ _FRESH = (
     (
         "an append without an answer is not held for uncertain",
         Leader._append_answered,
-        "self._in_flight = flight._replace(is_uncertain=True)",
+        "self._in_flight = flight._replace(sent=flight.sent.in_doubt())",
         "pass",
     ),
     (

@@ -7,10 +7,9 @@ from typing import Any
 
 import msgpack
 
-from tierledger.actors import follower
 from tierledger.actors import messages as msg
+from tierledger.actors import replaying
 from tierledger.actors.follower import Follower
-from tierledger.actors.leader import machine as leader
 from tierledger.actors.leader.machine import Leader
 from tierledger.events.errors import CorruptLog, FormatTooNew
 from tierledger.events.event_codec import PARTITION_CODEC, chain
@@ -66,7 +65,7 @@ def checkpoint_ahead_of_log() -> Patches:
         flight = on_its_way.pop(id(state), None)
         if flight is not None:
             state, next_batch = deepcopy(state), next_batch + 1
-            evolve_all(state, flight.events, flight.encoded.chain_hash)
+            evolve_all(state, flight.events, flight.chain_hash)
         return freeze(self, state, next_batch, whole=whole)
 
     return [(Leader, "handle", handled), (CheckpointStore, "freeze", ahead)]
@@ -141,7 +140,7 @@ def upcaster_loses_a_field() -> Patches:
 
 
 def _decoding(replacement: Any) -> Patches:  # noqa: ANN401
-    return [(module, "decode_batch", replacement) for module in (leader, follower)]
+    return [(replaying, "decode_batch", replacement)]
 
 
 def _envelope(value: bytes, position: int) -> list[bytes]:

@@ -429,11 +429,16 @@ def test_a_decision_that_the_log_has_and_nobody_confirmed_is_followed_after_a_pa
     one.lead()
     host = one.machine.hosts.running["host-0"]
     one.hear(msg.HostEnded("host-0", host.watch))
-    append = one.decide()  # Sent twice: the answer to the second attempt comes.
-    one.log[append.number] = append.value
+    append = one.decide()
+    other = Driven(identity=b"another coordinator, which decides the same")
+    other.log = dict(one.log)
+    other.begun()
+    other.hear(msg.HostEnded("host-0", other.take(msg.Ping).watch))
+    other.rest()
+    one.log[append.number] = other.log[append.number]
     one.answer(append)
-    read = one.take(ReadLog)
-    one.hear(LogRead(read.number, (StoredBatch(append.number, append.value),), True))
+    one.hear(SlotRead(append.number, one.log[one.take(ReadSlot).number]))
+    one.hear(LogRead(one.take(ReadLog).number, (), True))
     failed = one.hear(ProbeFailed(one.take(ReadSlot).number, StorageUnavailable("away")))
 
     retry = msg.SetTimer(msg.Timer("retry"), parts.BACKOFF_MIN_S)

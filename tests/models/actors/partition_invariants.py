@@ -31,7 +31,8 @@ def _check_leader(machine: leader.Leader, step: str) -> None:
     flight, probe = machine._in_flight, machine._probe
     assert flight is None or probe is None, f"an append and a look at once; {step}"
     if flight is not None:
-        assert flight.number == machine.next_batch, f"{flight.number} is appended; {step}"
+        number = flight.sent.number
+        assert number == machine.next_batch, f"{number} is appended; {step}"
     if phase is leader.Phase.LEADING:
         assert machine.state is not None, f"leads without a state; {step}"
         is_busy = flight is not None or probe is not None
