@@ -64,6 +64,14 @@ class Fed:
             Quarantined: The partition's feed failed.
             CorruptLog: The replica's past cannot be compared with the log.
         """
+        # A frame at a time, and only when the caller has room for it: what waits for a slow
+        # replica then waits as a place in the feed's ring, which all subscribers share, and not
+        # as frames of its own. Two things make a subscriber get nothing although there is
+        # something: its snapshot waits for its turn, and what it holds is not proven yet, for
+        # which the log has to be read. Both wake it when they end, so no caller polls.
+        #
+        # Whatever goes wrong in the feed's code is this partition's alone: it is quarantined,
+        # and the host's other feeds go on. Only what the subscriber is told is raised as it is.
         feed = self._feed
         if self._trouble is not None:
             raise self._trouble

@@ -445,6 +445,12 @@ class Leader(Replaying):
         return self._after_look(unkept(replies, failed.error))
 
     def _after_look(self, effects: list[msg.Effect]) -> list[msg.Effect]:
+        # The replies that were waiting for the look go out first: they were decided on the
+        # state that it confirmed, and the next batch changes that state.
+        #
+        # An actor that has never led, has nothing left to decide and waits for no answer of the
+        # oracle was refused. It looked only to see whether the session that refused it is still
+        # the last one. So it ends here, and not where it was refused: first its callers hear.
         if not (self._has_claimed or self._inbox or self.undecided):
             return effects + self._leave(msg.REFUSED)
         return effects + self._pump()

@@ -582,6 +582,16 @@ class CheckpointWriter:
         that may still be behind it. So `self.stored` stays, and the next attempt fails and
         compares again.
         """
+        # Two leaders write checkpoints of one partition whenever one of them has not noticed
+        # yet that it was replaced. The one of the older state must not win: the log before a
+        # checkpoint may be forgotten, so a state that goes back is not a slower start but a
+        # hole. Therefore a plan replaces exactly the value that it was made from
+        # (`execute_atomically` compares), and who loses reads what won.
+        #
+        # After a loss to less than this plan covers, the next plan is made from what was found.
+        # After a loss to as much or more it is not: a later plan of this leader may still cover
+        # less, and replacing the value it has just read would put the state back. Keeping the
+        # outdated `stored` makes that attempt fail, and compare, again.
         standing = self._standing(plan, stored)
         if standing is not Standing.AS_MUCH:
             self.stored = stored
