@@ -42,23 +42,23 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "replay": ("tierledger replay RECORDING --store memory: --check --from all",),
     "check": ("tierledger check history.jsonl",),
-    "spark events": ("tierledger spark events --out events --topic orders --partition 0",),
-    "spark segments": (
-        "tierledger spark segments --out segments --format csv",
-        "tierledger spark segments --out yesterday --as-of 1d",
+    "tables events": ("tierledger tables events --out events --topic orders --partition 0",),
+    "tables segments": (
+        "tierledger tables segments --out segments --format csv",
+        "tierledger tables segments --out yesterday --as-of 1d",
     ),
-    "spark epochs": ("tierledger spark epochs --out epochs",),
-    "spark sizes": ("tierledger spark sizes --out sizes --format json",),
-    "spark transitions": ("tierledger spark transitions --out transitions",),
-    "spark anomalies": ("tierledger spark anomalies --out anomalies --format csv",),
-    "spark import": (
-        "tierledger spark import kafka:broker-1:9092 --store sqlite:ledger.sqlite",
-        "tierledger spark import records.jsonl.gz --cluster my-cluster",
+    "tables epochs": ("tierledger tables epochs --out epochs",),
+    "tables sizes": ("tierledger tables sizes --out sizes --format json",),
+    "tables transitions": ("tierledger tables transitions --out transitions",),
+    "tables anomalies": ("tierledger tables anomalies --out anomalies --format csv",),
+    "jobs import": (
+        "tierledger jobs import kafka:broker-1:9092 --store sqlite:ledger.sqlite",
+        "tierledger jobs import records.jsonl.gz --cluster my-cluster",
     ),
-    "spark coverage": ("tierledger spark coverage --page coverage.html",),
-    "spark audit": ("tierledger spark audit --tier s3://BUCKET/PREFIX --page audit.html",),
-    "spark stuck": ("tierledger spark stuck --older-than 2h --json",),
-    "spark retention": ("tierledger spark retention --what-if retention.ms=7d --until +30d",),
+    "jobs coverage": ("tierledger jobs coverage --page coverage.html",),
+    "jobs audit": ("tierledger jobs audit --tier s3://BUCKET/PREFIX --page audit.html",),
+    "jobs stuck": ("tierledger jobs stuck --older-than 2h --json",),
+    "jobs retention": ("tierledger jobs retention --what-if retention.ms=7d --until +30d",),
     "simulate run": (
         "tierledger simulate run --seeds 0:1000",
         "tierledger simulate run --minutes 10 --world service",
@@ -73,6 +73,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
 }
 """Examples by the command's name, with its group's name before it."""
+
+_EXAMPLES_BY_FORMER_NAME = {
+    f"spark {name.partition(' ')[2]}": told
+    for name, told in EXAMPLES.items()
+    if name.startswith(("tables ", "jobs "))
+}
+"""The same under the former name of two groups."""
 
 SENTENCE_MAX = 1000
 """Characters of a command's first sentence; it is wrapped, not cut to what fits a line."""
@@ -92,7 +99,8 @@ class CommandsWithExamples(TyperGroup):
     @override
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
-        known = EXAMPLES.get(" ".join((*ctx.command_path.split()[1:], cmd_name)))
+        name = " ".join((*ctx.command_path.split()[1:], cmd_name))
+        known = EXAMPLES.get(name) or _EXAMPLES_BY_FORMER_NAME.get(name)
         if command is not None and known is not None:
             # Click leaves a paragraph alone that begins with this mark.
             command.epilog = "\n".join(("\b", "Examples:", *(f"  {one}" for one in known)))

@@ -22,6 +22,7 @@ from tierledger.cli.commands.check import check_history
 from tierledger.cli.commands.export import export
 from tierledger.cli.commands.forget import forget
 from tierledger.cli.commands.handover import handover_command
+from tierledger.cli.commands.jobs.groups import jobs_group, spark_group, tables_group
 from tierledger.cli.commands.log import show_log
 from tierledger.cli.commands.lookup import lookup
 from tierledger.cli.commands.partitions import describe, list_partitions
@@ -30,7 +31,6 @@ from tierledger.cli.commands.scrub import scrub
 from tierledger.cli.commands.segments import segments
 from tierledger.cli.commands.serve import serve_command
 from tierledger.cli.commands.simulate.simulate import simulate_group
-from tierledger.cli.commands.spark.spark import spark_group
 from tierledger.cli.commands.status.status import status_command
 from tierledger.cli.commands.verify import verify_store
 from tierledger.cli.complete_file import command_output
@@ -191,8 +191,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 for name, command in COMMANDS.items():
     app.command(name, cls=CommandOfIds)(command)
-app.add_typer(spark_group(), name="spark")
+app.add_typer(tables_group(), name="tables")
+app.add_typer(jobs_group(), name="jobs")
 app.add_typer(simulate_group(), name="simulate")
+app.add_typer(spark_group(), name="spark")
 
 
 def main() -> None:

@@ -123,7 +123,7 @@ echo
 echo "Broker and service are gone; the ledger answers by itself."
 show lookup orders 0 0 123
 show verify | tail -n 3
-show spark coverage --page "$folder/coverage.html" | tail -n 5
+show jobs coverage --page "$folder/coverage.html" | tail -n 5
 
 echo
 echo "Look at it: $folder/coverage.html"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 import typer
 from typing_extensions import override
 
-from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
@@ -414,6 +413,7 @@ async def _serve(
     metrics: MetricsOptions | None,
     serving: _Serving,
 ) -> None:
+    from tierledger.actors.coordinator.requests import DoorsCall
     from tierledger.actors.door.addresses import url_of
     from tierledger.actors.door.server.host_door import DoorSettings
     from tierledger.actors.ray.cluster import own_ip

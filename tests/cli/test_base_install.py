@@ -67,9 +67,9 @@ def test_watching_the_status_needs_no_extra_where_no_service_runs(store: Path) -
         ("simulate live --minutes 1", "service"),
         ("cat orders 1 --tier dir:.", "tier"),
         ("scrub --tier dir:.", "tier"),
-        ("spark segments --out table", "spark"),
-        ("spark stuck --engine spark", "spark"),
-        (f"spark import {TRACE}", "spark"),
+        ("tables segments --out table", "spark"),
+        ("jobs stuck --engine spark", "spark"),
+        (f"jobs import {TRACE}", "spark"),
     ],
 )
 def test_a_command_that_needs_an_extra_names_it(

@@ -53,7 +53,7 @@ def test_a_history_is_checked(tmp_path: Path) -> None:
 def test_a_listing_is_read_in_each_of_its_formats(
     store: Path, tmp_path: Path, listing: bytes
 ) -> None:
-    asked = ("spark", "audit", "--tier", f"dir:{tmp_path}", "--listing", "-", "--json")
+    asked = ("jobs", "audit", "--tier", f"dir:{tmp_path}", "--listing", "-", "--json")
 
     result = run(store, *asked, input=listing)
 
@@ -62,7 +62,7 @@ def test_a_listing_is_read_in_each_of_its_formats(
 
 
 def test_facts_of_brokers_are_read(store: Path) -> None:
-    asked = ("spark", "retention", "--what-if", "retention.bytes=1", "--local", "-", "--json")
+    asked = ("jobs", "retention", "--what-if", "retention.bytes=1", "--local", "-", "--json")
 
     without = json.loads(run(store, *asked, input=b"topic,partition,local_bytes\n").stdout)
     told = json.loads(
@@ -91,7 +91,7 @@ def test_a_recording_is_replayed_and_questions_are_answered(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("command", "option"),
-    [(("replay", "-"), "--origin"), (("spark", "import", "-"), "--recorded-cluster")],
+    [(("replay", "-"), "--origin"), (("jobs", "import", "-"), "--recorded-cluster")],
 )
 def test_what_has_no_name_is_given_one(
     store: Path, command: tuple[str, ...], option: str

@@ -25,7 +25,10 @@ def commands(group: Any, before: str = "") -> dict[str, Any]:  # noqa: ANN401 - 
     return found
 
 
-COMMANDS = commands(typer.main.get_command(app))
+EACH = commands(typer.main.get_command(app))
+FORMER = {name: one for name, one in EACH.items() if name.startswith("spark ")}
+"""Commands under the former name of `tables` and `jobs`."""
+COMMANDS = {name: one for name, one in EACH.items() if name not in FORMER}
 
 
 def test_each_command_has_examples_and_no_other_has() -> None:
@@ -42,7 +45,21 @@ def test_a_commands_help_ends_with_its_examples(name: str) -> None:
     assert max(map(len, result.stdout.splitlines())) <= 80, "as wide as a terminal is"
 
 
-@pytest.mark.parametrize("group", ["", "spark", "simulate"])
+def test_tables_and_jobs_are_found_under_their_former_name() -> None:
+    groups = {name: group for group in ("tables", "jobs") for name in _under(group)}
+
+    assert {f"spark {name}" for name in groups} == set(FORMER)
+    assert "former name of `tables` and `jobs`" in invoke("spark", "--help").stdout
+    for name, group in groups.items():
+        now, then = (invoke(one, name, "--help").stdout for one in (group, "spark"))
+        assert then.replace(f"tierledger spark {name}", f"tierledger {group} {name}", 1) == now
+
+
+def _under(group: str) -> list[str]:
+    return [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{group} ")]
+
+
+@pytest.mark.parametrize("group", ["", "tables", "jobs", "spark", "simulate"])
 def test_a_list_of_commands_tells_whole_sentences(group: str) -> None:
     lines = invoke(*group.split(), "--help").stdout.splitlines()
 

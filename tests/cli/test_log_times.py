@@ -40,7 +40,7 @@ def jumped(tmp_path: Path) -> Path:
         ("segments", "orders", 1, "--as-of", "1h"),
         ("lookup", "orders", 1, 0, 5, "--as-of", "1h"),
         ("log", "orders", 1),
-        ("spark", "stuck", "--engine", "local"),
+        ("jobs", "stuck", "--engine", "local"),
     ],
     ids=lambda asked: " ".join(map(str, asked)),
 )
@@ -59,7 +59,7 @@ def test_json_tells_by_how_much_a_log_is_ahead(jumped: Path, store: Path) -> Non
         assert 399 * DAY_MS < found["log_time_ahead_ms"] <= 400 * DAY_MS
     assert {one["log_time_ahead_ms"] for one in lines(run(store, "ls", "--json"))} == {0}
 
-    (stuck,) = lines(run(jumped, "spark", "stuck", "--engine", "local", "--json"))
+    (stuck,) = lines(run(jumped, "jobs", "stuck", "--engine", "local", "--json"))
     (ahead,) = stuck["ahead"]
     assert (ahead["topic"], ahead["partition"]) == ("orders", 1)
     assert ahead["log_time_ahead_ms"] == pytest.approx(400 * DAY_MS, rel=0.01)
@@ -68,7 +68,7 @@ def test_json_tells_by_how_much_a_log_is_ahead(jumped: Path, store: Path) -> Non
 def test_a_table_is_written_with_a_remark_on_logs_that_are_ahead(
     jumped: Path, tmp_path: Path
 ) -> None:
-    asked = ("spark", "segments", "--engine", "local", "--out", tmp_path / "t")
+    asked = ("tables", "segments", "--engine", "local", "--out", tmp_path / "t")
 
     told = json.loads(run(jumped, *asked, "--format", "json", "--json").stdout)
 

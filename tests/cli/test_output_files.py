@@ -144,10 +144,10 @@ WRITERS: dict[str, list[str]] = {
     "trace": ["simulate", "replay", "--seed", "1", "--trace", PAGE],
     "explain": ["simulate", "explain", "--seed", "1", "--out", PAGE],
     "live": ["simulate", "live", "--fault", "nothing", "--history", PAGE],
-    "coverage": ["spark", "coverage", "--page", PAGE],
-    "audit": ["spark", "audit", "--tier", "dir:/", "--page", PAGE],
-    "stuck": ["spark", "stuck", "--page", PAGE],
-    "retention": ["spark", "retention", "--what-if", "retention.ms=1", "--page", PAGE],
+    "coverage": ["jobs", "coverage", "--page", PAGE],
+    "audit": ["jobs", "audit", "--tier", "dir:/", "--page", PAGE],
+    "stuck": ["jobs", "stuck", "--page", PAGE],
+    "retention": ["jobs", "retention", "--what-if", "retention.ms=1", "--page", PAGE],
 }
 """Each command that writes a file, but for `export`."""
 

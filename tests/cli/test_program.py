@@ -7,7 +7,7 @@ import pytest
 from tests.house.test_documents import commands
 from tests.models.cli.command_line import in_process, invoke
 
-GROUPS = ["", "spark", "simulate"]
+GROUPS = ["", "tables", "jobs", "spark", "simulate"]
 
 
 def test_it_tells_its_version() -> None:
@@ -30,8 +30,9 @@ def test_every_command_helps_by_a_letter(command: str) -> None:
     ("typed", "offered"),
     [
         ("tierledger ve", {"verify"}),
+        ("tierledger jobs co", {"coverage"}),
         ("tierledger spark co", {"coverage"}),
-        ("tierledger spark coverage --pa", {"--page", "--partition"}),
+        ("tierledger jobs coverage --pa", {"--page", "--partition"}),
         ("tierledger simulate live --ch", {"--change-every"}),
     ],
 )

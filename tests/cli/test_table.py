@@ -108,7 +108,7 @@ def test_an_audit_has_each_finding_on_one_line_of_eighty_columns(
 ) -> None:
     (tmp_path / "tier").mkdir()
     shown = on_terminal(
-        "spark", "audit", "--tier", f"local-tiered:{tmp_path / 'tier'}", columns=80, store=store
+        "jobs", "audit", "--tier", f"local-tiered:{tmp_path / 'tier'}", columns=80, store=store
     )
 
     kinds = first_words(shown)

@@ -40,8 +40,8 @@ ELSEWHERE = {
     r"simulate (mutants|slips|coverage)": "tests/simulation",
     r"replay tests/traces/three-brokers-churn": "tests/cli/test_replay_command.py",
     r"--master sc://": "tests/pipeline/test_connect.py",
-    r"spark import (kafka:|/var/kafka-logs|RECORDS)": "tests/pipeline/imports/test_sources.py",
-    r"spark import tests/traces": "tests/pipeline/test_spark_walk.py",
+    r"jobs import (kafka:|/var/kafka-logs|RECORDS)": "tests/pipeline/imports/test_sources.py",
+    r"jobs import tests/traces": "tests/pipeline/test_spark_walk.py",
     r"replay tests/traces/one-broker": "tests/cli/test_replay_command.py",
     r"--listing": "tests/pipeline/jobs/audit/test_job.py",
 }

@@ -94,7 +94,7 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
 def version_of(broker: TieredBroker, ledger: Path) -> tuple[str, str]:
     """The version whose rules a what-if uses that may ask the broker, and what told it."""
     asked = ("--what-if", "retention.ms=1d", "--kafka", broker.address)
-    (told,) = lines(run(ledger, "spark", "retention", *asked, "--json"))
+    (told,) = lines(run(ledger, "jobs", "retention", *asked, "--json"))
     return told["kafka_version"], told["kafka_version_told_by"]
 
 

@@ -22,7 +22,7 @@ from tests.models.spark.rows import read, read_here, rows
 from tests.models.spark.tier import BROKERS_TIER, import_metadata
 from tests.models.storage.stored_partitions import TRACES
 from tests.pipeline.test_engines import JOBS, asked, damaged, rows_in, told
-from tierledger.cli.commands.spark.spark import EVENTS
+from tierledger.cli.commands.jobs.groups import EVENTS
 from tierledger.events.errors import NoSuchStore, NotReady
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.session import CONNECT_MODE, check_master, own_session
@@ -160,7 +160,7 @@ def test_the_command_imports_in_a_process_without_java(
     connect_url: str, sqlite_url: str, tmp_path: Path
 ) -> None:
     asked = ["--master", connect_url, "--store", sqlite_url, "--cluster", "walk", "--json"]
-    command = [sys.executable, "-m", "tierledger.cli.main", "spark", "import", str(TRACE)]
+    command = [sys.executable, "-m", "tierledger.cli.main", "jobs", "import", str(TRACE)]
     done = subprocess.run(
         [*command, *asked],
         env={**os.environ, "JAVA_HOME": str(tmp_path)},
@@ -220,5 +220,5 @@ def test_a_server_that_is_away_is_named_without_its_token(tmp_path: Path) -> Non
         check_master("sc://127.0.0.1:1/;token=hidden-word")
 
     assert "hidden-word" not in str(caught.value)
-    result = invoke("spark", "import", TRACE, "--master", "sc://127.0.0.1:1")
+    result = invoke("jobs", "import", TRACE, "--master", "sc://127.0.0.1:1")
     assert result.exit_code != 0

@@ -16,7 +16,7 @@ from tests.models.cli.command_line import HOSTILE, Write, orders, others, run, w
 from tests.models.pipeline.folded_tables import REAL_TRACES, imported, plan
 from tests.models.pipeline.planted_coverage import Segment, bodies
 from tests.models.storage.stored_partitions import TRACES, StoredPartition, added, import_trace
-from tierledger.cli.commands.spark.spark import EVENTS
+from tierledger.cli.commands.jobs.groups import EVENTS
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline import engine
 from tierledger.pipeline.engine import EVENTS_PER_LOG, is_small
@@ -229,7 +229,7 @@ def test_the_stores_size_chooses_the_engine(
     write(tmp_path / "s", events)
     page = tmp_path / "page.html"
 
-    run(tmp_path / "s", "spark", "coverage", "--page", page)
+    run(tmp_path / "s", "jobs", "coverage", "--page", page)
 
     assert f">{expected}<" in page.read_text("utf-8")
 
@@ -237,7 +237,7 @@ def test_the_stores_size_chooses_the_engine(
 def test_a_small_store_needs_no_extra_but_for_parquet(tmp_path: Path) -> None:
     write(tmp_path / "s", orders)
     program = "from tierledger.cli.main import main\nmain()"
-    arguments = ["spark", "segments", "--store", f"sqlite:{tmp_path / 's'}"]
+    arguments = ["tables", "segments", "--store", f"sqlite:{tmp_path / 's'}"]
 
     text = run_in_base(program, *arguments, "--out", str(tmp_path / "text"), "--format", "csv")
     parquet = run_in_base(program, *arguments, "--out", str(tmp_path / "parquet"))

@@ -19,7 +19,7 @@ from tierledger.cli.exit_status import ExitStatus
 def process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     write(tmp_path / "store", orders)
     asked = [
-        "spark",
+        "tables",
         "sizes",
         "--out",
         "out",

@@ -1,1 +1,1 @@
-"""The pages of the jobs behind `spark`: their content and its order."""
+"""The pages of `jobs`: their content and its order."""

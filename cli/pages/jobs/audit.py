@@ -1,4 +1,4 @@
-"""The page of `spark audit`: what should be in the tier and what is, for each partition."""
+"""The page of `jobs audit`: what should be in the tier and what is, for each partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of `spark coverage`: each partition as a strip along its offsets, worst first."""
+"""The page of `jobs coverage`: each partition as a strip along its offsets, worst first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of `spark retention`: each topic before and after, and deletions over time."""
+"""The page of `jobs retention`: each topic before and after, and deletions over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of `spark stuck`: how long each copy and deletion has lasted, the oldest first."""
+"""The page of `jobs stuck`: how long each copy and deletion has lasted, the oldest first."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The report's view of a partition: its log, folded, with the life of every segment.
 
-Rule: holes and overlaps are those of `spark coverage`; the table of leader epochs tells what is
+Rule: holes and overlaps are those of `jobs coverage`; the table of leader epochs tells what is
 served or recovered. The report decides nothing itself.
 """
 

@@ -1,4 +1,4 @@
-"""A driver on a cluster: counts a store's events, then runs the command `spark segments`.
+"""A driver on a cluster: counts a store's events, then runs the command `tables segments`.
 
 python -m tests.models.spark.cluster_job MASTER STORE OUT
 """
@@ -13,7 +13,7 @@ def main(master: str, store: str, out: str) -> None:
     spark = spark_session("cluster", master)
     reading = spark.read.format("tierledger").options(store=store, rows_per_task="20")
     sys.stdout.write(f"{reading.load().count()} events\n")
-    app(["spark", "segments", "--master", master, "--store", store, "--out", out])
+    app(["tables", "segments", "--master", master, "--store", store, "--out", out])
 
 
 if __name__ == "__main__":

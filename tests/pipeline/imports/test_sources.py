@@ -176,7 +176,7 @@ def test_the_command_imports_and_says_what_it_refused(
     lines[3]["value_hex"] = "00"
     bad.write_text("".join(json.dumps(line) + "\n" for line in lines))
     out = tmp_path / "out"
-    arguments = ["spark", "import", str(bad), "--store", sqlite_url, "--cluster", CLUSTER]
+    arguments = ["jobs", "import", str(bad), "--store", sqlite_url, "--cluster", CLUSTER]
 
     result = invoke(*arguments, "--json", "--out", out, "--format", "csv")
 

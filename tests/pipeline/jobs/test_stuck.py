@@ -14,9 +14,9 @@ from tests.models.storage.stored_partitions import (
     segment_id,
     updated,
 )
-from tierledger.cli.commands.spark import stuck as spark_stuck_command
-from tierledger.cli.commands.spark.stuck import limits
-from tierledger.cli.commands.spark.times import stated_time_ms
+from tierledger.cli.commands.jobs import stuck as spark_stuck_command
+from tierledger.cli.commands.jobs.stuck import limits
+from tierledger.cli.commands.jobs.times import stated_time_ms
 from tierledger.cli.options import duration_ms
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import Uuid

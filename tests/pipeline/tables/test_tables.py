@@ -182,7 +182,7 @@ def test_the_command_writes_a_table_and_tells_of_damage_by_its_exit_code(
     out.mkdir()
     (out / "part-of-an-older-table").touch()
 
-    done = run(tmp_path / "s", "spark", "segments", "--out", out, "--overwrite", "--json")
+    done = run(tmp_path / "s", "tables", "segments", "--out", out, "--overwrite", "--json")
 
     assert done.exit_code == 3, done.stderr
     assert '"rows":19' in done.stdout
@@ -196,7 +196,7 @@ def test_the_command_gives_events_as_they_are(spark: SparkSession, tmp_path: Pat
     out = tmp_path / "out"
     as_of = ("--topic", "orders", "--partition", 1, "--as-of", 4)
 
-    done = run(tmp_path / "s", "spark", "events", "--out", out, *as_of)
+    done = run(tmp_path / "s", "tables", "events", "--out", out, *as_of)
 
     assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("5 rows in ")

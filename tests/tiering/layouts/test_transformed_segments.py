@@ -253,7 +253,7 @@ def test_commands_read_encrypted_segments_with_the_keys_of_the_environment(
     asked = ["--store", world.url, "--tier", world.tier]
     cat = ["cat", "codec-none", 0, *asked, "--cache", tmp_path / "cache"]
 
-    audit = invoke("spark", "audit", *asked, "--engine", "local")
+    audit = invoke("jobs", "audit", *asked, "--engine", "local")
     refused, unread = invoke(*cat), invoke("scrub", *asked)
     monkeypatch.setenv(TIER_KEYS_VARIABLE, KEYS)
     read, scrub = invoke(*cat), invoke("scrub", *asked)

@@ -120,7 +120,7 @@ def test_the_commands_read_past_a_segment_of_no_bytes(tmp_path: Path) -> None:
 
     read = invoke("cat", TIP.topic, TIP.partition, *asked, "--cache", tmp_path / "cache")
     scrub = invoke("scrub", *asked)
-    audit = invoke("spark", "audit", *asked, "--engine", "local")
+    audit = invoke("jobs", "audit", *asked, "--engine", "local")
 
     assert (read.exit_code, len(read.stdout.splitlines())) == (0, 20)
     assert (scrub.exit_code, audit.exit_code) == (0, 0), scrub.output + audit.output

@@ -34,7 +34,7 @@ async def audited(world: AuditedTier, tmp_path: Path) -> tuple[int, dict[str, in
     """Exit status, and how many rows there are of each kind."""
     arguments = ["--tier", world.tier, "--older-than", "1h", "--json"]
     result = await asyncio.to_thread(
-        run, tmp_path / "store.sqlite", "spark", "audit", *arguments
+        run, tmp_path / "store.sqlite", "jobs", "audit", *arguments
     )
     assert result.exit_code < 2, (result.stderr, result.exception)
     told = json.loads(result.stdout)

@@ -176,7 +176,7 @@ async def test_no_segment_of_a_log_that_lost_a_batch_is_called_an_orphan(
 
     assert not found.keys() & {AuditKind.ORPHAN, AuditKind.MISSING_OBJECT}
     page = ["--tier", world.tier, "--json"]
-    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *page)
+    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "jobs", "audit", *page)
     assert result.exit_code == 3, result.output
     assert "batch 3 is missing" in result.stderr
 
@@ -401,7 +401,7 @@ async def test_the_command_says_by_its_status_whether_anything_was_found(
     args = ["--tier", world.tier, "--json", "--page", page, "--out", out, "--format", "json"]
     args += ["--engine", engine]
 
-    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *args)
+    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "jobs", "audit", *args)
 
     assert result.exit_code == 1, result.output
     told = json.loads(result.stdout)
@@ -433,9 +433,9 @@ async def test_what_cannot_be_looked_at_is_named_and_the_rest_is_judged(
     args += ["--format", "json", "--older-than", "1h"]
     store = tmp_path / "store.sqlite"
 
-    result = await asyncio.to_thread(run, store, "spark", "audit", *args, "--json")
+    result = await asyncio.to_thread(run, store, "jobs", "audit", *args, "--json")
     plain = await asyncio.to_thread(
-        run, store, "spark", "audit", "--tier", world.tier, "--engine", engine
+        run, store, "jobs", "audit", "--tier", world.tier, "--engine", engine
     )
 
     assert (result.exit_code, plain.exit_code) == (3, 3), result.output + plain.output
@@ -462,7 +462,7 @@ async def test_a_tier_of_too_many_objects_for_one_process_is_refused(
     if inventory_too:
         args += ["--listing", comma]
 
-    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "spark", "audit", *args)
+    result = await asyncio.to_thread(run, tmp_path / "store.sqlite", "jobs", "audit", *args)
 
     refused(result, "--engine: expected spark, as the tier has more than 1 objects")
     assert not out.exists()
@@ -487,4 +487,4 @@ def test_a_question_that_makes_no_sense_is_refused(
 ) -> None:
     write(tmp_path / "store", orders)
 
-    refused(run(tmp_path / "store", "spark", "audit", *args), expected)
+    refused(run(tmp_path / "store", "jobs", "audit", *args), expected)

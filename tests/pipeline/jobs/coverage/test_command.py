@@ -69,8 +69,8 @@ def test_a_sound_store_gives_nothing(tmp_path: Path) -> None:
     write(tmp_path / "s", sound)
     page = tmp_path / "page.html"
 
-    coverage = run(tmp_path / "s", "spark", "coverage", "--page", page)
-    stuck = run(tmp_path / "s", "spark", "stuck", "--now", NOW, "--page", tmp_path / "2.html")
+    coverage = run(tmp_path / "s", "jobs", "coverage", "--page", page)
+    stuck = run(tmp_path / "s", "jobs", "stuck", "--now", NOW, "--page", tmp_path / "2.html")
 
     assert (coverage.exit_code, stuck.exit_code) == (0, 0), coverage.output + stuck.output
     assert "None: every log is covered, and once." in text_of(page)
@@ -83,7 +83,7 @@ def test_coverage_gives_a_table_a_page_and_a_status(
     write(tmp_path / "s", sound, holed)
     out, page = tmp_path / "out", tmp_path / "page.html"
 
-    asked = ("spark", "coverage", "--out", out, "--page", page, "--json")
+    asked = ("jobs", "coverage", "--out", out, "--page", page, "--json")
     found = answer(run(tmp_path / "s", *asked), 1)
 
     numbers = ("partitions", "hole", "hole_offsets", "orphaned_epoch", "overlap", "findings")
@@ -116,7 +116,7 @@ def test_stuck_gives_a_table_a_page_and_a_status(spark: SparkSession, tmp_path: 
     write(tmp_path / "s", sound, holed)
     out, page = tmp_path / "out", tmp_path / "page.html"
 
-    asked = ("spark", "stuck", "--now", NOW, "--out", out, "--page", page, "--json")
+    asked = ("jobs", "stuck", "--now", NOW, "--out", out, "--page", page, "--json")
     found = answer(run(tmp_path / "s", *asked), 1)
 
     assert (found["findings"], found["COPY_SEGMENT_STARTED"]) == (1, 1)
@@ -131,8 +131,8 @@ def test_stuck_gives_a_table_a_page_and_a_status(spark: SparkSession, tmp_path: 
 def test_what_is_stuck_is_so_as_of_the_time_that_is_stated(tmp_path: Path) -> None:
     write(tmp_path / "s", holed)
 
-    before = run(tmp_path / "s", "spark", "stuck", "--now", "2023-11-14T23:00:00Z")
-    longer = run(tmp_path / "s", "spark", "stuck", "--older-than", "100000d")
+    before = run(tmp_path / "s", "jobs", "stuck", "--now", "2023-11-14T23:00:00Z")
+    longer = run(tmp_path / "s", "jobs", "stuck", "--older-than", "100000d")
 
     assert (before.exit_code, longer.exit_code) == (0, 0), before.output + longer.output
 
@@ -142,7 +142,7 @@ def test_damaged_logs_are_named_and_left_out(job: str, tmp_path: Path) -> None:
     write(tmp_path / "s", sound, holed, damaged)
     page = tmp_path / "page.html"
 
-    result = run(tmp_path / "s", "spark", job, "--page", page, "--json")
+    result = run(tmp_path / "s", "jobs", job, "--page", page, "--json")
 
     found = answer(result, 3)
     assert found["findings"] == (2 if job == "coverage" else 1)
@@ -155,13 +155,13 @@ def test_damaged_logs_are_named_and_left_out(job: str, tmp_path: Path) -> None:
 def test_an_empty_store_is_an_error(job: str, tmp_path: Path) -> None:
     write(tmp_path / "s")
 
-    refused(run(tmp_path / "s", "spark", job), "the store is empty")
+    refused(run(tmp_path / "s", "jobs", job), "the store is empty")
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "s", sound)
 
-    result = run(tmp_path / "s", "spark", "coverage", "--page", tmp_path / "no" / "page.html")
+    result = run(tmp_path / "s", "jobs", "coverage", "--page", tmp_path / "no" / "page.html")
 
     refused(result, "is no folder")
 
@@ -169,7 +169,7 @@ def test_a_page_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_names_on_a_terminal_move_no_cursor(tmp_path: Path) -> None:
     write(tmp_path / "s", holed)
 
-    result = run(tmp_path / "s", "spark", "coverage")
+    result = run(tmp_path / "s", "jobs", "coverage")
 
     assert result.exit_code == 1
     assert "\x1b" not in result.stdout
@@ -177,7 +177,7 @@ def test_names_on_a_terminal_move_no_cursor(tmp_path: Path) -> None:
 
 
 def test_each_job_says_how_it_is_used() -> None:
-    shown = invoke("spark", "--help").stdout
+    shown = invoke("jobs", "--help").stdout
 
     assert "coverage" in shown
     assert "stuck" in shown

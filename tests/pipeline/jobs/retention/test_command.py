@@ -1,4 +1,4 @@
-"""`tierledger spark retention`, and the file of what only brokers know."""
+"""`tierledger jobs retention`, and the file of what only brokers know."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ import pytest
 from tests.models.cli.command_line import ORDERS, refused, rows_in, run
 from tests.models.pipeline.folded_tables import written
 from tests.models.storage.stored_partitions import StoredPartition, finished
-from tierledger.cli.commands.spark.retention import parse_what_if
+from tierledger.cli.commands.jobs.retention import parse_what_if
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.folding.store import JobStore
@@ -43,7 +43,7 @@ def test_the_command_tells_what_goes_by_topic_and_writes_each_segment(tmp_path: 
 
     result = run(
         tmp_path / "store",
-        *("spark", "retention", "--json", *asked),
+        *("jobs", "retention", "--json", *asked),
         *("--out", out, "--format", "json", "--page", page),
     )
 
@@ -74,7 +74,7 @@ def test_it_is_told_whose_rules_were_used(
 
     result = run(
         tmp_path / "store",
-        *("spark", "retention", "--json", "--what-if", "retention.ms=1", *asked),
+        *("jobs", "retention", "--json", "--what-if", "retention.ms=1", *asked),
     )
 
     told = json.loads(result.stdout)
@@ -107,7 +107,7 @@ def test_nothing_is_said_to_go_of_a_partition_whose_log_is_damaged(
 
     result = run(
         tmp_path / "store",
-        *("spark", "retention", "--json", "--what-if", "retention.bytes=1000"),
+        *("jobs", "retention", "--json", "--what-if", "retention.bytes=1000"),
         *("--out", out, "--format", "json"),
     )
 
@@ -146,7 +146,7 @@ def test_a_question_that_makes_no_sense_is_refused(
 ) -> None:
     filled(tmp_path / "store")
 
-    refused(run(tmp_path / "store", "spark", "retention", *arguments), expected)
+    refused(run(tmp_path / "store", "jobs", "retention", *arguments), expected)
 
 
 @pytest.mark.parametrize(

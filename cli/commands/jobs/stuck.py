@@ -1,4 +1,4 @@
-"""`spark stuck`: copies and deletions that last too long."""
+"""`jobs stuck`: copies and deletions that last too long."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.commands.spark.job import Job, answered, end, write_page
-from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
+from tierledger.cli.commands.jobs.job import Job, answered, end, write_page
+from tierledger.cli.commands.jobs.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.options import AsOf, duration_ms
 from tierledger.cli.output import time_text
 from tierledger.cli.table import size_cell, state_cell, time_cell

@@ -1,4 +1,4 @@
-"""`spark audit`: the metadata compared with the objects in the tier."""
+"""`jobs audit`: the metadata compared with the objects in the tier."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tierledger.cli.commands.spark.job import (
+from tierledger.cli.commands.jobs.job import (
     LOCAL,
     SHOWN_MAX,
     SPARK,
@@ -22,7 +22,7 @@ from tierledger.cli.commands.spark.job import (
     write_table,
     written_here,
 )
-from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
+from tierledger.cli.commands.jobs.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.given_file import is_standard_input, readable
 from tierledger.cli.options import TierOption, duration_ms
 from tierledger.cli.output import print_note, progress, time_text

@@ -1,4 +1,4 @@
-"""`spark retention`: what brokers would delete with other retention settings."""
+"""`jobs retention`: what brokers would delete with other retention settings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tierledger.cli.commands.spark.job import Job, answered, end, write_page
-from tierledger.cli.commands.spark.times import NowOption, clock_ms, stated_time_ms
+from tierledger.cli.commands.jobs.job import Job, answered, end, write_page
+from tierledger.cli.commands.jobs.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.given_file import readable
 from tierledger.cli.options import (
     UNITS_BYTES,

@@ -1,4 +1,7 @@
-"""`spark`: the logs of all partitions as tables, and jobs over them, one command for each."""
+"""`tables` and `jobs`: the logs of all partitions as tables, and jobs over them.
+
+One command for each. `spark` is their former name, since most of them run without Spark.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tierledger.cli.commands.spark.audit import audit
-from tierledger.cli.commands.spark.coverage import coverage
-from tierledger.cli.commands.spark.imports import import_metadata
-from tierledger.cli.commands.spark.job import (
+from tierledger.cli.commands.jobs.audit import audit
+from tierledger.cli.commands.jobs.coverage import coverage
+from tierledger.cli.commands.jobs.imports import import_metadata
+from tierledger.cli.commands.jobs.job import (
     Job,
     OutOption,
     add_command,
@@ -24,8 +27,8 @@ from tierledger.cli.commands.spark.job import (
     write_table,
     written_here,
 )
-from tierledger.cli.commands.spark.retention import retention
-from tierledger.cli.commands.spark.stuck import stuck
+from tierledger.cli.commands.jobs.retention import retention
+from tierledger.cli.commands.jobs.stuck import stuck
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import EPOCH
@@ -54,18 +57,41 @@ TABLE_HELP = {
 """Each table and its content; listed here, since help is shown without Spark."""
 
 
+def tables_group() -> typer.Typer:
+    group = _group("The logs of all partitions as tables, made here or with Spark.")
+    _add_tables(group)
+    return group
+
+
+def jobs_group() -> typer.Typer:
+    group = _group("Jobs over the logs of all partitions, done here or with Spark.")
+    _add_jobs(group)
+    return group
+
+
 def spark_group() -> typer.Typer:
-    group = typer.Typer(
-        cls=CommandsWithExamples,
-        help="Tables and jobs over the logs of all partitions, with Spark.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+    """Both, as they were called when they always ran Spark."""
+    group = _group("The former name of `tables` and `jobs`; it goes on working.")
+    _add_tables(group)
+    _add_jobs(group)
+    return group
+
+
+def _group(about: str) -> typer.Typer:
+    return typer.Typer(
+        cls=CommandsWithExamples, help=about, no_args_is_help=True, rich_markup_mode=None
     )
+
+
+def _add_tables(group: typer.Typer) -> None:
     for table, about in TABLE_HELP.items():
         without = {"out", "page"}
         add_command(
             group, table, _write, about=about, description=_help(about), without=without
         )
+
+
+def _add_jobs(group: typer.Typer) -> None:
     without = {"page", "as_of", "topic", "partition", "engine"}
     add_command(group, "import", import_metadata, without=without)
     add_command(group, "coverage", coverage, about="what of each partition the tier holds")
@@ -75,7 +101,6 @@ def spark_group() -> typer.Typer:
     add_command(group, "stuck", stuck, about=about, without={"as_of"})
     about = "what another retention would delete, and when"
     add_command(group, "retention", retention, about=about, without={"as_of"})
-    return group
 
 
 def _help(about: str) -> str:

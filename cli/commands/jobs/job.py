@@ -1,4 +1,4 @@
-"""What the commands under `spark` share: options, a session, files, and how they end.
+"""What `tables` and `jobs` share: options, a session, files, and how they end.
 
 A job is checked, planned and run in `session_of`; its files appear when they are complete.
 `end` reports the result; logs that were left out count for more than findings.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 import typer
 
-from tierledger.cli.commands.spark.times import clock_ms
+from tierledger.cli.commands.jobs.times import clock_ms
 from tierledger.cli.complete_file import complete_file
 from tierledger.cli.complete_file import require_place as require_file
 from tierledger.cli.exit_status import ExitStatus

@@ -1,10 +1,10 @@
-"""`spark coverage`: which offsets of each partition the tier holds once, twice, or not."""
+"""`jobs coverage`: which offsets of each partition the tier holds once, twice, or not."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.cli.commands.spark.job import (
+from tierledger.cli.commands.jobs.job import (
     SHOWN_MAX,
     Job,
     answered,
@@ -17,7 +17,7 @@ from tierledger.cli.table import size_cell, state_cell
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tierledger.cli.commands.spark.job import Answer
+    from tierledger.cli.commands.jobs.job import Answer
     from tierledger.pipeline.jobs.coverage.job import CoverageDigest, Totals
     from tierledger.pipeline.table_columns import PlainRow
     from tierledger.pipeline.tables.plan import TablePlan

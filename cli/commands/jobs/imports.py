@@ -1,4 +1,4 @@
-"""`spark import`: recorded `__remote_log_metadata` into logs."""
+"""`jobs import`: recorded `__remote_log_metadata` into logs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.commands.spark.job import Job, kept, session_of, shown, write_table
+from tierledger.cli.commands.jobs.job import Job, kept, session_of, shown, write_table
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import is_standard_input, readable
 from tierledger.cli.options import KafkaConfigOption

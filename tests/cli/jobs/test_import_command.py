@@ -1,4 +1,4 @@
-"""`spark import` refuses what cannot be imported before Spark starts."""
+"""`jobs import` refuses what cannot be imported before Spark starts."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_java")
 
 
 def run(source: object, store: Path, *more: str) -> Result:
-    return invoke("spark", "import", source, "--store", f"sqlite:{store}", *more)
+    return invoke("jobs", "import", source, "--store", f"sqlite:{store}", *more)
 
 
 def test_a_store_that_a_service_writes_is_refused(tmp_path: Path) -> None:

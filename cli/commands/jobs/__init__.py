@@ -1,0 +1,1 @@
+"""`tierledger tables` and `tierledger jobs`."""

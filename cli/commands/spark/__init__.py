@@ -1,1 +1,0 @@
-"""`tierledger spark`."""
