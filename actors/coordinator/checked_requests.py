@@ -6,10 +6,8 @@ checks set aside items that an older release let into a log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, get_args
 
-from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.events import (
     ITEMS_MAX,
     Announcement,
@@ -38,34 +36,23 @@ def checked_broker(broker_id: object) -> int:
     return known
 
 
-def checked_key(key: Sequence[Any]) -> PartitionKey:
-    """`key` as a partition's key.
-
-    Raises:
-        InvalidArgument: It is not 16 bytes and an integer from 0 to 2147483647.
-    """
-    known: PartitionKey = checked(PartitionKey, _made(PartitionKey, key), "partition")
-    return known
-
-
-def checked_announcement(given: Sequence[Any]) -> Announcement:
-    """`given` as an announcement of which the coordinator can carry out every item.
+def checked_announcement(given: Announcement) -> Announcement:
+    """`given`, if the coordinator can carry out every item of it.
 
     Raises:
         InvalidArgument: It has too many items, or one that cannot be carried out; the message
             names that.
     """
-    made = _made(Announcement, given)
-    lists = [items for items in made[3:6] if isinstance(items, tuple)]
-    if (count := sum(map(len, lists))) > ITEMS_MAX:
+    if (count := sum(map(len, given[3:6]))) > ITEMS_MAX:
         raise InvalidArgument(
             f"expected an announcement of at most {ITEMS_MAX} partitions, got {count}: "
             "announce in pieces"
         )
-    for items, leads in ((made.leaders, True), (made.followers, False), (made.stopped, False)):
-        for item in items if isinstance(items, tuple) else ():
-            check_item(item, leads=leads)
-    known: Announcement = checked(Announcement, made, "announcement")
+    for led in given.leaders:
+        check_item(led, leads=True)
+    for item in (*given.followers, *given.stopped):
+        check_item(item, leads=False)
+    known: Announcement = checked(Announcement, given, "announcement")
     return known
 
 
@@ -98,10 +85,3 @@ def item_name(item: object) -> str:
         return shown(item)
     is_id = isinstance(item[0], bytes) and len(item[0]) == UUID_BYTES
     return f"{Uuid(item[0]) if is_id else shown(item[0])}-{shown(item[1])}"
-
-
-def _made(kind: Any, given: object) -> Any:  # noqa: ANN401 - Of that kind.
-    """The named tuple of `given`, whatever its fields are."""
-    if not isinstance(given, tuple) or len(given) != len(kind._fields):
-        raise InvalidArgument(f"expected {', '.join(kind._fields)}, got {shown(given)}")
-    return kind(*given)

@@ -27,11 +27,6 @@ from tierledger.actors.coordinator.attendance import (
     Attended,
     Followed,
 )
-from tierledger.actors.coordinator.checked_requests import (
-    checked_announcement,
-    checked_broker,
-    checked_key,
-)
 from tierledger.actors.coordinator.clocks import OWN, Clocks
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.fold import Fold
@@ -79,7 +74,6 @@ from tierledger.events.errors import (
     StorageUnavailable,
     StoreRefused,
 )
-from tierledger.events.typed_fields import checked
 from tierledger.storage.backend import Former, MetadataStorageBackend, older_store, require_all
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.process_log import ProcessLog
@@ -202,7 +196,7 @@ class CoordinatorService:
             raise StorageUnavailable("the host that writes is being replaced")
         return handle
 
-    # Requests.
+    # Requests. They were checked at the door.
 
     async def ask(self, request: Request[FollowedCoordinator, T]) -> T:
         """The answer to `request`, as through any handle on a coordinator."""
@@ -217,12 +211,10 @@ class CoordinatorService:
         not `after`, the client gets none, but learns the newest: it retries with that.
 
         Raises:
-            InvalidArgument: `broker_id` is no broker's id; nothing changed.
             NotReady: With a broker's plugin in `mode`, not all brokers would decide by one
                 manager; nothing changed.
             RejectedError: The same, and the plugin has to be started in another mode.
         """
-        checked_broker(broker_id)
         given: Registered = await self._ask(msg.Register(broker_id, request, after, mode))
         return given
 
@@ -230,10 +222,8 @@ class CoordinatorService:
         """The owner after `wish`, and the owner epoch; durable on return.
 
         Raises:
-            InvalidArgument: A field of `wish` has no valid value.
             RejectedError: `wish` does not fit the present owner; nothing changed.
         """
-        wish = checked(Handover, wish, "handover")
         request: msg.Request = msg.HandOver(wish)
         if wish == CONFIRM:
             self._refuse_unowned()
@@ -258,10 +248,8 @@ class CoordinatorService:
         """Take a plugin's report (heartbeat); the answer is who owns the cluster's metadata.
 
         Raises:
-            InvalidArgument: A field of the report has no valid value.
             Fenced: A newer client of the broker has registered.
         """
-        attend = checked(Attend, attend, "attend")
         state = self._machine.state
         newest = state.incarnations.get(attend.broker_id, 0)
         if 0 < attend.incarnation < newest:
@@ -318,13 +306,11 @@ class CoordinatorService:
         announcement is durable on return; hosts are sent their placements soon after.
 
         Raises:
-            InvalidArgument: An item cannot be carried out (the message names it), or there are
-                more than `ITEMS_MAX`; nothing changed.
             Fenced: The broker has registered or announced something newer; nothing changed.
             Overloaded: Too many requests wait; nothing changed.
         """
-        given = checked_announcement(announcement)
-        claims: list[Claim] = await self._ask(msg.informed(given, await self._leaders(given)))
+        leaders = await self._leaders(announcement)
+        claims: list[Claim] = await self._ask(msg.informed(announcement, leaders))
         return claims
 
     async def _leaders(self, given: Announcement) -> dict[PartitionKey, LeaderVerdict]:
@@ -351,13 +337,9 @@ class CoordinatorService:
         return await answer
 
     async def route(self, keys: Sequence[PartitionKey]) -> list[Route]:
-        """Where each partition is served now, in order; one that has a log is always known.
-
-        Raises:
-            InvalidArgument: A key is no partition's.
-        """
+        """Where each partition is served now, in order; one that has a log is always known."""
         routes, slices = [], Slices()
-        for key in map(checked_key, keys):
+        for key in keys:
             await slices.yield_if_due()
             route = self._machine.state.route(key)
             if not route.known:
