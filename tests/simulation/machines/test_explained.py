@@ -14,7 +14,7 @@ from tierledger.simulation.timeline import Moment
 
 SHOWN = [
     (checker, mutant, int(seed))
-    for checker, mutant, seed, _ in table(document("docs/simulation.md"), "shown by")
+    for checker, mutant, seed, _ in table(document("docs/simulation-reference.md"), "shown by")
 ]
 IN_THE_LOG = ("position ", "behind position ")
 """Prefixes of messages about the content of a log at a position."""
