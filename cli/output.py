@@ -11,10 +11,12 @@ import re
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+Item = TypeVar("Item")
 
 _ERRNO = re.compile(r"\[Errno -?\d+\] ")
 
@@ -122,3 +124,11 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(what, total=total)
         yield lambda count: shown.advance(task, count)
+
+
+def counted(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
+    """Each of `items`, counted by `progress`."""
+    with progress(what, total) as on_items:
+        for one in items:
+            on_items(1)
+            yield one

@@ -30,12 +30,7 @@ from tierledger.simulation.mutants.slips import SLIPS
 from tierledger.simulation.orphans import end_with_parent
 from tierledger.simulation.service import plan as service_plan
 from tierledger.simulation.service import verdict as service
-
-MACHINES = "machines"
-"""The world of the state machines alone, on a clockwork."""
-SERVICE = "service"
-"""The world of the whole service, on a virtual loop."""
-WORLDS = (MACHINES, SERVICE)
+from tierledger.simulation.worlds import MACHINES, SERVICE
 
 SEEDS_PER_TASK = {MACHINES: 50, SERVICE: 10}
 """Seeds that a worker takes at once: one or two seconds of work."""
@@ -183,30 +178,6 @@ def mutant_named(name: str) -> Mutant:
     raise InvalidArgument(f"no mutant {name!r}; there are {known}")
 
 
-def world_of(mutant: Mutant) -> str:
-    """The world in which `mutant` shows."""
-    return SERVICE if mutant.in_service else MACHINES
-
-
-def verdicts(
-    seeds: Iterable[int],
-    *,
-    jobs: int,
-    mutant: str | None = None,
-    world: str = MACHINES,
-    is_over: Callable[[], bool] = lambda: False,
-) -> Iterator[Verdict]:
-    """Each seed's outcome in the seeds' order, the same for any number of `jobs`.
-
-    Ends early once `is_over` returns true.
-    """
-    with Workers(jobs) as workers:
-        for one in workers.outcomes(seeds, mutant=mutant, world=world):
-            yield one
-            if is_over():
-                return
-
-
 # Mutants.
 
 
@@ -231,25 +202,16 @@ class Hunt(NamedTuple):
 
 
 def hunt(
-    mutant: Mutant,
-    seeds: Iterable[int],
-    *,
-    jobs: int = 1,
-    to_the_end: bool = False,
-    workers: Workers | None = None,
+    mutant: Mutant, seeds: Iterable[int], workers: Workers, *, to_the_end: bool = False
 ) -> Hunt:
     """Look for `mutant`, in the world that shows it, until a seed catches it.
 
-    With `to_the_end` all seeds run, and those that catch it are counted. Running `workers` save
-    the time to start some.
+    With `to_the_end` all seeds run, and those that catch it are counted.
     """
-    if workers is None:
-        with Workers(jobs) as made:
-            return hunt(mutant, seeds, to_the_end=to_the_end, workers=made)
     checkers: Counter[str] = Counter()
     caught_at: int | None = None
     looked, caught, cpu_s = 0, 0, 0.0
-    for one in workers.outcomes(seeds, mutant=mutant.name, world=world_of(mutant)):
+    for one in workers.outcomes(seeds, mutant=mutant.name, world=mutant.world):
         looked += 1
         cpu_s += one.cpu_s
         names = {violation.checker for violation in one.violations}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import NamedTuple
 
-from tierledger.simulation.campaign.campaign import UNFORESEEN, Workers, judged, mutant_named
+from tierledger.simulation.campaign.campaign import UNFORESEEN, judged, mutant_named
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.machines.scenario.drawing import drawn
 from tierledger.simulation.machines.scenario.scenario import Scenario
@@ -96,14 +94,3 @@ def _to_shrink_for(violations: list[Violation], mutant: str | None) -> Violation
             if violation.checker in caught_by:
                 return violation
     return violations[0] if violations else None
-
-
-def reductions(
-    seeds: Iterable[int],
-    workers: Workers,
-    *,
-    mutant: str | None = None,
-    runs_max: int = RUNS_MAX,
-) -> Iterator[Reduction | None]:
-    """Each of the seeds, shrunk, in the order of the seeds."""
-    yield from workers.each(partial(reduced, mutant=mutant, runs_max=runs_max), seeds)

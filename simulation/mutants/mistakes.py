@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from tierledger.simulation.worlds import MACHINES
+
 Patches: TypeAlias = list[tuple[Any, str, Any]]
 """Object, attribute and replacement."""
 
@@ -32,8 +34,8 @@ class Mutant(NamedTuple):
     first: int = 0
     every: int = 1
     """The seeds to try: one in `every`, from `first` on."""
-    in_service: bool = False
-    """Whether it shows in the world of the whole service, and not in that of the machines."""
+    world: str = MACHINES
+    """The world in which it shows."""
 
     def seeds(self, count: int | None = None) -> range:
         """The seeds in which the mutant may show: `count` of them, or `within`."""
@@ -55,7 +57,7 @@ _DECLARED: dict[str, Mutant] = {}
 
 
 def mistake(
-    number: str, caught_by: str, *, within: int = 100, in_service: bool = False
+    number: str, caught_by: str, *, within: int = 100, world: str = MACHINES
 ) -> Callable[[Made], Made]:
     """Declare the mutant that a function makes; its name and docstring become the mutant's."""
 
@@ -63,7 +65,7 @@ def mistake(
         text = make.__doc__ or ""
         _DECLARED[number] = Mutant(
             f"{number} {make.__name__.replace('_', '-')}", text[:1].lower() + text[1:-1],
-            frozenset(caught_by.split()), make, within, in_service=in_service,
+            frozenset(caught_by.split()), make, within, world=world,
         )  # fmt: skip
         return make
 

@@ -36,6 +36,7 @@ from tierledger.events.tables.paged_map import Page, PagedMap
 from tierledger.simulation.machines.nodes.shell import Shell
 from tierledger.simulation.mutants.catalogue import Mutant
 from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.simulation.worlds import MACHINES, SERVICE
 from tierledger.storage.partition import event_log
 from tierledger.storage.partition.checkpoint import CheckpointStore, CheckpointWriter
 
@@ -47,7 +48,7 @@ def _slip(number: int, mistake: str, function: Any, old: str, new: str) -> Mutan
     where = function.__qualname__.lower().replace("_", "-")
     return Mutant(
         f"S{number:02} {where}", mistake, frozenset(), lambda: rewritten(function, old, new),
-        in_service=function in _IN_SERVICE,
+        world=SERVICE if function in _IN_SERVICE else MACHINES,
     )  # fmt: skip
 
 

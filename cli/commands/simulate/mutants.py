@@ -10,10 +10,12 @@ import typer
 from tierledger.cli.commands.simulate.options import JobsOption, cores, seeds_of
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
-from tierledger.cli.output import print_json, print_note, print_pairs, progress
+from tierledger.cli.output import counted, print_json, print_note, print_pairs
 from tierledger.cli.table import Table, print_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tierledger.simulation.campaign.campaign import Hunt, Workers
     from tierledger.simulation.campaign.summary import Summary
     from tierledger.simulation.checkers.verdict import Verdict
@@ -55,16 +57,15 @@ def mutants(
     it.
     """
     from tierledger.simulation.campaign.campaign import Workers, hunt
+    from tierledger.simulation.mutants.catalogue import MUTANTS
 
-    wanted = _wanted(only)
-    found: list[Hunt] = []
+    wanted = _wanted(only) or MUTANTS
     with Workers(cores(jobs)) as workers:
         controls = _controls(wanted, budget_seeds, workers)
-        with progress("mutants", len(wanted)) as on_mutants:
-            for mutant in wanted:
-                seeds = mutant.seeds(budget_seeds)
-                found.append(hunt(mutant, seeds, to_the_end=not first, workers=workers))
-                on_mutants(1)
+        found = [
+            hunt(one, one.seeds(budget_seeds), workers, to_the_end=not first)
+            for one in counted(wanted, "mutants", len(wanted))
+        ]
     (_print_mutants_as_json if json else _print_mutants)(found, controls)
     if any(one.failed for one in controls) or any(one.caught_at is None for one in found):
         raise typer.Exit(ExitStatus.FOUND)
@@ -72,9 +73,8 @@ def mutants(
 
 def _wanted(only: str | None) -> list[Mutant]:
     from tierledger.simulation.campaign.campaign import mutant_named
-    from tierledger.simulation.mutants.catalogue import MUTANTS
 
-    return list(MUTANTS) if only is None else [mutant_named(one) for one in only.split(",")]
+    return [] if only is None else [mutant_named(one) for one in only.split(",")]
 
 
 class Control(NamedTuple):
@@ -87,25 +87,18 @@ class Control(NamedTuple):
 
 
 def _controls(
-    mutants: list[Mutant], budget_seeds: int | None, workers: Workers
+    mutants: Sequence[Mutant], budget_seeds: int | None, workers: Workers
 ) -> list[Control]:
     """A control for each world in which one of the mutants is looked for."""
-    from tierledger.simulation.campaign.campaign import world_of
-
     seeds: dict[str, set[int]] = {}
     for mutant in mutants:
-        seeds.setdefault(world_of(mutant), set()).update(mutant.seeds(budget_seeds))
+        seeds.setdefault(mutant.world, set()).update(mutant.seeds(budget_seeds))
     return [_control(world, sorted(some), workers) for world, some in seeds.items()]
 
 
 def _control(world: str, seeds: list[int], workers: Workers) -> Control:
-    with progress("control", len(seeds)) as on_seeds:
-        failed = []
-        for one in workers.outcomes(seeds, world=world):
-            on_seeds(1)
-            if one.violations:
-                failed.append(one)
-    return Control(world, len(seeds), failed)
+    outcomes = counted(workers.outcomes(seeds, world=world), "control", len(seeds))
+    return Control(world, len(seeds), [one for one in outcomes if one.violations])
 
 
 def _print_mutants(found: list[Hunt], controls: list[Control]) -> None:
@@ -189,16 +182,12 @@ def slips(
 
     Prints how many mistakes were found, and how many in a minute of one core.
     """
-    from tierledger.simulation.campaign.campaign import Workers, hunt, mutant_named
+    from tierledger.simulation.campaign.campaign import Workers, hunt
     from tierledger.simulation.mutants.slips import SLIPS
 
-    wanted = SLIPS if only is None else [mutant_named(one) for one in only.split(",")]
-    chosen = seeds_of(seeds)
-    with Workers(cores(jobs)) as workers, progress("slips", len(wanted)) as on_slips:
-        found = []
-        for slip in wanted:
-            found.append(hunt(slip, chosen, workers=workers))
-            on_slips(1)
+    wanted, chosen = _wanted(only) or SLIPS, seeds_of(seeds)
+    with Workers(cores(jobs)) as workers:
+        found = [hunt(one, chosen, workers) for one in counted(wanted, "slips", len(wanted))]
     if json:
         _print_hunts_as_json(found)
     else:
@@ -235,16 +224,23 @@ def coverage(
     The column "one in" is the number of seeds among which one has the situation.
     """
     from tierledger.simulation.campaign.campaign import Workers
-    from tierledger.simulation.campaign.summary import Summary
 
-    chosen, summary = seeds_of(seeds), Summary()
-    with Workers(cores(jobs)) as workers, progress("seeds", len(chosen)) as on_seeds:
-        for one in workers.outcomes(chosen):
-            summary.add(one)
-            on_seeds(1)
+    chosen = seeds_of(seeds)
+    with Workers(cores(jobs)) as workers:
+        summary = summed(workers.outcomes(chosen), len(chosen))
     (_print_coverage_as_json if json else _print_coverage)(summary)
     if summary.unseen_marks or summary.never_counted or summary.failed:
         raise typer.Exit(ExitStatus.FOUND)
+
+
+def summed(outcomes: Iterable[Verdict], total: int | None) -> Summary:
+    """The sums of seeds that are run now, `total` in all if that is known."""
+    from tierledger.simulation.campaign.summary import Summary
+
+    summary = Summary()
+    for one in counted(outcomes, "seeds", total):
+        summary.add(one)
+    return summary
 
 
 def _print_coverage(summary: Summary) -> None:

@@ -54,7 +54,7 @@ WorldOption = Annotated[
 
 def checked_world(name: str) -> str:
     """`name`, which must be that of a world."""
-    from tierledger.simulation.campaign.campaign import WORLDS
+    from tierledger.simulation.worlds import WORLDS
 
     if name not in WORLDS:
         raise InvalidArgument(f"--world: expected {' or '.join(WORLDS)}, got {name!r}")

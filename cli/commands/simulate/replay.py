@@ -58,8 +58,9 @@ class Asked(NamedTuple):
         """The scenario in the world of the machines."""
         from tierledger.simulation.campaign.campaign import mutant_named
         from tierledger.simulation.machines.scenario.shape import scenario_of
+        from tierledger.simulation.worlds import SERVICE
 
-        if self.mutant is not None and mutant_named(self.mutant).in_service:
+        if self.mutant is not None and mutant_named(self.mutant).world == SERVICE:
             raise InvalidArgument(
                 f"--mutant {self.mutant}: it shows in the world of the service alone; "
                 "see replay --world service"
@@ -106,7 +107,7 @@ def replay(
     A seed makes the same run on every machine, as its trace hash shows. Exit 1 if a checker
     finds anything.
     """
-    from tierledger.simulation.campaign.campaign import SERVICE
+    from tierledger.simulation.worlds import SERVICE
 
     checked_world(world)
     require_place(history, trace, overwrite=overwrite)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from itertools import count
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from tierledger.cli.commands.simulate.live import live
-from tierledger.cli.commands.simulate.mutants import coverage, mutants, slips
+from tierledger.cli.commands.simulate.mutants import coverage, mutants, slips, summed
 from tierledger.cli.commands.simulate.options import (
     MINUTES_MAX,
     MINUTES_MIN,
@@ -25,12 +26,12 @@ from tierledger.cli.commands.simulate.replay import explain, replay
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
-from tierledger.cli.output import print_json, print_note, print_pairs, progress
+from tierledger.cli.output import counted, print_json, print_note, print_pairs
 from tierledger.cli.violation_output import print_violations, violation_as_json
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tierledger.simulation.campaign.campaign import Workers
     from tierledger.simulation.campaign.reduction import Reduction
@@ -107,18 +108,20 @@ def run(
     A failing seed is shrunk and shown with the command that repeats it. Exit 1 if a
     checker finds anything, or if so little happened that its silence means nothing.
     """
-    from tierledger.simulation.campaign.campaign import SERVICE, Workers
+    from tierledger.simulation.campaign.campaign import Workers
 
     checked_world(world)
     chosen = _chosen(seeds, seed, minutes)
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    began = time.monotonic()
     with Workers(cores(jobs)) as workers:
+        outcomes = _begun_in(minutes, workers.outcomes(chosen, world=world))
         if hash_only:
-            well = _print_hashes(chosen, workers, world, deadline)
+            well = _print_hashes(outcomes)
         else:
-            campaign = _campaign(chosen, workers, world, deadline)
-            is_shrunk = not (no_shrink or world == SERVICE)
-            shown = _reductions(campaign, workers) if is_shrunk else []
+            summary = summed(outcomes, len(chosen) if isinstance(chosen, range) else None)
+            campaign = Campaign(world, workers.jobs, summary, time.monotonic() - began)
+            is_whole = no_shrink or campaign.is_of_service
+            shown = [] if is_whole else _reductions(campaign, workers)
             well = _report(campaign, shown, require_marks=require_marks, json=json)
     if not well:
         raise typer.Exit(ExitStatus.FOUND)
@@ -134,19 +137,20 @@ def _chosen(seeds: str | None, seed: int | None, minutes: float | None) -> Itera
     return seeds_of(seeds or SEEDS)
 
 
-def _is_over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
+def _begun_in(minutes: float | None, outcomes: Iterable[Verdict]) -> Iterator[Verdict]:
+    """The outcomes of the seeds that are begun within the time."""
+    until = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    for one in outcomes:
+        yield one
+        if time.monotonic() >= until:
+            break
 
 
-def _print_hashes(
-    seeds: Iterable[int], workers: Workers, world: str, deadline: float | None
-) -> bool:
+def _print_hashes(outcomes: Iterable[Verdict]) -> bool:
     is_well = True
-    for one in workers.outcomes(seeds, world=world):
+    for one in outcomes:
         print(f"{one.seed} {one.trace_hash}", flush=True)
         is_well &= not one.violations
-        if _is_over(deadline):
-            break
     return is_well
 
 
@@ -159,39 +163,26 @@ class Campaign(NamedTuple):
     wall_s: float
 
     @property
+    def is_of_service(self) -> bool:
+        from tierledger.simulation.worlds import SERVICE
+
+        return self.world == SERVICE
+
+    @property
     def is_large(self) -> bool:
         from tierledger.simulation.campaign.summary import ALL_MARKS_SEEDS
 
         return self.summary.seeds >= ALL_MARKS_SEEDS
 
 
-def _campaign(
-    seeds: Iterable[int], workers: Workers, world: str, deadline: float | None
-) -> Campaign:
-    from tierledger.simulation.campaign.summary import Summary
-
-    summary, began = Summary(), time.monotonic()
-    with progress("seeds", len(seeds) if isinstance(seeds, range) else None) as on_seeds:
-        for one in workers.outcomes(seeds, world=world):
-            summary.add(one)
-            on_seeds(1)
-            if _is_over(deadline):
-                break
-    return Campaign(world, workers.jobs, summary, time.monotonic() - began)
-
-
 def _reductions(campaign: Campaign, workers: Workers) -> list[Reduction]:
     """Some of the failing seeds, shrunk."""
-    from tierledger.simulation.campaign.reduction import reductions
+    from tierledger.simulation.campaign.reduction import reduced
 
-    chosen = _of_different_checkers(campaign.summary.failed)[:SHRUNK_MAX]
-    found = []
-    with progress("shrinking", len(chosen)) as on_seeds:
-        for one in reductions([failed.seed for failed in chosen], workers):
-            on_seeds(1)
-            if one is not None:
-                found.append(one)
-    return found
+    chosen = [one.seed for one in _of_different_checkers(campaign.summary.failed)]
+    shrunk = workers.each(reduced, chosen[:SHRUNK_MAX])
+    found = counted(shrunk, "shrinking", len(chosen[:SHRUNK_MAX]))
+    return [one for one in found if one is not None]
 
 
 def _of_different_checkers(failed: Sequence[Verdict]) -> list[Verdict]:
@@ -209,9 +200,7 @@ def _report(
     campaign: Campaign, shown: Sequence[Reduction], *, require_marks: bool, json: bool
 ) -> bool:
     """Print the result; returns whether all is well."""
-    from tierledger.simulation.campaign.campaign import SERVICE
-
-    requires = campaign.world != SERVICE and (require_marks or campaign.is_large)
+    requires = not campaign.is_of_service and (require_marks or campaign.is_large)
     shortfalls = campaign.summary.shortfalls(requires_marks=requires)
     (_print_as_json if json else _print)(campaign, shortfalls, shown)
     return not campaign.summary.failed and not shortfalls
@@ -226,7 +215,7 @@ def _print(campaign: Campaign, shortfalls: list[str], shown: Sequence[Reduction]
         print_violations(failed.violations[:VIOLATIONS_SHOWN])
         if len(failed.violations) > VIOLATIONS_SHOWN:
             print(f"  and {len(failed.violations) - VIOLATIONS_SHOWN} more")
-        _print_again(campaign.world, failed.seed, small.get(failed.seed))
+        _print_again(campaign, failed.seed, small.get(failed.seed))
     if len(summary.failed) > SHOWN_MAX:
         print_note(f"and {len(summary.failed) - SHOWN_MAX} more seeds failed")
     for shortfall in shortfalls:
@@ -234,17 +223,17 @@ def _print(campaign: Campaign, shortfalls: list[str], shown: Sequence[Reduction]
     print(f"{summary.seeds} seeds, {len(summary.failed)} failed")
 
 
-def _command_again(world: str, seed: int) -> str:
+def _command_again(campaign: Campaign, seed: int) -> str:
     """The command that repeats a seed that was not shrunk."""
-    from tierledger.simulation.campaign.campaign import SERVICE
     from tierledger.simulation.campaign.reduction import replay_command
 
-    return replay_command(seed) + (f" --world {world}" if world == SERVICE else "")
+    where = f" --world {campaign.world}" if campaign.is_of_service else ""
+    return replay_command(seed) + where
 
 
-def _print_again(world: str, seed: int, small: Reduction | None) -> None:
+def _print_again(campaign: Campaign, seed: int, small: Reduction | None) -> None:
     if small is None:
-        print(f"  again: {_command_again(world, seed)}")
+        print(f"  again: {_command_again(campaign, seed)}")
         return
     print(f"  {len(small.keep)} of its {small.of} decisions are enough:")
     for decision in small.decisions:
@@ -254,24 +243,22 @@ def _print_again(world: str, seed: int, small: Reduction | None) -> None:
 
 
 def _figures(campaign: Campaign) -> list[tuple[str, object]]:
-    from tierledger.simulation.campaign.campaign import SERVICE
     from tierledger.simulation.machines.environment.marks import MARKS
 
     summary = campaign.summary
     hits = len(MARKS) - len(summary.unseen_marks)
-    is_service = campaign.world == SERVICE
     return [
         ("world", campaign.world),
         ("seeds", f"{summary.seeds:,}"),
         ("small", _size_text(summary.small) if summary.small.seeds else None),
-        ("whole" if is_service else "big", _size_text(summary.big) or None),
+        ("whole" if campaign.is_of_service else "big", _size_text(summary.big) or None),
         ("calls", f"{summary.calls:,} ({summary.ok_calls:,} ok)"),
         ("leadership changes", f"{summary.changes:,}"),
         (
             "two believers",
-            None if is_service else f"{summary.two_believers_share:.1%} of seeds",
+            None if campaign.is_of_service else f"{summary.two_believers_share:.1%} of seeds",
         ),
-        ("marks seen", None if is_service else f"{hits} of {len(MARKS)}"),
+        ("marks seen", None if campaign.is_of_service else f"{hits} of {len(MARKS)}"),
         ("virtual time", f"{summary.virtual_s / 3600:,.1f} h in {summary.steps:,} steps"),
         ("virtual : wall", _ratios_text(campaign)),
         ("time", f"{campaign.wall_s:.1f} s"),
@@ -316,8 +303,7 @@ def _print_as_json(
             "seeds_with": dict(sorted(summary.marks.items())),
             "vacuous": shortfalls,
             "failed": [
-                _failed_as_json(campaign.world, one, small.get(one.seed))
-                for one in summary.failed
+                _failed_as_json(campaign, one, small.get(one.seed)) for one in summary.failed
             ],
         }
     )
@@ -332,11 +318,13 @@ def _size_as_json(size: SizeSummary) -> dict[str, float]:
     }
 
 
-def _failed_as_json(world: str, failed: Verdict, small: Reduction | None) -> dict[str, Any]:
+def _failed_as_json(
+    campaign: Campaign, failed: Verdict, small: Reduction | None
+) -> dict[str, Any]:
     return {
         "seed": failed.seed,
         "trace_hash": failed.trace_hash,
         "violations": [violation_as_json(one) for one in failed.violations],
         "decisions": None if small is None else small.decisions,
-        "again": _command_again(world, failed.seed) if small is None else small.command,
+        "again": _command_again(campaign, failed.seed) if small is None else small.command,
     }

@@ -11,6 +11,7 @@ from tierledger.cli.commands.simulate.mutants import BAR, bar
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.laws.counts import GREATEST, SUMMED
 from tierledger.simulation.mutants.slips import SLIPS
+from tierledger.simulation.worlds import SERVICE
 
 QUICK, SLOW = "M08", "M22"
 """A mutant that nearly every seed catches, and one that hardly any does."""
@@ -52,7 +53,7 @@ def test_a_mutant_of_the_door_is_looked_for_in_the_world_of_the_service() -> Non
 
 
 def test_a_slip_in_what_the_service_alone_has_is_looked_for_there() -> None:
-    assert {one.name.partition(" ")[0] for one in SLIPS if one.in_service} == {"S79"}
+    assert {one.name.partition(" ")[0] for one in SLIPS if one.world == SERVICE} == {"S79"}
 
 
 def test_the_first_that_catches_it_may_be_enough() -> None:

@@ -12,9 +12,9 @@ from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER
 from tierledger.simulation.campaign.campaign import (
     UNFORESEEN,
+    Workers,
     judged,
     outcome,
-    verdicts,
 )
 from tierledger.simulation.campaign.reduction import replay_command
 from tierledger.simulation.campaign.summary import Summary
@@ -43,7 +43,8 @@ MORE = range(SEEDS, LONG_SEEDS, SEEDS_PER_TEST)
 
 @cache
 def outcomes_from(first: int) -> list[Verdict]:
-    return list(verdicts(range(first, first + SEEDS_PER_TEST), jobs=JOBS))
+    with Workers(JOBS) as workers:
+        return list(workers.outcomes(range(first, first + SEEDS_PER_TEST)))
 
 
 @pytest.mark.parametrize(
@@ -155,20 +156,16 @@ def test_two_seeds_are_two_worlds() -> None:
 def test_every_seed_is_judged_once_in_its_order_whoever_does_it() -> None:
     seeds = [*range(11, 131, 2), 4]  # More than one worker takes at once.
 
-    alone, together = (list(verdicts(seeds, jobs=jobs)) for jobs in (1, 3))
+    found = []
+    for jobs in (1, 3):
+        with Workers(jobs) as workers:
+            found.append(list(workers.outcomes(seeds)))
+    alone, together = found
 
     assert [one.seed for one in alone] == seeds
     assert [one._replace(cpu_s=0) for one in alone] == [
         one._replace(cpu_s=0) for one in together
     ]
-
-
-def test_a_campaign_ends_when_it_is_told_to() -> None:
-    told = iter([False, True])
-
-    found = list(verdicts(range(1000), jobs=1, is_over=lambda: next(told)))
-
-    assert [one.seed for one in found] == [0, 1]
 
 
 def test_an_exception_in_a_world_is_found_and_says_where_it_came_from() -> None:

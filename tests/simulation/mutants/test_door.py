@@ -8,9 +8,10 @@ import pytest
 
 from tests.models.simulation.mutant_hunts import Hunts, hunts
 from tierledger import simulation
-from tierledger.simulation.campaign.campaign import SERVICE, mutant_named
+from tierledger.simulation.campaign.campaign import mutant_named
 from tierledger.simulation.mutants.catalogue import Mutant, planted
 from tierledger.simulation.mutants.door import DOOR_MUTANTS
+from tierledger.simulation.worlds import SERVICE
 
 
 @pytest.fixture(scope="module")

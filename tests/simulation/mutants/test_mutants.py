@@ -10,10 +10,9 @@ from tests.models.simulation.mutant_hunts import Hunts, hunts
 from tierledger import simulation
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.campaign.campaign import (
-    MACHINES,
     SAYS_NOTHING,
-    SERVICE,
     UNFORESEEN,
+    Workers,
     hunt,
     mutant_named,
     outcome,
@@ -21,6 +20,7 @@ from tierledger.simulation.campaign.campaign import (
 from tierledger.simulation.mutants.catalogue import MUTANTS, Mutant, planted
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.simulation.mutants.slips import SLIPS
+from tierledger.simulation.worlds import MACHINES, SERVICE
 
 IN_SERVICE = tuple(mutant_named(number) for number in ("M08", "M18", "M19", "M37"))
 """The plainest mistakes: a few seeds of the world of the whole service show them."""
@@ -96,7 +96,7 @@ def test_a_slip_is_a_change_of_text_that_stands_there(slip: Mutant) -> None:
 
 @pytest.mark.parametrize("number", ["S01", "S03"])
 def test_a_slip_is_found_by_whichever_checker(number: str) -> None:
-    found = hunt(mutant_named(number), range(20))
+    found = hunt(mutant_named(number), range(20), Workers(1))
 
     assert found.caught_at is not None
     assert found.cpu_s > 0

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from tests.models.simulation.mutant_hunts import JOBS
-from tierledger.simulation.campaign.campaign import SERVICE, verdicts
+from tierledger.simulation.campaign.campaign import Workers
 from tierledger.simulation.history.calls import FAIL, OK
 from tierledger.simulation.service.plan import (
     DOOR_FAULTS,
@@ -21,6 +21,7 @@ from tierledger.simulation.service.plan import (
     drawn,
 )
 from tierledger.simulation.service.verdict import judge, ran, verdict_of
+from tierledger.simulation.worlds import SERVICE
 
 SEEDS = 25
 LONG_SEEDS = 205
@@ -50,7 +51,9 @@ MORE = [
 def test_whatever_fails_nothing_is_lost_and_all_comes_back(seeds: range) -> None:
     seen: Counter[str] = Counter()
     ok_calls = changes = 0
-    for verdict in verdicts(seeds, jobs=JOBS, world=SERVICE):
+    with Workers(JOBS) as workers:
+        found = list(workers.outcomes(seeds, world=SERVICE))
+    for verdict in found:
         again = f"tierledger simulate replay --world service --seed {verdict.seed}"
         assert not verdict.violations, again
         seen.update(verdict.marks)

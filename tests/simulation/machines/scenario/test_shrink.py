@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tierledger.cli.main import app
-from tierledger.simulation.campaign.campaign import hunt, mutant_named
+from tierledger.simulation.campaign.campaign import Workers, hunt, mutant_named
 from tierledger.simulation.campaign.reduction import Reduction, reduced
 from tierledger.simulation.machines.scenario.drawing import MOVES_EVERY, MOVES_FIRST, drawn
 from tierledger.simulation.machines.scenario.scenario import Decision, Scenario
@@ -26,7 +26,7 @@ def reduction_of(name: str) -> Reduction:
     mutant = mutant_named(name)
     # Where a cluster moves there is little to leave out.
     seeds = [one for one in range(mutant.within) if one % MOVES_EVERY != MOVES_FIRST]
-    found = hunt(mutant, seeds)
+    found = hunt(mutant, seeds, Workers(1))
     assert found.caught_at is not None, f"nobody caught {name}"
     small = reduced(found.caught_at, mutant=mutant.name)
     assert small is not None, f"seed {found.caught_at} caught {name} only once"
