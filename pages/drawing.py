@@ -5,8 +5,11 @@ Widths are percentages, heights are pixels: a drawing fits any screen, and text 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 Range = tuple[int, int]
 """The first and the last value, both inclusive."""
@@ -86,6 +89,14 @@ def placed(start: int, end: int, axis: Range) -> tuple[str, str]:
     width = max((end - start + 1) / span * 100, 0.05)
     x = max(min((start - axis[0]) / span * 100, 100 - width), 0)
     return percent(x), percent(width)
+
+
+def by_column(
+    items: Iterable[T], start_of: Callable[[T], int], first: int, width: int
+) -> Iterator[list[T]]:
+    """`items`, ascending, by the column in which they begin: each has `width` values."""
+    for _, some in groupby(items, lambda one: (start_of(one) - first) // width):
+        yield list(some)
 
 
 def percent(value: float) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.events.vocabulary import Look
-from tierledger.pages.drawing import Box, Drawing, Row, Text, percent, placed
+from tierledger.pages.drawing import Box, Drawing, Row, Text, by_column, percent, placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,11 +102,8 @@ def _thinned(marks: Sequence[Mark], axis: Range) -> list[Mark]:
     if len(marks) <= MARKS_MAX:
         return list(marks)
     width = (axis[1] - axis[0]) // MARKS_MAX + 1
-    columns: dict[int, list[Mark]] = {}
-    for mark in marks:
-        columns.setdefault((mark.start - axis[0]) // width, []).append(mark)
     joined: list[Mark] = []
-    for some in columns.values():
+    for some in by_column(marks, attrgetter("start"), axis[0], width):
         first, end = some[0], max(one.end for one in some)
         more = f"{len(some)} from {first.start} to {end}; the first: {first.tip}"
         joined.append(first if len(some) == 1 else first._replace(end=end, tip=more))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.cli.pages.report.model import Kind
+from tierledger.pages.drawing import by_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,16 +77,13 @@ def rows_of(lane: Lane, limit: int) -> Rows:
 
 def thinned(ranges: Sequence[Range], axis: Range, columns: int) -> list[tuple[Range, int]]:
     """`ranges`, ascending, joined per column; each with the number of ranges in it."""
-    joined: list[tuple[Range, int]] = []
+    if len(ranges) <= columns:
+        return [(one, 1) for one in ranges]
     width = (axis[1] - axis[0]) // columns + 1
-    for start, end in ranges:
-        if joined and len(ranges) > columns:
-            (first, _), count = joined[-1]
-            if (first - axis[0]) // width == (start - axis[0]) // width:
-                joined[-1] = ((first, end), count + 1)
-                continue
-        joined.append(((start, end), 1))
-    return joined
+    return [
+        ((some[0][0], some[-1][1]), len(some))
+        for some in by_column(ranges, itemgetter(0), axis[0], width)
+    ]
 
 
 def _stacked(parts: Iterable[Part], rows_max: int) -> list[list[Bar]]:
@@ -120,19 +119,15 @@ def _fitted(row: Sequence[Bar], budget: int) -> Sequence[Bar]:
 
 def _joined(bars: Sequence[Bar], columns: int) -> list[Bar]:
     """Bars that begin in one column of their common range, as one bar."""
-    joined: list[Bar] = []
     if not bars:
-        return joined
-    first = bars[0].start
-    width = (bars[-1].start - first) // columns + 1
-    for bar in bars:
-        before = joined[-1] if joined else None
-        if before and (before.start - first) // width == (bar.start - first) // width:
-            end, parts = max(before.end, bar.end), before.parts + 1
-            joined[-1] = Bar(before.start, end, bar.kind, -1, parts)
-        else:
-            joined.append(bar)
-    return joined
+        return []
+    width = (bars[-1].start - bars[0].start) // columns + 1
+    return [
+        some[0]
+        if len(some) == 1
+        else Bar(some[0].start, max(one.end for one in some), some[0].kind, -1, len(some))
+        for some in by_column(bars, attrgetter("start"), bars[0].start, width)
+    ]
 
 
 _RARE_LAST = (
