@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.events.quick_pickle import QuickPickle
 from tierledger.events.typed_fields import PartitionNumber, Topic, check_fields, shown
 
 UUID_BYTES: Final = 16
@@ -63,8 +62,7 @@ class Uuid(bytes):
         return f"Uuid({str(self)!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicIdPartition(QuickPickle):
+class TopicIdPartition(Struct, frozen=True):
     """One partition of a topic: its id and number.
 
     The topic's name does not count when two are compared: two names for one id are an anomaly
@@ -76,18 +74,27 @@ class TopicIdPartition(QuickPickle):
 
     topic_id: Uuid
     partition: PartitionNumber
-    topic: Topic = field(compare=False)
+    topic: Topic
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not TopicIdPartition:
+            return NotImplemented
+        return self.partition == other.partition and self.topic_id == other.topic_id
+
+    @override
+    def __hash__(self) -> int:
+        return hash((self.topic_id, self.partition))
 
     @override
     def __str__(self) -> str:
         return f"{self.topic_id}:{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteLogSegmentId(QuickPickle):
+class RemoteLogSegmentId(Struct, frozen=True):
     """One attempt to copy a segment; a retry of the same segment gets a new `id`.
 
     Raises:

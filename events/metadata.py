@@ -8,15 +8,15 @@ Whether a change is *allowed* is decided elsewhere, by `lifecycle` and the rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr, replace
+from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.events.quick_pickle import QuickPickle
 from tierledger.events.typed_fields import (
     INT32_MAX,
     Count,
@@ -27,8 +27,7 @@ from tierledger.events.typed_fields import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CustomMetadata:
+class CustomMetadata(Struct, frozen=True):
     """Opaque bytes that a storage manager attached to a segment; empty differs from absent.
 
     Any length that Kafka's field can have: only leaders limit it, and the deletion of a copy
@@ -50,11 +49,10 @@ def _check_segment(self: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnap
         )
     epochs = self.segment_leader_epochs
     ascending = dict(epochs) if len(epochs) == 1 else dict(sorted(epochs.items()))
-    object.__setattr__(self, "segment_leader_epochs", ascending)
+    force_setattr(self, "segment_leader_epochs", ascending)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteLogSegmentMetadata(QuickPickle):
+class RemoteLogSegmentMetadata(Struct, frozen=True):
     """The metadata of one segment.
 
     `end_offset` is inclusive. `segment_size_in_bytes` counts the log file only, and Kafka lets
@@ -74,12 +72,16 @@ class RemoteLogSegmentMetadata(QuickPickle):
     event_timestamp_ms: Int64
     segment_size_in_bytes: Int32
     state: RemoteLogSegmentState
-    segment_leader_epochs: LeaderEpochs = field(hash=False)
+    segment_leader_epochs: LeaderEpochs
     custom_metadata: CustomMetadata | None = None
     txn_index_empty: bool = False
 
     def __post_init__(self) -> None:
         _check_segment(self)
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self.remote_log_segment_id)
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
@@ -116,8 +118,7 @@ class RemoteLogSegmentMetadata(QuickPickle):
         return replace(self, custom_metadata=custom_metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteLogSegmentMetadataUpdate(QuickPickle):
+class RemoteLogSegmentMetadataUpdate(Struct, frozen=True):
     """A segment's next state, and the other fields that an update replaces.
 
     Raises:
@@ -138,8 +139,7 @@ class RemoteLogSegmentMetadataUpdate(QuickPickle):
         return self.remote_log_segment_id.topic_id_partition
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteLogSegmentMetadataSnapshot:
+class RemoteLogSegmentMetadataSnapshot(Struct, frozen=True):
     """One segment in a snapshot of a partition, without the partition's name.
 
     Fields and checks are those of `RemoteLogSegmentMetadata`.
@@ -153,16 +153,19 @@ class RemoteLogSegmentMetadataSnapshot:
     event_timestamp_ms: Int64
     segment_size_in_bytes: Int32
     state: RemoteLogSegmentState
-    segment_leader_epochs: LeaderEpochs = field(hash=False)
+    segment_leader_epochs: LeaderEpochs
     custom_metadata: CustomMetadata | None = None
     txn_index_empty: bool = False
 
     def __post_init__(self) -> None:
         _check_segment(self)
 
+    @override
+    def __hash__(self) -> int:
+        return hash(self.segment_id)
 
-@dataclass(frozen=True, slots=True)
-class RemotePartitionDeleteMetadata(QuickPickle):
+
+class RemotePartitionDeleteMetadata(Struct, frozen=True):
     """The next state of a partition's deletion.
 
     Raises:

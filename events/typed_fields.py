@@ -15,7 +15,6 @@ from __future__ import annotations
 import operator
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from itertools import islice
 from types import NoneType, UnionType
 from typing import (
@@ -30,7 +29,8 @@ from typing import (
     get_type_hints,
 )
 
-from msgspec import Meta, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert
+from msgspec.structs import force_setattr
 
 from tierledger.events.errors import InvalidArgument
 
@@ -106,8 +106,8 @@ def checked_items(kind: Any, given: object, name: str) -> list[Any]:  # noqa: AN
     return [checked(kind, item, f"{name}[{at}]") for at, item in enumerate(items)]
 
 
-def check_fields(made: object) -> None:
-    """Check, in its constructor, the fields of a frozen dataclass; convert those that need it.
+def check_fields(made: Struct) -> None:
+    """Check, in its constructor, the fields of a frozen struct; convert those that need it.
 
     Raises:
         InvalidArgument: A field does not fit its annotation.
@@ -119,7 +119,7 @@ def check_fields(made: object) -> None:
         test = _MADE[kind] = source.compiled(source.fields(kind, _ROOT))
     if not test(made):
         for name, of in kinds_of(kind).items():
-            object.__setattr__(made, name, checked(of, getattr(made, name), name))
+            force_setattr(made, name, checked(of, getattr(made, name), name))
 
 
 def made_of(kind: type[T], plain: Any) -> T:  # noqa: ANN401 - Lists of lists, as stored.
@@ -169,11 +169,11 @@ def exactly(kind: Any) -> Callable[[Any], bool]:  # noqa: ANN401 - Any annotatio
 
 
 def kinds_of(kind: type[Any]) -> dict[str, Any]:
-    """The fields of a named tuple or a dataclass, and the annotation of each."""
+    """The fields of a named tuple or a struct, and the annotation of each."""
     known = _KINDS.get(kind)
     if known is None:
         hints = get_type_hints(kind, include_extras=True)
-        names = [one.name for one in fields(kind)] if is_dataclass(kind) else kind._fields
+        names = kind.__struct_fields__ if issubclass(kind, Struct) else kind._fields
         known = _KINDS[kind] = {name: hints[name] for name in names}
     return known
 
@@ -384,7 +384,7 @@ class _Source:
         return " and ".join((f"len({at}) == {len(tests)}", *tests))
 
     def fields(self, kind: type[Any], at: str) -> str:
-        """The expression that tests each field of a dataclass."""
+        """The expression that tests each field of a struct."""
         return " and ".join(self.test(of, f"{at}.{one}") for one, of in kinds_of(kind).items())
 
     def _tuple(self, kind: Any, bounds: Any, at: str) -> str:  # noqa: ANN401
@@ -399,7 +399,7 @@ class _Source:
         tests = [f"type({at}) is {self._name(kind)}"]
         if hasattr(kind, "_fields"):
             tests.append(self.items(kinds_of(kind).values(), at))
-        elif is_dataclass(kind):
+        elif issubclass(kind, Struct):
             # A frozen object was checked when created; only a mapping may have changed since.
             tests += [
                 self.test(of, f"{at}.{one}")

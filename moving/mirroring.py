@@ -25,11 +25,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped] # It has no types.
+from msgspec.structs import replace
 from typing_extensions import override
 
 from tierledger.conformance.loaded_trace import (

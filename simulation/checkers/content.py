@@ -6,10 +6,11 @@ Both write the same value in the same way, so that it can be searched for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import zip_longest
 from typing import Any
+
+from msgspec import Struct
 
 from tierledger.actors.calls import Answered, PartitionKey
 from tierledger.actors.feed.frames import Contents
@@ -51,8 +52,8 @@ def _text(value: Any) -> str:  # noqa: ANN401 - Whatever is sent.
         return f"[{', '.join(map(_text, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_text(one)}: {_text(value[one])}' for one in value)}}}"
-    if is_dataclass(value) and not isinstance(value, type):
-        names = [one.name for one in fields(value)]
+    if isinstance(value, Struct):
+        names = value.__struct_fields__
         parts = (
             f"{name}={_text(one)}"
             for name in names
@@ -96,9 +97,9 @@ def _partitions(value: Any) -> Iterator[int]:  # noqa: ANN401 - Whatever is sent
     elif isinstance(value, list | tuple):
         for one in value:
             yield from _partitions(one)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from _partitions(getattr(value, field.name))
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            yield from _partitions(getattr(value, name))
 
 
 def first_difference(found: Any, expected: Any) -> str:  # noqa: ANN401 - Any two values.

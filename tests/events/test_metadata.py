@@ -1,10 +1,10 @@
 """Metadata objects are well-formed or do not exist, and change only as Kafka's do."""
 
 import pickle
-from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -190,9 +190,9 @@ def test_metadata_survives_pickle_cannot_be_changed_and_can_be_a_key(
 ) -> None:
     copy = pickle.loads(pickle.dumps(whole))
 
-    assert copy == whole
+    assert (copy, repr(copy)) == (whole, repr(whole)), "also what is not compared, the topic"
     assert len({copy, whole}) == 1
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         copy.broker_id = 9
 
 

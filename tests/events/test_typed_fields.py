@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from typing_extensions import override
 
 from tests.events.test_metadata import DELETE, PARTITION, SEGMENT, SEGMENT_ID, SNAPSHOT, UPDATE
@@ -124,7 +124,7 @@ def wrong_values(name: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("whole", "name"),
-    [(whole, field.name) for whole in OBJECTS for field in fields(whole)],
+    [(whole, name) for whole in OBJECTS for name in whole.__struct_fields__],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_wrong_value_of_any_field_is_refused_by_the_fields_name(

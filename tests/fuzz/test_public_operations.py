@@ -6,12 +6,12 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import structlog
+from msgspec.structs import replace
 
 from tests.actors.client.test_sync_client import start_service
 from tests.events.test_typed_fields import Hostile, HostileMapping
@@ -273,7 +273,7 @@ def spoilt(rng: random.Random, value: Any) -> object:  # noqa: ANN401 - Of any k
     if not hasattr(value, "__dataclass_fields__"):
         return wrong(rng)
     try:
-        changed: Any = replace(value, **{rng.choice(fields(value)).name: wrong(rng)})
+        changed: Any = replace(value, **{rng.choice(value.__struct_fields__): wrong(rng)})
     except InvalidArgument:
         changed = value
     epochs = getattr(changed, "segment_leader_epochs", None)

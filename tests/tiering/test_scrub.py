@@ -1,10 +1,10 @@
 """Scrubs of whole tiers: every planted damage is found, and nothing else."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from typing_extensions import override
 
 from tests.models.storage.flipped_bits import flipped

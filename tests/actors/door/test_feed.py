@@ -6,11 +6,11 @@ import shutil
 import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.actors.door.clients import door_of, greeted, served
 from tests.models.actors.local_world import (

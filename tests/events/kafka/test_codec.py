@@ -2,12 +2,12 @@
 
 import gzip
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
+from msgspec.structs import replace
 
 from tierledger.events.errors import CorruptLog, InvalidArgument, MetadataParseError
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid

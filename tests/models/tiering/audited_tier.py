@@ -1,11 +1,11 @@
 """A store and a tier in a directory or bucket, in any layout, which a test lets disagree."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import obstore
+from msgspec.structs import replace
 from obstore.store import S3Store
 
 from tests.models.spark.rows import writing
@@ -161,7 +161,7 @@ class AuditedTier:
     def renamed(self, number: int, **other: object) -> TieredSegment:
         """Segment `number` under another id, and with other fields of its partition."""
         segment = self.segments[number]
-        tip = replace(self.tip, **other)  # type: ignore[arg-type]
+        tip = replace(self.tip, **other)
         segment_id = RemoteLogSegmentId(tip, Uuid(bytes(15) + bytes([number + 1])))
         metadata = replace(segment.metadata, remote_log_segment_id=segment_id)
         return segment._replace(metadata=metadata)

@@ -5,8 +5,9 @@ of `events` decide each write under that broker's session, and apply its events.
 """
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from tests.models.tiering.planned_faults import PlannedFaults
 from tierledger.events import commands as cmd

@@ -3,11 +3,12 @@
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import google_crc32c
 from aiokafka.record.default_records import DefaultRecordBatchBuilder  # type: ignore[import-untyped]
+from msgspec.structs import replace
 from typing_extensions import override
 
 from tests.models.tiering.memory_metadata import MemoryLedger, MemoryMetadataStore

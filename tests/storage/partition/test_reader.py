@@ -1,11 +1,11 @@
 """A partition read without actors: whole, as of a point, and when something is wrong."""
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sortedcontainers import SortedDict
 from typing_extensions import override
 

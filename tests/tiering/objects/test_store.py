@@ -4,11 +4,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
+from msgspec.structs import replace
 from obstore.store import MemoryStore
 
 from tests.models.forks import in_a_fork

@@ -1,9 +1,9 @@
 """Committed reading believes a transaction index only as far as the log's markers agree."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.models.tiering.memory_metadata import MemoryLedger
 from tests.models.tiering.read_tier import read, reader

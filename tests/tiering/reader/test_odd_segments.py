@@ -1,10 +1,10 @@
 """Segments that are legal and rare: no bytes, no producer snapshot, no timestamps."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.models.cli.command_line import invoke
 from tests.models.storage.stored_partitions import TIP

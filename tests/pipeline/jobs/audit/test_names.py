@@ -1,10 +1,9 @@
 """The owner of an object by its name, and verdicts on segments: without Spark and stores."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.models.tiering import tier_trace
 from tierledger.pipeline.jobs.audit.kinds import (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec import structs
 
 from tests.models.tiering.segment_copies import copied, segment_data, whole_log
 from tests.models.tiering.tier_trace import TieredSegment, segments
@@ -231,7 +232,7 @@ def named(topic: str) -> TieredSegment:
     tip = TopicIdPartition(Uuid(bytes(16)), 3, topic)
     segment_id = RemoteLogSegmentId(tip, SEGMENT.metadata.remote_log_segment_id.id)
     return SEGMENT._replace(
-        metadata=replace(SEGMENT.metadata, remote_log_segment_id=segment_id)
+        metadata=structs.replace(SEGMENT.metadata, remote_log_segment_id=segment_id)
     )
 
 
@@ -280,7 +281,7 @@ async def test_a_log_of_another_size_is_refused(tmp_path: Path) -> None:
 
 async def test_a_long_log_is_streamed_in_order(tmp_path: Path) -> None:
     log = random.Random(7).randbytes(21_000_001)
-    metadata = replace(SEGMENT.metadata, segment_size_in_bytes=len(log))
+    metadata = structs.replace(SEGMENT.metadata, segment_size_in_bytes=len(log))
     segment = SEGMENT._replace(metadata=metadata, log=log)
     storage = open_tier("memory:", ledger_settings=LedgerSettings(part_bytes=10_000_000))
     assert isinstance(storage, LedgerStorageManager)
