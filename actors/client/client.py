@@ -30,7 +30,7 @@ from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.events import LeaderItem
-from tierledger.actors.deadline import Bounds, Deadline
+from tierledger.actors.deadline import Deadline
 from tierledger.actors.discovery.connecting import connect as connect_by_url
 from tierledger.actors.host_settings import (
     ServiceSettings,
@@ -116,7 +116,6 @@ class AsyncRemoteLogMetadataManager:
         self._connect = connect or connect_by_url
         self._ids = ids or RandomIds()
         self._deadline_s = deadline_s
-        self._bounds = Bounds()
         self._request = self._ids.request_id()
         """The registration's id, the same for each retry."""
         self._router: Router | None = None
@@ -147,9 +146,9 @@ class AsyncRemoteLogMetadataManager:
         refuse_near_misses(plain)
         broker_id, cluster_id = broker_of(plain)
         settings = ServiceSettings(cluster_id, plain, limits_of(plain))
-        deadline = self._deadline()
         link = ServiceLink(lambda: self._connect(settings))
         router = Router(link, self._deadline_s)
+        deadline = router.deadline()
         try:
             await _found(link, deadline)
             self._roles = await Roles.register(router, broker_id, self._request, deadline)
@@ -231,7 +230,7 @@ class AsyncRemoteLogMetadataManager:
         stopped: Collection[TopicIdPartition],
         import_cluster: str | None = None,
     ) -> None:
-        roles, deadline = self._roles_known(), self._deadline()
+        roles, deadline = self._roles_known(), self._connected().deadline()
         await roles.announce(leaders, followers, stopped, import_cluster, deadline=deadline)
 
     def claim_to_lead(self, topic_id_partition: TopicIdPartition) -> cmd.Claim | None:
@@ -245,7 +244,7 @@ class AsyncRemoteLogMetadataManager:
         applied the head of the log that stood then.
         """
         keys = [PartitionKey.of(topic_id_partition)]
-        return (await self._roles_known().are_ready(keys, self._deadline()))[0]
+        return (await self._roles_known().are_ready(keys, self._connected().deadline()))[0]
 
     async def when_ready(self, partitions: Collection[TopicIdPartition]) -> None:
         """Return once all `partitions` are ready.
@@ -254,7 +253,7 @@ class AsyncRemoteLogMetadataManager:
             NotReady: One of them was not ready within the deadline.
         """
         named = partitions_of(partitions, "partitions")
-        loop, deadline = asyncio.get_running_loop(), self._deadline()
+        loop, deadline = asyncio.get_running_loop(), self._connected().deadline()
         waiting = {PartitionKey.of(tip): tip for tip in named}
         while waiting:
             begun = loop.time()
@@ -334,13 +333,12 @@ class AsyncRemoteLogMetadataManager:
     async def _write(
         self, tip: TopicIdPartition, make: Callable[[cmd.Claim, Origin], cmd.Command]
     ) -> int:
-        deadline, key = self._deadline(), PartitionKey.of(tip)
-        roles = self._roles_known()
+        key, router, roles = PartitionKey.of(tip), self._connected(), self._roles_known()
+        deadline = router.deadline()
         claim = roles.claim_to_lead(key)
         if claim is None:
             raise NotLeader(f"broker {roles.broker_id} has not announced that it leads {tip}")
         command = make(claim, Origin(roles.broker_id, self._ids.request_id()))
-        router = self._connected()
         position: int = await router.change(key, CommandCall(key, command), deadline)
         self._observe(key, position)
         return position
@@ -412,7 +410,7 @@ class AsyncRemoteLogMetadataManager:
         query = checked(Query, query, "query")
         if query.kind not in LISTS:
             raise InvalidArgument(f"expected {' or '.join(LISTS)}, got {query.kind!r:.80}")
-        deadline = self._deadline()
+        deadline = self._connected().deadline()
         return await all_rows(lambda: self._pages(tip, query, role, deadline))
 
     def _pages(
@@ -478,7 +476,7 @@ class AsyncRemoteLogMetadataManager:
         role: str | None = None,
         deadline: Deadline | None = None,
     ) -> Answered:
-        key, deadline = PartitionKey.of(tip), deadline or self._deadline()
+        key, deadline = PartitionKey.of(tip), deadline or self._connected().deadline()
         query = checked(Query, query, "query")
         if role is not None and checked(Text, role, "role") not in {LEADER, FOLLOWER, STORAGE}:
             raise InvalidArgument(
@@ -495,10 +493,6 @@ class AsyncRemoteLogMetadataManager:
         )
         self._observe(key, answered.position)
         return answered
-
-    def _deadline(self) -> Deadline:
-        """The end of a call that enters now."""
-        return Deadline(self._deadline_s, self._bounds)
 
     def _role(self, key: PartitionKey) -> str:
         return self._roles_known().role(key)
@@ -521,9 +515,8 @@ class AsyncRemoteLogMetadataManager:
         return self._loop is not None and self._loop.is_closed()
 
     def _roles_known(self) -> Roles:
-        self._check_home()
-        if self._roles is None or self._router is None:
-            raise NotReady("the manager is not configured, or closed")
+        self._connected()
+        assert self._roles is not None, "a connected manager has registered"
         return self._roles
 
     def _connected(self) -> Router:

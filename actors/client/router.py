@@ -54,7 +54,7 @@ class Router:
             RemoteStorageError: The last refusal within the deadline, or one that a retry would
                 not change.
         """
-        return await self._send(key, role, make, self._deadline(deadline), is_change=False)
+        return await self._send(key, role, make, deadline or self.deadline(), is_change=False)
 
     async def change(
         self, key: PartitionKey, call: Call, deadline: Deadline | None = None
@@ -71,7 +71,7 @@ class Router:
             RetryableError: The deadline passed; nothing was sent, or all attempts were refused.
             RemoteStorageError: A refusal that a retry would not change.
         """
-        deadline = self._deadline(deadline)
+        deadline = deadline or self.deadline()
         window = self._windows.get(key)
         if window is None:
             window = self._windows[key] = Window()
@@ -90,8 +90,9 @@ class Router:
             if window.is_idle and self._windows.get(key) is window:
                 del self._windows[key]
 
-    def _deadline(self, given: Deadline | None) -> Deadline:
-        return given or Deadline(self._deadline_s, self._bounds)
+    def deadline(self) -> Deadline:
+        """The end of a call that enters now."""
+        return Deadline(self._deadline_s, self._bounds)
 
     async def _send(
         self,
@@ -123,7 +124,7 @@ class Router:
             return await self.link.coordinator.ask(request)
 
         retries = Retries(is_change=True, lasting=LASTING_AT_COORDINATOR)
-        return await self._persist(attempt, lambda: None, self._deadline(deadline), retries)
+        return await self._persist(attempt, lambda: None, deadline or self.deadline(), retries)
 
     async def _persist(
         self,
@@ -161,7 +162,7 @@ class Router:
         Raises:
             NotReady: The list was lost, or the page did not come within the deadline.
         """
-        deadline = self._deadline(deadline)
+        deadline = deadline or self.deadline()
         try:
             with deadline.bound():
                 name, _ = await self._where(key, role)

@@ -124,7 +124,7 @@ HEARS: dict[Phase, frozenset[type[Any]]] = {
 class Waiting:
     """A request, and the outcome of the last decision on it."""
 
-    def __init__(self, request: msg.Request, reply_to: ReplyTo) -> None:
+    def __init__(self, request: msg.Decidable, reply_to: ReplyTo) -> None:
         self.request = request
         self.reply_to = reply_to
         self.refusal: RemoteStorageError | None = None
@@ -672,7 +672,7 @@ class Coordinator:
         return self._place()
 
 
-def _alarms(state: CoordinatorState, request: msg.Request) -> list[msg.Effect]:
+def _alarms(state: CoordinatorState, request: msg.Decidable) -> list[msg.Effect]:
     """Alarms for claims to lead in `request` that a newer leader epoch outranks."""
     if not isinstance(request, msg.Announce):
         return []

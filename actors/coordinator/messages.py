@@ -46,7 +46,7 @@ class Moment(NamedTuple):
 # Requests: what is to be decided on.
 
 
-class Request(Protocol):
+class Decidable(Protocol):
     """Something to decide on. It is a value, so that it can be decided on again."""
 
     @property
@@ -236,7 +236,7 @@ class Requested(NamedTuple):
     """A caller's request is to be decided on."""
 
     reply_to: ReplyTo
-    request: Request
+    request: Decidable
 
 
 class Resumed(NamedTuple):

@@ -224,7 +224,7 @@ class CoordinatorService:
         Raises:
             RejectedError: `wish` does not fit the present owner; nothing changed.
         """
-        request: msg.Request = msg.HandOver(wish)
+        request: msg.Decidable = msg.HandOver(wish)
         if wish == CONFIRM:
             self._refuse_unowned()
             request = msg.ReleaseDeletions(None)
@@ -330,7 +330,7 @@ class CoordinatorService:
         known = zip(unknown, found, strict=True)
         return {key: verdict for key, verdict in known if verdict is not None}
 
-    async def _ask(self, request: msg.Request) -> Any:  # noqa: ANN401 - Its answer.
+    async def _ask(self, request: msg.Decidable) -> Any:  # noqa: ANN401 - Its answer.
         number = next(self._numbers)
         answer = self._callers[number] = self._loop.create_future()
         self._feed(msg.Requested(number, request))

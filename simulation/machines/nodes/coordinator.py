@@ -175,7 +175,7 @@ class CoordinatorNode:
         delay = 0 if world.is_healing else world.scenario.oracle_delay
         self._clock.after(delay, self.life, self._ask, caller, token, request)
 
-    def _ask(self, caller: Caller, token: int, request: msg.Request) -> None:
+    def _ask(self, caller: Caller, token: int, request: msg.Decidable) -> None:
         self._calls += 1
         self._callers[self._calls] = (caller, token)
         self._feed(msg.Requested(self._calls, request))
