@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-import msgpack
-
 from tierledger.events.errors import CorruptLog, DataError
-from tierledger.events.event_codec import chain
+from tierledger.events.event_codec import chain, log_time_of
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.partition.event_log import stored_events
 from tierledger.storage.partition.reader import PartitionReader, planned_ends
@@ -118,7 +116,7 @@ class LogPlanner:
                 next_batch, boundary.next_position, boundary.chain_hash, boundary.head[0]
             )
         first, stored = stored_events(self._reader.serde, found[0])
-        time_ms = _log_time(stored[-1])
+        time_ms = log_time_of(stored[-1])
         return LogPlace(next_batch, first + len(stored), chain(stored[-1]), time_ms)
 
     async def ranges(self, start: LogPlace, end_batch: int, rows: int) -> list[Piece]:
@@ -147,14 +145,6 @@ class LogPlanner:
             return await self.place(next_batch)
         except DataError:
             return None
-
-
-def _log_time(stored: bytes) -> int:
-    try:
-        fields = msgpack.unpackb(stored[4:], use_list=False)
-        return int(fields[4])
-    except (ValueError, TypeError, LookupError) as error:
-        raise CorruptLog(f"not an event ({error})") from error
 
 
 def packed(pieces: Sequence[Piece], rows: int) -> list[tuple[Piece, ...]]:
