@@ -19,7 +19,7 @@ STATES: Final = (DEAD, PAUSED, CUT_OFF)
 """Spans in which a whole process is disturbed; other spans are bars beneath its lane."""
 
 
-class Lane(NamedTuple):
+class RunLane(NamedTuple):
     """One process, or the store."""
 
     name: str
@@ -27,7 +27,7 @@ class Lane(NamedTuple):
     """One of `KINDS`; others are drawn below these."""
 
 
-class Moment(NamedTuple):
+class RunMoment(NamedTuple):
     """Something that happened in one lane at one time."""
 
     time_us: int
@@ -69,14 +69,14 @@ class Span(NamedTuple):
     detail: str = ""
 
 
-class Timeline(NamedTuple):
+class RunTimeline(NamedTuple):
     """One run, with what the checkers found in it."""
 
     title: str
     command: str
     """The command that repeats the run."""
-    lanes: list[Lane]
-    moments: list[Moment]
+    lanes: list[RunLane]
+    moments: list[RunMoment]
     arrows: list[Arrow]
     spans: list[Span]
     decisions: list[str]
@@ -85,7 +85,7 @@ class Timeline(NamedTuple):
     violations: list[str]
 
 
-def ordered(timeline: Timeline) -> Timeline:
+def ordered(timeline: RunTimeline) -> RunTimeline:
     """The same run by time, with a lane for every name, and lanes of one kind together.
 
     Moments at the same time keep their order, in which they happened.
@@ -98,7 +98,7 @@ def ordered(timeline: Timeline) -> Timeline:
     )
 
 
-def first_and_last_us(timeline: Timeline) -> tuple[int, int]:
+def first_and_last_us(timeline: RunTimeline) -> tuple[int, int]:
     """The run's first and last time, at least 1 µs apart."""
     times = [one.time_us for one in timeline.moments]
     times += [time for one in timeline.arrows for time in (one.sent_us, one.received_us or 0)]
@@ -107,22 +107,22 @@ def first_and_last_us(timeline: Timeline) -> tuple[int, int]:
     return min(first, 0), max(last, min(first, 0) + 1)
 
 
-def _lanes(timeline: Timeline) -> list[Lane]:
-    known: dict[str, Lane] = {}
+def _lanes(timeline: RunTimeline) -> list[RunLane]:
+    known: dict[str, RunLane] = {}
     for lane in timeline.lanes:
         known.setdefault(lane.name, lane)
     for name in _names(timeline):
-        known.setdefault(name, Lane(name, ""))
+        known.setdefault(name, RunLane(name, ""))
     return sorted(known.values(), key=_rank)
 
 
-def _names(timeline: Timeline) -> Iterable[str]:
+def _names(timeline: RunTimeline) -> Iterable[str]:
     yield from (one.lane for one in timeline.moments)
     yield from (name for one in timeline.arrows for name in (one.source, one.target))
     yield from (one.lane for one in timeline.spans)
 
 
-def _rank(lane: Lane) -> int:
+def _rank(lane: RunLane) -> int:
     if not lane.name:
         return -1  # The run itself stands above its processes.
     return KINDS.index(lane.kind) if lane.kind in KINDS else len(KINDS)

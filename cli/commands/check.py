@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from tierledger.simulation.record.record import Judgement, Observations, Record
+    from tierledger.simulation.record.record import Judgement, Observations, RunRecord
 
 # The simulation is imported where it is used, as in `simulate`.
 
@@ -54,7 +54,7 @@ def check_history(
         raise typer.Exit(ExitStatus.FOUND)
 
 
-def _print(record: Record, judgement: Judgement) -> None:
+def _print(record: RunRecord, judgement: Judgement) -> None:
     found = Counter(one.checker for one in judgement.violations)
     known = _checkers(record.seen)
     if found[ASSUMPTIONS]:
@@ -69,7 +69,7 @@ def _print(record: Record, judgement: Judgement) -> None:
     print(f"{len(judgement.violations)} violations")
 
 
-def _figures(record: Record, judgement: Judgement) -> list[tuple[str, int]]:
+def _figures(record: RunRecord, judgement: Judgement) -> list[tuple[str, int]]:
     ended = Counter((op.kind, op.outcome) for op in record.history.operations)
     logs = judgement.logs.values()
     return [
@@ -83,7 +83,7 @@ def _figures(record: Record, judgement: Judgement) -> list[tuple[str, int]]:
     ]
 
 
-def _as_json(record: Record, judgement: Judgement) -> dict[str, object]:
+def _as_json(record: RunRecord, judgement: Judgement) -> dict[str, object]:
     figures = {name.replace(" ", "_"): count for name, count in _figures(record, judgement)}
     return {
         "origin": record.settings.origin,

@@ -17,7 +17,7 @@ from time import process_time
 from typing import NamedTuple, Self, TypeVar
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.checkers.verdict import Verdict
+from tierledger.simulation.checkers.verdict import SeedVerdict
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.machines import verdict as machines
 from tierledger.simulation.machines.run import run
@@ -48,19 +48,19 @@ UNFORESEEN = "unforeseen_failure"
 """The checker's name for a world that ended with an exception of its own."""
 
 
-def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Verdict:
+def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> SeedVerdict:
     """Run one seed and check it; an exception of the world counts as a violation."""
     began, is_small = process_time(), False
     if world == SERVICE:
         with with_mistake(mutant):
-            verdict: Verdict = service.judge(service_plan.drawn(seed))
+            verdict: SeedVerdict = service.judge(service_plan.drawn(seed))
     else:
         is_small = machines_plan.is_small(seed)
         verdict = judged(machines_plan.drawn(seed), mutant)
     return verdict._replace(is_small=is_small, cpu_s=process_time() - began)
 
 
-def judged(scenario: Scenario, mutant: str | None = None) -> Verdict:
+def judged(scenario: Scenario, mutant: str | None = None) -> SeedVerdict:
     """A scenario's verdict; an exception of the run counts as a violation.
 
     The mutant is planted anew for this run, since some mutants count what they do.
@@ -70,7 +70,7 @@ def judged(scenario: Scenario, mutant: str | None = None) -> Verdict:
             return machines.judge(scenario)
         except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
             violation = unforeseen(error)
-        return Verdict(
+        return SeedVerdict(
             seed=scenario.seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
             changes=0, steps=0, virtual_s=0.0, marks={}, counts={},
         )  # fmt: skip
@@ -134,7 +134,7 @@ class Workers:
 
     def outcomes(
         self, seeds: Iterable[int], *, mutant: str | None = None, world: str = MACHINES
-    ) -> Iterator[Verdict]:
+    ) -> Iterator[SeedVerdict]:
         """Each seed's outcome, in the order of the seeds."""
         work = partial(_outcomes, mutant=mutant, world=world)
         for done in self.each(work, _chunks(seeds, SEEDS_PER_TASK[world])):
@@ -154,7 +154,7 @@ def _chunks(seeds: Iterable[int], size: int) -> Iterator[list[int]]:
         yield chunk
 
 
-def _outcomes(seeds: Sequence[int], *, mutant: str | None, world: str) -> list[Verdict]:
+def _outcomes(seeds: Sequence[int], *, mutant: str | None, world: str) -> list[SeedVerdict]:
     found = [outcome(seed, world, mutant) for seed in seeds]
     gc.collect()  # Worlds run without collections.
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tierledger.simulation.checkers.verdict import Verdict
+from tierledger.simulation.checkers.verdict import SeedVerdict
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.laws.counts import DELETIONS, SUMMED
 
@@ -36,7 +36,7 @@ class SizeSummary:
         self._calls: Counter[int] = Counter()
         self._changes: Counter[int] = Counter()
 
-    def add(self, outcome: Verdict) -> None:
+    def add(self, outcome: SeedVerdict) -> None:
         self.seeds += 1
         self.cpu_s += outcome.cpu_s
         self._calls[outcome.calls] += 1
@@ -56,7 +56,7 @@ class SizeSummary:
         return _median(self._changes)
 
 
-class Summary:
+class CampaignSummary:
     """The sums of all seeds of a campaign."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Summary:
         self.virtual_s = 0.0
         self.faulty = 0
         """Seeds in which some fault came about."""
-        self.failed: list[Verdict] = []
+        self.failed: list[SeedVerdict] = []
         self.marks: Counter[str] = Counter()
         """Faults and rare situations: in how many seeds each came about."""
         self.counts: Counter[str] = Counter()
@@ -77,7 +77,7 @@ class Summary:
         self.counted: Counter[str] = Counter()
         """In how many seeds each of them happened at all."""
 
-    def add(self, outcome: Verdict) -> None:
+    def add(self, outcome: SeedVerdict) -> None:
         (self.small if outcome.is_small else self.big).add(outcome)
         self.calls += outcome.calls
         self.ok_calls += outcome.ok_calls

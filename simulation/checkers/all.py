@@ -45,7 +45,15 @@ from tierledger.simulation.checkers.order import linearizability, session_reads
 from tierledger.simulation.checkers.refusals import wrong_refusal
 from tierledger.simulation.checkers.slow.decisions import Facts
 from tierledger.simulation.checkers.violation import Violation, bounded
-from tierledger.simulation.history.calls import FAIL, INFO, OK, READ, WRITE, History, Operation
+from tierledger.simulation.history.calls import (
+    FAIL,
+    INFO,
+    OK,
+    READ,
+    WRITE,
+    CallHistory,
+    Operation,
+)
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.history.observations import Applied, Healed, Led, StateSeen
 
@@ -85,7 +93,7 @@ class Minimums(NamedTuple):
 
 
 def check(  # noqa: PLR0913 - What is known of a run, each by name.
-    history: History,
+    history: CallHistory,
     logs: Mapping[PartitionKey, FinalLog],
     *,
     checkpoints: Mapping[PartitionKey, Sequence[tuple[int, bytes]]] | None = None,
@@ -312,7 +320,7 @@ def _misread(log: FinalLog) -> Iterator[str]:
 
 
 def vacuity(
-    history: History, logs: Mapping[PartitionKey, FinalLog], minimums: Minimums
+    history: CallHistory, logs: Mapping[PartitionKey, FinalLog], minimums: Minimums
 ) -> list[Violation]:
     """The run was too quiet to prove anything."""
     ended = Counter((op.kind, op.outcome) for op in history.operations)

@@ -12,7 +12,7 @@ MINIMUMS = Minimums(ok_writes=1)
 """What one seed must have seen; a campaign asks more of all its seeds together."""
 
 
-class Verdict(NamedTuple):
+class SeedVerdict(NamedTuple):
     """One seed's outcome, small enough to travel between processes by the million."""
 
     seed: int

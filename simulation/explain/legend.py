@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tierledger.pages.texts import visible
 from tierledger.simulation.explain.marks import EPOCH, FILL, mark_of
-from tierledger.simulation.timeline import Timeline
+from tierledger.simulation.timeline import RunTimeline
 
 
 class Texts:
@@ -62,7 +62,7 @@ FATES: Final = {
 """What happens to messages that do not arrive."""
 
 
-def groups(run: Timeline, texts: Texts) -> list[Group]:
+def groups(run: RunTimeline, texts: Texts) -> list[Group]:
     """The legend; groups that the run has nothing of are left out."""
     marks = {}
     for what in dict.fromkeys(one.what for one in run.moments):
@@ -87,7 +87,7 @@ def _kinds(
     ]
 
 
-def epochs(run: Timeline) -> list[int]:
+def epochs(run: RunTimeline) -> list[int]:
     """All epochs of the run, ascending."""
     return sorted(
         {

@@ -13,7 +13,7 @@ from tierledger.pages.texts import visible
 from tierledger.simulation.explain.legend import FATES, Texts, epochs, groups
 from tierledger.simulation.explain.marks import mark_of
 from tierledger.simulation.explain.text import entries_of, ms_text
-from tierledger.simulation.timeline import STATES, Timeline, first_and_last_us, ordered
+from tierledger.simulation.timeline import STATES, RunTimeline, first_and_last_us, ordered
 
 ARROWS_MAX: Final = 50_000
 MOMENTS_MAX: Final = 50_000
@@ -29,7 +29,7 @@ EPOCH_COLOURS: Final = 8
 """Colours of the style sheet; later epochs use them again, striped."""
 
 
-def page(timeline: Timeline, stamp: Stamp) -> str:
+def page(timeline: RunTimeline, stamp: Stamp) -> str:
     """HTML that shows all of a run, and executes nothing that came from it.
 
     The same timeline and stamp give the same bytes. What exceeds the limits above is left out
@@ -69,7 +69,7 @@ def page(timeline: Timeline, stamp: Stamp) -> str:
     )
 
 
-def _data(run: Timeline, texts: Texts, axis: tuple[int, int]) -> dict[str, Any]:
+def _data(run: RunTimeline, texts: Texts, axis: tuple[int, int]) -> dict[str, Any]:
     """The picture's data; texts are numbers in `texts`."""
     lanes = {lane.name: at for at, lane in enumerate(run.lanes)}
     moments = [
@@ -108,7 +108,7 @@ def _data(run: Timeline, texts: Texts, axis: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def _places(run: Timeline) -> dict[str, int]:
+def _places(run: RunTimeline) -> dict[str, int]:
     """The first moment of each detail: the place of a decision in the picture."""
     places: dict[str, int] = {}
     for at, one in enumerate(run.moments):

@@ -20,9 +20,9 @@ from tierledger.simulation.timeline import (
     PAUSED,
     STATES,
     Arrow,
-    Lane,
+    RunLane,
+    RunTimeline,
     Span,
-    Timeline,
     ordered,
 )
 
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
     """The element of the page's picture that shows it: kind and number."""
 
 
-def text(timeline: Timeline) -> str:
+def text(timeline: RunTimeline) -> str:
     """All of a run: first the violations, then one line per event, by time.
 
     The same timeline gives the same text. Values in it cannot break a line or hide anything.
@@ -82,7 +82,7 @@ def text(timeline: Timeline) -> str:
     return "\n".join(lines) + "\n"
 
 
-def entries_of(run: Timeline) -> list[Entry]:
+def entries_of(run: RunTimeline) -> list[Entry]:
     """Moments, messages where they were sent, and spans where they begin, by time."""
     entries = [
         Entry(
@@ -140,7 +140,7 @@ def _fields(entry: Entry) -> tuple[str, str, str, str, str, str]:
     return ms_text(entry.time_us), where, what, epoch, visible(entry.key), visible(entry.detail)
 
 
-def _name(lane: Lane) -> str:
+def _name(lane: RunLane) -> str:
     return f"{lane.name} ({lane.kind})" if lane.kind else lane.name or RUN
 
 
@@ -152,7 +152,7 @@ def _numbered(name: str, values: Sequence[str]) -> list[str]:
 class _Strips:
     """The processes' columns, line by line in time."""
 
-    def __init__(self, lanes: Sequence[Lane], spans: Sequence[Span]) -> None:
+    def __init__(self, lanes: Sequence[RunLane], spans: Sequence[Span]) -> None:
         self._at = {lane.name: at for at, lane in enumerate(lanes)}
         self._spans = [span for span in spans if span.what in STATES]
         self._begun = 0

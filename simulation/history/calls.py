@@ -90,7 +90,7 @@ class Operation(NamedTuple):
     """The answer to a read, if at hand; a file holds only its digest."""
 
 
-class Note(NamedTuple):
+class NodeNote(NamedTuple):
     """Something that happened to a node: "claimed", "crashed", "paused", ..."""
 
     time: int
@@ -100,11 +100,11 @@ class Note(NamedTuple):
     detail: str
 
 
-class History(NamedTuple):
+class CallHistory(NamedTuple):
     """All calls by number, and all notes in their order."""
 
     operations: list[Operation]
-    notes: list[Note]
+    notes: list[NodeNote]
 
 
 class Recorder:
@@ -114,7 +114,7 @@ class Recorder:
         """`now` gives nanoseconds and never goes back."""
         self._now = now
         self._operations: list[Operation] = []
-        self._notes: list[Note] = []
+        self._notes: list[NodeNote] = []
 
     def begin(  # noqa: PLR0913 - The fields of a call, most by name.
         self,
@@ -173,11 +173,11 @@ class Recorder:
         self, time: int, node: str, what: str, key: PartitionKey | None = None, detail: str = ""
     ) -> None:
         """Something happened to a node."""
-        self._notes.append(Note(time, node, what, key, detail))
+        self._notes.append(NodeNote(time, node, what, key, detail))
 
-    def history(self) -> History:
+    def history(self) -> CallHistory:
         """All that was recorded so far."""
-        return History(list(self._operations), list(self._notes))
+        return CallHistory(list(self._operations), list(self._notes))
 
     def _end(
         self,
@@ -218,7 +218,7 @@ def digest_of(answer: object, query: Query | None = None) -> bytes:
 # As a file: JSON Lines, one for each invocation, each end and each note, by time.
 
 
-def history_as_lines(history: History) -> Iterator[bytes]:
+def history_as_lines(history: CallHistory) -> Iterator[bytes]:
     """The lines of a file that `read_history` reads back."""
     return (line_of(fields) for fields in history_lines(history))
 
@@ -227,13 +227,13 @@ def line_of(fields: dict[str, object]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
-def history_lines(history: History) -> Iterator[dict[str, object]]:
+def history_lines(history: CallHistory) -> Iterator[dict[str, object]]:
     """The fields of each line of the file, in order of time."""
     for *_, fields in sorted(_timed_lines(history), key=lambda line: line[:3]):
         yield fields
 
 
-def _timed_lines(history: History) -> Iterator[tuple[int, int, int, dict[str, object]]]:
+def _timed_lines(history: CallHistory) -> Iterator[tuple[int, int, int, dict[str, object]]]:
     for op in history.operations:
         yield op.invoked, op.number, 0, _invocation(op)
         if op.completed is not None:
@@ -278,14 +278,14 @@ def key_text(key: PartitionKey) -> str:
     return f"{Uuid(key.topic_id)}:{key.partition}"
 
 
-def read_history(path: Path) -> History:
+def read_history(path: Path) -> CallHistory:
     """The history in a file; a call whose end is missing has the outcome `INFO`.
 
     Raises:
         InvalidArgument: A line is not one of a history; names its number and the value.
     """
     operations: dict[int, Operation] = {}
-    notes: list[Note] = []
+    notes: list[NodeNote] = []
     with path.open(encoding="utf-8") as file:
         for number, text in enumerate(file, 1):
             try:
@@ -297,10 +297,10 @@ def read_history(path: Path) -> History:
                     f"{path}, line {number}: expected a line of a history, found {shown} "
                     f"({reason})"
                 ) from error
-    return History([operations[one] for one in sorted(operations)], notes)
+    return CallHistory([operations[one] for one in sorted(operations)], notes)
 
 
-def take_line(line: object, operations: dict[int, Operation], notes: list[Note]) -> None:
+def take_line(line: object, operations: dict[int, Operation], notes: list[NodeNote]) -> None:
     if not isinstance(line, dict):
         raise InvalidArgument(f"expected an object, found {line!r:.80}")
     match line.get("type"):
@@ -312,7 +312,7 @@ def take_line(line: object, operations: dict[int, Operation], notes: list[Note])
                 typed(str, line, "node"),
                 typed(str, line, "what"),
             )
-            notes.append(Note(time, node, what, key, typed(str, line, "detail")))
+            notes.append(NodeNote(time, node, what, key, typed(str, line, "detail")))
         case "invoke":
             op = _invoked(line)
             if op.number in operations:

@@ -161,7 +161,7 @@ class PostgresServer(LiveServer):
             raise RuntimeError(f"initdb failed: {made.stdout}{made.stderr}")
 
 
-class Owner:
+class ServerAccount:
     """The account that a server runs under."""
 
     def __init__(self, uid: int, gid: int, *, is_other: bool) -> None:
@@ -172,14 +172,14 @@ class Owner:
         self.group = gid if is_other else None
 
 
-def owner() -> Owner:
+def owner() -> ServerAccount:
     """This process's account, or an unprivileged one if this process runs as root."""
     if os.geteuid() != 0:
-        return Owner(os.geteuid(), os.getegid(), is_other=False)
+        return ServerAccount(os.geteuid(), os.getegid(), is_other=False)
     for name in UNPRIVILEGED:
         with suppress(KeyError):
             entry = pwd.getpwnam(name)
-            return Owner(entry.pw_uid, entry.pw_gid, is_other=True)
+            return ServerAccount(entry.pw_uid, entry.pw_gid, is_other=True)
     raise RuntimeError(f"PostgreSQL does not run as root, and there is none of {UNPRIVILEGED}")
 
 

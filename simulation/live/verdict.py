@@ -16,14 +16,14 @@ from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.history.calls import OK, WRITE, History, Operation
+from tierledger.simulation.history.calls import OK, WRITE, CallHistory, Operation
 from tierledger.simulation.history.final_log import LoggedBatch
 from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.record.record import (
-    Record,
     RecordedCheckpoint,
     RecordedLog,
     RecordSettings,
+    RunRecord,
     judged,
 )
 from tierledger.storage.backend import MetadataStorageBackend
@@ -115,7 +115,9 @@ class Stored(NamedTuple):
     damage: list[Violation]
 
 
-async def recorded(run: LiveRun, origin: str = "", minimums: Minimums | None = None) -> Record:
+async def recorded(
+    run: LiveRun, origin: str = "", minimums: Minimums | None = None
+) -> RunRecord:
     """The record of a run whose brokers have stopped, from which it can be judged again.
 
     Args:
@@ -133,10 +135,10 @@ async def recorded(run: LiveRun, origin: str = "", minimums: Minimums | None = N
     )
     findings = [*_of_the_run(run), *stored.damage]
     history = run.recorder.history()
-    return Record(settings, history, stored.logs, stored.checkpoints, findings)
+    return RunRecord(settings, history, stored.logs, stored.checkpoints, findings)
 
 
-def verdict_of(run: LiveRun, record: Record, strikes: Sequence[Strike] = ()) -> LiveVerdict:
+def verdict_of(run: LiveRun, record: RunRecord, strikes: Sequence[Strike] = ()) -> LiveVerdict:
     """The verdict of all checkers on a recorded run."""
     began_ns = run.now_ns()
     ended_ns = run.ended_ns or began_ns
@@ -215,7 +217,9 @@ async def _checkpoint(
 # The cost of faults.
 
 
-def fault_rows(history: History, strikes: Sequence[Strike], ended_ns: int) -> list[FaultRow]:
+def fault_rows(
+    history: CallHistory, strikes: Sequence[Strike], ended_ns: int
+) -> list[FaultRow]:
     """Per fault: how often it struck, the gaps it caused, and how calls ended meanwhile."""
     written = defaultdict[PartitionKey, list[int]](list)
     for op in history.operations:
@@ -242,7 +246,7 @@ def fared(operations: Sequence[Operation]) -> Fared:
     return Fared(len(operations), ok, ok + sum(op.error in REFUSALS for op in operations))
 
 
-def calls_between(history: History, strikes: Sequence[Strike]) -> list[Operation]:
+def calls_between(history: CallHistory, strikes: Sequence[Strike]) -> list[Operation]:
     """The calls that were under way during none of `strikes`."""
     return [op for op in history.operations if not any(_meets(op, one) for one in strikes)]
 

@@ -15,14 +15,14 @@ from tierledger.simulation.machines.verdict import healed
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import (
     Observations,
-    Record,
     RecordedCheckpoint,
     RecordedLog,
     RecordSettings,
+    RunRecord,
 )
 
 
-def record_of(world: World, origin: str) -> Record:
+def record_of(world: World, origin: str) -> RunRecord:
     """A record of what callers saw, and of every log as it was written.
 
     `origin`: the run that made the record, as text for readers.
@@ -58,7 +58,7 @@ def record_of(world: World, origin: str) -> Record:
     states = observer.states if is_usual else []
     checkpoints = list(_checkpoints(world)) if is_usual else []
     seen = Observations(states, observer.applied, observer.led, healed(world))
-    return Record(settings, world.recorder.history(), logs, checkpoints, findings, seen)
+    return RunRecord(settings, world.recorder.history(), logs, checkpoints, findings, seen)
 
 
 def _checkpoints(world: World) -> Iterator[RecordedCheckpoint]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from tierledger.simulation.checkers.decisions import drafts_noted
-from tierledger.simulation.machines.environment.clockwork import MS, Life, S
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.laws.coordination_laws import unready
 from tierledger.simulation.machines.scenario.knobs import turned_to
-from tierledger.simulation.machines.scenario.scenario import Decision
+from tierledger.simulation.machines.scenario.scenario import SeedDecision
 from tierledger.simulation.machines.strikes import STRIKES
 from tierledger.simulation.machines.world import World
 
@@ -38,7 +38,7 @@ def run(world: World) -> None:
     knobs = turned_to((*scenario.knobs, *world.feeding.knobs))
     is_noted = scenario.seed % TURNS == DRAFTS
 
-    def durable(life: Life) -> None:
+    def durable(life: ProcessLife) -> None:
         world.passes("durable", life)
 
     with knobs, drafts_noted(world.drafts) if is_noted else nullcontext():
@@ -78,7 +78,7 @@ def _wait_until_ready(world: World) -> None:
             return
 
 
-def _strike(world: World, at: int, decision: Decision) -> None:
+def _strike(world: World, at: int, decision: SeedDecision) -> None:
     before = world.recorder.count
     STRIKES[decision.kind](world, *decision.args)
     if world.recorder.count > before:

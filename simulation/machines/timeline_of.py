@@ -18,7 +18,7 @@ from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.history.calls import INFO, OK, Operation
 from tierledger.simulation.machines.environment.medium import COORDINATOR as COORDINATOR_LOG
 from tierledger.simulation.machines.environment.medium import FATES
-from tierledger.simulation.machines.scenario.scenario import Decision
+from tierledger.simulation.machines.scenario.scenario import SeedDecision
 from tierledger.simulation.machines.strikes import KINDS as QUERIES
 from tierledger.simulation.machines.strikes import argument_names
 from tierledger.simulation.machines.world import World
@@ -34,10 +34,10 @@ from tierledger.simulation.timeline import (
     PAUSED,
     STORE,
     Arrow,
-    Lane,
-    Moment,
+    RunLane,
+    RunMoment,
+    RunTimeline,
     Span,
-    Timeline,
 )
 
 _KINDS: Final = {"broker": BROKER, "coordinator": COORDINATOR, "host": HOST, "store": STORE}
@@ -60,14 +60,14 @@ _OUTCOMES: Final = {OK: "op ok", INFO: "op info"}
 
 def timeline_of(
     world: World, *, title: str, command: str, violations: Iterable[Violation]
-) -> Timeline:
+) -> RunTimeline:
     """The picture of the run of `world`, which was made with `keeps`.
 
     Each process has a lane of its own, so that a zombie stands beside its successor.
     """
     found = list(violations)
     names = [life.name for life in world.lives]
-    lanes = [Lane(name, _KINDS[name.partition("-")[0].partition("/")[0]]) for name in names]
+    lanes = [RunLane(name, _KINDS[name.partition("-")[0].partition("/")[0]]) for name in names]
     moments = list(_moments(world))
     lives = _Lives(names, world.clock.now)
     for moment in moments:
@@ -75,19 +75,19 @@ def timeline_of(
     spans = lives.ended()
     operations = world.recorder.history().operations
     decided = [
-        Moment(one.at, "", "decision", _decided(one, world.calls_of.get(at, ()), operations))
+        RunMoment(one.at, "", "decision", _decided(one, world.calls_of.get(at, ()), operations))
         for at, one in enumerate(world.scenario.decisions)
     ]
     wrong = [
-        Moment(
+        RunMoment(
             _when(one, world), "", "violation", violation_text(one), None,
             "" if one.key is None else _key(one.key.partition),
         )
         for one in found
     ]  # fmt: skip
     if any(STORE in {source, target} for _, source, target, *_ in world.recording.arrows):
-        lanes.append(Lane(STORE, STORE))
-    return Timeline(
+        lanes.append(RunLane(STORE, STORE))
+    return RunTimeline(
         title,
         command,
         lanes,
@@ -99,13 +99,15 @@ def timeline_of(
     )
 
 
-def _decided(decision: Decision, calls: Iterable[int], operations: Sequence[Operation]) -> str:
+def _decided(
+    decision: SeedDecision, calls: Iterable[int], operations: Sequence[Operation]
+) -> str:
     """A decision as text, with the calls that it made at once."""
     made = [f"call {at} ({operations[at].what} by {operations[at].process})" for at in calls]
     return " -> ".join([decision_text(decision), *([", ".join(made)] if made else [])])
 
 
-def decision_text(decision: Decision) -> str:
+def decision_text(decision: SeedDecision) -> str:
     """A decision as text, with its time and the names of its arguments."""
     names = argument_names(decision.kind)
     given = (
@@ -211,13 +213,13 @@ def _key(partition: int | None) -> str:
     return "" if partition is None else f"orders-{partition}"
 
 
-def _moments(world: World) -> Iterator[Moment]:
+def _moments(world: World) -> Iterator[RunMoment]:
     for time, lane, what, detail, session, partition in world.recording.moments:
         text = detail
         if what == "append" and detail.startswith("batch "):
             slot = (-1 if partition is None else partition, int(detail.split()[1]))
             text = detail + _batch_text(world, slot)
-        yield Moment(time, _life_of(world, lane), what, text, session, _key(partition))
+        yield RunMoment(time, _life_of(world, lane), what, text, session, _key(partition))
 
 
 def _life_of(world: World, lane: str) -> str:
@@ -259,7 +261,7 @@ class _Lives:
         self._led: list[Span] = []
         self._unborn = set(names)
 
-    def see(self, moment: Moment) -> None:
+    def see(self, moment: RunMoment) -> None:
         """Take the next moment, in the order of their times."""
         lane, what, time = moment.lane, moment.what, moment.time_us
         if what == "start" and lane in self._unborn:
@@ -284,7 +286,7 @@ class _Lives:
             self._end(lane, what, key, self._end_us)
         return [*self._spans, *self._led]
 
-    def coloured(self, moment: Moment) -> Moment:
+    def coloured(self, moment: RunMoment) -> RunMoment:
         """`moment` with the session in which its lane then led, if it names none itself."""
         if moment.epoch is not None or not moment.key:
             return moment
@@ -318,12 +320,12 @@ def _calls(operations: Iterable[Operation], end_us: int) -> Iterator[Span]:
         yield Span(_lane_of(one), one.invoked // 1000, end, CALL, None, key, text)
 
 
-def _ends(operations: Iterable[Operation]) -> Iterator[Moment]:
+def _ends(operations: Iterable[Operation]) -> Iterator[RunMoment]:
     for one in operations:
         if one.completed is None:
             continue
         result = one.error if one.position is None else f"position {one.position}"
-        yield Moment(
+        yield RunMoment(
             one.completed // 1000, _lane_of(one), _OUTCOMES.get(one.outcome, "op fail"),
             f"{one.what} (call {one.number}): {result}", None, _key(one.key.partition),
         )  # fmt: skip

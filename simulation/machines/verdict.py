@@ -21,7 +21,7 @@ from tierledger.simulation.checkers.feed import fed
 from tierledger.simulation.checkers.fold import UNFOLDABLE, folded
 from tierledger.simulation.checkers.model import wrong_import
 from tierledger.simulation.checkers.state_digest import fields_that_differ, state_digest
-from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
+from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import CHECKPOINT, COLD, Healed, StateSeen
@@ -107,7 +107,7 @@ _Logs: TypeAlias = "dict[PartitionKey, FinalLog]"
 _Checkpoints: TypeAlias = "dict[PartitionKey, list[Written]]"
 
 
-def judge(scenario: Scenario) -> Verdict:
+def judge(scenario: Scenario) -> SeedVerdict:
     """Run the world and check it."""
     with uncollected():
         return verdict_of(ran(scenario))
@@ -133,13 +133,13 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def verdict_of(world: World) -> Verdict:
+def verdict_of(world: World) -> SeedVerdict:
     """The verdict of all checkers on a world that has run."""
     with turned_to(world.scenario.knobs):  # They determine what states forget.
         return _verdict_of(world)
 
 
-def _verdict_of(world: World) -> Verdict:
+def _verdict_of(world: World) -> SeedVerdict:
     history = world.recorder.history()
     logs, checkpoints, violations = _stored(world)
     is_readable = not violations
@@ -167,7 +167,7 @@ def _verdict_of(world: World) -> Verdict:
     for log in logs.values():
         if _sessions_without_write(log) > SESSIONS_IN_A_ROW:
             world.recording.mark("three sessions without a write between")
-    return Verdict(
+    return SeedVerdict(
         seed=world.scenario.seed,
         violations=violations,
         trace_hash=world.recording.digest(),

@@ -21,8 +21,8 @@ from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.calls import (
     SHOWN_CHARACTERS_MAX,
     WRONG_LINE,
-    History,
-    Note,
+    CallHistory,
+    NodeNote,
     Operation,
     history_lines,
     key_of,
@@ -36,10 +36,10 @@ from tierledger.simulation.history.final_log import LoggedBatch
 from tierledger.simulation.history.observations import Applied, Healed, Led, StateSeen
 from tierledger.simulation.record.record import (
     Observations,
-    Record,
     RecordedCheckpoint,
     RecordedLog,
     RecordSettings,
+    RunRecord,
 )
 
 VERSION = 1
@@ -49,7 +49,7 @@ VERSION = 1
 # To a file.
 
 
-def record_as_lines(record: Record) -> Iterator[bytes]:
+def record_as_lines(record: RunRecord) -> Iterator[bytes]:
     """The lines of a file that `read_record` reads back."""
     lines = 0
     for fields in _lines(record):
@@ -58,7 +58,7 @@ def record_as_lines(record: Record) -> Iterator[bytes]:
     yield line_of({"type": "end", "lines": lines})
 
 
-def _lines(record: Record) -> Iterator[dict[str, object]]:
+def _lines(record: RunRecord) -> Iterator[dict[str, object]]:
     yield _settings_line(record.settings)
     for tip, batches in record.logs:
         part = key_text(PartitionKey.of(tip))
@@ -111,7 +111,7 @@ def _settings_line(settings: RecordSettings) -> dict[str, object]:
 # From a file.
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> RunRecord:
     """The record in a file; a call whose end is missing has the outcome `INFO`.
 
     Raises:
@@ -157,14 +157,14 @@ class _Reading:
         self._findings: list[Violation] = []
         self._seen = Observations([], [], [], {})
         self._operations: dict[int, Operation] = {}
-        self._notes: list[Note] = []
+        self._notes: list[NodeNote] = []
 
-    def record(self) -> Record:
+    def record(self) -> RunRecord:
         assert self._settings is not None, "it is complete"
         operations = [self._operations[one] for one in sorted(self._operations)]
-        return Record(
+        return RunRecord(
             self._settings,
-            History(operations, self._notes),
+            CallHistory(operations, self._notes),
             list(self._logs.values()),
             self._checkpoints,
             self._findings,

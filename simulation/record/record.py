@@ -10,7 +10,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.partition.decide import Limits
 from tierledger.simulation.checkers.all import Minimums, check
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.history.calls import History
+from tierledger.simulation.history.calls import CallHistory
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import Applied, Healed, Led, StateSeen
 from tierledger.storage.serde import MsgpackSerDe
@@ -58,11 +58,11 @@ class Observations(NamedTuple):
     healed: dict[PartitionKey, Healed]
 
 
-class Record(NamedTuple):
+class RunRecord(NamedTuple):
     """A run, ready to be judged."""
 
     settings: RecordSettings
-    history: History
+    history: CallHistory
     logs: list[RecordedLog]
     checkpoints: list[RecordedCheckpoint]
     findings: list[Violation]
@@ -77,7 +77,7 @@ class Judgement(NamedTuple):
     logs: dict[PartitionKey, FinalLog]
 
 
-def judged(record: Record) -> Judgement:
+def judged(record: RunRecord) -> Judgement:
     """Judge `record` by every checker; a log that does not verify is itself a violation."""
     settings, found = record.settings, list(record.findings)
     logs: dict[PartitionKey, FinalLog] = {}

@@ -27,7 +27,7 @@ from tierledger.events.metadata import (
 )
 from tierledger.simulation.history.recorded_client import KnownIds, RecordedClient
 from tierledger.simulation.service.stage import Stage
-from tierledger.simulation.service.virtual_loop import Process
+from tierledger.simulation.service.virtual_loop import VirtualProcess
 
 Connecting: TypeAlias = "Callable[[ServiceSettings], Awaitable[ServiceConnection]]"
 
@@ -75,7 +75,7 @@ class Broker:
         random: Random,
     ) -> None:
         """`fenced` is called when the service refuses an announcement as out of date."""
-        self.process = Process(f"broker-{broker_id}", life)
+        self.process = VirtualProcess(f"broker-{broker_id}", life)
         self.broker_id = broker_id
         self.is_fenced = False
         self.led: dict[TopicIdPartition, int] = {}

@@ -37,7 +37,7 @@ from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, LEADER_MOVED, stream
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import PORT
-from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
+from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.storage.backend import MetadataStorageBackend
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class SkewedClock:
         return self._offset_ms + int(self._loop.time() * 1000)
 
 
-class HostProcess(Process):
+class HostProcess(VirtualProcess):
     """A process that runs one host."""
 
     def __init__(self, site: str, number: int) -> None:
@@ -69,7 +69,7 @@ class HostProcess(Process):
         """Whether this process writes to the store itself."""
 
 
-class CoordinatorProcess(Process):
+class CoordinatorProcess(VirtualProcess):
     """A process that runs one coordinator."""
 
     def __init__(self, number: int) -> None:
@@ -154,7 +154,7 @@ class Cluster:
         """The last process at each address, also if it is dead."""
         self.placed: list[Placement] = []
         """Every placement of a leader that was sent to a host, in order."""
-        self.processes: list[Process] = []
+        self.processes: list[VirtualProcess] = []
         """All processes of the run, kept so that nothing of theirs is finalized during it."""
         self._settings = world.settings
         self._keys = world.keys
@@ -317,6 +317,6 @@ class Cluster:
                 return HostWay(self, process)
         raise NotReady(f"{name} is not running")
 
-    def _give_up(self, process: Process) -> None:
+    def _give_up(self, process: VirtualProcess) -> None:
         self._recording.mark("gave up")
         self._loop.kill(process)

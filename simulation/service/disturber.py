@@ -7,14 +7,14 @@ from contextlib import suppress
 
 from tierledger.actors.calls import PlaceCall
 from tierledger.events.errors import OutcomeUnknown
-from tierledger.simulation.machines.environment.clockwork import Life, S
+from tierledger.simulation.machines.environment.clockwork import ProcessLife, S
 from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import Cluster, HostProcess, HostWay
 from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.plan import stream
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import StreamNetwork
-from tierledger.simulation.service.virtual_loop import Process
+from tierledger.simulation.service.virtual_loop import VirtualProcess
 
 
 class Disturber:
@@ -57,10 +57,10 @@ class Disturber:
             self._world.note(fault, "world")
         self._next()
 
-    def _after_create(self, life: Life) -> None:
+    def _after_create(self, life: ProcessLife) -> None:
         if self._random.random() < self._world.plan.crash_after_create:
             self._world.recording.mark("crash after durable, before acknowledged")
-            assert isinstance(life, Process), "all lives here are"
+            assert isinstance(life, VirtualProcess), "all lives here are"
             self._world.loop.kill(life)
 
     # The faults. Each returns whether it was injected; without a fitting process it is not.
@@ -69,7 +69,7 @@ class Disturber:
         hosts = [one for one in self._cluster.hosts.values() if one.is_reachable]
         return self._random.choice(hosts) if hosts else None
 
-    def _pause(self, process: Process | None) -> bool:
+    def _pause(self, process: VirtualProcess | None) -> bool:
         if process is None or process.is_dead or process.is_paused:
             return False
         world = self._world
@@ -84,7 +84,7 @@ class Disturber:
         world.loop.call_later(pause, resume, context=WORLD_CONTEXT)
         return True
 
-    def _kill(self, process: Process | None) -> bool:
+    def _kill(self, process: VirtualProcess | None) -> bool:
         if process is None or process.is_dead:
             return False
         self._world.loop.kill(process)
@@ -121,7 +121,7 @@ class Disturber:
             return False
         return self._cut_off(process)
 
-    def _cut_off(self, process: Process | None) -> bool:
+    def _cut_off(self, process: VirtualProcess | None) -> bool:
         if process is None or not process.is_reachable:
             return False
         self._world.loop.cut_off(process)

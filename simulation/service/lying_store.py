@@ -24,7 +24,7 @@ from tierledger.simulation.machines.environment.medium import (
 )
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.service.plan import StorePlan
-from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
+from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.storage.backend import (
     NO_FORMERS,
     CreateOutcome,
@@ -66,14 +66,14 @@ class LyingStore:
         self.plan = self.plan.healed()
         self.medium.heal()
 
-    def mistreat(self, process: Process, *, writes: bool) -> None:
+    def mistreat(self, process: VirtualProcess, *, writes: bool) -> None:
         """With the plan's chance, arm a fault for the next request of `process`."""
         if self._draw() < self.plan.fault_chance:
             fate = FATES[int(self._draw() * len(FATES))] if writes else REFUSE
             late = TIMEOUT + int(LATE_MAX * self._draw()) if fate == LATE else MS
             self.medium.arm(process.site, fate, late, of_writes=writes)
 
-    def slow_down(self, process: Process) -> None:
+    def slow_down(self, process: VirtualProcess) -> None:
         """With the plan's chance, delay the next atomic step, such as a checkpoint's."""
         if self._draw() < self.plan.slow_step_chance:
             late = int(LATE_MAX * self._draw())
@@ -83,7 +83,7 @@ class LyingStore:
 class StoreConnection(MetadataStorageBackend):
     """One process's connection to the store."""
 
-    def __init__(self, store: LyingStore, process: Process) -> None:
+    def __init__(self, store: LyingStore, process: VirtualProcess) -> None:
         self._store = store
         self._process = process
 

@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 
 from tierledger.actors.ports import HostGone
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.environment.clockwork import Life, S
+from tierledger.simulation.machines.environment.clockwork import ProcessLife, S
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.machines.environment.wires import LOSE, Wires
 from tierledger.simulation.service.plan import NetworkPlan
 from tierledger.simulation.service.virtual_loop import (
-    Process,
     VirtualLoop,
+    VirtualProcess,
     current_process,
 )
 
@@ -44,7 +44,7 @@ class Network:
         self.wires = Wires(loop.clock, plan.delays, recording)
         self._draw = random.random
         self._plan = plan
-        self._world = Process("world")
+        self._world = VirtualProcess("world")
         self._count = 0
 
     def heal(self) -> None:
@@ -52,13 +52,17 @@ class Network:
         self._plan = self._plan.healed()
         self.wires.heal()
 
-    def travels(self, source: Life, draw: Callable[[], float]) -> float:
+    def travels(self, source: ProcessLife, draw: Callable[[], float]) -> float:
         """Seconds until data of a stream arrives; data that is lost is retransmitted."""
         again = RESENT_S if draw() < self._plan.loss_chance else 0.0
         return again + self.wires.delay(source) / S
 
     def send(
-        self, source: Life, target: Life, call: Callable[..., None], *given: object
+        self,
+        source: ProcessLife,
+        target: ProcessLife,
+        call: Callable[..., None],
+        *given: object,
     ) -> bool:
         """Have `target` make `call`, unless the message is lost.
 
@@ -68,7 +72,7 @@ class Network:
             self.wires.arm((source.site, target.site), LOSE, 0)
         return self.wires.send(source, target, call, *given)
 
-    async def call(self, target: Process, work: Work, what: str) -> Any:  # noqa: ANN401
+    async def call(self, target: VirtualProcess, work: Work, what: str) -> Any:  # noqa: ANN401
         """Run `work` at `target`; returns its result.
 
         Raises:
@@ -97,8 +101,8 @@ class _Call:
         self,
         network: Network,
         number: int,
-        caller: Process,
-        target: Process,
+        caller: VirtualProcess,
+        target: VirtualProcess,
         work: Work,
         what: str,
     ) -> None:

@@ -17,7 +17,7 @@ from tierledger.actors.door.wire.segments import partition_message
 from tierledger.simulation.service.plan import stream
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import PORT, End
-from tierledger.simulation.service.virtual_loop import Process
+from tierledger.simulation.service.virtual_loop import VirtualProcess
 
 BEYOND = 1 << 40
 """A position that no log of a world reaches."""
@@ -36,7 +36,7 @@ class Stranger:
     """A process that opens one stream after the other, each to a random host's door."""
 
     def __init__(self, world: Stage) -> None:
-        self.process = Process("stranger")
+        self.process = VirtualProcess("stranger")
         self._world = world
         self._random = stream(world.plan.seed, "stranger")
         self._asked = 0

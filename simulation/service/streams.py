@@ -23,10 +23,10 @@ from tierledger.actors.door.client.knocking import KNOCK_S
 from tierledger.actors.door.client.streams import Stream
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.server.gateway import Gateway
-from tierledger.simulation.machines.environment.clockwork import Life, S
+from tierledger.simulation.machines.environment.clockwork import ProcessLife, S
 from tierledger.simulation.service.network import RESENT_S, WORLD_CONTEXT, Network
 from tierledger.simulation.service.plan import DoorPlan
-from tierledger.simulation.service.virtual_loop import Process, current_process
+from tierledger.simulation.service.virtual_loop import VirtualProcess, current_process
 
 Method: TypeAlias = "Callable[[Gateway, object, Any], Coroutine[Any, Any, None]]"
 
@@ -62,7 +62,7 @@ class StreamNetwork:
         """Connections with at least one open end, by number."""
         watch.start(self.connections)
         self._draw = random.random
-        self._listening: dict[str, tuple[Process, Gateway]] = {}
+        self._listening: dict[str, tuple[VirtualProcess, Gateway]] = {}
         self._closed: set[str] = set()
         """Hosts whose doors nobody reaches; their processes live, and connect to others."""
         self._shut_out: dict[str, float] = {}
@@ -125,7 +125,7 @@ class StreamNetwork:
             return False
         return True
 
-    def listen(self, name: str, process: Process, gateway: Gateway) -> str:
+    def listen(self, name: str, process: VirtualProcess, gateway: Gateway) -> str:
         """Let `gateway` have the first port of the host `name` that no living process has."""
         port = PORT
         while (found := self._listening.get(f"{name}:{port}")) and not found[0].is_dead:
@@ -133,7 +133,7 @@ class StreamNetwork:
         self._listening[f"{name}:{port}"] = process, gateway
         return f"{name}:{port}"
 
-    def listener(self, door: str, client: str) -> tuple[Process, Gateway] | None:
+    def listener(self, door: str, client: str) -> tuple[VirtualProcess, Gateway] | None:
         """The process that listens at `door`; none if `client` cannot reach a living one."""
         found = self._listening.get(door)
         if found is None or found[0].is_dead or self._is_walled_off(door, client):
@@ -179,7 +179,7 @@ class StreamNetwork:
         open_ = list(self.connections.values())
         return random.choice(open_) if open_ else None
 
-    def arrival(self, source: Life, target: Life) -> float:
+    def arrival(self, source: ProcessLife, target: ProcessLife) -> float:
         """When data that is sent now arrives (virtual s), retransmissions included."""
         at = self.loop.time() + self.network.travels(source, self._draw)
         until = self.network.wires.cut_until(source, target) / S
@@ -196,7 +196,7 @@ class Connection:
         self,
         streams: StreamNetwork,
         number: int,
-        process: Process,
+        process: VirtualProcess,
         door: str,
         method: Method,
     ) -> None:
@@ -298,11 +298,11 @@ class Connection:
 class End:
     """One end of a stream: for the client gRPC's call, for the host the servicer's context."""
 
-    def __init__(self, connection: Connection, owner: Process | None, name: str) -> None:
+    def __init__(self, connection: Connection, owner: VirtualProcess | None, name: str) -> None:
         self.other: End
         self.connection = connection
         self.owner = owner
-        self.life: Life = owner or Life(name.partition(":")[0], 0)
+        self.life: ProcessLife = owner or ProcessLife(name.partition(":")[0], 0)
         """The owner; for a host's end that has none yet, a stand-in with the host's name."""
         self.name = name
         self.error: str | None = None

@@ -16,7 +16,7 @@ from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import TombstonesDropped
 from tierledger.simulation.checkers.all import check
-from tierledger.simulation.checkers.verdict import MINIMUMS, Verdict
+from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.machines.environment.medium import completed
@@ -36,7 +36,7 @@ COMMANDS = 30
 """How many invented commands the rules decide on at the end of each log."""
 
 
-def judge(plan: WorldPlan) -> Verdict:
+def judge(plan: WorldPlan) -> SeedVerdict:
     """Run the world and check it."""
     world = ran(plan)
     try:
@@ -78,13 +78,13 @@ def _logging_in(world: World) -> Iterator[None]:
         structlog.configure(**former)
 
 
-def verdict_of(world: World) -> Verdict:
+def verdict_of(world: World) -> SeedVerdict:
     """The results of all checkers for a world that has run."""
     with turned_to(world.plan.knobs):
         return _verdict_of(world)
 
 
-def _verdict_of(world: World) -> Verdict:
+def _verdict_of(world: World) -> SeedVerdict:
     history = world.recorder.history()
     violations = list(_of_the_run(world))
     logs: dict[PartitionKey, FinalLog] = {}
@@ -110,7 +110,7 @@ def _verdict_of(world: World) -> Verdict:
     for log in logs.values():
         violations += bounded(_untimely(world, log))
     ok_calls = sum(op.outcome == "ok" for op in history.operations)
-    return Verdict(
+    return SeedVerdict(
         seed=world.plan.seed,
         violations=violations,
         trace_hash=world.recording.digest(),

@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from tierledger.simulation.machines.environment.clockwork import Clockwork, Life, S
+from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife, S
 
 T = TypeVar("T")
 
-_OWNER: ContextVar[Process] = ContextVar("owner")
+_OWNER: ContextVar[VirtualProcess] = ContextVar("owner")
 
 
-class Process(Life):
+class VirtualProcess(ProcessLife):
     """Something that can be paused and killed; its steps run on the world's loop."""
 
     def __init__(self, site: str, number: int = 0) -> None:
@@ -45,7 +45,7 @@ class Process(Life):
         return context
 
 
-class Step:
+class LoopStep:
     """A callback that is due; asyncio calls it a handle."""
 
     __slots__ = ("_loop", "args", "callback", "context", "due")
@@ -122,7 +122,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
     @override
     def call_soon(  # type: ignore[override]  # A handle of our own, lighter than asyncio's.
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> Step:
+    ) -> LoopStep:
         return self.call_at(self.time(), callback, *args, context=context)
 
     @override
@@ -132,8 +132,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
         callback: Callable[..., Any],
         *args: Any,
         context: Context | None = None,
-    ) -> Step:
-        step = Step(self, when, callback, args, _own(context))
+    ) -> LoopStep:
+        step = LoopStep(self, when, callback, args, _own(context))
         if not self._is_closed:
             at = ceil(when * S)
             at += at / S < when  # Rounded up, as a waiter woken too early would sleep again.
@@ -147,7 +147,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
         callback: Callable[..., Any],
         *args: Any,
         context: Context | None = None,
-    ) -> Step:
+    ) -> LoopStep:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     @override
@@ -217,34 +217,34 @@ class VirtualLoop(asyncio.AbstractEventLoop):  # It has what a world uses.
 
     # Processes.
 
-    def spawn(self, process: Process, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def spawn(self, process: VirtualProcess, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` as `process`."""
         task = self.create_task(work, context=process.context())
         self._spawned.append(task)
         return task
 
-    def pause(self, process: Process) -> None:
+    def pause(self, process: VirtualProcess) -> None:
         """Freeze `process` between two steps; steps that fall due meanwhile wait."""
         process.is_paused = True
 
-    def resume(self, process: Process) -> None:
+    def resume(self, process: VirtualProcess) -> None:
         """Let `process` go on as if no time had passed: its timers fire all at once."""
         self.clock.resume(process)
 
-    def kill(self, process: Process) -> None:
+    def kill(self, process: VirtualProcess) -> None:
         """End `process` between two steps: nothing of it runs again, no clean-up either."""
         if process.is_dead:
             return
         process.is_dead = True
         self._call_when_killed(process)
 
-    def cut_off(self, process: Process) -> None:
+    def cut_off(self, process: VirtualProcess) -> None:
         """Let all others believe that `process` is dead, while it goes on."""
         process.is_cut_off = True
         self._call_when_killed(process)
 
     @staticmethod
-    def _call_when_killed(process: Process) -> None:
+    def _call_when_killed(process: VirtualProcess) -> None:
         callbacks, process.when_killed = process.when_killed, {}
         for call in callbacks.values():
             call()
@@ -271,6 +271,6 @@ def _own(context: Context | None) -> Context:
     return copy_context() if context is None else context
 
 
-def current_process() -> Process | None:
+def current_process() -> VirtualProcess | None:
     """The process whose step runs now."""
     return _OWNER.get(None)

@@ -27,7 +27,7 @@ from tierledger.simulation.live.chaos.postgres import freeze_in_commit, ports_of
 from tierledger.simulation.live.processes import is_running
 from tierledger.simulation.live.ray_faults import MOVES, HostFacts
 from tierledger.simulation.live.verdict import stored_by
-from tierledger.simulation.record.record import Record, RecordSettings, judged
+from tierledger.simulation.record.record import RecordSettings, RunRecord, judged
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
 
@@ -160,7 +160,7 @@ async def test_a_zombie_changes_nothing(target: Target, writer: Writer) -> None:
     stored = await stored_by(target.service.settings, writer.tips)
     key = PartitionKey.of(tip)
     assert key in {one.key for one in stored.checkpoints}, "a thousand events make a checkpoint"
-    record = Record(
+    record = RunRecord(
         RecordSettings(
             target.service.settings.cluster_id,
             check_every=500,

@@ -13,7 +13,7 @@ from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import WallClock
 from tierledger.events.errors import CustomMetadataSizeLimitExceeded, Fenced, NotLeader
 from tierledger.simulation.checkers.all import Minimums
-from tierledger.simulation.history.calls import WRITE, History, Recorder
+from tierledger.simulation.history.calls import WRITE, CallHistory, Recorder
 from tierledger.simulation.live.chaos.faults import ALWAYS, SQLITE, Chaos
 from tierledger.simulation.live.ray_faults import LiveService
 from tierledger.simulation.live.run import LiveRun
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.chaos
 SECOND = 1_000_000_000
 
 
-def history_of(*writes: tuple[int, float]) -> History:
+def history_of(*writes: tuple[int, float]) -> CallHistory:
     """Acknowledged writes: to which partition, and when (s)."""
     now = 0
     recorder = Recorder(lambda: now)

@@ -12,7 +12,7 @@ from tests.models.simulation.planted_anomalies import altered
 from tests.models.simulation.records import small_record
 from tierledger.simulation.history.calls import INFO, OK, WRITE, history_as_lines
 from tierledger.simulation.record.file import record_as_lines
-from tierledger.simulation.record.record import Record
+from tierledger.simulation.record.record import RunRecord
 
 
 @pytest.fixture
@@ -21,10 +21,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def with_calls(
-    record: Record,
+    record: RunRecord,
     number: int,
     **fields: Any,  # noqa: ANN401 - Of that call.
-) -> Record:
+) -> RunRecord:
     operations = altered(record.history.operations, number, **fields)
     return record._replace(history=record.history._replace(operations=operations))
 

@@ -1,20 +1,20 @@
 """The summary of many outcomes, and when a clean one would mean nothing."""
 
-from tierledger.simulation.campaign.summary import MEANS_SEEDS, Summary
-from tierledger.simulation.checkers.verdict import Verdict
+from tierledger.simulation.campaign.summary import MEANS_SEEDS, CampaignSummary
+from tierledger.simulation.checkers.verdict import SeedVerdict
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.laws.counts import GREATEST, SUMMED
 
-BUSY = Verdict(
+BUSY = SeedVerdict(
     seed=1, is_small=True, violations=[], trace_hash="", calls=50, ok_calls=40, changes=4,
     steps=1000, virtual_s=9.0, marks={"kill host": 2},
     counts={"segments deleted": 3, "most rows in a partition": 7}, cpu_s=0.01,
 )  # fmt: skip
 
 
-def summary_of(*outcomes: Verdict) -> Summary:
-    summary = Summary()
+def summary_of(*outcomes: SeedVerdict) -> CampaignSummary:
+    summary = CampaignSummary()
     for one in outcomes:
         summary.add(one)
     return summary
@@ -48,7 +48,7 @@ def test_busy_seeds_are_no_vacuous_campaign() -> None:
 
 
 def test_a_campaign_in_which_nothing_happens_says_so() -> None:
-    def shortfalls(idle: Verdict) -> list[str]:
+    def shortfalls(idle: SeedVerdict) -> list[str]:
         return summary_of(*[idle] * MEANS_SEEDS).shortfalls(requires_marks=False)
 
     assert shortfalls(BUSY._replace(changes=0)) == [

@@ -14,7 +14,7 @@ from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.calls import history_as_lines
 from tierledger.simulation.record.file import read_record, record_as_lines
-from tierledger.simulation.record.record import Record, RecordedLog, judged
+from tierledger.simulation.record.record import RecordedLog, RunRecord, judged
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +23,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("records") / "record.jsonl"
 
 
-def topics(record: Record) -> list[str]:
+def topics(record: RunRecord) -> list[str]:
     return [log.topic_id_partition.topic for log in record.logs]
 
 
 @given(record=records())
-def test_whatever_is_written_is_read_back(record: Record, path: Path) -> None:
+def test_whatever_is_written_is_read_back(record: RunRecord, path: Path) -> None:
     path.write_bytes(b"".join(record_as_lines(record)))
 
     again = read_record(path)

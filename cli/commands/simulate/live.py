@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from tierledger.simulation.live.chaos.chaos import Outcome, Storm
+    from tierledger.simulation.live.chaos.chaos import Storm, StormOutcome
     from tierledger.simulation.live.verdict import Fared, LiveVerdict
 
 # Ray and the simulation are imported in functions; else every command would wait for them.
@@ -125,7 +125,7 @@ def live(
         raise typer.Exit(ExitStatus.FOUND)
 
 
-def _outcome_of(storm: Storm) -> Outcome:
+def _outcome_of(storm: Storm) -> StormOutcome:
     import structlog
 
     from tierledger.simulation.live.chaos.chaos import storm_on

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tierledger.simulation.campaign.campaign import Hunt, Workers
-    from tierledger.simulation.campaign.summary import Summary
-    from tierledger.simulation.checkers.verdict import Verdict
+    from tierledger.simulation.campaign.summary import CampaignSummary
+    from tierledger.simulation.checkers.verdict import SeedVerdict
     from tierledger.simulation.mutants.catalogue import Mutant
 
 BAR = 24
@@ -82,7 +82,7 @@ class Control(NamedTuple):
 
     world: str
     seeds: int
-    failed: list[Verdict]
+    failed: list[SeedVerdict]
     """Seeds with violations; there should be none."""
 
 
@@ -233,17 +233,17 @@ def coverage(
         raise typer.Exit(ExitStatus.FOUND)
 
 
-def summed(outcomes: Iterable[Verdict], total: int | None) -> Summary:
+def summed(outcomes: Iterable[SeedVerdict], total: int | None) -> CampaignSummary:
     """The sums of seeds that are run now, `total` in all if that is known."""
-    from tierledger.simulation.campaign.summary import Summary
+    from tierledger.simulation.campaign.summary import CampaignSummary
 
-    summary = Summary()
+    summary = CampaignSummary()
     for one in counted(outcomes, "seeds", total):
         summary.add(one)
     return summary
 
 
-def _print_coverage(summary: Summary) -> None:
+def _print_coverage(summary: CampaignSummary) -> None:
     from tierledger.simulation.machines.environment.marks import MARKS
 
     rows = [
@@ -276,7 +276,7 @@ def bar(seen: int, seeds: int) -> str:
     return "█" * max(1, round(BAR * share))
 
 
-def _print_coverage_as_json(summary: Summary) -> None:
+def _print_coverage_as_json(summary: CampaignSummary) -> None:
     from tierledger.simulation.machines.environment.marks import MARKS
 
     print_json(

@@ -26,9 +26,9 @@ from tierledger.events.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tierledger.simulation.checkers.verdict import Verdict
+    from tierledger.simulation.checkers.verdict import SeedVerdict
     from tierledger.simulation.machines.scenario.scenario import Scenario
-    from tierledger.simulation.timeline import Timeline
+    from tierledger.simulation.timeline import RunTimeline
 
 SeedOption = Annotated[
     int, typer.Option(min=0, max=SEED_MAX, help="The seed to run.", show_default=False)
@@ -116,7 +116,7 @@ def replay(
     if world == SERVICE:
         if not asked.is_whole:
             raise InvalidArgument("--keep and --shape are for --world machines alone")
-        verdict: Verdict = _service_again(asked, files)
+        verdict: SeedVerdict = _service_again(asked, files)
     else:
         verdict = _again(asked, files)
     (_print_as_json if json else _print)(verdict)
@@ -124,7 +124,7 @@ def replay(
         raise typer.Exit(ExitStatus.FOUND)
 
 
-def _again(asked: Asked, files: Files) -> Verdict:
+def _again(asked: Asked, files: Files) -> SeedVerdict:
     from tierledger.simulation.campaign.campaign import judged, watched
     from tierledger.simulation.explain.text import text
     from tierledger.simulation.machines.record_of import record_of
@@ -140,7 +140,7 @@ def _again(asked: Asked, files: Files) -> Verdict:
     return verdict
 
 
-def _timeline(asked: Asked, scenario: Scenario, verdict: Verdict) -> Timeline:
+def _timeline(asked: Asked, scenario: Scenario, verdict: SeedVerdict) -> RunTimeline:
     from tierledger.simulation.campaign.campaign import watched
     from tierledger.simulation.machines.timeline_of import timeline_of
 
@@ -157,7 +157,7 @@ def _timeline(asked: Asked, scenario: Scenario, verdict: Verdict) -> Timeline:
     )
 
 
-def _service_again(asked: Asked, files: Files) -> Verdict:
+def _service_again(asked: Asked, files: Files) -> SeedVerdict:
     from tierledger.simulation.campaign.campaign import with_mistake
     from tierledger.simulation.history.calls import history_as_lines
     from tierledger.simulation.service.plan import drawn
@@ -174,7 +174,7 @@ def _service_again(asked: Asked, files: Files) -> Verdict:
     return verdict
 
 
-def _print(verdict: Verdict) -> None:
+def _print(verdict: SeedVerdict) -> None:
     print_pairs(
         [
             ("seed", verdict.seed),
@@ -189,7 +189,7 @@ def _print(verdict: Verdict) -> None:
     print(f"{len(verdict.violations)} violations")
 
 
-def _print_as_json(verdict: Verdict) -> None:
+def _print_as_json(verdict: SeedVerdict) -> None:
     fields = verdict._asdict()
     del fields["cpu_s"]  # It was not measured.
     print_json(

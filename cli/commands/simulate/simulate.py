@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from tierledger.simulation.campaign.campaign import Workers
     from tierledger.simulation.campaign.reduction import Reduction
-    from tierledger.simulation.campaign.summary import SizeSummary, Summary
-    from tierledger.simulation.checkers.verdict import Verdict
+    from tierledger.simulation.campaign.summary import CampaignSummary, SizeSummary
+    from tierledger.simulation.checkers.verdict import SeedVerdict
 
 # The simulation is imported in functions: it loads the whole service, and every command
 # would wait for that.
@@ -137,7 +137,7 @@ def _chosen(seeds: str | None, seed: int | None, minutes: float | None) -> Itera
     return seeds_of(seeds or SEEDS)
 
 
-def _begun_in(minutes: float | None, outcomes: Iterable[Verdict]) -> Iterator[Verdict]:
+def _begun_in(minutes: float | None, outcomes: Iterable[SeedVerdict]) -> Iterator[SeedVerdict]:
     """The outcomes of the seeds that are begun within the time."""
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
     for one in outcomes:
@@ -146,7 +146,7 @@ def _begun_in(minutes: float | None, outcomes: Iterable[Verdict]) -> Iterator[Ve
             break
 
 
-def _print_hashes(outcomes: Iterable[Verdict]) -> bool:
+def _print_hashes(outcomes: Iterable[SeedVerdict]) -> bool:
     is_well = True
     for one in outcomes:
         print(f"{one.seed} {one.trace_hash}", flush=True)
@@ -159,7 +159,7 @@ class Campaign(NamedTuple):
 
     world: str
     jobs: int
-    summary: Summary
+    summary: CampaignSummary
     wall_s: float
 
     @property
@@ -185,7 +185,7 @@ def _reductions(campaign: Campaign, workers: Workers) -> list[Reduction]:
     return [one for one in found if one is not None]
 
 
-def _of_different_checkers(failed: Sequence[Verdict]) -> list[Verdict]:
+def _of_different_checkers(failed: Sequence[SeedVerdict]) -> list[SeedVerdict]:
     """The first seed of each checker, then the others; small worlds first, being quick."""
     seen: Counter[str] = Counter()
     ranked = []
@@ -319,7 +319,7 @@ def _size_as_json(size: SizeSummary) -> dict[str, float]:
 
 
 def _failed_as_json(
-    campaign: Campaign, failed: Verdict, small: Reduction | None
+    campaign: Campaign, failed: SeedVerdict, small: Reduction | None
 ) -> dict[str, Any]:
     return {
         "seed": failed.seed,

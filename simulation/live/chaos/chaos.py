@@ -26,7 +26,7 @@ from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
 from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.live.verdict import LiveVerdict, recorded, verdict_of
-from tierledger.simulation.record.record import Record
+from tierledger.simulation.record.record import RunRecord
 from tierledger.simulation.service.plan import stream
 from tierledger.storage.connector import URL_SETTING
 from tierledger.storage.locate import StoreUrl, parse_store_url
@@ -108,14 +108,14 @@ class Storm:
         )
 
 
-class Outcome(NamedTuple):
+class StormOutcome(NamedTuple):
     """The result of a storm."""
 
     verdict: LiveVerdict
-    record: Record
+    record: RunRecord
 
 
-class Progress(Protocol):
+class StormProgress(Protocol):
     """Where a storm reports its progress."""
 
     def say(self, text: str) -> None:
@@ -125,7 +125,7 @@ class Progress(Protocol):
         """Report the seconds that have passed, and what is going on."""
 
 
-def storm_on(storm: Storm, progress: Progress) -> Outcome:
+def storm_on(storm: Storm, progress: StormProgress) -> StormOutcome:
     """Run a storm and judge it; no process is left running.
 
     Raises:
@@ -168,7 +168,7 @@ def _postgres() -> Iterator[PostgresServer]:
         server.remove()
 
 
-async def _run(storm: Storm, target: _Target, progress: Progress) -> Outcome:
+async def _run(storm: Storm, target: _Target, progress: StormProgress) -> StormOutcome:
     _end_in_order()
     # An existing store may hold an earlier run of the same seed.
     cluster_id = f"live-{storm.plan.seed}-{time.time_ns():x}"
@@ -190,7 +190,7 @@ async def _run(storm: Storm, target: _Target, progress: Progress) -> Outcome:
         progress.at(total_s, "checking")
         origin = f"simulate live --seed {storm.plan.seed} on {storm.shown_store}"
         record = await recorded(run, origin, storm.minimums)
-        return Outcome(verdict_of(run, record, chaos.strikes), record)
+        return StormOutcome(verdict_of(run, record, chaos.strikes), record)
 
 
 def _end_in_order() -> None:
@@ -200,7 +200,7 @@ def _end_in_order() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
-async def _strike(run: LiveRun, chaos: Chaos, storm: Storm, progress: Progress) -> None:
+async def _strike(run: LiveRun, chaos: Chaos, storm: Storm, progress: StormProgress) -> None:
     """Faults, one after the other, until the time is over; then all of them end."""
     try:
         try:
@@ -215,7 +215,7 @@ async def _strike(run: LiveRun, chaos: Chaos, storm: Storm, progress: Progress) 
         await run.stop()
 
 
-async def _faults(run: LiveRun, chaos: Chaos, storm: Storm, progress: Progress) -> None:
+async def _faults(run: LiveRun, chaos: Chaos, storm: Storm, progress: StormProgress) -> None:
     random = stream(run.plan.seed, "storm")
     began = time.monotonic()
     while (elapsed := time.monotonic() - began) < storm.minutes * 60:

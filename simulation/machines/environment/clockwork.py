@@ -16,7 +16,7 @@ MS = 1000
 S = 1_000_000
 
 
-class Life:
+class ProcessLife:
     """One process from its start to its end."""
 
     __slots__ = ("held", "is_cut_off", "is_dead", "is_paused", "name", "number", "sent", "site")
@@ -45,10 +45,18 @@ class Clockwork:
         self.now = 0
         self.steps = 0
         self.is_stopped = False
-        self.heap: list[tuple[int, int, Life | None, Callable[..., None], tuple[Any, ...]]] = []
+        self.heap: list[
+            tuple[int, int, ProcessLife | None, Callable[..., None], tuple[Any, ...]]
+        ] = []
         self._count = 0
 
-    def at(self, when: int, life: Life | None, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+    def at(
+        self,
+        when: int,
+        life: ProcessLife | None,
+        call: Callable[..., None],
+        *args: Any,  # noqa: ANN401
+    ) -> None:
         """Plan `call` for `when` (us), as a step of `life`; None: as the world's own step."""
         self._count += 1
         heappush(self.heap, (when, self._count, life, call, args))
@@ -56,14 +64,14 @@ class Clockwork:
     def after(
         self,
         delay: int,
-        life: Life | None,
+        life: ProcessLife | None,
         call: Callable[..., None],
         *args: Any,  # noqa: ANN401
     ) -> None:
         self._count += 1
         heappush(self.heap, (self.now + delay, self._count, life, call, args))
 
-    def step(self, life: Life, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+    def step(self, life: ProcessLife, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
         """Make `call` as a step of `life` now; later if it is paused, never if it is dead."""
         if life.is_paused:
             life.held.append((call, args))
@@ -86,7 +94,7 @@ class Clockwork:
         if not self.is_stopped:
             self.now = max(self.now, until)
 
-    def resume(self, life: Life) -> None:
+    def resume(self, life: ProcessLife) -> None:
         """Let `life` go on as if no time had passed: what fell due runs now, in order."""
         life.is_paused = False
         held, life.held = life.held, []

@@ -20,7 +20,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
 )
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.simulation.machines.environment.clockwork import MS, Clockwork, Life
+from tierledger.simulation.machines.environment.clockwork import MS, Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.recording import Recording, Slot
 from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.storage.backend import CreateOutcome, Operation, Remove
@@ -102,7 +102,7 @@ class Medium:
         self.heads: dict[int, int] = {}
         """By partition, the number of its next batch."""
         self.away_until = 0
-        self.on_created: Callable[[Life], None] | None = None
+        self.on_created: Callable[[ProcessLife], None] | None = None
         """Called when new slots are durable, before their sender can get the answer."""
         self._clock = clock
         self._wires = wires
@@ -146,7 +146,7 @@ class Medium:
 
     def create(
         self,
-        life: Life,
+        life: ProcessLife,
         items: Sequence[tuple[Slot, bytes]],
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
@@ -154,7 +154,9 @@ class Medium:
         """Create slots in one durable step; the result is a list with an outcome for each."""
         self._ask(life, True, self._create, (life, items), then, given)
 
-    def _create(self, life: Life, items: Sequence[tuple[Slot, bytes]]) -> list[CreateOutcome]:
+    def _create(
+        self, life: ProcessLife, items: Sequence[tuple[Slot, bytes]]
+    ) -> list[CreateOutcome]:
         log, outcomes = self.log, []
         for slot, value in items:
             partition, number = slot
@@ -175,7 +177,7 @@ class Medium:
 
     def read_slots(
         self,
-        life: Life,
+        life: ProcessLife,
         slots: Sequence[Slot],
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
@@ -188,7 +190,7 @@ class Medium:
 
     def read_log(
         self,
-        life: Life,
+        life: ProcessLife,
         first: Slot,
         limit: int,
         then: Callable[..., None],
@@ -212,7 +214,7 @@ class Medium:
 
     def ask_state(
         self,
-        life: Life,
+        life: ProcessLife,
         work: Callable[[], Any],
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
@@ -222,7 +224,7 @@ class Medium:
 
     def change_state(
         self,
-        life: Life,
+        life: ProcessLife,
         work: Callable[[], Any],
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
@@ -232,7 +234,7 @@ class Medium:
 
     def write_state(
         self,
-        life: Life,
+        life: ProcessLife,
         operations: Sequence[Operation],
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
@@ -249,7 +251,9 @@ class Medium:
 
     # Fates of requests.
 
-    def _take_fate(self, life: Life, wanted: int | None = None, *, writes: bool = True) -> Any:  # noqa: ANN401
+    def _take_fate(
+        self, life: ProcessLife, wanted: int | None = None, *, writes: bool = True
+    ) -> Any:  # noqa: ANN401
         armed = self._armed.get(life.site)
         if not armed:
             return None
@@ -264,7 +268,7 @@ class Medium:
 
     def _ask(
         self,
-        life: Life,
+        life: ProcessLife,
         writes: bool,
         apply: Callable[..., Any],
         args: tuple[Any, ...],
@@ -292,7 +296,7 @@ class Medium:
 
     def _apply(
         self,
-        life: Life,
+        life: ProcessLife,
         apply: Callable[..., Any],
         args: tuple[Any, ...],
         then: Callable[..., None] | None,
@@ -312,7 +316,7 @@ class Medium:
     def _mistreat(
         self,
         fate: tuple[int, int],
-        life: Life,
+        life: ProcessLife,
         arrives: int,
         apply: Callable[..., Any],
         args: tuple[Any, ...],

@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 
 from tierledger.simulation.checkers.content import content, partition_of
-from tierledger.simulation.machines.environment.clockwork import Clockwork, Life
+from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.marks import MARKS
 
 Slot = tuple[int, int]
@@ -52,8 +52,8 @@ class Recording:
 
     def message(
         self,
-        source: Life,
-        target: Life,
+        source: ProcessLife,
+        target: ProcessLife,
         call: Callable[..., None],
         arrives: int,
         args: Sequence[Any] = (),
@@ -64,7 +64,11 @@ class Recording:
             self._arrow(source.name, target.name, arrives, what, args)
 
     def lost(
-        self, source: Life, target: Life, call: Callable[..., None], args: Sequence[Any] = ()
+        self,
+        source: ProcessLife,
+        target: ProcessLife,
+        call: Callable[..., None],
+        args: Sequence[Any] = (),
     ) -> None:
         now, what = self._clock.now, call.__name__
         self._trace.append((now, source.name, target.name, what))
@@ -73,8 +77,8 @@ class Recording:
 
     def fed(
         self,
-        source: Life,
-        target: Life,
+        source: ProcessLife,
+        target: ProcessLife,
         call: Callable[..., None],
         arrives: int | None,
         args: Sequence[Any],
@@ -95,7 +99,7 @@ class Recording:
 
     def asked(
         self,
-        life: Life,
+        life: ProcessLife,
         arrives: int | None,
         apply: Callable[..., Any],
         args: Sequence[Any] = (),
@@ -108,7 +112,7 @@ class Recording:
 
     def answered(
         self,
-        life: Life,
+        life: ProcessLife,
         delay: int | None,
         apply: Callable[..., Any],
         args: Sequence[Any],
@@ -120,7 +124,7 @@ class Recording:
         text, partition = content((result,)), _partition_of(_slots(apply, args))
         self.arrows.append((now, STORE, life.name, arrives, what, text, partition))
 
-    def created(self, life: Life, slot: Slot, is_free: bool) -> None:
+    def created(self, life: ProcessLife, slot: Slot, is_free: bool) -> None:
         self._trace.append((self._clock.now, life.name, *slot, is_free))
         if self.keeps:
             what = "append" if is_free else "append refused"

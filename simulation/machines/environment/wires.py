@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tierledger.simulation.machines.environment.clockwork import Clockwork, Life
+from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.recording import Recording
 
 Link = tuple[str, str]
@@ -51,19 +51,25 @@ class Wires:
         self._is_troubled = True
         self._clogs[link] = until
 
-    def is_cut(self, source: Life, target: Life) -> bool:
+    def is_cut(self, source: ProcessLife, target: ProcessLife) -> bool:
         """Whether a message that is sent now is lost to a cut."""
         return self._clock.now < self.cut_until(source, target)
 
-    def cut_until(self, source: Life, target: Life) -> int:
+    def cut_until(self, source: ProcessLife, target: ProcessLife) -> int:
         """When the last cut of the link ends or ended; 0 if it was never cut."""
         return self._cuts.get((source.site, target.site), 0)
 
-    def delay(self, source: Life, salt: int = 0) -> int:
+    def delay(self, source: ProcessLife, salt: int = 0) -> int:
         source.sent += 1
         return self._delays[(source.sent + salt + 17 * source.number) % self._size]
 
-    def send(self, source: Life, target: Life, call: Callable[..., None], *args: Any) -> bool:  # noqa: ANN401
+    def send(
+        self,
+        source: ProcessLife,
+        target: ProcessLife,
+        call: Callable[..., None],
+        *args: Any,  # noqa: ANN401
+    ) -> bool:
         """Have `target` make `call` after a delay; false if `target` cannot be reached.
 
         A message that is lost on its way counts as sent.
@@ -83,8 +89,8 @@ class Wires:
 
     def _fated(
         self,
-        source: Life,
-        target: Life,
+        source: ProcessLife,
+        target: ProcessLife,
         arrives: int,
         call: Callable[..., None],
         args: tuple[Any, ...],

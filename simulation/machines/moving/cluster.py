@@ -14,7 +14,7 @@ from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.moving import procedure as steps
 from tierledger.moving.procedure import Procedure
-from tierledger.simulation.machines.environment.clockwork import MS, Life
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
 from tierledger.simulation.machines.moving.plugin import Client, PluginNode
 from tierledger.simulation.machines.moving.segments import Segments
 from tierledger.simulation.machines.nodes.feeding import Feeding
@@ -68,7 +68,7 @@ class Moving:
                 self.world.restart_broker(broker_id)
         self.command.move()
 
-    def broker(self, life: Life, broker_id: int) -> PluginNode:
+    def broker(self, life: ProcessLife, broker_id: int) -> PluginNode:
         """A new broker with the plugin: in handover, or in the owner's mode.
 
         The owner is the newest that coordinators have read, so that the mode is seldom wrong.
@@ -144,7 +144,7 @@ class KafkaFollower:
         world.clock.after(self._report_every, self.broker.life, self._report)
 
     @property
-    def life(self) -> Life:
+    def life(self) -> ProcessLife:
         return self.broker.life
 
     def hear(self, ownership: Ownership, as_of: int) -> None:  # noqa: ARG002
@@ -240,7 +240,7 @@ class Command:
         """The number of the newest effects; an answer to earlier ones is late."""
 
     @property
-    def life(self) -> Life:
+    def life(self) -> ProcessLife:
         return self.client.life
 
     def found(self) -> None:

@@ -22,7 +22,7 @@ from tierledger.events.errors import DataError, Fenced, NotReady, RemoteStorageE
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.tables.segment_rows import id_of_row
-from tierledger.simulation.machines.environment.clockwork import MS, Life
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
 from tierledger.simulation.machines.moving.segments import Segments
 from tierledger.simulation.machines.nodes.broker import BrokerNode, BrokerWorld
 from tierledger.simulation.machines.nodes.feeding import Feeding, ReplicaNode
@@ -56,7 +56,7 @@ class Client(BrokerNode):
     def __init__(
         self,
         world: BrokerWorld,
-        life: Life,
+        life: ProcessLife,
         broker_id: int,
         *,
         import_cluster: str | None = None,
@@ -96,7 +96,7 @@ class PluginNode(Client):
     def __init__(
         self,
         world: BrokerWorld,
-        life: Life,
+        life: ProcessLife,
         broker_id: int,
         mode: PluginMode,
         segments: Segments,

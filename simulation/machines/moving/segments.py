@@ -15,7 +15,7 @@ from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.simulation.checkers.violation import Violation, ms_text
-from tierledger.simulation.machines.environment.clockwork import MS, Life
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
 from tierledger.simulation.machines.nodes.surroundings import Surroundings
 
 WAITS, SENT = (100 * MS, 100 * MS, 1200 * MS), (MS, 20 * MS)
@@ -25,7 +25,7 @@ WAITS, SENT = (100 * MS, 100 * MS, 1200 * MS), (MS, 20 * MS)
 class Plugin(Protocol):
     """The plugin of a broker, which writes, and decides by the segments that it knows."""
 
-    life: Life
+    life: ProcessLife
     ownership: Ownership
     as_of: int
     is_asked_again: bool

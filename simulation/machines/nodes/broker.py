@@ -28,9 +28,9 @@ from tierledger.events.errors import (
 from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.log_events import Origin
 from tierledger.simulation.history.calls import INFO, READ, WRITE, digest_of, outcome_of
-from tierledger.simulation.machines.environment.clockwork import MS, Life, S
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.nodes.coordinator import CoordinatorNode
-from tierledger.simulation.machines.nodes.host import Hosts
+from tierledger.simulation.machines.nodes.host import HostWorld
 from tierledger.simulation.machines.nodes.pending import Asked, Caller, Op
 
 ATTEMPT = 400 * MS
@@ -51,7 +51,7 @@ RECORDED_MS = 1_500_000_000_000
 """The time of the history that importers import (ms): long before any world begins."""
 
 
-class BrokerWorld(Hosts):
+class BrokerWorld(HostWorld):
     """The world, as brokers see it."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class BrokerNode:
     def __init__(
         self,
         world: BrokerWorld,
-        life: Life,
+        life: ProcessLife,
         broker_id: int,
         *,
         import_cluster: str | None = None,

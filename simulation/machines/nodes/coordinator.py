@@ -36,9 +36,9 @@ from tierledger.actors.messages import (
 )
 from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.events.log_events import Event
-from tierledger.simulation.machines.environment.clockwork import MS, Life, S
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.environment.medium import COORDINATOR
-from tierledger.simulation.machines.nodes.host import HostNode, Hosts
+from tierledger.simulation.machines.nodes.host import HostNode, HostWorld
 from tierledger.simulation.machines.nodes.surroundings import Surroundings
 from tierledger.storage.backend import CreateOutcome
 from tierledger.storage.partition.event_log import StoredBatch
@@ -50,10 +50,10 @@ SEND_AGAIN = 300 * MS
 """How long a coordinator waits for a host to acknowledge its orders."""
 
 
-class Caller(Protocol):
+class CallerOfCoordinator(Protocol):
     """A broker's client, as coordinators see it."""
 
-    life: Life
+    life: ProcessLife
 
     @property
     def mode(self) -> PluginMode | None: ...
@@ -64,7 +64,7 @@ class Attendant(Protocol):
     """A plugin or a follower of Kafka's topic: it reports, and acts on the ownership."""
 
     @property
-    def life(self) -> Life: ...
+    def life(self) -> ProcessLife: ...
     def hear(self, ownership: Ownership, as_of: int, /) -> None: ...
 
 
@@ -112,12 +112,12 @@ class WatchedCoordinator(Coordinator):
 class CoordinatorNode:
     """One coordinator process; several may run at the same time."""
 
-    def __init__(self, world: Hosts, life: Life) -> None:
+    def __init__(self, world: HostWorld, life: ProcessLife) -> None:
         self.world = world
         self.life = life
         self._clock, self._medium, self._wires = world.clock, world.medium, world.wires
         self._mark = world.recording.mark
-        self._callers: dict[int, tuple[Caller, int]] = {}
+        self._callers: dict[int, tuple[CallerOfCoordinator, int]] = {}
         self._calls = 0
         self._unacknowledged: dict[int, msg.SendWork] = {}
         """Orders that hosts have not acknowledged, by the number of the call."""
@@ -151,12 +151,19 @@ class CoordinatorNode:
     # Requests.
 
     def take_register(
-        self, caller: Caller, token: int, broker_id: int, request: bytes, after: int
+        self,
+        caller: CallerOfCoordinator,
+        token: int,
+        broker_id: int,
+        request: bytes,
+        after: int,
     ) -> None:
         """Take a request for a new incarnation of a broker."""
         self._ask(caller, token, msg.Register(broker_id, request, after, caller.mode))
 
-    def take_announce(self, caller: Caller, token: int, given: Announcement) -> None:
+    def take_announce(
+        self, caller: CallerOfCoordinator, token: int, given: Announcement
+    ) -> None:
         """Take a broker's announcement of the partitions that it leads and follows."""
         self._hear()
         world = self.world
@@ -175,12 +182,12 @@ class CoordinatorNode:
         delay = 0 if world.is_healing else world.scenario.oracle_delay
         self._clock.after(delay, self.life, self._ask, caller, token, request)
 
-    def _ask(self, caller: Caller, token: int, request: msg.Decidable) -> None:
+    def _ask(self, caller: CallerOfCoordinator, token: int, request: msg.Decidable) -> None:
         self._calls += 1
         self._callers[self._calls] = (caller, token)
         self._feed(msg.Requested(self._calls, request))
 
-    def take_hand_over(self, caller: Caller, token: int, wish: Handover) -> None:
+    def take_hand_over(self, caller: CallerOfCoordinator, token: int, wish: Handover) -> None:
         """Take an operator's request to change the owner of the cluster's metadata."""
         self._ask(caller, token, msg.HandOver(wish))
 
@@ -198,21 +205,23 @@ class CoordinatorNode:
             now = self._clock.now
             self._wires.send(self.life, caller.life, caller.hear, self.state.ownership, now)
 
-    def take_stand(self, caller: Caller, token: int) -> None:
+    def take_stand(self, caller: CallerOfCoordinator, token: int) -> None:
         """Answer with the ownership, and the newest reports of plugins and follower."""
         if self.machine.is_started:
             state, now_ms = self.state, self.world.now_ms()
             report = self._attendance.report(state.ownership, state.incarnations, now_ms)
             self._answer(caller, token, (state.ownership, report["attending"], report["kafka"]))
 
-    def take_route(self, caller: Caller, token: int, numbers: Sequence[int]) -> None:
+    def take_route(
+        self, caller: CallerOfCoordinator, token: int, numbers: Sequence[int]
+    ) -> None:
         """Answer with the hosts of partitions' leaders and followers."""
         if not self.machine.is_started:
             return  # The client retries after its timeout.
         keys = [self.world.keys_of[number] for number in numbers]
         self._answer(caller, token, [self.state.route(key) for key in keys])
 
-    def _answer(self, caller: Caller, token: int, value: object) -> None:
+    def _answer(self, caller: CallerOfCoordinator, token: int, value: object) -> None:
         self._wires.send(self.life, caller.life, caller.coordinated, token, value)
 
     def move_leader(self, number: int, host: str) -> None:
@@ -336,7 +345,7 @@ class CoordinatorNode:
     def _ping_answer(self, host: HostNode) -> HostPing:
         return HostPing(process=host.life.name, behind=tuple(host.behind()))
 
-    def suspect(self, life: Life) -> None:
+    def suspect(self, life: ProcessLife) -> None:
         """Let the pings of a process go unanswered: it is replaced, though it may still run."""
         if not self.machine.is_started:
             return  # It pings all hosts while it starts.

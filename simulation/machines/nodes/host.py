@@ -20,7 +20,7 @@ from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.leader.machine import Leader, Phase
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.environment.clockwork import MS, Life
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
 from tierledger.simulation.machines.nodes.pending import Op
 from tierledger.simulation.machines.nodes.shell import Shell
 from tierledger.simulation.machines.nodes.surroundings import Surroundings
@@ -40,10 +40,10 @@ CLOSE_LOOK, CLOSE_MAX = 20 * MS, 2000 * MS
 """How often a closing host checks whether all has ended, and how long it waits at most."""
 
 
-class Caller(Protocol):
+class CallerOfHost(Protocol):
     """A broker's client, as hosts see it."""
 
-    life: Life
+    life: ProcessLife
 
     def is_forgotten(self, op: Op, /) -> bool: ...
     def answered(self, op: Op, attempt: int, value: Any, /) -> None: ...  # noqa: ANN401
@@ -51,10 +51,10 @@ class Caller(Protocol):
     def host_gone(self, op: Op, attempt: int, /) -> None: ...
 
 
-class Coordinator(Protocol):
+class CoordinatorOfHost(Protocol):
     """A coordinator, as hosts see it."""
 
-    life: Life
+    life: ProcessLife
 
     def work_taken(self, name: str, number: int, /) -> None: ...
     def take_report(
@@ -70,7 +70,7 @@ class HostNode:
     """A host's process, from its start to its end."""
 
     def __init__(
-        self, world: Hosts, life: Life, name: str, address: str, serde: MetadataSerDe
+        self, world: HostWorld, life: ProcessLife, name: str, address: str, serde: MetadataSerDe
     ) -> None:
         self.world = world
         self.life = life
@@ -83,7 +83,7 @@ class HostNode:
         self._lives: dict[int, Shell] = {}
         """The same shells, by the number of their life in the machine."""
         self._is_closed = False
-        self.waiting: dict[int, tuple[Caller, Op, int]] = {}
+        self.waiting: dict[int, tuple[CallerOfHost, Op, int]] = {}
         """Caller, call and attempt that wait for an answer, by the number of the reply."""
         self.waits_since: dict[int, int] = {}
         self._clock, self._medium, self._wires = world.clock, world.medium, world.wires
@@ -104,7 +104,7 @@ class HostNode:
     # Calls.
 
     def take_command(
-        self, caller: Caller, op: Op, attempt: int, number: int, command: cmd.Command
+        self, caller: CallerOfHost, op: Op, attempt: int, number: int, command: cmd.Command
     ) -> None:
         """Take an attempt of a write, unless it has arrived before or is far too late.
 
@@ -124,7 +124,7 @@ class HostNode:
 
     def take_query(
         self,
-        caller: Caller,
+        caller: CallerOfHost,
         op: Op,
         attempt: int,
         number: int,
@@ -143,7 +143,9 @@ class HostNode:
             self._mark("read waited for a position")
             self._clock.after(QUERY_TIMEOUT, self.life, self._expire, shell, reply_to)
 
-    def take_ready(self, caller: Caller, number: int, role: str, claim: cmd.Claim) -> None:
+    def take_ready(
+        self, caller: CallerOfHost, number: int, role: str, claim: cmd.Claim
+    ) -> None:
         """Answer the caller if the replica here is ready for `claim`; see `Host._is_ready`."""
         shell = self.shells.get((number, role))
         if shell is None:
@@ -162,7 +164,7 @@ class HostNode:
             self._mark("read expired")
             shell.feed(msg.QueryExpired(reply_to))
 
-    def _expect(self, caller: Caller, op: Op, attempt: int) -> int:
+    def _expect(self, caller: CallerOfHost, op: Op, attempt: int) -> int:
         self._replies += 1
         self.waiting[self._replies] = (caller, op, attempt)
         self.waits_since[self._replies] = self._clock.now
@@ -180,7 +182,7 @@ class HostNode:
 
     # Placements.
 
-    def take_work(self, coordinator: Coordinator, number: int, work: HostWork) -> None:
+    def take_work(self, coordinator: CoordinatorOfHost, number: int, work: HostWork) -> None:
         """Carry out the coordinator's orders, and acknowledge them."""
         for close in work.closes:
             self.hear(lives.BrokerLeft(close, self.now_ms()))
@@ -370,7 +372,7 @@ class HostNode:
         return machine.phase is Phase.LEADING and machine._has_claimed
 
 
-class Hosts(Surroundings):
+class HostWorld(Surroundings):
     """The hosts of a world."""
 
     def __init__(self, scenario: Scenario, *, keeps: bool) -> None:
@@ -381,7 +383,7 @@ class Hosts(Surroundings):
 
     @property
     @abstractmethod
-    def coordinator(self) -> Coordinator | None:
+    def coordinator(self) -> CoordinatorOfHost | None:
         """The coordinator that a process found last; None if none was started yet."""
 
     def launch(self, name: str, address: str) -> HostNode | None:
@@ -403,7 +405,7 @@ class Hosts(Surroundings):
         host = self.hosts.get(address)
         return host if host is not None and host.life.is_reachable else None
 
-    def node_of(self, life: Life) -> HostNode | None:
+    def node_of(self, life: ProcessLife) -> HostNode | None:
         for host in self.hosts.values():
             if host.life is life:
                 return host
@@ -417,7 +419,7 @@ class Hosts(Surroundings):
         return None
 
     @override
-    def leading_elsewhere(self, number: int, life: Life) -> int:
+    def leading_elsewhere(self, number: int, life: ProcessLife) -> int:
         return sum(
             other.life is not life and not other.life.is_dead and other.believes_to_lead(number)
             for other in self.hosts.values()

@@ -15,17 +15,17 @@ from tierledger.events.partition.state import Session
 from tierledger.simulation.checkers.state_digest import state_digest
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.observations import Applied, Led, Ready, StateSeen
-from tierledger.simulation.machines.environment.clockwork import Clockwork, Life
+from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.recording import Recording
 
 SAMPLED = 32
 """One state in so many is remembered, and compared with the log's state later."""
 
 
-class Seen(Protocol):
+class ObservedNode(Protocol):
     """A leader or follower on a host, as the observer sees it."""
 
-    life: Life
+    life: ProcessLife
     name: str
     role: str
     number: int
@@ -40,7 +40,7 @@ class Observer:
         clock: Clockwork,
         recording: Recording,
         keys_of: Sequence[PartitionKey],
-        leading_elsewhere: Callable[[int, Life], int],
+        leading_elsewhere: Callable[[int, ProcessLife], int],
     ) -> None:
         self.applied: list[Applied] = []
         self.led: list[Led] = []
@@ -54,7 +54,7 @@ class Observer:
 
     def leader_heard(
         self,
-        shell: Seen,
+        shell: ObservedNode,
         stimulus: msg.Stimulus,
         before: int,
         *,
@@ -93,7 +93,7 @@ class Observer:
                 self._claimed(shell)
             self._note_session(shell, state.session)
 
-    def _note_session(self, shell: Seen, session: Session | None) -> None:
+    def _note_session(self, shell: ObservedNode, session: Session | None) -> None:
         """Note in the picture that a leader serves another session than before, or none."""
         number = None if session is None or not session.is_open else session.number
         if self._sessions.get(shell.name) != number:
@@ -103,14 +103,14 @@ class Observer:
                 claim = "" if session is None else f"{session.claim}"
                 self._recording.moment(shell.life.name, what, claim, number, shell.number)
 
-    def _claimed(self, shell: Seen) -> None:
+    def _claimed(self, shell: ObservedNode) -> None:
         others = self._leading_elsewhere(shell.number, shell.life)
         if others:
             self._recording.mark("two believed they lead")
         if others > 1:
             self._recording.mark("three believed they lead")
 
-    def entered(self, shell: Seen, position: int, chain_hash: bytes) -> None:
+    def entered(self, shell: ObservedNode, position: int, chain_hash: bytes) -> None:
         """Note that a machine has loaded a state, and reads on from there."""
         text = f"{shell.role} at position {position}"
         self._recording.moment(shell.life.name, "loaded", text, None, shell.number)
@@ -121,11 +121,11 @@ class Observer:
             )
         )  # fmt: skip
 
-    def read_on(self, shell: Seen, before: int) -> None:
+    def read_on(self, shell: ObservedNode, before: int) -> None:
         """Note that a machine has applied the events that it read after position `before`."""
         self._note_applied(shell, before)
 
-    def _note_applied(self, shell: Seen, before: int) -> None:
+    def _note_applied(self, shell: ObservedNode, before: int) -> None:
         machine, state = shell.machine, shell.machine.state
         assert state is not None, "it has applied something"
         self.applied.append(
@@ -137,7 +137,7 @@ class Observer:
         if machine.position % SAMPLED == 0:
             self.saw(shell)
 
-    def saw(self, shell: Seen) -> None:
+    def saw(self, shell: ObservedNode) -> None:
         """Remember a machine's state as it is."""
         state = shell.machine.state
         if state is not None:
@@ -147,7 +147,7 @@ class Observer:
                 StateSeen(now, shell.name, shell.role, key, position, state_digest(state))
             )
 
-    def was_ready(self, shell: Seen, claim: Claim) -> None:
+    def was_ready(self, shell: ObservedNode, claim: Claim) -> None:
         """Note that a leader or follower has reported ready for an announcement."""
         key = self._keys_of[shell.number]
         now, position = self._clock.now * 1000, shell.machine.position
@@ -161,13 +161,13 @@ class Observer:
             text = f"{ready.role} at position {ready.position} for {ready.claim}"
             self._recording.moment(life, "ready", text, None, ready.key.partition)
 
-    def failed(self, shell: Seen, cause: str) -> None:
+    def failed(self, shell: ObservedNode, cause: str) -> None:
         """Note an unforeseen error in a step; the service would quarantine the partition."""
         key, now = self._keys_of[shell.number], ms_text(self._clock.now * 1000)
         message = f"a step of {shell.name} at {now}: {cause}"
         self.failures.append(Violation("unforeseen", key, message))
 
-    def alarmed(self, shell: Seen, effect: msg.Alarm) -> None:
+    def alarmed(self, shell: ObservedNode, effect: msg.Alarm) -> None:
         if effect.kind == "quarantined":
             self._recording.mark("partition quarantined")
             self._recording.event("quarantined", shell.life.name, shell.number)
@@ -179,7 +179,7 @@ class Observer:
             self._recording.mark("illegal transition refused")
         self._recording.moment(shell.life.name, effect.kind, effect.message, None, shell.number)
 
-    def left(self, shell: Seen, reason: str) -> None:
+    def left(self, shell: ObservedNode, reason: str) -> None:
         if shell.role == FOLLOWER:
             return
         if reason == "fenced":

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing_extensions import override
 
 from tierledger.actors.leader.machine import Phase
-from tierledger.simulation.machines.environment.clockwork import MS, Life
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
 from tierledger.simulation.machines.environment.medium import REFUSE
 from tierledger.simulation.machines.nodes.broker import BrokerNode, BrokerWorld
 from tierledger.simulation.machines.nodes.coordinator import CoordinatorNode
@@ -74,7 +74,7 @@ class Processes(BrokerWorld):
 
     # Faults of processes.
 
-    def at_site(self, site: str) -> Life | None:
+    def at_site(self, site: str) -> ProcessLife | None:
         """The newest life at `site` that can be reached."""
         for life in reversed(self.lives):
             if life.site == site and life.is_reachable:
@@ -82,7 +82,7 @@ class Processes(BrokerWorld):
         return None
 
     @override
-    def kill(self, life: Life) -> None:
+    def kill(self, life: ProcessLife) -> None:
         if life.is_dead:
             return
         life.is_dead = True
@@ -98,18 +98,18 @@ class Processes(BrokerWorld):
             self.clock.after(delay, caller.life, caller.host_gone, op, attempt)
         self.clock.after(DETECTED_AFTER, None, self.detected, life)
 
-    def detected(self, life: Life) -> None:
+    def detected(self, life: ProcessLife) -> None:
         """Let pings of `life` go unanswered: each coordinator notices that for itself."""
         self.suspected.add(life.name)
         for node in self.coordinators:
             if not node.life.is_dead:
                 self.clock.at(self.clock.now, node.life, node.suspect, life)
 
-    def missed(self, life: Life) -> None:
+    def missed(self, life: ProcessLife) -> None:
         if life.is_paused and not life.is_dead:
             self.detected(life)
 
-    def pause(self, life: Life, duration: int) -> None:
+    def pause(self, life: ProcessLife, duration: int) -> None:
         if life.is_dead or life.is_paused:
             return
         life.is_paused = True
@@ -118,7 +118,7 @@ class Processes(BrokerWorld):
         if life.site.startswith("host"):
             self.clock.after(SUSPECTED_AFTER, None, self.missed, life)
 
-    def resume(self, life: Life) -> None:
+    def resume(self, life: ProcessLife) -> None:
         if not life.is_paused or life.is_dead:
             return
         host = self.node_of(life)
@@ -132,7 +132,7 @@ class Processes(BrokerWorld):
         self.clock.resume(life)
 
     @override
-    def passes(self, point: str, life: Life) -> None:
+    def passes(self, point: str, life: ProcessLife) -> None:
         if self.dozes and (length := self.dozes.pop((life.site, point), 0)):
             self.recording.mark(f"doze: {point}")
             self.pause(life, length)

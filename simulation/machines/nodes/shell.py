@@ -27,7 +27,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.partition.answers import Snapshot
 from tierledger.events.partition.state import PartitionState
-from tierledger.simulation.machines.environment.clockwork import MS, Life
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
 from tierledger.simulation.machines.environment.medium import KeyedMedium, completed
 from tierledger.simulation.machines.nodes.surroundings import Surroundings
 from tierledger.storage.backend import AtomicConflict
@@ -49,10 +49,10 @@ RETRY = 100 * MS
 """Pause before a request to an unreachable store is retried."""
 
 
-class Host(Protocol):
+class HostOfShell(Protocol):
     """The process that a shell runs in."""
 
-    life: Life
+    life: ProcessLife
     serde: MetadataSerDe
     shells: dict[tuple[int, str], Shell]
 
@@ -74,7 +74,7 @@ class Shell:
     )  # fmt: skip
 
     def __init__(
-        self, host: Host, role: str, number: int, machine: Leader | Follower, stay: int
+        self, host: HostOfShell, role: str, number: int, machine: Leader | Follower, stay: int
     ) -> None:
         """`stay`: the number of its life in the host's machine."""
         world = host.world

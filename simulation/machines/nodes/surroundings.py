@@ -10,7 +10,7 @@ from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.decide import Limits
 from tierledger.simulation.history.calls import Recorder
-from tierledger.simulation.machines.environment.clockwork import MS, Clockwork, Life
+from tierledger.simulation.machines.environment.clockwork import MS, Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.medium import Medium
 from tierledger.simulation.machines.environment.newer_release import NewerSerDe, OlderSerDe
 from tierledger.simulation.machines.environment.recording import Recording
@@ -52,7 +52,7 @@ class Surroundings(ABC):
         self.observer = Observer(
             self.clock, self.recording, self.keys_of, self.leading_elsewhere
         )
-        self.lives: list[Life] = []
+        self.lives: list[ProcessLife] = []
         self.lies: list[int] = []
         """Indexes of `placed` orders that coordinators are to add to their next ones."""
         self.placed: list[HostWork] = []
@@ -89,8 +89,8 @@ class Surroundings(ABC):
 
     # Processes.
 
-    def new_life(self, site: str) -> Life:
-        life = Life(site, len(self.lives))
+    def new_life(self, site: str) -> ProcessLife:
+        life = ProcessLife(site, len(self.lives))
         self.lives.append(life)
         self.recording.moment(life.name, "start")
         return life
@@ -100,10 +100,10 @@ class Surroundings(ABC):
         return (50 + (37 * self._ends + len(name)) % 200) * MS
 
     @abstractmethod
-    def kill(self, life: Life) -> None:
+    def kill(self, life: ProcessLife) -> None:
         """End a process between two steps: its callers are notified, and its pings fail."""
 
-    def end(self, life: Life) -> None:
+    def end(self, life: ProcessLife) -> None:
         """End a process on a coordinator's order; two in three go on all the same, as zombies.
 
         A process that cannot be reached is not ended.
@@ -120,11 +120,11 @@ class Surroundings(ABC):
         life.is_cut_off = way == 1  # Otherwise clients that know it go on calling it.
 
     @abstractmethod
-    def passes(self, point: str, life: Life) -> None:
+    def passes(self, point: str, life: ProcessLife) -> None:
         """Let a planned fault strike a process that has reached `point`."""
 
     @abstractmethod
-    def leading_elsewhere(self, number: int, life: Life) -> int:
+    def leading_elsewhere(self, number: int, life: ProcessLife) -> int:
         """How many other processes believe that they lead the partition."""
 
     # Kafka.

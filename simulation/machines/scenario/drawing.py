@@ -11,7 +11,11 @@ from typing import Any
 from tierledger.simulation.machines.environment.clockwork import MS, S
 from tierledger.simulation.machines.scenario.faults import faults
 from tierledger.simulation.machines.scenario.knobs import KNOBS
-from tierledger.simulation.machines.scenario.scenario import RETENTIONS_MS, Decision, Scenario
+from tierledger.simulation.machines.scenario.scenario import (
+    RETENTIONS_MS,
+    Scenario,
+    SeedDecision,
+)
 from tierledger.simulation.machines.scenario.streams import Size, chance, pick
 
 OPERATIONS: dict[str, int] = {
@@ -128,7 +132,7 @@ def _skews(random: Random) -> tuple[int, ...]:
     return tuple(random.randint(-spread, spread) if spread else 0 for _ in range(5))
 
 
-def _work(size: Size, count: int) -> list[Decision]:
+def _work(size: Size, count: int) -> list[SeedDecision]:
     """Calls of brokers, often several at a time; only brokers that believe they lead write."""
     random, operation = size.stream("work"), _operations(size)
     draw, decisions = random.random, []
@@ -145,14 +149,14 @@ def _work(size: Size, count: int) -> list[Decision]:
             # Half of them ask for what holds already: a stale leader may not confirm even that.
             what = "delete unknown" if named < 0.5 else operation(2 * named - 1)
             args: tuple[Any, ...] = (int(draw() * 8), partition, what, number)
-            decisions.append(Decision(when, "zombie copy", args))
+            decisions.append(SeedDecision(when, "zombie copy", args))
         elif chosen < 0.56:
             args = (partition, int(draw() * 2), operation(named), number)
-            decisions.append(Decision(when, "copy", args))
+            decisions.append(SeedDecision(when, "copy", args))
         else:
             role = draw() < 0.45
             args = (broker, partition, int(draw() * 2), int(role), int(named * 7), number)
-            decisions.append(Decision(when, "read", args))
+            decisions.append(SeedDecision(when, "read", args))
     return decisions
 
 
@@ -167,21 +171,21 @@ def _operations(size: Size) -> Callable[[float], str]:
     return lambda chance: names[bisect(ends, chance * ends[-1])]
 
 
-def _moves(size: Size) -> list[Decision]:
+def _moves(size: Size) -> list[SeedDecision]:
     """Moves of the cluster, and events that may disturb them."""
     random, decisions = size.stream("moves"), []
     for _ in range(2 * size.duration // S):
         at = 300 * MS + int((size.duration - 300 * MS) * random.random())
         kind = random.random()
         if kind < 0.75:
-            decisions.append(Decision(at, "move the cluster", ()))
+            decisions.append(SeedDecision(at, "move the cluster", ()))
         elif kind < 0.8:
-            decisions.append(Decision(at, "interrupt the move", ()))
+            decisions.append(SeedDecision(at, "interrupt the move", ()))
         elif kind < 0.9:
-            decisions.append(Decision(at, "stock broker comes late", ()))
+            decisions.append(SeedDecision(at, "stock broker comes late", ()))
         else:
             broker_id = 1 + int(random.random() * size.brokers)
-            decisions.append(Decision(at, "restart broker", (broker_id, 1)))
+            decisions.append(SeedDecision(at, "restart broker", (broker_id, 1)))
     return decisions
 
 
@@ -206,7 +210,7 @@ UNMOVED = frozenset(
 by other means than the plugin."""
 
 
-def _elections(size: Size, *, small: bool) -> list[Decision]:
+def _elections(size: Size, *, small: bool) -> list[SeedDecision]:
     random = size.stream("elections")
     draw, decisions = random.random, []
     for _ in range(random.randint(3, 5) if small else random.randint(8, 14)):
@@ -215,10 +219,12 @@ def _elections(size: Size, *, small: bool) -> list[Decision]:
         kind = draw()
         if kind < 0.1:
             decisions.append(
-                Decision(at, "move replica", (partition, int(draw() * 4), int(draw() * 2000)))
+                SeedDecision(
+                    at, "move replica", (partition, int(draw() * 4), int(draw() * 2000))
+                )
             )
             continue
         delays = [int(draw() * 20) if draw() < 0.7 else int(draw() * 1500) for _ in range(2)]
         args = (partition, int(draw() * 4), *delays, int(draw() < 0.9))
-        decisions.append(Decision(at, "elect", args))
+        decisions.append(SeedDecision(at, "elect", args))
     return decisions

@@ -18,7 +18,7 @@ from tierledger.simulation.machines.environment.medium import (
 from tierledger.simulation.machines.environment.medium import LOSE as LOSE_WRITE
 from tierledger.simulation.machines.environment.medium import TWICE as WRITE_TWICE
 from tierledger.simulation.machines.environment.wires import DELAY, LOSE, TWICE
-from tierledger.simulation.machines.scenario.scenario import Decision
+from tierledger.simulation.machines.scenario.scenario import SeedDecision
 from tierledger.simulation.machines.scenario.streams import Size, chance
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class Fault(NamedTuple):
     """Whether it strikes at least once in each seed in which it is on."""
 
 
-def faults(size: Size, *, small: bool) -> list[Decision]:
+def faults(size: Size, *, small: bool) -> list[SeedDecision]:
     """Faults of the kinds that are on in this seed, each with random numbers of its own."""
     decisions = []
     mean = FAULTS_SMALL if small else FAULTS_LARGE
@@ -98,7 +98,7 @@ def faults(size: Size, *, small: bool) -> list[Decision]:
         for _ in range(round(random.expovariate(1 / mean)) or fault.is_sure):
             at = 450 * MS + int((size.duration - 1000 * MS) * random.random())
             strike, *args = fault.draw(draw)
-            decisions.append(Decision(at, strike, tuple(args)))
+            decisions.append(SeedDecision(at, strike, tuple(args)))
     return decisions
 
 

@@ -14,7 +14,7 @@ RETENTIONS_MS = (150, 1500, 7 * 24 * 3600 * 1000)
 """How long ids of deleted segments are remembered: in most worlds they come to be forgotten."""
 
 
-class Decision(NamedTuple):
+class SeedDecision(NamedTuple):
     """One thing that a seed does to its world."""
 
     at: int
@@ -48,7 +48,7 @@ class Scenario(NamedTuple):
     """Hosts that run a newer release."""
     writes_newer: bool
     """Whether the newer release already writes a format that other releases cannot read."""
-    decisions: tuple[Decision, ...]
+    decisions: tuple[SeedDecision, ...]
     patience: int = 2 * S
     """How long (us) a client repeats a call before it gives up."""
     attempt: int = 400 * MS

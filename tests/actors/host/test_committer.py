@@ -18,7 +18,7 @@ from tierledger.actors.host.store_queues import (
     Committer,
     PendingAppend,
 )
-from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
+from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.storage.backend import NO_FORMERS, CreateOutcome, Former
 from tierledger.storage.backends.memory import MemoryBackend
 
@@ -100,7 +100,7 @@ def second_commit(
         other.want(others)
         await running
 
-    loop.spawn(Process("host"), run())
+    loop.spawn(VirtualProcess("host"), run())
     loop.run(until=COMMIT_S + 2 * GATHER_S)
     began, second = store.commits
     return Commit(second.began - began.began - COMMIT_S, second.partitions)
@@ -153,7 +153,7 @@ def test_a_store_that_takes_no_commit_is_a_condition_until_it_takes_one(
             partition.want(1)
             await asyncio.wait([running])
 
-        loop.spawn(Process("host"), run())
+        loop.spawn(VirtualProcess("host"), run())
         loop.run(until=loop.time() + 1)
         return [(one["code"], one["since_ms"]) for one in conditions.plain()]
 

@@ -9,7 +9,7 @@ from tests.models.cli.simulate_command import MISTAKE, document, simulate
 from tierledger.cli.commands.simulate.options import seeds_of
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.campaign.campaign import Workers, mutant_named
-from tierledger.simulation.checkers.verdict import Verdict
+from tierledger.simulation.checkers.verdict import SeedVerdict
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.mutants.catalogue import planted
 
@@ -96,7 +96,9 @@ def test_the_whole_service_is_another_world() -> None:
 def test_a_seed_that_fails_in_the_service_is_repeated_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    failed = Verdict(2, [Violation("lockout", None, "none leads")], "", 1, 1, 1, 1, 1.0, {}, {})
+    failed = SeedVerdict(
+        2, [Violation("lockout", None, "none leads")], "", 1, 1, 1, 1, 1.0, {}, {}
+    )
     monkeypatch.setattr(Workers, "outcomes", lambda *_, **__: [failed])
     arguments = ("run", "--seed", "2", "--jobs", "1", "--world", "service")
 

@@ -64,7 +64,7 @@ from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.plan import calm
 from tierledger.simulation.service.stage import CLUSTER_ID, Stage
-from tierledger.simulation.service.virtual_loop import Process
+from tierledger.simulation.service.virtual_loop import VirtualProcess
 from tierledger.storage.backend import AtomicConflict
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -123,7 +123,7 @@ class Topic:
 class LivingFollowing(Following):
     """The follower of a topic in memory."""
 
-    def __init__(self, cluster: LivingCluster, process: Process) -> None:
+    def __init__(self, cluster: LivingCluster, process: VirtualProcess) -> None:
         options = FollowOptions(NOWHERE, mirror=True)
         super().__init__(cluster.stage.settings, CoordinatorWay(cluster.service), options)
         self._cluster, self._process = cluster, process
@@ -175,7 +175,7 @@ class LivingBroker:
 
     def __init__(self, cluster: LivingCluster, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.process = Process(f"broker-{broker_id}", broker_id)
+        self.process = VirtualProcess(f"broker-{broker_id}", broker_id)
         self.ownership = Ownership()
         self._fit_for = 0
         """The newest owner epoch in which another manager may take over."""
@@ -261,7 +261,7 @@ class LivingCluster:
         """What happened, for who reads of a failure."""
         self._random = Random(f"cluster {seed}")
         self._processes = 0
-        self._serving = Process("serve")
+        self._serving = VirtualProcess("serve")
         self._followed: asyncio.Task[None] | None = None
         self._is_beside = False
         """Whether the leader writes Kafka's topic, whoever owns the metadata."""
@@ -276,7 +276,7 @@ class LivingCluster:
             await manager.configure({"cluster.id": CLUSTER_ID, "broker.id": broker_id})
             yield manager
 
-    def catalog(self, process: Process) -> Catalog:
+    def catalog(self, process: VirtualProcess) -> Catalog:
         store = StoreConnection(self.stage.store, process)
         return Catalog(store, self.stage.keys, self.stage.settings.serde(), CLUSTER_ID)
 
@@ -595,7 +595,7 @@ class LivingCluster:
         await self._owned()
         await self._agreed()
 
-    def _trouble(self, what: What, command: Process) -> None:
+    def _trouble(self, what: What, command: VirtualProcess) -> None:
         loop = self.stage.loop
         broker = self.brokers[self._random.choice([*self.brokers])]
         match what:
@@ -663,9 +663,9 @@ class LivingCluster:
 
     # Processes.
 
-    def _process(self, site: str) -> Process:
+    def _process(self, site: str) -> VirtualProcess:
         self._processes += 1
-        process = Process(site, self._processes)
+        process = VirtualProcess(site, self._processes)
         self.service.processes.append(process)
         return process
 
@@ -685,7 +685,7 @@ class LivingCluster:
         self._followed.cancel()
         await asyncio.gather(self._followed, return_exceptions=True)
 
-    def _keep(self, process: Process, run: Callable[[], Awaitable[None]]) -> None:
+    def _keep(self, process: VirtualProcess, run: Callable[[], Awaitable[None]]) -> None:
         """Run a process again whenever the service was away."""
 
         async def keep() -> None:

@@ -15,7 +15,7 @@ from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.state_digest import state_digest
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.history.calls import History, Operation
+from tierledger.simulation.history.calls import CallHistory, Operation
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.history.observations import COLD, Applied, Healed, Led, StateSeen
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
@@ -119,7 +119,7 @@ def all_found(
     """The violations that all checkers find, after the given changes to the run."""
     history = run.history()
     if operations is not None:
-        history = History(operations, history.notes)
+        history = CallHistory(operations, history.notes)
     nodes = node_records(run) if nodes is None else nodes
     return check(
         history,

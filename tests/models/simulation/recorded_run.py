@@ -30,7 +30,7 @@ from tierledger.simulation.checkers.slow.model import (
 from tierledger.simulation.history.calls import (
     READ,
     WRITE,
-    History,
+    CallHistory,
     Operation,
     Recorder,
     digest_of,
@@ -193,7 +193,7 @@ class RecordedRun:
 
     # The record of the run.
 
-    def history(self) -> History:
+    def history(self) -> CallHistory:
         return self.recorder.history()
 
     @property

@@ -17,24 +17,24 @@ from tierledger.simulation.history.calls import (
     OK,
     READ,
     WRITE,
-    History,
-    Note,
+    CallHistory,
+    NodeNote,
     Operation,
 )
 from tierledger.simulation.history.final_log import LoggedBatch
 from tierledger.simulation.history.observations import Applied, Healed, Led, StateSeen
 from tierledger.simulation.record.record import (
     Observations,
-    Record,
     RecordedCheckpoint,
     RecordedLog,
     RecordSettings,
+    RunRecord,
 )
 
 
-def record_of(run: RecordedRun, minimums: Minimums | None = None) -> Record:
+def record_of(run: RecordedRun, minimums: Minimums | None = None) -> RunRecord:
     """The record of a run of the service in miniature."""
-    return Record(
+    return RunRecord(
         RecordSettings("cluster", "a test", 128, check_every=3, minimums=minimums),
         run.history(),
         [RecordedLog(TIP, list(run.batches))],
@@ -43,7 +43,7 @@ def record_of(run: RecordedRun, minimums: Minimums | None = None) -> Record:
     )
 
 
-def small_record() -> Record:
+def small_record() -> RunRecord:
     return record_of(small_run(), Minimums(ok_writes=1, leadership_changes=2))
 
 
@@ -84,12 +84,12 @@ def _operations(draw: st.DrawFn, number: int) -> Operation:
 
 
 @st.composite
-def _histories(draw: st.DrawFn) -> History:
+def _histories(draw: st.DrawFn) -> CallHistory:
     operations = [draw(_operations(number)) for number in range(draw(st.integers(0, 6)))]
     notes = st.lists(
-        st.builds(Note, _TIMES, _TEXTS, _TEXTS, st.none() | _KEYS, _TEXTS), max_size=4
+        st.builds(NodeNote, _TIMES, _TEXTS, _TEXTS, st.none() | _KEYS, _TEXTS), max_size=4
     )
-    return History(operations, sorted(draw(notes), key=lambda note: note.time))
+    return CallHistory(operations, sorted(draw(notes), key=lambda note: note.time))
 
 
 def _logs() -> SearchStrategy[list[RecordedLog]]:
@@ -126,7 +126,7 @@ def _observations() -> SearchStrategy[Observations]:
     )
 
 
-def records() -> SearchStrategy[Record]:
+def records() -> SearchStrategy[RunRecord]:
     """Any record that can be written to a file; most are of impossible runs."""
     settings = st.builds(
         RecordSettings,
@@ -145,7 +145,7 @@ def records() -> SearchStrategy[Record]:
         st.lists(st.integers(0), max_size=3).map(tuple),
     )
     return st.builds(
-        Record,
+        RunRecord,
         settings,
         _histories(),
         _logs(),

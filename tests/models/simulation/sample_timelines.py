@@ -2,13 +2,13 @@
 
 from random import Random
 
-from tierledger.simulation.timeline import Arrow, Lane, Moment, Span, Timeline
+from tierledger.simulation.timeline import Arrow, RunLane, RunMoment, RunTimeline, Span
 
 LANES = [
-    *(Lane(f"broker-{number}", "broker") for number in (1, 2, 3)),
-    Lane("coordinator", "coordinator"),
-    *(Lane(f"host-{number}", "host") for number in (1, 2, 3)),
-    Lane("store", "store"),
+    *(RunLane(f"broker-{number}", "broker") for number in (1, 2, 3)),
+    RunLane("coordinator", "coordinator"),
+    *(RunLane(f"host-{number}", "host") for number in (1, 2, 3)),
+    RunLane("store", "store"),
 ]
 
 
@@ -17,14 +17,14 @@ class Pen:
 
     def __init__(self, seed: int = 1) -> None:
         self.random = Random(seed)
-        self.moments: list[Moment] = []
+        self.moments: list[RunMoment] = []
         self.arrows: list[Arrow] = []
         self.spans: list[Span] = []
         self.decisions: list[str] = []
 
     def decide(self, time: int, text: str) -> None:
         self.decisions.append(text)
-        self.moments.append(Moment(time, "", "decision", text))
+        self.moments.append(RunMoment(time, "", "decision", text))
 
     def mark(
         self,
@@ -35,7 +35,7 @@ class Pen:
         epoch: int | None = None,
         key: str = "",
     ) -> None:
-        self.moments.append(Moment(time, lane, what, detail, epoch, key))
+        self.moments.append(RunMoment(time, lane, what, detail, epoch, key))
 
     def send(
         self,
@@ -116,14 +116,14 @@ class Pen:
         self.spans.append(Span(f"host-{host}", at, until, "leads", epoch, key))
         return at
 
-    def timeline(self, title: str, command: str, violations: list[str]) -> Timeline:
-        return Timeline(
+    def timeline(self, title: str, command: str, violations: list[str]) -> RunTimeline:
+        return RunTimeline(
             title, command, LANES, self.moments, self.arrows, self.spans, self.decisions,
             violations,
         )  # fmt: skip
 
 
-def zombie() -> Timeline:
+def zombie() -> RunTimeline:
     """A host pauses, its successor leads, the host resumes and writes; another host crashes."""
     pen = Pen()
     at = pen.lead(500, 1, 1, 1, "orders-0", 61_000)
@@ -165,7 +165,7 @@ def zombie() -> Timeline:
     )  # fmt: skip
 
 
-def long_run(messages: int = 10_000) -> Timeline:
+def long_run(messages: int = 10_000) -> RunTimeline:
     """A run like a large seed: two partitions, many sessions, and every fault."""
     pen = Pen(7)
     at, epoch = 1_000, 0

@@ -19,7 +19,7 @@ from tierledger.simulation.checkers.violation import VIOLATIONS_MAX, Violation
 from tierledger.simulation.history.calls import (
     INFO,
     OK,
-    History,
+    CallHistory,
     Operation,
     history_as_lines,
     read_history,
@@ -42,7 +42,7 @@ def test_the_small_runs_have_no_violations() -> None:
 
 def test_a_history_read_from_its_file_is_judged_alike(tmp_path: Path) -> None:
     run = long_run(1, 200)
-    wrong = History(altered(run.operations, 5, position=0), run.history().notes)
+    wrong = CallHistory(altered(run.operations, 5, position=0), run.history().notes)
     (tmp_path / "history.jsonl").write_bytes(b"".join(history_as_lines(wrong)))
 
     again = check(read_history(tmp_path / "history.jsonl"), {KEY: run.log()})
@@ -132,7 +132,7 @@ def test_a_log_that_cannot_be_judged_is_refused() -> None:
 def test_calls_of_a_partition_without_a_log_are_refused() -> None:
     other = PartitionKey(b"x" * 16, 0)
 
-    found = check(History(altered(RUN.operations, 0, key=other), []), {KEY: LOG})
+    found = check(CallHistory(altered(RUN.operations, 0, key=other), []), {KEY: LOG})
 
     assert found == [Violation("assumptions", other, "no log was given")]
     assert assumptions(RUN.operations, {KEY: LOG}) == []

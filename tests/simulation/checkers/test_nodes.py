@@ -14,7 +14,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.fold import replay_determinism
 from tierledger.simulation.checkers.nodes import feed_gap, two_leaders
-from tierledger.simulation.history.calls import History
+from tierledger.simulation.history.calls import CallHistory
 from tierledger.simulation.history.observations import CHECKPOINT, Applied
 
 RUN = small_run()
@@ -194,7 +194,7 @@ def test_a_partition_whose_log_is_not_given_is_judged_by_its_nodes() -> None:
     led = [NODES.led[0]._replace(key=other), NODES.led[1]._replace(key=other, node_life="two")]
     states = [one._replace(key=other, position=0) for one in NODES.states[:2]]
 
-    found = check(History([], []), {}, states=states, applied=feeds, led=led)
+    found = check(CallHistory([], []), {}, states=states, applied=feeds, led=led)
 
     assert names(found) == {"feed_gap", "two_leaders", "replay_determinism"}
     assert {one.key for one in found} == {other}

@@ -16,7 +16,7 @@ from tests.models.simulation.planted_anomalies import (
 )
 from tests.models.simulation.recorded_run import long_run, small_run
 from tierledger.simulation.checkers.all import Minimums, vacuity
-from tierledger.simulation.history.calls import INFO, OK, History, Operation
+from tierledger.simulation.history.calls import INFO, OK, CallHistory, Operation
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.history.observations import Healed
 
@@ -175,7 +175,7 @@ def test_a_planted_anomaly_is_found_under_its_name(planted: Planted) -> None:
 
 
 def test_a_run_in_which_nothing_happened_is_vacuous() -> None:
-    (found,) = vacuity(History([], []), {}, Minimums(ok_writes=1))
+    (found,) = vacuity(CallHistory([], []), {}, Minimums(ok_writes=1))
 
     assert found.checker == "vacuous"
 

@@ -14,22 +14,22 @@ from tierledger.simulation.explain.page import ARROWS_MAX, ROWS_MAX
 from tierledger.simulation.explain.page import page as stamped_page
 from tierledger.simulation.timeline import (
     Arrow,
-    Lane,
-    Moment,
+    RunLane,
+    RunMoment,
+    RunTimeline,
     Span,
-    Timeline,
     first_and_last_us,
     ordered,
 )
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x00\n\ud800"
-EMPTY = Timeline("nothing", "run nothing", [], [], [], [], [], [])
+EMPTY = RunTimeline("nothing", "run nothing", [], [], [], [], [], [])
 
 
 STAMP = Stamp("2026-11-28 09:31:02 UTC", "0.1.0", "a simulated run")
 
 
-def page(run: Timeline) -> str:
+def page(run: RunTimeline) -> str:
     return stamped_page(run, STAMP)
 
 
@@ -66,7 +66,7 @@ def test_a_clean_run_says_so() -> None:
 
 
 def test_a_violation_leads_to_its_mark() -> None:
-    moments = [Moment(5, "", "decision", "d"), Moment(9, "", "violation", "v: so it is")]
+    moments = [RunMoment(5, "", "decision", "d"), RunMoment(9, "", "violation", "v: so it is")]
 
     html = page(EMPTY._replace(moments=moments, violations=["v: so it is", "w: unmarked"]))
 
@@ -76,7 +76,7 @@ def test_a_violation_leads_to_its_mark() -> None:
 
 def test_a_message_is_where_and_when_it_was() -> None:
     lost = Arrow(20, "a", "b", 90, "call", "x", is_lost=True, epoch=3, key="orders-0")
-    lanes = [Lane("b", "host"), Lane("a", "broker")]
+    lanes = [RunLane("b", "host"), RunLane("a", "broker")]
 
     data = HtmlPage(page(EMPTY._replace(lanes=lanes, arrows=[lost]))).data()
 
@@ -88,15 +88,15 @@ def test_a_message_is_where_and_when_it_was() -> None:
 
 
 def test_a_lane_that_nobody_declared_is_drawn_below_the_others() -> None:
-    moments = [Moment(1, "stray", "crash"), Moment(2, "host-1", "crash")]
+    moments = [RunMoment(1, "stray", "crash"), RunMoment(2, "host-1", "crash")]
 
-    run = ordered(EMPTY._replace(lanes=[Lane("host-1", "host")], moments=moments))
+    run = ordered(EMPTY._replace(lanes=[RunLane("host-1", "host")], moments=moments))
 
-    assert run.lanes == [Lane("host-1", "host"), Lane("stray", "")]
+    assert run.lanes == [RunLane("host-1", "host"), RunLane("stray", "")]
 
 
 def test_what_happened_at_one_time_keeps_its_order() -> None:
-    moments = [Moment(2, "a", "z"), Moment(1, "a", "late"), Moment(2, "a", "b")]
+    moments = [RunMoment(2, "a", "z"), RunMoment(1, "a", "late"), RunMoment(2, "a", "b")]
 
     run = ordered(EMPTY._replace(moments=moments))
 
@@ -105,7 +105,7 @@ def test_what_happened_at_one_time_keeps_its_order() -> None:
 
 def test_the_axis_holds_what_arrives_last() -> None:
     run = EMPTY._replace(
-        moments=[Moment(5, "a", "x")],
+        moments=[RunMoment(5, "a", "x")],
         arrows=[Arrow(6, "a", "b", 70, "call")],
         spans=[Span("a", 1, 60, "dead")],
     )
@@ -115,11 +115,11 @@ def test_the_axis_holds_what_arrives_last() -> None:
 
 
 def test_names_and_details_of_a_run_are_shown_as_text() -> None:
-    run = Timeline(
+    run = RunTimeline(
         HOSTILE,
         HOSTILE,
-        [Lane(HOSTILE, HOSTILE)],
-        [Moment(1, HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE)],
+        [RunLane(HOSTILE, HOSTILE)],
+        [RunMoment(1, HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE)],
         [Arrow(1, HOSTILE, HOSTILE, None, HOSTILE, HOSTILE)],
         [Span(HOSTILE, 1, 2, HOSTILE, None, HOSTILE)],
         [HOSTILE, "harmless"],

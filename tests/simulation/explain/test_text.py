@@ -2,25 +2,25 @@
 
 from tests.models.simulation.sample_timelines import long_run, zombie
 from tierledger.simulation.explain.text import COLUMNS_MAX, text
-from tierledger.simulation.timeline import Arrow, Lane, Moment, Span, Timeline
+from tierledger.simulation.timeline import Arrow, RunLane, RunMoment, RunTimeline, Span
 
 LANES = [
-    Lane("broker-1", "broker"),
-    Lane("host-1", "host"),
-    Lane("host-2", "host"),
-    Lane("store", "store"),
+    RunLane("broker-1", "broker"),
+    RunLane("host-1", "host"),
+    RunLane("host-2", "host"),
+    RunLane("store", "store"),
 ]
-EMPTY = Timeline("a run", "repeat it", LANES, [], [], [], [], [])
+EMPTY = RunTimeline("a run", "repeat it", LANES, [], [], [], [], [])
 
 
-def events(run: Timeline) -> list[str]:
+def events(run: RunTimeline) -> list[str]:
     """The lines after the heads of the columns."""
     lines = text(run).splitlines()
     (head,) = [at for at, line in enumerate(lines) if "time ms" in line]
     return lines[head + 1 :]
 
 
-def strips(run: Timeline) -> list[str]:
+def strips(run: RunTimeline) -> list[str]:
     """The processes' columns of each event."""
     lines = text(run).splitlines()
     (head,) = [line for line in lines if "time ms" in line]
@@ -100,7 +100,7 @@ def test_the_columns_show_who_is_dead_paused_or_cut_off() -> None:
         Span("host-2", 1500, 4000, "paused"),
         Span("store", 2000, 2500, "cut off"),
     ]
-    moments = [Moment(time, "broker-1", "op ok") for time in (500, 2200, 2700, 3000, 4000)]
+    moments = [RunMoment(time, "broker-1", "op ok") for time in (500, 2200, 2700, 3000, 4000)]
 
     shown = strips(EMPTY._replace(spans=spans, moments=moments))
 
@@ -118,7 +118,7 @@ def test_the_columns_show_who_is_dead_paused_or_cut_off() -> None:
 
 def test_what_arrives_comes_before_what_it_causes() -> None:
     run = EMPTY._replace(
-        moments=[Moment(2000, "host-1", "claim", "session 1", 1, "orders-0")],
+        moments=[RunMoment(2000, "host-1", "claim", "session 1", 1, "orders-0")],
         arrows=[
             Arrow(2000, "host-1", "broker-1", None, "reply"),
             Arrow(1000, "store", "host-1", 2000, "created"),
@@ -134,7 +134,7 @@ def test_what_arrives_comes_before_what_it_causes() -> None:
 
 def test_an_event_is_one_line_whatever_it_says() -> None:
     hostile = "one\ntwo\r\u2028three\x1b[31m\u202e\ud800"
-    moments = [Moment(1, "host-1", hostile, hostile, 1, hostile)]
+    moments = [RunMoment(1, "host-1", hostile, hostile, 1, hostile)]
 
     shown = text(EMPTY._replace(moments=moments, title=hostile))
 
@@ -144,9 +144,9 @@ def test_an_event_is_one_line_whatever_it_says() -> None:
 
 
 def test_too_many_processes_for_columns_are_still_named() -> None:
-    lanes = [Lane(f"host-{at}", "host") for at in range(COLUMNS_MAX + 1)]
+    lanes = [RunLane(f"host-{at}", "host") for at in range(COLUMNS_MAX + 1)]
 
-    lines = events(EMPTY._replace(lanes=lanes, moments=[Moment(1234, "host-7", "crash")]))
+    lines = events(EMPTY._replace(lanes=lanes, moments=[RunMoment(1234, "host-7", "crash")]))
 
     assert [line.split() for line in lines] == [["1.234", "host-7", "crash"]]
 

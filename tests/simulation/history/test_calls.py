@@ -27,7 +27,7 @@ from tierledger.simulation.history.calls import (
     OK,
     READ,
     WRITE,
-    History,
+    CallHistory,
     Recorder,
     digest_of,
     history_as_lines,
@@ -39,7 +39,7 @@ from tierledger.simulation.history.calls import (
 def test_a_history_survives_its_file(tmp_path: Path) -> None:
     run = small_run()
     run.begin_write("unheard", Add(b"z" * 16, 900, 999, {0: 900}))
-    history = History(altered(run.operations, 6, stale=True), run.history().notes)
+    history = CallHistory(altered(run.operations, 6, stale=True), run.history().notes)
 
     (tmp_path / "history.jsonl").write_bytes(b"".join(history_as_lines(history)))
 

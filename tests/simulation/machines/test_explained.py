@@ -10,7 +10,7 @@ from tierledger.simulation.campaign.campaign import judged, watched
 from tierledger.simulation.checkers.violation import ASKED, Violation, ms_text
 from tierledger.simulation.machines.scenario.drawing import drawn
 from tierledger.simulation.machines.timeline_of import timeline_of
-from tierledger.simulation.timeline import Moment
+from tierledger.simulation.timeline import RunMoment
 
 SHOWN = [
     (checker, mutant, int(seed))
@@ -22,7 +22,7 @@ AT_THE_END = {"replay_determinism", "unlike_model", "unforeseen_failure"}
 """Checkers that judge the state in which a run ended."""
 
 
-def shown(mutant: str, seed: int, checker: str) -> tuple[Violation, Moment, int]:
+def shown(mutant: str, seed: int, checker: str) -> tuple[Violation, RunMoment, int]:
     """The first of what that checker finds, its mark on the page, and the run's end."""
     scenario = drawn(seed)
     (violation, *_) = [

@@ -11,32 +11,32 @@ from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.explain.page import page
 from tierledger.simulation.explain.text import text
 from tierledger.simulation.machines.scenario.drawing import REPLICAS_FIRST, drawn
-from tierledger.simulation.machines.scenario.scenario import Decision, Scenario
+from tierledger.simulation.machines.scenario.scenario import Scenario, SeedDecision
 from tierledger.simulation.machines.scenario.shape import shaped, simpler
 from tierledger.simulation.machines.timeline_of import timeline_of
 from tierledger.simulation.machines.verdict import ran
-from tierledger.simulation.timeline import Timeline
+from tierledger.simulation.timeline import RunTimeline
 
 S = 1_000_000
 STAMP = Stamp("2026-11-28 09:31:02 UTC", "0.1.0", "a simulated run")
 WHERE = TopicIdPartition(Uuid(bytes(15) + b"\x09"), 0, "orders")
 
 DECISIONS = (
-    Decision(int(0.8 * S), "copy", (0, 0, "go on", 5)),
-    Decision(int(1.0 * S), "pause", ("host-0", 900)),
-    Decision(int(1.2 * S), "elect", (0, 0, 1, 1, 1)),
-    Decision(int(2.5 * S), "read", (1, 0, 0, 1, 0, 3)),
-    Decision(int(2.8 * S), "store", ("host-0", 2, 0)),
-    Decision(int(2.9 * S), "copy", (0, 0, "go on", 7)),
-    Decision(int(3.5 * S), "kill", ("host-0",)),
-    Decision(int(3.9 * S), "kill", ("coordinator",)),
+    SeedDecision(int(0.8 * S), "copy", (0, 0, "go on", 5)),
+    SeedDecision(int(1.0 * S), "pause", ("host-0", 900)),
+    SeedDecision(int(1.2 * S), "elect", (0, 0, 1, 1, 1)),
+    SeedDecision(int(2.5 * S), "read", (1, 0, 0, 1, 0, 3)),
+    SeedDecision(int(2.8 * S), "store", ("host-0", 2, 0)),
+    SeedDecision(int(2.9 * S), "copy", (0, 0, "go on", 7)),
+    SeedDecision(int(3.5 * S), "kill", ("host-0",)),
+    SeedDecision(int(3.9 * S), "kill", ("coordinator",)),
 )
 
 
 FOUND = [Violation("unlike_model", PartitionKey.of(WHERE), "position 0: as an example")]
 
 
-def calm(decisions: tuple[Decision, ...]) -> Scenario:
+def calm(decisions: tuple[SeedDecision, ...]) -> Scenario:
     """A small world of one partition and one host in which only those happen."""
     settings = (
         "brokers=2 partitions=1 hosts=1 delays=even skews=none epochs=known knobs=default"
@@ -45,7 +45,7 @@ def calm(decisions: tuple[Decision, ...]) -> Scenario:
 
 
 @cache
-def timeline() -> Timeline:
+def timeline() -> RunTimeline:
     world = ran(calm(DECISIONS), keeps=True)
     return timeline_of(world, title="a run", command="again", violations=FOUND)
 
@@ -224,7 +224,7 @@ def test_followers_and_leaders_have_bars_of_their_own() -> None:
 
 def test_a_follower_that_is_let_go_has_an_end() -> None:
     """All replicas leave their brokers."""
-    world = ran(calm((Decision(1 * S, "release", (0, 30)),)), keeps=True)
+    world = ran(calm((SeedDecision(1 * S, "release", (0, 30)),)), keeps=True)
     run = timeline_of(world, title="a run", command="again", violations=[])
 
     gone = [one.time_us for one in run.moments if one.what == "unfollow"]

@@ -17,9 +17,9 @@ from tierledger.simulation.campaign.campaign import (
     outcome,
 )
 from tierledger.simulation.campaign.reduction import replay_command
-from tierledger.simulation.campaign.summary import Summary
-from tierledger.simulation.checkers.verdict import Verdict
-from tierledger.simulation.machines.environment.clockwork import Life, S
+from tierledger.simulation.campaign.summary import CampaignSummary
+from tierledger.simulation.checkers.verdict import SeedVerdict
+from tierledger.simulation.machines.environment.clockwork import ProcessLife, S
 from tierledger.simulation.machines.environment.medium import COORDINATOR
 from tierledger.simulation.machines.environment.recording import Slot
 from tierledger.simulation.machines.nodes import shell
@@ -27,7 +27,7 @@ from tierledger.simulation.machines.nodes.broker import BrokerNode
 from tierledger.simulation.machines.record_of import record_of
 from tierledger.simulation.machines.run import run
 from tierledger.simulation.machines.scenario.drawing import drawn
-from tierledger.simulation.machines.scenario.scenario import Decision
+from tierledger.simulation.machines.scenario.scenario import SeedDecision
 from tierledger.simulation.machines.verdict import judge, ran, verdict_of
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import judged as judged_again
@@ -42,7 +42,7 @@ MORE = range(SEEDS, LONG_SEEDS, SEEDS_PER_TEST)
 
 
 @cache
-def outcomes_from(first: int) -> list[Verdict]:
+def outcomes_from(first: int) -> list[SeedVerdict]:
     with Workers(JOBS) as workers:
         return list(workers.outcomes(range(first, first + SEEDS_PER_TEST)))
 
@@ -57,7 +57,7 @@ def test_whatever_fails_nothing_is_lost_and_all_comes_back(first: int) -> None:
 
 @pytest.mark.timeout(1800)  # Alone, it runs all that the tests above have run before.
 def test_enough_happened_for_that_to_mean_something() -> None:
-    summary = Summary()
+    summary = CampaignSummary()
     for first in FIRSTS:
         for one in outcomes_from(first):
             summary.add(one)
@@ -119,7 +119,7 @@ def test_one_look_at_the_end_of_its_log_is_enough_for_all_who_wait_for_a_coordin
     looks: list[list[Slot]] = []
     look = world.medium.read_slots
 
-    def looked(life: Life, slots: list[Slot], *rest: Any) -> None:  # noqa: ANN401
+    def looked(life: ProcessLife, slots: list[Slot], *rest: Any) -> None:  # noqa: ANN401
         looks.append(slots)
         look(life, slots, *rest)
 
@@ -169,7 +169,7 @@ def test_every_seed_is_judged_once_in_its_order_whoever_does_it() -> None:
 
 
 def test_an_exception_in_a_world_is_found_and_says_where_it_came_from() -> None:
-    broken = drawn(1)._replace(decisions=(Decision(500_000, "copy", ("nobody", 0)),))
+    broken = drawn(1)._replace(decisions=(SeedDecision(500_000, "copy", ("nobody", 0)),))
 
     (violation,) = judged(broken).violations
 

@@ -21,7 +21,7 @@ from tierledger.simulation.mutants.catalogue import planted
 from tierledger.simulation.service.network import Network
 from tierledger.simulation.service.plan import FURTHER, DoorPlan, NetworkPlan
 from tierledger.simulation.service.streams import StreamNetwork
-from tierledger.simulation.service.virtual_loop import Process, VirtualLoop
+from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.simulation.service.wire_watch import WireWatch
 
 CLUSTER = "wharf"
@@ -55,13 +55,13 @@ class Wharf:
         self.streams = StreamNetwork(self.network, Random(1), plan, self.watch)
         self.coordinator: Any = Coordinator()
         self.hosts = [self._host(number) for number in (0, 1)]
-        self.client = Process("client")
+        self.client = VirtualProcess("client")
         self.connection = DoorConnection(
             DOORS, greeting_of(CLUSTER), opened=self.streams.opened
         )
 
-    def _host(self, number: int) -> Process:
-        process = Process(f"host-{number}", 1)
+    def _host(self, number: int) -> VirtualProcess:
+        process = VirtualProcess(f"host-{number}", 1)
         peers = Streams(greeting_of(CLUSTER), opened=self.streams.opened)
         host: Any = None  # Nobody asks it anything.
         desk = Desk(f"host-{number}/1", host, self.coordinator, peers)

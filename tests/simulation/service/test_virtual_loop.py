@@ -6,7 +6,11 @@ from contextvars import Context
 
 import pytest
 
-from tierledger.simulation.service.virtual_loop import Process, VirtualLoop, current_process
+from tierledger.simulation.service.virtual_loop import (
+    VirtualLoop,
+    VirtualProcess,
+    current_process,
+)
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def test_sleepers_wake_in_order_of_their_time_and_nobody_waits_for_it(
         await asyncio.sleep(seconds)
         woken.append((name, loop.time()))
 
-    process = Process("one")
+    process = VirtualProcess("one")
     for name, seconds in (("late", 3600.0), ("early", 0.5), ("middle", 60.0)):
         loop.spawn(process, sleep(name, seconds))
     loop.run(until=10_000.0)
@@ -45,7 +49,7 @@ def test_a_paused_process_goes_on_where_it_was_and_its_timers_fire_late(
             await asyncio.sleep(1.0)
             ticks.append(loop.time())
 
-    process = Process("one")
+    process = VirtualProcess("one")
     loop.spawn(process, tick())
     loop.run(until=2.5)
     loop.pause(process)
@@ -69,7 +73,7 @@ def test_a_killed_process_runs_no_step_more_and_who_waits_for_it_hears(
         finally:
             steps.append("cleaned up")
 
-    process = Process("one")
+    process = VirtualProcess("one")
     process.when_killed[1] = lambda: steps.append("somebody heard")
     loop.spawn(process, work())
     loop.run(until=0.5)
@@ -89,7 +93,7 @@ def test_a_fuse_ends_a_process_before_the_step_it_was_set_for(loop: VirtualLoop)
             steps.append(number)
             await asyncio.sleep(0)
 
-    process = Process("one")
+    process = VirtualProcess("one")
     process.fuse = 4
     loop.spawn(process, count())
     loop.run(until=1.0)
@@ -112,7 +116,7 @@ def test_a_step_belongs_to_the_process_that_scheduled_it(loop: VirtualLoop) -> N
         note()
 
     for name in ("one", "two"):
-        loop.spawn(Process(name), work())
+        loop.spawn(VirtualProcess(name), work())
     loop.run(until=2.0)
     note()
 
@@ -123,7 +127,7 @@ def test_a_failed_task_is_a_failure_of_the_world(loop: VirtualLoop) -> None:
     async def fail() -> None:
         raise ValueError("a mistake")
 
-    loop.spawn(Process("one"), fail())
+    loop.spawn(VirtualProcess("one"), fail())
     loop.run(until=1.0)
 
     assert [str(error) for error in loop.failures] == ["a mistake"]
@@ -143,7 +147,7 @@ def test_what_is_left_suspended_is_closed_with_a_loop_its_task_and_silently(
             await asyncio.gather(asyncio.sleep(1e9), return_exceptions=True)
             cleaned.append(name)
 
-    tasks = [loop.spawn(Process(name), wait(name)) for name in ("one", "two")]
+    tasks = [loop.spawn(VirtualProcess(name), wait(name)) for name in ("one", "two")]
     loop.run(until=1.0)
     loop.close()
 
@@ -156,13 +160,13 @@ def test_what_is_left_suspended_is_closed_with_a_loop_its_task_and_silently(
 
 def test_a_step_of_nobody_is_nobodys_whoever_has_scheduled_it(loop: VirtualLoop) -> None:
     nobody = Context()
-    owners: list[Process | None] = []
+    owners: list[VirtualProcess | None] = []
 
     async def schedule() -> None:
         loop.call_later(1.0, lambda: owners.append(current_process()), context=nobody)
         loop.call_soon(lambda: owners.append(current_process()), context=nobody)
 
-    process = Process("one")
+    process = VirtualProcess("one")
     loop.spawn(process, schedule())
     loop.run(until=0.5)
     loop.kill(process)

@@ -11,7 +11,7 @@ from tierledger.cli.main import app
 from tierledger.simulation.campaign.campaign import Workers, hunt, mutant_named
 from tierledger.simulation.campaign.reduction import Reduction, reduced
 from tierledger.simulation.machines.scenario.drawing import MOVES_EVERY, MOVES_FIRST, drawn
-from tierledger.simulation.machines.scenario.scenario import Decision, Scenario
+from tierledger.simulation.machines.scenario.scenario import Scenario, SeedDecision
 from tierledger.simulation.machines.scenario.shape import scenario_of, simpler
 from tierledger.simulation.machines.scenario.shrink import shrunk
 
@@ -71,7 +71,7 @@ def test_only_what_is_needed_is_left(wanted: tuple[int, ...]) -> None:
 
 
 def test_two_that_need_each_other_go_together() -> None:
-    decisions = tuple(Decision(at, f"kind {at}", ()) for at in range(40))
+    decisions = tuple(SeedDecision(at, f"kind {at}", ()) for at in range(40))
     whole = drawn(1)._replace(decisions=decisions)
     pair, needed = {decisions[3], decisions[30]}, {decisions[12], decisions[39]}
 
