@@ -7,6 +7,7 @@ as a crash does: nothing is drained, closed or checkpointed.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable
 from functools import partial
 from typing import Any, TypeVar
@@ -201,6 +202,7 @@ class LocalService:
         host = Host(
             name,
             process=f"{address}/{RandomIds().request_id().hex()}",
+            pid=os.getpid(),
             cluster_id=self._settings.cluster_id,
             backend=self._backend,
             keys=self._keys,

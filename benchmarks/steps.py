@@ -129,6 +129,7 @@ async def _leading(backend: MetadataStorageBackend, taken: Steps, number: int) -
     host = Host(
         "host-0",
         process="steps",
+        pid=1,
         cluster_id=CLUSTER,
         backend=backend,
         keys=KEYS,

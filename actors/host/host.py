@@ -101,6 +101,7 @@ class Host:
         name: str,
         *,
         process: str,
+        pid: int,
         cluster_id: str,
         backend: MetadataStorageBackend,
         keys: MetadataKeyFactory,
@@ -150,7 +151,7 @@ class Host:
         self.feeds = Feeds(self._shells)
         self.heads = Heads(self._shells)
         self.hints = Hints(self._shells)
-        self.report = HostReport(name, process, self.committer, self._shells, conditions)
+        self.report = HostReport(name, process, pid, self.committer, self._shells, conditions)
 
     def start(self) -> None:
         """Begin to commit, read and poll."""

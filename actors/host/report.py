@@ -7,7 +7,6 @@ consistent with each other; those of two partitions may be of different moments.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,6 +42,7 @@ class HostReport:
         self,
         name: str,
         process: str,
+        pid: int,
         committer: Committer,
         shells: Mapping[tuple[PartitionKey, str], PartitionShell],
         conditions: Conditions,
@@ -55,6 +55,7 @@ class HostReport:
         """What is wrong with this host now; each becomes an entry in the list of troubles."""
         self._name = name
         self._process = process
+        self._pid = pid
         self._committer = committer
         self._shells = shells
         self._alarms: dict[str, int] = {}
@@ -108,7 +109,7 @@ class HostReport:
         return {
             "host": self._name,
             "process": self._process,
-            "pid": os.getpid(),
+            "pid": self._pid,
             "door": self.door,
             "leaders": sum(role == LEADER for _, role in self._shells),
             "followers": sum(role == FOLLOWER for _, role in self._shells),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any, TypeVar
 
 from tierledger.actors.calls import CoordinatedHost, Request
@@ -80,6 +81,7 @@ class HostShell:
         host = Host(
             name,
             process=process_name(self._address, node),
+            pid=os.getpid(),
             cluster_id=settings.cluster_id,
             backend=backend,
             keys=connector.key_factory(settings.cluster_id),

@@ -261,6 +261,7 @@ class Cluster:
         host = process.host = Host(
             name,
             process=process.name,
+            pid=process.number,
             cluster_id=self._settings.cluster_id,
             backend=self._backend_for(process),
             keys=self._keys,

@@ -74,6 +74,7 @@ async def test_a_host_closes_its_partitions_one_at_a_time() -> None:
     host = Host(
         "host-0",
         process="process",
+        pid=1,
         cluster_id="cluster",
         backend=MemoryBackend(),
         keys=DefaultMetadataKeyFactory("cluster"),

@@ -385,6 +385,7 @@ async def serve(original: Written, values: Values) -> None:
     host = Host(
         "host-0",
         process="fuzz",
+        pid=1,
         cluster_id=CLUSTER,
         backend=MemoryBackend(SortedDict(values)),
         keys=KEYS,

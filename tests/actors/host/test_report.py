@@ -14,7 +14,9 @@ def test_a_host_says_that_a_leader_stands_still_while_callers_wait() -> None:
         machine=machine, held=0, stepped_s=100.0, topic_id_partition="orders-0"
     )
     unused: Any = None
-    report = HostReport("host-0", "p", unused, {(unused, LEADER): shell}, Conditions(lambda: 5))
+    report = HostReport(
+        "host-0", "p", 1, unused, {(unused, LEADER): shell}, Conditions(lambda: 5)
+    )
 
     def said(now_s: float) -> list[str]:
         report.look_for_standstill(now_s)

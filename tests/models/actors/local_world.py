@@ -325,6 +325,7 @@ def lone_host(backend: MetadataStorageBackend) -> Host:
     return Host(
         "host-0",
         process="host-0/1/x",
+        pid=1,
         cluster_id=CLUSTER,
         backend=backend,
         keys=KEYS,

@@ -4,6 +4,7 @@ Most seeds are those of the state machines alone, see tests/simulation/machines/
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -86,6 +87,15 @@ def test_a_seed_is_the_same_world_in_every_process(seed: int) -> None:
     there = [_trace_hash_elsewhere(seed, hash_seed) for hash_seed in ("0", "77")]
 
     assert there == [here, here]
+
+
+def test_a_seed_is_the_same_world_whatever_pid_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashes = set()
+    for pid in (5, 70_000):  # In a message they take one byte, and five.
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        hashes.add(judge(drawn(1)).trace_hash)
+
+    assert len(hashes) == 1
 
 
 def test_two_seeds_are_two_worlds() -> None:
