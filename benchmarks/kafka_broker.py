@@ -138,7 +138,7 @@ class KafkaBroker(LiveServer):
 
     @override
     def _is_up(self) -> bool:
-        return READY in self.log()
+        return READY in self.said()
 
     def restart(self, how: signal.Signals) -> None:
         """End the process by a signal, and start it again on its folder, with a new log."""

@@ -43,6 +43,8 @@ class LiveServer(ABC):
         self.port = free_ports()
         self._folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0
+        """Where in the log the text of the last start begins."""
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix=f"tierledger-{self.name}-"))
@@ -82,6 +84,10 @@ class LiveServer(ABC):
         """The text of the server's log."""
         return self._log.read_text(errors="replace")
 
+    def said(self) -> str:
+        """What the server has logged since it was started last."""
+        return self._log.read_bytes()[self._began :].decode(errors="replace")
+
     @property
     def _log(self) -> Path:
         return self.folder / "server.log"
@@ -119,6 +125,7 @@ class LiveServer(ABC):
         assert self._process is None, "the server runs already"
         command = self._command()
         with self._log.open("ab") as log:
+            self._began = log.tell()
             process = self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

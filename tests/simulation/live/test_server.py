@@ -38,7 +38,7 @@ class Program(LiveServer):
 
     @override
     def _is_up(self) -> bool:
-        return "up" in self.log()
+        return "up" in self.said()
 
 
 def test_one_that_does_not_come_up_says_why_and_leaves_nothing() -> None:
@@ -60,6 +60,25 @@ def test_one_that_does_not_end_is_killed_and_named(monkeypatch: pytest.MonkeyPat
         program.start()
         program.stop(signal.SIGKILL)
     assert not folder.exists()
+
+
+ONCE = """\
+import pathlib
+import signal
+if pathlib.Path("ran").exists():
+    raise SystemExit("once is enough")
+pathlib.Path("ran").touch()
+print("up", flush=True)
+signal.pause()
+"""
+
+
+def test_what_it_said_before_does_not_count_when_it_is_started_again() -> None:
+    with Program(ONCE) as program:
+        program.stop(signal.SIGKILL)
+
+        with pytest.raises(RuntimeError, match="program did not start: up\nonce is enough"):
+            program.start()
 
 
 def test_a_port_is_given_to_one_process() -> None:
