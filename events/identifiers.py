@@ -10,7 +10,13 @@ from msgspec import Struct
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.events.typed_fields import PartitionNumber, Topic, check_fields, shown
+from tierledger.events.typed_fields import (
+    PartitionNumber,
+    Topic,
+    as_dataclass,
+    check_fields,
+    shown,
+)
 
 UUID_BYTES: Final = 16
 
@@ -62,6 +68,7 @@ class Uuid(bytes):
         return f"Uuid({str(self)!r})"
 
 
+@as_dataclass
 class TopicIdPartition(Struct, frozen=True):
     """One partition of a topic: its id and number.
 
@@ -94,6 +101,7 @@ class TopicIdPartition(Struct, frozen=True):
         return f"{self.topic_id}:{self.topic}-{self.partition}"
 
 
+@as_dataclass
 class RemoteLogSegmentId(Struct, frozen=True):
     """One attempt to copy a segment; a retry of the same segment gets a new `id`.
 

@@ -23,10 +23,12 @@ from tierledger.events.typed_fields import (
     Int32,
     Int64,
     LeaderEpochs,
+    as_dataclass,
     check_fields,
 )
 
 
+@as_dataclass
 class CustomMetadata(Struct, frozen=True):
     """Opaque bytes that a storage manager attached to a segment; empty differs from absent.
 
@@ -52,6 +54,7 @@ def _check_segment(self: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnap
     force_setattr(self, "segment_leader_epochs", ascending)
 
 
+@as_dataclass
 class RemoteLogSegmentMetadata(Struct, frozen=True):
     """The metadata of one segment.
 
@@ -118,6 +121,7 @@ class RemoteLogSegmentMetadata(Struct, frozen=True):
         return replace(self, custom_metadata=custom_metadata)
 
 
+@as_dataclass
 class RemoteLogSegmentMetadataUpdate(Struct, frozen=True):
     """A segment's next state, and the other fields that an update replaces.
 
@@ -139,6 +143,7 @@ class RemoteLogSegmentMetadataUpdate(Struct, frozen=True):
         return self.remote_log_segment_id.topic_id_partition
 
 
+@as_dataclass
 class RemoteLogSegmentMetadataSnapshot(Struct, frozen=True):
     """One segment in a snapshot of a partition, without the partition's name.
 
@@ -165,6 +170,7 @@ class RemoteLogSegmentMetadataSnapshot(Struct, frozen=True):
         return hash(self.segment_id)
 
 
+@as_dataclass
 class RemotePartitionDeleteMetadata(Struct, frozen=True):
     """The next state of a partition's deletion.
 

@@ -12,6 +12,7 @@ is raised, whatever a foreign object's methods do.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -35,6 +36,7 @@ from msgspec.structs import force_setattr
 from tierledger.events.errors import InvalidArgument
 
 T = TypeVar("T")
+StructT = TypeVar("StructT", bound=Struct)
 
 INT32_MIN: Final = -(1 << 31)
 INT32_MAX: Final = (1 << 31) - 1
@@ -104,6 +106,16 @@ def checked_items(kind: Any, given: object, name: str) -> list[Any]:  # noqa: AN
     if len(items) > ITEMS_MAX:
         raise InvalidArgument(f"expected at most {ITEMS_MAX} items for {name}, got more")
     return [checked(kind, item, f"{name}[{at}]") for at, item in enumerate(items)]
+
+
+def as_dataclass(struct: type[StructT]) -> type[StructT]:
+    """`struct`, which `dataclasses.replace`, `fields` and `asdict` take as well.
+
+    Programs used these on metadata objects when they were dataclasses.
+    """
+    fields = dataclasses.make_dataclass(struct.__name__, struct.__struct_fields__)
+    struct.__dataclass_fields__ = fields.__dataclass_fields__  # type: ignore[attr-defined]
+    return struct
 
 
 def check_fields(made: Struct) -> None:

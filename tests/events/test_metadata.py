@@ -1,5 +1,6 @@
 """Metadata objects are well-formed or do not exist, and change only as Kafka's do."""
 
+import dataclasses
 import pickle
 from typing import Any
 
@@ -199,3 +200,13 @@ def test_metadata_survives_pickle_cannot_be_changed_and_can_be_a_key(
 def test_metadata_says_which_partition_it_is_about() -> None:
     assert SEGMENT.topic_id_partition == PARTITION
     assert UPDATE.topic_id_partition == PARTITION
+
+
+@pytest.mark.parametrize("known", [SEGMENT, SNAPSHOT, UPDATE, DELETE, SEGMENT_ID, PARTITION])
+def test_programs_change_copies_as_of_dataclasses(known: Any) -> None:  # noqa: ANN401
+    names = [field.name for field in dataclasses.fields(known)]
+
+    assert dataclasses.replace(known) == known
+    assert list(dataclasses.asdict(known)) == names
+    with pytest.raises(InvalidArgument, match=names[-1]):
+        dataclasses.replace(known, **{names[-1]: object()})
