@@ -1,11 +1,11 @@
 """What becomes of a batch that was sent to a log's next slot.
 
-An append without an answer may have been stored, may be lost, or may still arrive. Whoever
-takes it for stored acknowledges what nobody may have. Whoever takes it for lost, and goes on
-with other content or in another slot, puts it into the log twice, or another's in its place.
+An append without an answer may have been stored, may be lost, or may still arrive. A writer
+that takes it for stored acknowledges what may be lost. A writer that takes it for lost, and
+goes on with other content or in another slot, may put the same commands into the log twice.
 So the slot is read, and three things can stand there. Our bytes: the batch is stored. Other
 bytes: it never will be, as a slot is created once. Nothing: the same bytes go to the same slot
-again, and whichever attempt arrives first fills it.
+again, and the attempt that arrives first fills it.
 """
 
 from __future__ import annotations
