@@ -2,8 +2,8 @@
 
 Lines go into a bounded queue, and a thread writes them. If the log's file system is full, the
 reader of a pipe has stopped, or stderr is closed, lines are dropped and counted; the count is
-written as soon as there is room again. So a step may log where it likes. Whoever logs a failure
-still acts first: a process that cannot go on must not depend on what tells so.
+written as soon as there is room again. So a step may log where it likes. Code that logs a
+failure still acts first: a process that cannot go on must not depend on what tells so.
 """
 
 from __future__ import annotations

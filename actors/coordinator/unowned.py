@@ -1,7 +1,7 @@
 """Holds deletions after a broker may have run without the plugin while tierledger owned.
 
 Kafka's own manager in such a broker may miss segments. Then log starts rise to what the broker
-has in its own folder, and followers take them over. Whoever leads next, with the plugin, would
+has in its own folder, and followers take them over. The next leader, with the plugin, would
 delete what is below from the tier: to Kafka that is retention.
 
 So a `DeletionsHeld` event is appended when a living broker has no plugin that reports, or when

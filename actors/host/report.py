@@ -27,8 +27,8 @@ STEP_S = 30.0
 """How long a leader may make no step though callers wait; a store answers or fails sooner."""
 
 HEARD_S = 5.0
-"""How long a broker's client counts that has used the door: brokers reach it, whoever else does
-not."""
+"""How long a broker's client counts that has used the door: brokers reach it, even if
+others do not."""
 
 _COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 

@@ -1,7 +1,7 @@
 """Ends a process when one of its own callbacks fails, which asyncio would only log.
 
-A task that fails is looked at by whoever started it. A callback (a timer, the end of a task)
-has nobody: what it was to do is not done, and the process lives on without it.
+A task that fails is looked at by the task that started it. A callback (a timer, the end of a
+task) has nobody: what it was to do is not done, and the process lives on without it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ the locks that SQLite holds on it in this process.
 Rule 4: the writer compares the store's files with those it has opened before and after it
 writes. SQLite would go on writing into a file that has no name any more.
 Rule 5: whenever the file has changed, it has to hold what it held before (`mark.py`). Only
-SQLite may write it, whoever lets it: the writer, or a person's checkpoint.
+SQLite may write it, for the writer or for a person's checkpoint.
 """
 
 from __future__ import annotations

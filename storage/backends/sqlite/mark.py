@@ -3,7 +3,7 @@
 SQLite appends commits to `FILE-wal`, and copies them into FILE from time to time (SQLite's
 checkpoint). The mark is one row: how often that was done, and whether FILE needs its log. It
 says so while it is copied into FILE; the next commit, which stands in the log alone, takes that
-back. So it is found by whoever reads FILE without the log, and not in a copy that SQLite made.
+back. So a reader finds it in FILE without the log, and not in a copy that SQLite made.
 """
 
 from __future__ import annotations
