@@ -255,7 +255,12 @@ class EventCodec:
             at, session, number, _, log_time, broker, request, _, fields = _unpack(
                 packed, use_list=False
             )
-            body = self._by_number[number][0](*fields)
+            kind = self._by_number[number][0]
+            if len(fields) != len(kinds_of(kind)):
+                return InvalidArgument(
+                    f"expected {len(kinds_of(kind))} fields, got {len(fields)}"
+                )
+            body = kind(*fields)
             _check(Event(at, session, log_time, broker, request, body))
         except (ValueError, TypeError, LookupError) as error:
             return error

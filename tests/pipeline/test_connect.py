@@ -178,7 +178,7 @@ def test_the_documented_commands_run_as_they_stand(
     connect_url: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text("utf-8")
-    commands = re.findall(r"(?m)^tierledger (spark .* --master sc://\S+)$", text)
+    commands = re.findall(r"(?m)^tierledger ((?:tables|jobs) .* --master sc://\S+)$", text)
     (tmp_path / "ledger.sqlite").symlink_to(url.removeprefix("sqlite:"))
     monkeypatch.chdir(tmp_path)
 

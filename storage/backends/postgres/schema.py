@@ -173,6 +173,10 @@ async def _is_complete(pool: Pool) -> bool:
     if columns is None and not has_format:
         return False
     if columns != COLUMNS or not has_format:
+        # A statement finds names as they are now, and rows as they were when it began. Of a
+        # store that is made meanwhile it may see a part; the next statement sees it whole.
+        ((columns, has_format, has_functions),) = (await pool.run(DESCRIBE)).rows
+    if columns != COLUMNS or not has_format:
         raise StoreRefused(
             f"{pool.address.where} is not a store of tierledger: expected its table "
             f"tierledger_kv to have {COLUMNS}, beside tierledger_format; it has {columns}"

@@ -46,7 +46,7 @@ POISONS: dict[str, tuple[bool, int, object]] = {
     "for size, got 1099511627776": (True, 4, 1 << 40),
     "txn_index_empty, got 1": (True, 9, 1),
     "expected 12 fields": (False, BODY, [1]),
-    "the event has position 3.0": (False, 0, 3.0),
+    "for position, got 3.0": (False, 0, 3.0),
     "log_time_ms, got '5'": (False, 4, "5"),
     "broker_id, got True": (False, 5, True),
     "request_id, got 5": (False, 6, 5),

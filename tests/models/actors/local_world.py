@@ -277,11 +277,13 @@ def hasty(
     manager: AsyncRemoteLogMetadataManager, deadline_s: float = HASTY_S
 ) -> Iterator[None]:
     """Calls of `manager` that begin meanwhile end soon: for those alone that are to fail."""
-    patient, manager._deadline_s = manager._deadline_s, deadline_s
+    router = manager._router
+    assert router is not None, "the manager is configured"
+    patient, router._deadline_s = router._deadline_s, deadline_s
     try:
         yield
     finally:
-        manager._deadline_s = patient
+        router._deadline_s = patient
 
 
 async def copy(

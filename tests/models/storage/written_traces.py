@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import force_setattr
+
 from tierledger.events.kafka.codec import encode
 from tierledger.events.kafka.writer import KafkaValue
 
@@ -40,5 +42,5 @@ def trace_line(offset: int, value: KafkaValue | bytes | None) -> str:
 def bent(value: T, **wrong: object) -> T:
     """`value` with fields that its constructor would refuse."""
     for field, content in wrong.items():
-        object.__setattr__(value, field, content)
+        force_setattr(value, field, content)
     return value
