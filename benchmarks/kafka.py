@@ -52,7 +52,7 @@ LIST_EPOCH = LEADER_EPOCHS // 2
 """A leader epoch with a tenth of the segments."""
 
 
-class Broker(KafkaBroker):
+class BenchBroker(KafkaBroker):
     """A broker with options for speed, where tests want a fast start."""
 
     java: tuple[str, ...] = ("java", "-Xmx2g")
@@ -171,7 +171,7 @@ async def managers(store: Path) -> AsyncIterator[Managers]:
     """
     if not PLUGIN_JAR.exists():
         raise RuntimeError(f"{PLUGIN_JAR} is not there: `make plugin` builds it")
-    with Broker() as broker:
+    with BenchBroker() as broker:
         async with on_ray(url_of(store)) as service:
             coordinator = service.connection.coordinator
             await coordinator.ask(Handover(Owner.TIERLEDGER, Owner.NOBODY))

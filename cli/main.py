@@ -38,6 +38,7 @@ from tierledger.cli.dashed_ids import CommandOfIds
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import command_input
+from tierledger.cli.log_setup import flush_log
 from tierledger.cli.output import print_error
 from tierledger.cli.usage_errors import reword
 from tierledger.events.errors import RemoteStorageError
@@ -87,6 +88,7 @@ class OneLineErrors(CommandsWithExamples):
             try:
                 return super().main(*args, **extra)
             finally:
+                flush_log()
                 sys.stdout.flush()  # Now, while a failure can be reported.
         except SystemExit as end:
             _end_otherwise(end)

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.models.tiering.raw_batches import fields, raw_batch
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.storage.process_log import LOG
 from tierledger.tiering.formats.record_batches import BatchSplitter
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.layouts.tier_url import open_tier
@@ -304,7 +306,11 @@ def test_while_somebody_else_uses_the_cache_it_does_without(
     assert str(used_cache) in result.stderr
 
 
-def test_what_is_logged_on_the_way_is_no_record(arguments: list[str], tmp_path: Path) -> None:
+def test_what_is_logged_on_the_way_is_no_record(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, late = LOG._write, threading.Event()
+    monkeypatch.setattr(LOG, "_write", lambda line: (late.wait(0.1), write(line)))
     right = cat(arguments, "codec-none", 0, "--from-offset", 30).stdout
     for file in (tmp_path / "cache").glob("*.indexes"):
         file.write_bytes(b"damaged")
