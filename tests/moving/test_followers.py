@@ -22,6 +22,8 @@ KAFKAS = Ownership(1, "kafka")
 class Choosing:
     """A coordinator of a cluster that Kafka's own manager owns."""
 
+    ownership = KAFKAS
+
     def __init__(self) -> None:
         self.attendance = Attendance()
 
@@ -29,7 +31,7 @@ class Choosing:
         return await request.put_to(self)
 
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:
-        return Followed(KAFKAS, self.attendance.followed(report, 0))
+        return Followed(self.ownership, self.attendance.followed(report, 0))
 
     def report(self) -> dict[str, Any]:
         return self.attendance.report(KAFKAS, {}, 0)["kafka"] or {"round": 0}
@@ -133,6 +135,33 @@ async def test_a_coordinator_that_cannot_be_started_yet_ends_no_follower(
 
     await until(lambda: task.done() or choosing.asked > 10)
     assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_seal_is_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    async def sealed(_: KafkaBrokers) -> None:
+        nonlocal looks
+        looks += 1
+
+    class Owned(Choosing):
+        ownership = Ownership(1, "tierledger")
+
+    for name, value in {
+        "REPORT_S": 0.001,
+        "SEAL_S": 0,
+        "create": sealed,
+        "seal": sealed,
+    }.items():
+        monkeypatch.setattr(following, name, value)
+    settings = ServiceSettings(CLUSTER, {"metadata.storage.url": "memory:"})
+    one = Follower(settings, Owned(), FollowOptions(KafkaBrokers("nobody:9092")))
+
+    task = asyncio.create_task(one.run())
+
+    await until(lambda: looks > 10)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -485,6 +485,7 @@ async def test_who_writes_the_topic_beside_the_mirror_is_noticed_again_after_eac
         assert report["foreign_since_ms"] == min(one.record.timestamp_ms for one in first)
         assert report["foreign_tiered"] == 1
         assert report["foreign_changed"] == 1
+    assert await starts(world) == [0, 10, 20], "by tierledger nobody reads or deletes them"
 
 
 async def test_what_kafka_writes_after_the_way_back_is_imported_behind_our_own(

@@ -42,6 +42,19 @@ def test_a_broker_that_was_killed_and_that_kafka_regards_as_alive_is_not_taken_f
     assert seen.unowned() == [(1, 20_000, 20_000 + SILENT_MS)]
 
 
+def test_a_broker_that_was_there_for_less_than_5_s_is_not_noticed() -> None:
+    seen = Sightings(START_MS)
+    seen.heard(1, 2_000)
+    seen.seen({1}, 2_001)
+    seen.seen(set(), 20_000)
+    seen.seen({1}, 30_000)
+    seen.seen({1}, 30_000 + CAME_MS - 1)
+    seen.seen(set(), 30_000 + CAME_MS)
+    seen.seen(set(), 90_000)
+
+    assert not seen.unowned()
+
+
 def test_an_old_look_tells_nothing_about_the_time_since() -> None:
     seen = Sightings(START_MS)
     seen.heard(1, 20_000)
