@@ -5,6 +5,7 @@ A coordinator that starts has no report; within a second it has one of each livi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -27,6 +28,9 @@ follower. The bound is no time: a coordinator that was paused gets the late repo
 
 DIFFERENCES_KEPT = 100
 """Newest differences that are kept of each broker."""
+
+LEFT_KEPT = 16
+"""Followers that have left and are remembered."""
 
 OTHER_LOGS_MAX = 100
 """Partitions that a report names."""
@@ -213,6 +217,8 @@ class Attendance:
         self._chosen: str | None = None
         self._waiting: dict[str, int] = {}
         """By standby follower: its reports since the chosen one's last report."""
+        self._left: deque[str] = deque(maxlen=LEFT_KEPT)
+        """Followers that have left. A report of theirs may still be under way."""
         self._accepted: tuple[int, tuple[bytes, ...]] = (0, ())
         """A move's owner epoch, and the segments about which managers may differ in it."""
 
@@ -246,8 +252,11 @@ class Attendance:
         """
         follower = report["follower"]
         if report.get("leaves"):
+            self._left.append(follower)
             if follower == self._chosen:
                 self._chosen = self._following = self._failing_since_ms = None
+            return False
+        if follower in self._left:
             return False
         if self._chosen not in {None, follower}:
             self._waiting[follower] = self._waiting.get(follower, 0) + 1

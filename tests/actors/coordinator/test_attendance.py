@@ -191,6 +191,17 @@ def test_a_follower_that_leaves_makes_room_at_once() -> None:
     assert follows(attendance, "three")
 
 
+def test_a_report_that_was_under_way_when_its_follower_left_keeps_nobody_out() -> None:
+    attendance = Attendance()
+    assert follows(attendance, "one")
+    assert not follows(attendance, "one", leaves=True)
+
+    assert not follows(attendance, "one", round=3), "it arrives after it"
+
+    assert attendance.report(KAFKAS, {}, 0)["kafka"] is None
+    assert follows(attendance, "two")
+
+
 def test_a_follower_that_is_silent_and_that_nobody_replaces_is_told() -> None:
     attendance = Attendance()
     assert follows(attendance, "one")
