@@ -77,15 +77,22 @@ FENCE = encode(
 """A record of a partition that no broker hosts, so Kafka's own manager ignores it."""
 
 
-def named(event: MirroredFrom, value: bytes) -> dict[str, Any]:
-    """Header and key of a record with `value`.
+NO_TIME = -1
+"""The time of a record that tells none."""
+
+
+def named(event: MirroredFrom, value: bytes, time_ms: int = NO_TIME) -> dict[str, Any]:
+    """Header, key and time of a record with `value`.
+
+    Brokers refuse a time that is more than an hour ahead of theirs, so a record has that of the
+    broker whose event it is, or none: never one that only a clock of ours has shown.
 
     A compacted topic takes no record without a key. It keeps the last one of each key, so no
     two records that differ have the same one.
     """
     name = event.header()
     key = name + b":" + blake2b(value, digest_size=8).hexdigest().encode("ascii")
-    return {"key": key, "headers": [(HEADER, name)]}
+    return {"key": key, "headers": [(HEADER, name)], "timestamp_ms": time_ms}
 
 
 NO_EVENT = MirroredFrom.of(_BARRED, 0)
@@ -276,7 +283,9 @@ class Mirror:
                 named = replace(tip, topic=self._topics.get(key, ""))
                 value = kafka_record(named, event.body)
                 if value is not None:
-                    sent.append((event.position, event.log_time_ms, value))
+                    said_ms = getattr(event.body, "event_timestamp_ms", NO_TIME)
+                    time_ms = max(NO_TIME, min(said_ms, event.log_time_ms))
+                    sent.append((event.position, time_ms, value))
             await self._send(tip, sent)
             entry = LogEntry(
                 entry.next_position + len(batch.events), batch.number + 1, batch.chain_hash
@@ -298,7 +307,7 @@ class Mirror:
             await self._produce(
                 tip,
                 [
-                    (position, one.last.event_timestamp_ms, encode(step))
+                    (position, NO_TIME, encode(step))
                     for one in segments
                     for step in _removal(one)
                 ],
@@ -355,8 +364,7 @@ class Mirror:
                     METADATA_TOPIC,
                     value,
                     partition=self._place(*_key(tip)),
-                    timestamp_ms=time_ms,
-                    **named(MirroredFrom.of(tip, position), value),
+                    **named(MirroredFrom.of(tip, position), value, time_ms),
                 )
                 for position, time_ms, value in records
             ]
@@ -377,11 +385,7 @@ class Mirror:
         """Fence earlier mirrors from a metadata partition, then read what they had written."""
         async with answering(self._brokers):
             written = await self._producer.send(
-                METADATA_TOPIC,
-                FENCE,
-                partition=where,
-                timestamp_ms=None,
-                **named(NO_EVENT, FENCE),
+                METADATA_TOPIC, FENCE, partition=where, **named(NO_EVENT, FENCE)
             )
             await written
         self._fenced.add(where)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.models.actors.local_world import (
     CLUSTER,
@@ -18,6 +19,7 @@ from tests.models.actors.local_world import (
 )
 from tests.models.kafka.clients import WAIT_S, create_topic
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.wall_clock import WallClock
 from tierledger.benchmarks.kafka_broker import KafkaBroker
 from tierledger.events.errors import StorageUnavailable
 from tierledger.moving.mirroring import Mirror, producer_of
@@ -26,12 +28,13 @@ from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
-ORDERS = partition(0)
+ORDERS, AHEAD = partition(0), partition(1)
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[KafkaBroker]:
     with KafkaBroker() as broker:
+        asyncio.run(create_topic(broker.address, METADATA_TOPIC, 2))
         yield broker
 
 
@@ -52,7 +55,6 @@ async def test_a_mirror_that_was_frozen_behind_its_reading_writes_nothing_twice(
     broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = KafkaBrokers(broker.address)
-    await create_topic(brokers.addresses, METADATA_TOPIC, 2)
     world = LocalWorld(sqlite_in(tmp_path))
     await world.start()
     leader = await world.leader(ORDERS)
@@ -91,3 +93,27 @@ async def test_a_mirror_ends_while_the_broker_is_away_with_what_it_had_to_write(
                 written = await producer.send(METADATA_TOPIC, b"two", partition=0)
                 await asyncio.wait([written], timeout=1)
         assert not written.done() or written.exception() is not None
+
+
+class AheadClock(WallClock):
+    """The clock of a host that is hours ahead; Kafka takes no record that is."""
+
+    @override
+    def now_ms(self) -> int:
+        return super().now_ms() + 3 * 3_600_000
+
+
+async def test_logs_whose_time_is_hours_ahead_are_mirrored(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    brokers = KafkaBrokers(broker.address)
+    world = LocalWorld(sqlite_in(tmp_path), clock=AheadClock())
+    await world.start()
+    leader = await world.leader(AHEAD)
+    await leader.add_remote_log_segment_metadata(segment(1, AHEAD))
+
+    async with mirror_of(world, brokers) as mirror:
+        await mirror.round()
+
+        assert mirror.mirrored == 1
+    await world.stop()

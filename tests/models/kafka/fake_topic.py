@@ -46,7 +46,7 @@ class FakeTopic:
         *,
         key: bytes,
         partition: int,
-        timestamp_ms: int | None,
+        timestamp_ms: int,
         headers: list[tuple[str, bytes]],
     ) -> asyncio.Future[None]:
         """Append a record, with a producer's interface."""
