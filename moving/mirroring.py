@@ -23,8 +23,8 @@ ones, too. When the topic has everything, the mirror deletes the seals and what 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
@@ -51,7 +51,7 @@ from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.moving.foreign_records import ForeignRecords
 from tierledger.moving.topic import HEADER, NO_TOPIC, MirroredFrom, TopicReader
 from tierledger.pipeline.imports.source import METADATA_TOPIC
-from tierledger.pipeline.imports.topic import REQUEST_MS, answering, ended, reached
+from tierledger.pipeline.imports.topic import answering, client_of
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.kafka_export import kafka_record
@@ -119,28 +119,19 @@ class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no type
         await super().stop()
 
 
-@asynccontextmanager
-async def producer_of(brokers: KafkaBrokers) -> AsyncIterator[Producer]:
+def producer_of(brokers: KafkaBrokers) -> AbstractAsyncContextManager[Producer]:
     """A producer that writes each record once, in order, and fences all earlier producers.
 
     Raises:
         StorageUnavailable: The brokers do not answer.
     """
-    async with answering(brokers):
-        options = await reached(brokers)
-    producer = _FencingProducer(
+    return client_of(
+        brokers,
+        _FencingProducer,
         transactional_id=MIRROR,
         acks="all",
         max_request_size=RECORD_BYTES_MAX,
-        request_timeout_ms=REQUEST_MS,
-        **options,
     )
-    try:
-        async with answering(brokers):
-            await producer.start()
-        yield producer
-    finally:
-        await ended(producer.stop())
 
 
 class Mirror:

@@ -7,11 +7,12 @@ when the import is planned, and each task reads its range once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeAlias
 
-from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
 from aiokafka.errors import (  # type: ignore[import-untyped]
     KafkaError,
@@ -37,7 +38,7 @@ REQUEST_MS = 10_000
 """Timeout of one request to one broker. If any broker may answer, another is asked then."""
 
 END_S = 5.0
-"""Timeout of a client's end: with brokers that were restarted it may never be reached."""
+"""Timeout of a client's end."""
 
 FETCH_BYTES = 4 * 1024 * 1024
 """Bytes per fetch; a single longer batch may exceed it."""
@@ -113,23 +114,14 @@ async def refuse_shrunk(consumer: Consumer, ends: Mapping[TopicPartition, int]) 
             )
 
 
-@asynccontextmanager
-async def consumer_of(brokers: KafkaBrokers) -> AsyncIterator[Consumer]:
-    async with answering(brokers):
-        options = await reached(brokers)
-    consumer = AIOKafkaConsumer(
+def consumer_of(brokers: KafkaBrokers) -> AbstractAsyncContextManager[Consumer]:
+    return client_of(
+        brokers,
+        AIOKafkaConsumer,
         enable_auto_commit=False,
         auto_offset_reset="none",
         max_partition_fetch_bytes=FETCH_BYTES,
-        request_timeout_ms=REQUEST_MS,
-        **options,
     )
-    try:
-        async with answering(brokers):
-            await consumer.start()
-        yield consumer
-    finally:
-        await ended(consumer.stop())
 
 
 class _Admin(AIOKafkaAdminClient):  # type: ignore[misc] # aiokafka is not annotated.
@@ -139,10 +131,10 @@ class _Admin(AIOKafkaAdminClient):  # type: ignore[misc] # aiokafka is not annot
     broker that was killed is among them.
     """
 
-    def __init__(self, answered: Collection[str], **options: object) -> None:
-        """`answered`: the addresses of brokers that answer now."""
-        super().__init__(bootstrap_servers=list(answered), **options)
-        self._answered = answered
+    def __init__(self, *, bootstrap_servers: list[str], **options: object) -> None:
+        """`bootstrap_servers`: the addresses of brokers that answer now."""
+        super().__init__(bootstrap_servers=bootstrap_servers, **options)
+        self._answered = bootstrap_servers
 
     @override
     async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
@@ -157,31 +149,79 @@ class _Admin(AIOKafkaAdminClient):  # type: ignore[misc] # aiokafka is not annot
                 return await super()._send_request(request, one.nodeId)
         return await super()._send_request(request)
 
+    async def stop(self) -> None:
+        await self.close()
+
+
+def admin_of(brokers: KafkaBrokers) -> AbstractAsyncContextManager[Admin]:
+    return client_of(brokers, _Admin)
+
 
 @asynccontextmanager
-async def admin_of(brokers: KafkaBrokers) -> AsyncIterator[Admin]:
-    options = await reached(brokers)
-    admin = _Admin(options.pop("bootstrap_servers"), request_timeout_ms=REQUEST_MS, **options)
-    try:
-        await admin.start()
-        yield admin
-    finally:
-        await ended(admin.close())
+async def client_of(
+    brokers: KafkaBrokers, kind: Callable[..., Any], **options: object
+) -> AsyncIterator[Any]:
+    """A client of aiokafka's that has started, with the brokers that answer now.
 
-
-async def ended(end: Awaitable[None]) -> None:
-    """Wait for a client's end, up to `END_S`; the connections of a client given up close.
-
-    An end that raises `CancelledError` is an end, too: a consumer's cancels the answers that
-    it waits for, and one of them may cancel the caller in turn.
+    Raises:
+        StorageUnavailable: The brokers do not answer.
     """
-    task = asyncio.ensure_future(end)
+    async with answering(brokers):
+        found = await reached(brokers)
+    client = kind(request_timeout_ms=REQUEST_MS, **options, **found)
+    async with started(client, brokers):
+        yield client
+
+
+@asynccontextmanager
+async def started(client: Any, brokers: KafkaBrokers) -> AsyncIterator[None]:  # noqa: ANN401
+    """Start the client; at the end, whatever ends it, all of its connections are closed.
+
+    aiokafka leaves its first connection open if it is cancelled before it has used it. So the
+    look for the brokers goes on then, up to `REQUEST_MS`, and the client is stopped later.
+    """
+    wire = client.client if isinstance(client, AIOKafkaProducer) else client._client
+    looking: list[asyncio.Future[None]] = []
+    wire.bootstrap = partial(_uncancelled, wire.bootstrap, looking)
     try:
-        done, _ = await asyncio.wait({task}, timeout=END_S)
+        async with answering(brokers):
+            await client.start()
+        yield
     finally:
-        task.cancel()  # Does nothing to a task that is done.
-    if done and not task.cancelled():
-        task.result()
+        ending = asyncio.ensure_future(_end(client, wire, looking))
+        _endings.add(ending)
+        ending.add_done_callback(_endings.discard)
+        await asyncio.wait({ending}, timeout=END_S)
+        if ending.done() and not ending.cancelled():
+            ending.result()
+
+
+_endings: set[asyncio.Future[None]] = set()
+"""A loop itself keeps no task from the garbage collector."""
+
+
+async def _uncancelled(
+    work: Callable[[], Coroutine[Any, Any, None]], begun: list[asyncio.Future[None]]
+) -> None:
+    begun.append(asyncio.ensure_future(work()))
+    await asyncio.shield(begun[-1])
+
+
+async def _end(client: Any, wire: Any, looking: list[asyncio.Future[None]]) -> None:  # noqa: ANN401
+    """Stop the client; a stop may never end with brokers that were restarted.
+
+    A stop that raises `CancelledError` is an end, too: a consumer's cancels the answers that
+    it waits for, and one of them may cancel this task in turn.
+    """
+    try:
+        if looking:
+            await asyncio.wait(looking)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                await client.stop()
+    finally:
+        for one in wire._conns.values():
+            one.close()
 
 
 async def reached(brokers: KafkaBrokers) -> dict[str, Any]:
