@@ -11,28 +11,15 @@ import asyncio
 from io import BytesIO
 from typing import Any
 
-from aiokafka.protocol.api import (  # type: ignore[import-untyped] # It has no types.
-    Request,
-    RequestStruct,
-    Response,
-    ResponseHeader_v0,
-)
-from aiokafka.protocol.types import (  # type: ignore[import-untyped] # It has no types.
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Schema,
-    TaggedFields,
-)
+from aiokafka.protocol.api import ResponseHeader_v0  # type: ignore[import-untyped] # No types.
+from aiokafka.protocol.types import Int16, Int32  # type: ignore[import-untyped] # No types.
 
 from tierledger.events.errors import InvalidArgument, RejectedError
 from tierledger.pipeline.imports.topic import REQUEST_MS, admin_of, answering
 from tierledger.storage.kafka_brokers import Connection, KafkaBrokers
+from tierledger.storage.kafka_requests import STRING, request_of, rows
 from tierledger.storage.process_log import ProcessLog
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
-
-API_KEY, VERSION = 18, 3
 
 ASK_S = 60.0
 """Seconds between two questions for the brokers' versions; they may be upgraded meanwhile."""
@@ -44,12 +31,23 @@ FEATURE = "metadata.version"
 _SUPPORTED_FEATURES = 0
 """Tag of the features that a broker supports."""
 
-_FEATURES = CompactArray(
-    ("name", CompactString("utf-8")),
-    ("min_version", Int16),
-    ("max_version", Int16),
-    ("tags", TaggedFields),
+_FEATURES = rows(("name", STRING), ("min_version", Int16), ("max_version", Int16))
+
+VERSIONS = request_of(
+    *(18, 3),
+    asks=[("client_software_name", STRING), ("client_software_version", STRING)],
+    answers=[
+        ("error_code", Int16),
+        (
+            "api_versions",
+            rows(("api_key", Int16), ("min_version", Int16), ("max_version", Int16)),
+        ),
+        ("throttle_time_ms", Int32),
+    ],
+    # The one answer without tags in its header, so that every client can read it.
+    header=ResponseHeader_v0,
 )
+"""Asks which requests a broker answers; what it supports is in the answer's tags."""
 
 
 async def versions_of(brokers: KafkaBrokers) -> dict[int, BrokerVersion]:
@@ -106,7 +104,7 @@ def _version(address: str, level: int | None) -> BrokerVersion:
 
 async def _level_of(connection: Connection) -> int | None:
     """The newest level of `metadata.version` that the broker supports; None: it names none."""
-    return level_in(await connection.send(_VersionsRequest()))
+    return level_in(await connection.send(VERSIONS("tierledger", "1")))
 
 
 def level_in(answer: Any) -> int | None:  # noqa: ANN401 - aiokafka's.
@@ -116,47 +114,3 @@ def level_in(answer: Any) -> int | None:  # noqa: ANN401 - aiokafka's.
         return None
     newest = {name: level for name, _, level, _ in _FEATURES.decode(BytesIO(features))}
     return newest.get(FEATURE)
-
-
-class VersionsResponse(Response):  # type: ignore[misc]
-    """The requests that a broker answers; what it supports is in the tags."""
-
-    API_KEY = API_KEY
-    API_VERSION = VERSION
-    SCHEMA = Schema(
-        ("error_code", Int16),
-        (
-            "api_versions",
-            CompactArray(
-                ("api_key", Int16),
-                ("min_version", Int16),
-                ("max_version", Int16),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("throttle_time_ms", Int32),
-        ("tags", TaggedFields),
-    )
-
-
-class _VersionsRequestV3(RequestStruct):  # type: ignore[misc]
-    API_KEY = API_KEY
-    API_VERSION = VERSION
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = VersionsResponse
-    SCHEMA = Schema(
-        ("client_software_name", CompactString("utf-8")),
-        ("client_software_version", CompactString("utf-8")),
-        ("tags", TaggedFields),
-    )
-
-    def parse_response_header(self, read_buffer: Any) -> Any:  # noqa: ANN401 - aiokafka's.
-        # The one answer without tags in its header, so that every client can read it.
-        return ResponseHeader_v0.decode(read_buffer)
-
-
-class _VersionsRequest(Request[_VersionsRequestV3]):  # type: ignore[misc]
-    API_KEY = API_KEY
-
-    def build(self, request_struct_class: Any) -> Any:  # noqa: ANN401 - aiokafka's.
-        return request_struct_class("tierledger", "1", {})

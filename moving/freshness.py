@@ -13,7 +13,7 @@ from aiokafka.errors import for_code  # type: ignore[import-untyped] # It has no
 
 from tierledger.actors.coordinator.attendance import owned_elsewhere
 from tierledger.events.errors import RejectedError, RemoteResourceNotFound, StorageUnavailable
-from tierledger.moving.offsets_request import EARLIEST, EARLIEST_LOCAL, OffsetsRequest
+from tierledger.moving.offsets_request import EARLIEST, EARLIEST_LOCAL, offsets_request
 from tierledger.moving.sealing import sealed_partitions
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import Admin, admin_of, answering, offsets_of
@@ -133,13 +133,13 @@ async def starts_of(brokers: KafkaBrokers) -> list[Starts]:
                 by_topic.setdefault(topic["topic"], []).append(one["partition"])
         found = []
         for leader, partitions in led.items():
-            earliest = await _offsets(admin, leader, OffsetsRequest(partitions, EARLIEST))
-            local = await _offsets(admin, leader, OffsetsRequest(partitions, EARLIEST_LOCAL))
+            earliest = await _offsets(admin, leader, offsets_request(partitions, EARLIEST))
+            local = await _offsets(admin, leader, offsets_request(partitions, EARLIEST_LOCAL))
             found += [Starts(one, offset, local[one]) for one, offset in earliest.items()]
     return sorted(found)
 
 
-async def _offsets(admin: Admin, leader: int, request: OffsetsRequest) -> dict[str, int]:
+async def _offsets(admin: Admin, leader: int, request: Any) -> dict[str, int]:  # noqa: ANN401
     answer = (await admin._client.send(leader, request)).to_object()
     found = {}
     for topic in answer["topics"]:

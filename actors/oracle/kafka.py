@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
-from tierledger.actors.oracle.metadata_request import MetadataRequest
+from tierledger.actors.oracle.metadata_request import metadata_request
 from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition
@@ -53,7 +53,7 @@ async def _leaders(
     connection: Connection, topic_ids: Sequence[bytes]
 ) -> dict[_Partition, LeaderVerdict]:
     """The leaders of these topics' partitions, as one broker knows them."""
-    answer = (await connection.send(MetadataRequest(topic_ids))).to_object()
+    answer = (await connection.send(metadata_request(topic_ids))).to_object()
     # A topic that this broker does not know has no partitions.
     return {
         (topic["topic_id"], partition["partition"]): LeaderVerdict(

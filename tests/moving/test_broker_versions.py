@@ -4,7 +4,7 @@ from io import BytesIO
 
 import pytest
 
-from tierledger.moving.broker_versions import VersionsResponse, level_in
+from tierledger.moving.broker_versions import VERSIONS, level_in
 
 HEAD = bytes.fromhex("0000020012000000040000000000")
 """No error; one request, number 18, versions 0 to 4; no throttling."""
@@ -29,4 +29,4 @@ FEATURES = bytes.fromhex(
 def test_the_newest_metadata_version_is_found_or_missing(
     tags: bytes, level: int | None
 ) -> None:
-    assert level_in(VersionsResponse.decode(BytesIO(HEAD + tags))) == level
+    assert level_in(VERSIONS.Answer.decode(BytesIO(HEAD + tags))) == level

@@ -26,8 +26,8 @@ from tests.models.kafka.clients import (
     produced,
     producing,
 )
-from tests.models.kafka.log_dirs_request import LogDirsRequest
-from tests.models.kafka.reassignment_request import ReassignmentRequest
+from tests.models.kafka.log_dirs_request import log_dirs_request
+from tests.models.kafka.reassignment_request import reassignment_request
 from tests.models.kafka.tiered_broker import TIERED, TieredBroker
 from tierledger.benchmarks.kafka_broker import SHORT_SESSION, KafkaBroker
 
@@ -163,7 +163,7 @@ class TieredCluster:
     async def reassign(self, topic: str, replicas: Sequence[int]) -> None:
         """Reassign the topic; returns once these brokers have it, and no others."""
         connection = await create_conn("127.0.0.1", self.brokers[1].port)
-        answer = await connection.send(ReassignmentRequest(topic, replicas))
+        answer = await connection.send(reassignment_request(topic, replicas))
         connection.close()
         assert answer.error_code == 0, answer
         await self.in_sync(topic, replicas)
@@ -173,7 +173,7 @@ class TieredCluster:
         broker = self.brokers[number]
         to = broker.folder / disk
         connection = await create_conn("127.0.0.1", broker.port)
-        answer = await connection.send(LogDirsRequest(topic, to))
+        answer = await connection.send(log_dirs_request(topic, to))
         connection.close()
         assert answer.results == [(topic, [(0, 0)])], answer
 
