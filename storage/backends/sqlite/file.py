@@ -304,12 +304,7 @@ def _open_locked(path: Path) -> sqlite3.Connection:
 
 def _create(path: Path) -> None:
     """Create an empty store under a temporary name, then rename it."""
-    for suffix in ("-wal", "-journal"):
-        if _is_there(_beside(path, suffix)):
-            raise StoreRefused(
-                f"{path} is missing or empty, but {path.name}{suffix} is there: put back the "
-                "file that belongs to it, or move it away"
-            )
+    _check_alone(path)
     new = _beside(path, ".new")
     try:
         for suffix in ("", "-wal", "-shm", "-journal"):
@@ -330,8 +325,19 @@ def _create(path: Path) -> None:
         raise StoreRefused(f"{path} cannot be made: {error}") from error
 
 
+def _check_alone(path: Path) -> None:
+    """Refuse a missing or empty file whose log is there: SQLite would remove the log."""
+    for suffix in ("-wal", "-journal"):
+        if not _is_there(path) and _is_there(_beside(path, suffix)):
+            raise StoreRefused(
+                f"{path} is missing or empty, but {path.name}{suffix} is there: put back the "
+                "file that belongs to it, or move it away"
+            )
+
+
 def _checked(path: Path, options: str) -> sqlite3.Connection:
     """A connection to the file at `path`, after a check that it is a store of tierledger."""
+    _check_alone(path)
     connection = _connect(path, options)
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()

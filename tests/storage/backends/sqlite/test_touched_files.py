@@ -243,6 +243,26 @@ async def test_who_closes_writes_nothing_into_a_file_that_was_put_back(
     await backend.close()
 
 
+async def test_the_log_of_a_file_that_was_emptied_stays(path: Path) -> None:
+    """With an older copy of the file it makes a whole store."""
+    backend = await SqliteBackend.open(path)
+    shutil.copyfile(path, beside(path, ".backup"))
+    await backend.create("a", b"v")
+    empty(path)
+
+    with pytest.raises(StoreRefused, match="-wal is there"):
+        await SqliteBackend.open(path, read_only=True)
+    await backend.close()
+    for read_only in (True, False):
+        with pytest.raises(StoreRefused, match="-wal is there"):
+            await SqliteBackend.open(path, read_only=read_only)
+
+    beside(path, ".backup").replace(path)
+    backend = await SqliteBackend.open(path)
+    assert await backend.get("a") == b"v"
+    await backend.close()
+
+
 async def test_a_commit_that_its_file_does_not_outlive_is_in_doubt(path: Path) -> None:
     backend = await SqliteBackend.open(path)
 
