@@ -52,8 +52,7 @@ def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> Seed
     """Run one seed and check it; an exception of the world counts as a violation."""
     began, is_small = process_time(), False
     if world == SERVICE:
-        with with_mistake(mutant):
-            verdict: SeedVerdict = service.judge(service_plan.drawn(seed))
+        verdict = _judged(seed, lambda: service.judge(service_plan.drawn(seed)), mutant)
     else:
         is_small = machines_plan.is_small(seed)
         verdict = judged(machines_plan.drawn(seed), mutant)
@@ -65,13 +64,17 @@ def judged(scenario: Scenario, mutant: str | None = None) -> SeedVerdict:
 
     The mutant is planted anew for this run, since some mutants count what they do.
     """
+    return _judged(scenario.seed, lambda: machines.judge(scenario), mutant)
+
+
+def _judged(seed: int, judge: Callable[[], SeedVerdict], mutant: str | None) -> SeedVerdict:
     with with_mistake(mutant):  # A mutant that fails to plant raises.
         try:
-            return machines.judge(scenario)
+            return judge()
         except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
             violation = unforeseen(error)
         return SeedVerdict(
-            seed=scenario.seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
+            seed=seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
             changes=0, steps=0, virtual_s=0.0, marks={}, counts={},
         )  # fmt: skip
 

@@ -63,5 +63,6 @@ def record_of(world: World, origin: str) -> RunRecord:
 
 def _checkpoints(world: World) -> Iterator[RecordedCheckpoint]:
     for number in range(world.scenario.partitions):
-        for one in checkpoints_written(world, number):
+        tip, serde = world.tips[number], world.newer_serde
+        for one in checkpoints_written(world.medium, world.keys, serde, tip):
             yield RecordedCheckpoint(world.keys_of[number], one.position, one.digest)

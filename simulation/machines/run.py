@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from tierledger.simulation.checkers.decisions import drafts_noted
+from tierledger.simulation.machines.at_rest import wanted
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.laws.coordination_laws import unready
 from tierledger.simulation.machines.scenario.knobs import turned_to
@@ -74,7 +75,7 @@ def _wait_until_ready(world: World) -> None:
             for number in broker.claims:
                 broker.ask_ready(number)
         world.clock.run(world.clock.now + CATCHING_UP)
-        if not any(unready(world)):
+        if not any(unready(wanted(world), world.well_at * 1000)):
             return
 
 

@@ -7,30 +7,34 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from typing_extensions import override
-
 from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS
-from tierledger.events.errors import CorruptCheckpoint, DataError
-from tierledger.events.event_codec import genesis
+from tierledger.events.errors import DataError
 from tierledger.events.log_events import SessionClosed
-from tierledger.events.partition.evolve import evolve_all
-from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.feed import fed
-from tierledger.simulation.checkers.fold import UNFOLDABLE, folded
+from tierledger.simulation.checkers.fold import folded
 from tierledger.simulation.checkers.model import wrong_import
-from tierledger.simulation.checkers.state_digest import fields_that_differ, state_digest
 from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
-from tierledger.simulation.history.observations import CHECKPOINT, COLD, Healed, StateSeen
-from tierledger.simulation.machines.environment.medium import completed
+from tierledger.simulation.history.observations import Healed, StateSeen
+from tierledger.simulation.machines.at_rest import (
+    SETTLED,
+    always_well,
+    coordination,
+    followed,
+    following,
+    leader_at_end,
+    loads,
+    unanswered,
+    wanted,
+    whole,
+)
 from tierledger.simulation.machines.laws.coordination_laws import (
     Coordinated,
     against_kafka,
     beside,
-    coordinated,
     crowded,
     early_ready,
     needless_fence,
@@ -41,7 +45,6 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     resigned,
     stalled_checkpoint,
     together,
-    unanswered,
     unfollowed,
     unready,
 )
@@ -53,6 +56,11 @@ from tierledger.simulation.machines.laws.run_laws import (
     early_checkpoint,
     early_forgetting,
     unsettled_dispute,
+)
+from tierledger.simulation.machines.laws.stored_states import (
+    checkpoint_state,
+    cold_state,
+    stray_key,
 )
 from tierledger.simulation.machines.nodes.host import POLL
 from tierledger.simulation.machines.nodes.shell import RETRY
@@ -73,8 +81,7 @@ from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.questions.feeds import misfed
 from tierledger.simulation.questions.memory import wrong_memory
 from tierledger.simulation.questions.tables import wrong_table
-from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue
-from tierledger.storage.partition.event_log import StoredBatch, decode_batch
+from tierledger.storage.partition.checkpoint import CheckpointStore
 
 SESSIONS_IN_A_ROW = 2
 
@@ -152,7 +159,7 @@ def _verdict_of(world: World) -> SeedVerdict:
             checkpoints={key: [one[1:] for one in some] for key, some in checkpoints.items()},
             states=[
                 *world.observer.states,
-                *(_cold(world) if looks_closer and is_readable else ()),
+                *(_cold(world, logs) if looks_closer and is_readable else ()),
             ],
             applied=world.observer.applied,
             led=world.observer.led,
@@ -190,11 +197,21 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
         key = world.keys_of[number]
         try:
             logs[key] = _log(world, number)
-            written = checkpoints[key] = checkpoints_written(world, number)
+            written = checkpoints[key] = checkpoints_written(
+                world.medium, world.keys, world.newer_serde, world.tips[number]
+            )
             if not world.recording.marks.get("bit rot in a checkpoint"):
                 unlawful += checkpoint_regressed(written, key)
             unlawful += early_checkpoint(written, logs[key])
-            world.observer.states += _checkpoint(world, number, logs[key])
+            if not world.recording.marks.get("bit rot in a checkpoint"):
+                tip, serde = world.tips[number], world.newer_serde
+                store = CheckpointStore(world.medium.backend, world.keys, serde, tip)
+                now = world.clock.now * 1000
+                world.observer.states += checkpoint_state(store, logs[key], now)
+                prefix = world.keys.state(tip)
+                unlawful += stray_key(
+                    store, [one for one in world.medium.state if one.startswith(prefix)]
+                )
         except DataError as error:
             unlawful.append(Violation(type(error).__name__, key, str(error)))
     return logs, checkpoints, unlawful
@@ -202,14 +219,15 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
 
 def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterator[Violation]:
     """Violations that callers do not notice, such as a replica that is behind."""
-    events = coordinated(world)
+    events = coordination(world)
+    room = world.scenario.partitions_per_host
     histories = {one.cluster: one.records for one in world.importers}
     yield from refusal_repeated(events)
     yield from needless_move(events, world.moved, world.refusals)
     yield from passed_over(events)
-    yield from needless_loss(events, world)
-    yield from beside(events, world)
-    yield from crowded(events, world.scenario.partitions_per_host)
+    yield from needless_loss(events, always_well(world))
+    yield from beside(events, world.scenario.partitions, room)
+    yield from crowded(events, room)
     yield from needless_fence(events, world.fenced)
     yield from against_kafka(events, world.informed)
     yield from _asked(world, events, logs)
@@ -230,15 +248,17 @@ def _of_the_run(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterato
         yield Violation("liveness", None, _unwell(world))
         return
     yield from unanswered(world)
-    yield from together(world, events)
-    yield from unfollowed(world, events)
-    yield from unready(world)
+    keys, until = [world.keys_of[one] for one in whole(world)], world.clock.now - SETTLED
+    yield from together(events, keys, loads(world), room, until * 1000)
+    yield from unfollowed(following(world), followed(world), events)
+    yield from unready(wanted(world), world.well_at * 1000)
     every = dict(world.scenario.knobs).get("CHECKPOINT_EVENTS", CHECKPOINT_EVENTS)
     for number, key in enumerate(world.keys_of[: world.scenario.partitions]):
         log = logs.get(key)
         if log is not None and number not in world.damaged:
             last = next(reversed(checkpoints.get(key, ())), None)
-            yield from stalled_checkpoint(world, number, log, last, every)
+            leader = leader_at_end(world, number, log)
+            yield from stalled_checkpoint(log, leader, world.well_at * 1000, last, every)
     for host in world.hosts.values():
         for (number, role), shell in host.shells.items():
             log = logs.get(world.keys_of[number])
@@ -307,25 +327,16 @@ def healed(world: World) -> dict[PartitionKey, Healed]:
     }
 
 
-def _cold(world: World) -> Iterator[StateSeen]:
+def _cold(world: World, logs: _Logs) -> Iterator[StateSeen]:
     """The states that a new process loads from the store after all others have ended."""
     for number in range(world.scenario.partitions):
         if number in world.damaged or world.recording.marks.get("bit rot in a checkpoint"):
             continue
-        tip, serde = world.tips[number], world.newer_serde
-        store = CheckpointStore(world.medium.backend, world.keys, serde, tip)
-        stored = completed(store.read_stored())
-        state = PartitionState(tip, genesis(CLUSTER_ID, tip.topic_id, tip.partition))
-        at = 0
-        if stored is not None:
-            value = store.parse_partition(stored)
-            state, at = completed(store.load(stored, value)), value.next_batch
-        for batch in range(at, world.medium.heads.get(number, 0)):
-            read = StoredBatch(batch, world.medium.log[number, batch])
-            decoded = decode_batch(serde, read, state.next_position, state.chain_hash)
-            evolve_all(state, decoded.events, decoded.chain_hash)
-        key, now = world.keys_of[number], world.clock.now * 1000
-        yield StateSeen(now, "cold", COLD, key, state.next_position - 1, state_digest(state))
+        tip, serde, medium = world.tips[number], world.newer_serde, world.medium
+        store = CheckpointStore(medium.backend, world.keys, serde, tip)
+        batches = ((at, medium.log[number, at]) for at in range(medium.heads.get(number, 0)))
+        log = logs[world.keys_of[number]]
+        yield cold_state(store, log, serde, batches, world.clock.now * 1000)
 
 
 def _sessions_without_write(log: FinalLog) -> int:
@@ -348,55 +359,3 @@ def _log(world: World, number: int) -> FinalLog:
         if (number, at) in truth
     ]
     return decode_log(world.newer_serde, CLUSTER_ID, world.tips[number], batches)
-
-
-def _checkpoint(world: World, number: int, log: FinalLog) -> Iterator[StateSeen]:
-    """The state in the newest checkpoint, if there is one and it was not damaged.
-
-    Raises:
-        CorruptCheckpoint: It does not verify; the message names what differs from the log.
-    """
-    if world.recording.marks.get("bit rot in a checkpoint"):
-        return
-    store = CheckpointStore(
-        world.medium.backend, world.keys, world.newer_serde, world.tips[number]
-    )
-    stored = completed(store.read_stored())
-    if stored is None:
-        return
-    value = store.parse_partition(stored)
-    try:
-        state = completed(store.load(stored, value))
-    except CorruptCheckpoint as error:
-        names = _fields_wrong(store, stored, value, log)
-        raise CorruptCheckpoint(f"{error}; {names} are not those of the log") from error
-    now = world.clock.now * 1000
-    position = value.next_position - 1
-    yield StateSeen(now, "checkpoint", CHECKPOINT, log.key, position, state_digest(state))
-
-
-class _Whatever:
-    """Equal to any other value, in place of a digest or count that is not checked."""
-
-    @override
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    @override
-    def __hash__(self) -> int:
-        return 0
-
-
-def _fields_wrong(
-    store: CheckpointStore, stored: bytes, value: PartitionValue, log: FinalLog
-) -> str:
-    """The fields of a checkpoint that does not verify which differ from the log, as text."""
-    try:
-        believed = value._replace(digest=_Whatever(), row_count=_Whatever())  # type: ignore[arg-type]
-        state = completed(store.load(stored, believed))
-        until = log.events[: value.next_position]
-        fold = PartitionState(log.topic_id_partition, log.genesis)
-        evolve_all(fold, until, log.chain_hashes.get(value.next_position - 1, b""))
-    except UNFOLDABLE as error:
-        return f"they cannot even be read ({error}), so that all"
-    return f"its {', '.join(fields_that_differ(state_digest(state), state_digest(fold)))}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tierledger.simulation.mutants import (
     feed,
     leader,
+    left_over,
     moving,
     readers,
     served,
@@ -22,5 +23,9 @@ __all__ = ["MUTANTS", "Mutant", "planted"]
 
 _ROOMS = (feed, leader, readers, served, sessions, state, storage)
 
-MUTANTS = (*declared_in(*(room.__name__ for room in _ROOMS)), *moving.MUTANTS)
+MUTANTS = (
+    *declared_in(*(room.__name__ for room in _ROOMS)),
+    *moving.MUTANTS,
+    *left_over.MUTANTS,
+)
 """The mutants that the world of the machines must find; `door` has the others."""

@@ -13,7 +13,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from tierledger.actors.calls import LEADER, CoordinatedHost, PlaceCall, Placement, Request
+from tierledger.actors.calls import (
+    LEADER,
+    CoordinatedHost,
+    PlaceCall,
+    Placement,
+    Request,
+)
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.placement import WRITER
@@ -32,12 +38,17 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.ports import LeaderOracle
 from tierledger.actors.process_clock import ProcessClock
-from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
+from tierledger.events.errors import Fenced, NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, LEADER_MOVED, stream
+from tierledger.simulation.service.process_watch import ProcessWatch, WatchedOracle
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import PORT
-from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
+from tierledger.simulation.service.virtual_loop import (
+    VirtualLoop,
+    VirtualProcess,
+    current_process,
+)
 from tierledger.storage.backend import MetadataStorageBackend
 
 T = TypeVar("T")
@@ -92,9 +103,14 @@ class HostWay:
 
     async def ask(self, request: Request[CoordinatedHost, T]) -> T:
         self._note(request)
-        answer: T = await self._cluster.network.call(
-            self.process, lambda: request.put_to(self._host()), type(request).__name__
-        )
+        try:
+            answer: T = await self._cluster.network.call(
+                self.process, lambda: request.put_to(self._host()), type(request).__name__
+            )
+        except BaseException:  # Also if nobody waits any longer.
+            self._cluster.watch.unanswered(self.process, request)
+            raise
+        self._cluster.watch.answered(self.process, answer)
         return answer
 
     def _note(self, request: object) -> None:
@@ -131,6 +147,9 @@ class CoordinatorWay:
                 self._process = None
                 if attempt == 2 or not is_lost:
                     raise
+            except Fenced:
+                self._cluster.watch.was_fenced(request)
+                raise
             else:
                 return answer
         raise AssertionError("the last attempt returns or raises")
@@ -163,7 +182,8 @@ class Cluster:
         self._store = world.store
         self._random = stream(world.plan.seed, "cluster")
         self._recording = world.recording
-        self._oracle = oracle
+        self.watch = ProcessWatch(world.loop.clock, world.recording)
+        self._oracle = WatchedOracle(oracle, self.watch, world.loop.clock)
         self._serde = world.settings.serde()
 
     def clock(self, name: str, conditions: Callable[[], Conditions]) -> ProcessClock:
@@ -192,9 +212,14 @@ class Cluster:
         gateway = Gateway(desk, host.cluster_id, streams.plan.limits, heard=host.report.hear)
         host.report.door = streams.listen(process.site, process, gateway)
         feeds = FeedStreams(greeting_of(host.cluster_id), opened=streams.fed)
-        knocks = Neighbours(host, address, CoordinatorWay(self), streams.opens)
+        knocks = Neighbours(host, address, CoordinatorWay(self), self._opens)
         for work in (Hinting(host, desk, feeds).run(), knocks.run()):
             process.context().run(host.spawn, work)
+
+    async def _opens(self, door: str) -> bool:
+        opens = await self._streams.opens(door)
+        self.watch.knocked(current_process(), door, opens=opens)
+        return opens
 
     # Coordinators.
 
@@ -218,9 +243,10 @@ class Cluster:
             backend=None if self._plan.one_writer else store,
             reader=store if self._plan.one_writer else None,
             oracle=self._oracle,
-            opens=self._streams.opens,
+            opens=self._opens,
             give_up=lambda: self._give_up(process),
         )
+        self.watch.coordinator(process, service)
         self.coordinator = process
         return process
 
@@ -271,6 +297,7 @@ class Cluster:
             give_up=lambda: self._give_up(process),
             oracle=self._oracle,
         )
+        self.watch.host(process, host)
         process.context().run(process.host.start)
         self._open_door(address, process)
         self.hosts[address] = process
@@ -302,6 +329,7 @@ class Cluster:
         found = self.hosts.get(address)
         if found is None or not found.is_reachable or process not in (None, found.name):
             return
+        self.watch.ended(found, is_given_up=process is not None)
         must_end = self._plan.one_writer and found.writes
         if not must_end and (found.is_paused or self._random.random() < 0.5):
             self._recording.mark("host replaced while it lives")

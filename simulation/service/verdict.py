@@ -6,11 +6,13 @@ import errno
 import gc
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NoReturn, TypeAlias
 
 import structlog
 
 from tierledger.actors.calls import FOLLOWER, PartitionKey
+from tierledger.actors.leader.machine import CHECKPOINT_EVENTS
 from tierledger.actors.process_clock import OFF_MS
 from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition
@@ -19,10 +21,52 @@ from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
-from tierledger.simulation.machines.environment.medium import completed
+from tierledger.simulation.history.observations import StateSeen
+from tierledger.simulation.machines.laws.coordination_laws import (
+    EQUAL_ENOUGH,
+    against_kafka,
+    beside,
+    crowded,
+    early_ready,
+    needless_fence,
+    needless_loss,
+    needless_move,
+    passed_over,
+    refusal_repeated,
+    resigned,
+    stalled_checkpoint,
+    together,
+    unfollowed,
+    unready,
+)
+from tierledger.simulation.machines.laws.run_laws import (
+    Written,
+    checkpoint_regressed,
+    checkpoints_written,
+    early_checkpoint,
+    unsettled_dispute,
+)
+from tierledger.simulation.machines.laws.stored_states import (
+    checkpoint_state,
+    cold_state,
+    stray_key,
+)
 from tierledger.simulation.machines.scenario.knobs import turned_to
-from tierledger.simulation.machines.verdict import uncollected
+from tierledger.simulation.machines.verdict import CLOSELY, uncollected
 from tierledger.simulation.questions.decisions import asking
+from tierledger.simulation.service.at_rest import (
+    SETTLED_S,
+    always_well,
+    coordination,
+    followed,
+    following,
+    healed,
+    is_at_rest,
+    leader_at_end,
+    loads,
+    shells,
+    wanted,
+)
 from tierledger.simulation.service.cluster import WALL_MS
 from tierledger.simulation.service.controller import READ_S
 from tierledger.simulation.service.plan import LOG_LINE_FAILED, WorldPlan, stream
@@ -34,6 +78,9 @@ WHY = "nobody reaches its door, while another host runs"
 
 COMMANDS = 30
 """How many invented commands the rules decide on at the end of each log."""
+
+_Logs: TypeAlias = "dict[PartitionKey, FinalLog]"
+_Checkpoints: TypeAlias = "dict[PartitionKey, list[Written]]"
 
 
 def judge(plan: WorldPlan) -> SeedVerdict:
@@ -51,7 +98,7 @@ def ran(plan: WorldPlan) -> World:
     """Make the world of `plan` and run it to its end."""
     world = World(plan)
     with _logging_in(world), uncollected():
-        world.run()
+        world.run(partial(is_at_rest, world))
     return world
 
 
@@ -85,22 +132,24 @@ def verdict_of(world: World) -> SeedVerdict:
 
 
 def _verdict_of(world: World) -> SeedVerdict:
-    history = world.recorder.history()
+    history, watch = world.recorder.history(), world.cluster.watch
     violations = list(_of_the_run(world))
-    logs: dict[PartitionKey, FinalLog] = {}
-    checkpoints: dict[PartitionKey, list[tuple[int, bytes]]] = {}
-    for tip in world.tips:
-        key = PartitionKey.of(tip)
-        try:
-            logs[key] = _log(world, tip)
-            checkpoints[key] = _checkpoint(world, tip)
-        except DataError as error:
-            violations.append(Violation(type(error).__name__, key, str(error)))
+    logs, checkpoints, unlawful = _stored(world)
+    is_readable = not unlawful
+    violations += unlawful
+    violations += _of_processes(world, logs, checkpoints)
     if len(logs) == len(world.tips):
+        for shell in shells(world):
+            watch.observer.saw(shell)
+        looks_closer = is_readable and world.plan.seed % CLOSELY == 0
         violations += check(
             history,
             logs,
-            checkpoints=checkpoints,
+            checkpoints={key: [one[1:] for one in some] for key, some in checkpoints.items()},
+            states=[*watch.observer.states, *(_cold(world, logs) if looks_closer else ())],
+            applied=watch.observer.applied,
+            led=watch.observer.led,
+            healed=healed(world) if world.is_well else None,
             limits=world.settings.limits,
             drafts=world.drafts,
             asks=asking(COMMANDS),
@@ -122,6 +171,69 @@ def _verdict_of(world: World) -> SeedVerdict:
         marks=world.recording.marks,
         counts={},
     )
+
+
+def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
+    """The logs and checkpoints that were written, and violations: unreadable or wrong ones."""
+    logs: _Logs = {}
+    checkpoints: _Checkpoints = {}
+    found: list[Violation] = []
+    serde, keys, medium = world.settings.serde(), world.keys, world.medium
+    for tip in world.tips:
+        key = PartitionKey.of(tip)
+        try:
+            log = logs[key] = _log(world, tip)
+            written = checkpoints[key] = checkpoints_written(medium, keys, serde, tip)
+            found += checkpoint_regressed(written, key)
+            found += early_checkpoint(written, log)
+            store = CheckpointStore(medium.backend, keys, serde, tip)
+            world.cluster.watch.observer.states += checkpoint_state(store, log, world.now_ns())
+            prefix = keys.state(tip)
+            found += stray_key(store, [one for one in medium.state if one.startswith(prefix)])
+        except DataError as error:
+            found.append(Violation(type(error).__name__, key, str(error)))
+    return logs, checkpoints, found
+
+
+def _cold(world: World, logs: _Logs) -> Iterator[StateSeen]:
+    """The states that a new process loads from the store after all others have ended."""
+    serde, values = world.settings.serde(), world.medium.state
+    for tip in world.tips:
+        store = CheckpointStore(world.medium.backend, world.keys, serde, tip)
+        prefix = world.keys.log(tip)
+        batches = enumerate(value for key, value in values.items() if key.startswith(prefix))
+        yield cold_state(store, logs[PartitionKey.of(tip)], serde, batches, world.now_ns())
+
+
+def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterator[Violation]:
+    """Violations that callers do not notice, such as a leader that moves without cause."""
+    events, watch, plan = coordination(world), world.cluster.watch, world.plan
+    knobs, room = dict(plan.knobs), plan.partitions_per_host
+    keys = [PartitionKey.of(tip) for tip in world.tips]
+    yield from refusal_repeated(events)
+    equal_enough = knobs.get("SPREAD", EQUAL_ENOUGH)
+    doors = watch.doors
+    yield from needless_move(events, set(), watch.refusals, equal_enough, doors.may_be_shut)
+    yield from passed_over(events)
+    yield from needless_loss(events, always_well(world))
+    yield from beside(events, len(keys), room, doors.is_open)
+    yield from crowded(events, room)
+    yield from needless_fence(events, watch.fenced)
+    yield from against_kafka(events, watch.informed)
+    yield from early_ready(events, watch.observer.ready, logs)
+    yield from watch.observer.failures
+    for key, log in logs.items():
+        yield from unsettled_dispute(log, watch.named.get(key, ()), resigned(events, key))
+    if not world.is_well:
+        return
+    until = world.now_ns() - int(SETTLED_S * 1e9)
+    yield from together(events, keys, loads(world), room, until)
+    yield from unfollowed(following(world), followed(world), events)
+    yield from unready(wanted(world), world.well_at)
+    every = knobs.get("CHECKPOINT_EVENTS", CHECKPOINT_EVENTS)
+    for key, log in logs.items():
+        last, leader = next(reversed(checkpoints.get(key, ())), None), leader_at_end(world, log)
+        yield from stalled_checkpoint(log, leader, world.well_at, last, every)
 
 
 def _of_the_run(world: World) -> list[Violation]:
@@ -187,14 +299,3 @@ def _log(world: World, tip: TopicIdPartition) -> FinalLog:
             raise DataError(f"{tip}: {len(keys)} batches, and none has number {number}")
         batches.append(LoggedBatch(number, values[key], created_at[key]))
     return decode_log(world.settings.serde(), CLUSTER_ID, tip, batches)
-
-
-def _checkpoint(world: World, tip: TopicIdPartition) -> list[tuple[int, bytes]]:
-    """Position and digest of the stored checkpoint: a list of one, or empty without one."""
-    serde = world.settings.serde()
-    store = CheckpointStore(world.medium.backend, world.keys, serde, tip)
-    stored = completed(store.read_stored())
-    if stored is None:
-        return []
-    state = completed(store.load(stored, store.parse_partition(stored)))
-    return [(state.next_position - 1, state.digest())]

@@ -7,6 +7,8 @@ write is in the log.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
@@ -25,6 +27,10 @@ HEALING_S = 60.0
 
 LED_S = 15.0
 """Virtual time (s) after which hosts whose doors are closed lead nothing, if others run."""
+
+
+REST_S = 0.5
+"""Virtual time (s) between two looks whether all has come to rest."""
 
 
 class World(Stage):
@@ -50,6 +56,8 @@ class World(Stage):
         self.unreached: list[tuple[PartitionKey, str]] = []
         """Partitions that a host with a closed door led `LED_S` after all other faults had
         ended, with that host."""
+        self.healed_at = self.well_at = 0
+        """When all faults ended, and when the service had recovered (ns)."""
         self._lives = 0
 
     def start_broker(self, broker_id: int) -> Broker:
@@ -78,8 +86,11 @@ class World(Stage):
 
     # The run.
 
-    def run(self) -> None:
-        """Inject the plan's faults, then end them and wait for recovery; sets `is_well`."""
+    def run(self, is_at_rest: Callable[[], bool] = lambda: True) -> None:
+        """Inject the plan's faults, then end them and wait for recovery; sets `is_well`.
+
+        A service that has recovered goes on until `is_at_rest`, too, in the same time.
+        """
         with turned_to(self.plan.knobs), drafts_noted(self.drafts):
             for broker_id in range(1, self.plan.brokers + 1):
                 self.start_broker(broker_id)
@@ -95,10 +106,12 @@ class World(Stage):
             well = self.controller.wait_until_well(deadline, self._be_quiet)
             self.loop.run(until=deadline)
             self.is_well = well.done() and well.result()
+            while self.is_well and self.loop.time() < deadline and not is_at_rest():
+                self.loop.run(until=self.loop.time() + REST_S)
             self.loop.close()
 
     def _heal(self) -> None:
-        self.is_healing = True
+        self.is_healing, self.healed_at = True, self.now_ns()
         self.disturber.stop()
         self.network.heal()
         self.store.heal()
@@ -124,7 +137,7 @@ class World(Stage):
 
     def _be_quiet(self) -> None:
         """Stop the brokers' calls, and note the followers that read now."""
-        self.is_quiet = True
+        self.is_quiet, self.well_at = True, self.now_ns()
         self.followers = [
             (process, shell)
             for process in self.cluster.hosts.values()

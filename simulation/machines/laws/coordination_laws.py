@@ -8,29 +8,19 @@ renewed only makes loading slow.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.events import COORDINATOR_CODEC
-from tierledger.actors.follower import Phase
 from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.event_codec import genesis
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.history.observations import Ready
-from tierledger.simulation.machines.environment.clockwork import MS, S
-from tierledger.simulation.machines.environment.medium import COORDINATOR
 from tierledger.simulation.machines.laws.run_laws import Written
-from tierledger.simulation.machines.nodes.shell import Shell
-from tierledger.simulation.machines.world import World
-
-SETTLED = 1600 * MS
-"""Time (us) after which a placement must have taken effect."""
-
-ANSWERED = 3 * S
-"""Time (us) within which a host has to answer or refuse every call."""
+from tierledger.storage.serde import MetadataSerDe
 
 
 class Coordinated(NamedTuple):
@@ -51,16 +41,16 @@ def resigned(events: Iterable[Coordinated], key: PartitionKey) -> frozenset[int]
     )
 
 
-def coordinated(world: World) -> list[Coordinated]:
-    """The events of the coordinator's log, as they were written."""
-    position, chain_hash = 0, genesis(world.cluster_id, b"coordinator", 0)
+def coordinated(
+    batches: Iterable[tuple[int, bytes]], serde: MetadataSerDe, cluster_id: str
+) -> list[Coordinated]:
+    """The events of the coordinator's log, from all of its `batches`: time (ns) and value."""
+    position, chain_hash = 0, genesis(cluster_id, b"coordinator", 0)
     found = []
-    for at in range(world.medium.heads.get(COORDINATOR, 0)):
-        value = world.medium.truth[COORDINATOR, at]
-        _, _, stored = world.newer_serde.deserialize("batch", value)
+    for time, value in batches:
+        _, _, stored = serde.deserialize("batch", value)
         events, chain_hash = COORDINATOR_CODEC.decode(stored, position, chain_hash)
         position += len(events)
-        time = world.medium.durable_at[COORDINATOR, at] * 1000
         found += [Coordinated(time, event.body) for event in events]
     return found
 
@@ -86,13 +76,16 @@ def refusal_repeated(log: Sequence[Coordinated]) -> Iterator[Violation]:
 
 
 EQUAL_ENOUGH = 4
-"""If hosts differ by so many leaders or fewer, none moves from one to the other."""
+"""If hosts differ by so many leaders or fewer, none moves from one to the other. A world may
+have another bound."""
 
 
 def needless_move(
     log: Sequence[Coordinated],
     moved: set[int],
     refusals: Collection[tuple[str, int, int]] | None = None,
+    equal_enough: int = EQUAL_ENOUGH,
+    may_be_shut: Callable[[str, int], bool] = lambda _, __: False,
 ) -> Iterator[Violation]:
     """A leader was placed on another host while nothing was wrong with the one it was on.
 
@@ -100,9 +93,10 @@ def needless_move(
     Or the coordinator took it from its host because another host reported its claim as refused.
 
     `moved`: the numbers of placements that the world itself has asked for. `refusals`: host,
-    partition and assignment of all reported refusals; None: not known.
+    partition and assignment of all reported refusals; None: not known. `may_be_shut`: whether
+    clients may not have come in at a host's door by a time (ns), so that it was emptied.
     """
-    seats = _Seats()
+    seats = _Seats(equal_enough)
     for time, body in log:
         if isinstance(body, ev.LeaderRefused) and refusals is not None:
             key = PartitionKey(body.topic_id, body.partition)
@@ -119,7 +113,7 @@ def needless_move(
                 home = seats.homes.get((topic_id, partition))
                 if home is None or home[0] == body.host or number in moved:
                     continue
-                if not seats.are_unequal(home[0], body.host):
+                if not (seats.are_unequal(home[0], body.host) or may_be_shut(home[0], time)):
                     message = (
                         f"placement {number} at {ms_text(time)} moved the leader from "
                         f"{home[0]}, which leads under {home[1]}, to {body.host}"
@@ -225,7 +219,8 @@ def passed_over(log: Sequence[Coordinated]) -> Iterator[Violation]:
 class _Seats:
     """Where leaders and followers run, by the coordinator's log."""
 
-    def __init__(self) -> None:
+    def __init__(self, equal_enough: int = EQUAL_ENOUGH) -> None:
+        self._equal_enough = equal_enough
         self.homes: dict[tuple[bytes, int], tuple[str, int]] = {}
         """The leader's host, and the number of its placement."""
         self.followed_from: dict[tuple[bytes, int], str] = {}
@@ -243,7 +238,7 @@ class _Seats:
         """Whether `host` leads so many more partitions than `other` that one may move there."""
         led = Counter(home for home, _ in self.homes.values())
         may_lead = sum(home == host for home in self._last.values())
-        return may_lead - led[other] > EQUAL_ENOUGH
+        return may_lead - led[other] > self._equal_enough
 
     def take(self, body: object) -> bool:
         """Apply an event; the result is whether it can have changed what runs where."""
@@ -336,17 +331,25 @@ def early_ready(
             yield Violation("early_ready", one.key, message)
 
 
-def beside(log: Sequence[Coordinated], world: World) -> Iterator[Violation]:
+def beside(
+    log: Sequence[Coordinated],
+    partitions: int,
+    room: int,
+    is_open: Callable[[str, int], bool] = lambda _, __: True,
+) -> Iterator[Violation]:
     """A follower was placed on its leader's host, though another had room.
 
     Only worlds in which every host has room for all leaders and followers are judged.
+    `is_open`: whether it was known of a host, at a time (ns), that clients reach it.
     """
-    if 2 * world.scenario.partitions > world.scenario.partitions_per_host:
+    if 2 * partitions > room:
         return
     seats = _Seats()
     for time, body in log:
         seats.take(body)
-        if not isinstance(body, ev.FollowersPlaced) or len(seats.hosts) == 1:
+        if not isinstance(body, ev.FollowersPlaced):
+            continue
+        if not any(is_open(host, time) for host in seats.hosts if host != body.host):
             continue
         for topic_id, partition in body.partitions:
             if seats.homes.get((topic_id, partition), ("",))[0] == body.host:
@@ -437,20 +440,19 @@ def _may_lead(verdict: LeaderVerdict | None, claim: Claim) -> bool:
 # Laws of a world that is well again.
 
 
-def unfollowed(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
-    """A broker follows a partition, and no host that can be reached follows its log."""
-    for number in _whole(world):
-        leader = world.controller.leader[number]
-        claims = [
-            broker.claims[number][1]
-            for broker in world.brokers.values()
-            if broker.broker_id != leader
-            and broker.claims.get(number, (None,))[0] == FOLLOWER
-            and not (broker.is_fenced or broker.life.is_dead)
-        ]
-        if claims and not _follows(world, number):
+def unfollowed(
+    following: Mapping[PartitionKey, Collection[Claim]],
+    followed: Collection[PartitionKey],
+    log: Sequence[Coordinated],
+) -> Iterator[Violation]:
+    """A broker follows a partition, and no host that can be reached follows its log.
+
+    `following`: the claims of brokers that follow. `followed`: what hosts follow.
+    """
+    for key, claims in following.items():
+        if claims and key not in followed:
             who = " and ".join(str(claim.broker_id) for claim in claims)
-            key, times = world.keys_of[number], _announced_at(log, claims)
+            times = _announced_at(log, claims)
             since = f" since {ms_text(min(times))}" if times else ""
             message = (
                 f"broker {who} follows it{since}, and no host that can be reached does: its "
@@ -482,33 +484,31 @@ def _last_placed(key: PartitionKey, log: Sequence[Coordinated]) -> str:
     return text
 
 
-def _follows(world: World, number: int) -> bool:
-    replicas = [
-        host.shells.get((number, FOLLOWER))
-        for host in world.hosts.values()
-        if host.life.is_reachable
-    ]
-    return any(one is not None and one.machine.phase is Phase.FOLLOWING for one in replicas)
+def together(
+    log: Sequence[Coordinated],
+    keys: Iterable[PartitionKey],
+    loads: Mapping[str, int],
+    room: int,
+    until: int,
+) -> Iterator[Violation]:
+    """A partition's follower is on its leader's host, though other hosts have room.
 
-
-def together(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
-    """A partition's follower is on its leader's host, though other hosts have room."""
-    seats, since, until = _Seats(), 0, (world.clock.now - SETTLED) * 1000
+    `loads`: leaders and followers on each host that can be reached; `room`: how many each may
+    have. What was placed after `until` (ns) need not have taken effect.
+    """
+    seats, since = _Seats(), 0
     for time, body in log:
         if seats.take(body):
             since = time
-    loads = {
-        host.name: len(host.shells)
-        for host in world.hosts.values()
-        if host.life.is_reachable and host.name in seats.hosts
-    }
-    for number in _whole(world):
-        key = world.keys_of[number]
+    for key in keys:
         led_from, followed_from = seats.homes.get(key), seats.followed_from.get(key)
         if led_from is None or led_from[0] != followed_from or since > until:
             continue
-        room = world.scenario.partitions_per_host
-        others = [name for name, load in loads.items() if name != led_from[0] and load < room]
+        others = [
+            name
+            for name, load in loads.items()
+            if name != led_from[0] and name in seats.hosts and load < room
+        ]
         if others:
             message = (
                 f"{led_from[0]} leads and follows it, nothing was placed since "
@@ -517,26 +517,11 @@ def together(world: World, log: Sequence[Coordinated]) -> Iterator[Violation]:
             yield Violation("together", key, message)
 
 
-def unanswered(world: World) -> Iterator[Violation]:
-    """A host has taken a call, and neither answers nor refuses it."""
-    for host in world.hosts.values():
-        if not host.life.is_reachable:
-            continue
-        for reply_to, since in host.waits_since.items():
-            if world.clock.now - since > ANSWERED:
-                _, op, _ = host.waiting[reply_to]
-                message = (
-                    f"{host.life.name} has had call {op.number} since {ms_text(since * 1000)}, "
-                    "and has not answered it"
-                )
-                key = world.keys_of[op.partition]
-                yield Violation("unanswered", key, message, (op.number,))
-                break
+def needless_loss(log: Sequence[Coordinated], well: Collection[str]) -> Iterator[Violation]:
+    """A host was given up though its process lived and had always answered.
 
-
-def needless_loss(log: Sequence[Coordinated], world: World) -> Iterator[Violation]:
-    """A host was given up though its process lived and had always answered."""
-    lives = {life.name: life for life in world.lives}
+    `well`: the names of the processes of which that is true.
+    """
     processes: dict[str, str] = {}
     following = [*(body for _, body in log[1:]), None]
     for (time, body), after in zip(log, following, strict=True):
@@ -545,68 +530,52 @@ def needless_loss(log: Sequence[Coordinated], world: World) -> Iterator[Violatio
         elif isinstance(body, ev.HostLost) and body.host in processes:
             if isinstance(after, ev.HostStarted) and after.host == body.host:
                 continue  # Two coordinators have each started a process of this host.
-            life = lives[processes.pop(body.host)]
-            if life.is_reachable and life.name not in world.suspected:
-                message = f"{life.name} was given up at {ms_text(time)}, and lives and answers"
+            process = processes.pop(body.host)
+            if process in well:
+                message = f"{process} was given up at {ms_text(time)}, and lives and answers"
                 yield Violation("needless_loss", None, message)
 
 
-def unready(world: World) -> Iterator[Violation]:
-    """A broker asks whether its replica is ready for its claim, and gets no such report."""
-    for broker in world.brokers.values():
-        for number in _whole(world):
-            role, claim = broker.claims.get(number, (None, None))
-            if claim is None or broker.is_fenced or broker.life.is_dead:
-                continue
-            if (role == LEADER) != (world.controller.leader[number] == broker.broker_id):
-                continue
-            ready_for, time = broker.ready.get(number, (None, -1))
-            if ready_for != claim or time < world.well_at:
-                message = (
-                    f"broker {broker.broker_id} asks its {role} whether it is ready for "
-                    f"{claim} since {ms_text(world.well_at * 1000)}, and is not told so"
-                )
-                yield Violation("unready", world.keys_of[number], message)
+class Wanted(NamedTuple):
+    """A claim of a broker that leads or follows a partition, as Kafka wants it to."""
+
+    key: PartitionKey
+    role: str
+    claim: Claim
+    is_ready: bool
+    """Whether a replica was ready for it after `since`."""
 
 
-def _whole(world: World) -> list[int]:
-    """Partitions that are neither damaged nor being deleted."""
-    return [
-        number
-        for number in range(world.scenario.partitions)
-        if number not in world.damaged and not world.deletions.get(number)
-    ]
+def unready(wanted: Iterable[Wanted], since: int) -> Iterator[Violation]:
+    """A broker asks whether its replica is ready for its claim since then, and it is not."""
+    for key, role, claim, is_ready in wanted:
+        if not is_ready:
+            message = (
+                f"broker {claim.broker_id} asks its {role} whether it is ready for {claim} "
+                f"since {ms_text(since)}, and is not told so"
+            )
+            yield Violation("unready", key, message)
 
 
 def stalled_checkpoint(
-    world: World, number: int, log: FinalLog, last: Written | None, every: int
+    log: FinalLog, leader: str | None, well_at: int, last: Written | None, every: int
 ) -> Iterator[Violation]:
     """The checkpoint is further behind than a leader may let it be.
 
-    `last`: the newest checkpoint; None: there is none. `every`: events between two checkpoints.
-    It may lack at most so many of the events that were durable when all was well.
+    `leader`: who leads in the log's last session; None: nobody has to write one. `last`: the
+    newest checkpoint; None: there is none. `every`: events between two checkpoints. It may lack
+    at most so many of the events that were durable when all was well, at `well_at` (ns).
     """
-    leader = _leader_of(world, number, log)
     if leader is None:
         return
-    due = log.durable_before(world.well_at * 1000) - every
+    due = log.durable_before(well_at) - every
     covered = -1 if last is None else last.position
     if covered + 1 < due:
         text = "no checkpoint was written"
         if last is not None:
             text = f"the last checkpoint, at {ms_text(last.time)}, ends at position {covered}"
         message = (
-            f"{text}; {leader.name} leads, and writes one every {every} events: one up to "
+            f"{text}; {leader} leads, and writes one every {every} events: one up to "
             f"position {due - 1} was due"
         )
         yield Violation("stalled_checkpoint", log.key, message)
-
-
-def _leader_of(world: World, number: int, log: FinalLog) -> Shell | None:
-    """The leader whose session the log ends with."""
-    for host in world.hosts.values():
-        if host.life.is_reachable and host.believes_to_lead(number):
-            shell = host.shells[number, LEADER]
-            if shell.machine.position == log.end:
-                return shell
-    return None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.commands import LeaderVerdict
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import (
     SegmentUpdated,
@@ -21,8 +22,10 @@ from tierledger.events.log_events import (
 )
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog
-from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.environment.medium import Medium
+from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import CheckpointStore
+from tierledger.storage.serde import MetadataSerDe
 
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
@@ -37,13 +40,13 @@ class Written(NamedTuple):
     digest: bytes
 
 
-def checkpoints_written(world: World, number: int) -> list[Written]:
+def checkpoints_written(
+    medium: Medium, keys: MetadataKeyFactory, serde: MetadataSerDe, tip: TopicIdPartition
+) -> list[Written]:
     """Every checkpoint of a partition, in the store's order."""
-    tip, keys = world.tips[number], world.keys
-    store = CheckpointStore(world.medium.backend, keys, world.newer_serde, tip)
-    written = world.medium.checkpoints.get(keys.partition(tip), ())
+    store = CheckpointStore(medium.backend, keys, serde, tip)
     found = []
-    for time, stored in written:
+    for time, stored in medium.checkpoints.get(keys.partition(tip), ()):
         value = store.parse_partition(stored)
         found.append(Written(time * 1000, value.next_position - 1, value.digest))
     return found

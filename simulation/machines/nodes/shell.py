@@ -70,7 +70,7 @@ class Shell:
 
     __slots__ = (
         "_checkpoints", "_clock", "_guard", "_medium", "_reader", "_writer",
-        "began", "host", "life", "machine", "mark", "name", "number", "role", "stay",
+        "began", "host", "key", "life", "machine", "mark", "name", "number", "role", "stay",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +81,7 @@ class Shell:
         self.host = host
         self.role = role
         self.number = number
+        self.key = world.keys_of[number]
         self.machine = machine
         self._guard = MachineGuard(machine)
         self.stay = stay

@@ -13,9 +13,9 @@ from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.machines.environment.clockwork import MS, Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.medium import Medium
 from tierledger.simulation.machines.environment.newer_release import NewerSerDe, OlderSerDe
+from tierledger.simulation.machines.environment.observer import Observer
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.machines.environment.wires import Wires
-from tierledger.simulation.machines.nodes.observer import Observer
 from tierledger.simulation.machines.scenario.knobs import KEPT_DEFAULT
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.storage.keys import DefaultMetadataKeyFactory
@@ -50,7 +50,9 @@ class Surroundings(ABC):
         self.wires = Wires(self.clock, scenario.delays, self.recording)
         self.medium = Medium(self.clock, self.wires, self.recording)
         self.observer = Observer(
-            self.clock, self.recording, self.keys_of, self.leading_elsewhere
+            self.clock,
+            self.recording,
+            lambda key, life: self.leading_elsewhere(key.partition, life),
         )
         self.lives: list[ProcessLife] = []
         self.lies: list[int] = []

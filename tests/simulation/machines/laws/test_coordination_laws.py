@@ -1,6 +1,6 @@
 """Laws of who serves what, on a coordinator's log as somebody wrote it."""
 
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,13 +10,18 @@ from tierledger.actors.coordinator import events as ev
 from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.simulation.machines.laws.coordination_laws import (
     Coordinated,
+    Wanted,
     against_kafka,
     beside,
     crowded,
     needless_fence,
+    needless_loss,
     needless_move,
     passed_over,
     refusal_repeated,
+    together,
+    unfollowed,
+    unready,
 )
 
 TOPIC = bytes(15) + b"\x09"
@@ -38,11 +43,6 @@ def followed_from(host: str, *partitions: int) -> ev.FollowersPlaced:
 def log(*batches: tuple[Any, ...]) -> list[Coordinated]:
     """Each batch at a time of its own."""
     return [Coordinated(at * MS, body) for at, batch in enumerate(batches) for body in batch]
-
-
-def world(partitions: int = 1, room: int = 64) -> Any:  # noqa: ANN401 - What the law looks at.
-    scenario = SimpleNamespace(partitions=partitions, partitions_per_host=room)
-    return SimpleNamespace(scenario=scenario)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ TWO_HOSTS = (started("host-0"), started("host-1"))
 def test_a_follower_beside_its_leader_is_told_though_it_may_move_later() -> None:
     wrong = log(TWO_HOSTS, (led_from("host-0", 0),), (followed_from("host-0", 0),))
 
-    (found,) = beside([*wrong, Coordinated(9 * MS, followed_from("host-1", 0))], world())
+    (found,) = beside([*wrong, Coordinated(9 * MS, followed_from("host-1", 0))], 1, 64)
 
     assert found.checker == "together"
     assert found.message == "its follower was placed at 2.000 ms on host-0, which leads it"
@@ -97,7 +97,7 @@ def test_a_follower_beside_its_leader_is_told_though_it_may_move_later() -> None
 def test_a_follower_that_has_no_choice_or_the_right_one_is_not(
     events: list[Coordinated], room: int
 ) -> None:
-    assert not list(beside(events, world(room=room)))
+    assert not list(beside(events, 1, room))
 
 
 def test_a_host_that_is_given_more_followers_than_it_has_room_for_is_crowded() -> None:
@@ -190,3 +190,83 @@ def test_one_refusal_is_recorded_once_and_the_end_of_its_leader_once_more() -> N
     for one in (led_on, ended):
         (found,) = refusal_repeated(log((one,), (one,)))
         assert found.key == PartitionKey(TOPIC, 0)
+
+
+KEY = PartitionKey(TOPIC, 0)
+MOVED = log(TWO_HOSTS, (led_from("host-0", 0),), (led_from("host-1", 0),))
+
+
+def test_a_leader_may_leave_a_host_whose_door_may_be_shut_or_that_leads_too_many() -> None:
+    assert [one.checker for one in needless_move(MOVED, set())] == ["needless_move"]
+
+    assert not list(needless_move(MOVED, set(), None, 0))
+    shut = [one for at in (1, 2) for one in needless_move(MOVED, set(), may_be_shut=after(at))]
+    assert not shut
+    assert list(needless_move(MOVED, set(), may_be_shut=after(3)))
+
+
+def after(ms: int) -> Callable[[str, int], bool]:
+    return lambda host, time: host == "host-0" and time >= ms * MS
+
+
+def test_a_follower_may_be_beside_its_leader_while_no_other_door_is_known_to_open() -> None:
+    beside_it = log(TWO_HOSTS, (led_from("host-0", 0),), (followed_from("host-0", 0),))
+
+    assert not list(beside(beside_it, 1, 64, lambda host, _: host == "host-0"))
+    assert list(beside(beside_it, 1, 64, lambda host, _: host == "host-1"))
+
+
+CLAIM = Claim(1, 1, 5)
+
+
+def test_a_claim_for_which_no_replica_is_ready_is_unready() -> None:
+    (found,) = unready([Wanted(KEY, "follower", CLAIM, is_ready=False)], 7 * MS)
+
+    assert found.message == (
+        f"broker 1 asks its follower whether it is ready for {CLAIM} since 7.000 ms, and "
+        "is not told so"
+    )
+    assert not list(unready([Wanted(KEY, "follower", CLAIM, is_ready=True)], 7 * MS))
+
+
+def test_a_broker_that_follows_what_no_host_does_is_unfollowed() -> None:
+    taken = ev.Announced(1, 1, 5, (), ((TOPIC, 0, "orders"),), (), None)
+    events = log((taken,), (followed_from("host-0", 0),))
+
+    (found,) = unfollowed({KEY: [CLAIM]}, set(), events)
+
+    assert found.message == (
+        "broker 1 follows it since 0.000 ms, and no host that can be reached does: its "
+        "follower is on host-0 since 1.000 ms"
+    )
+    assert not list(unfollowed({KEY: [CLAIM]}, {KEY}, events))
+    assert not list(unfollowed({KEY: []}, set(), events))
+
+
+@pytest.mark.parametrize(
+    ("loads", "until", "is_wrong"),
+    [
+        ({"host-0": 2, "host-1": 0}, 9, True),
+        ({"host-0": 2, "host-1": 2}, 9, False),
+        ({"host-0": 2}, 9, False),
+        ({"host-0": 2, "host-1": 0}, 1, False),
+    ],
+    ids=["room elsewhere", "no room", "nobody else", "just placed"],
+)
+def test_leader_and_follower_do_not_stay_together(
+    loads: dict[str, int], until: int, *, is_wrong: bool
+) -> None:
+    events = log(TWO_HOSTS, (led_from("host-0", 0),), (followed_from("host-0", 0),))
+
+    found = list(together(events, [KEY], loads, 2, until * MS))
+
+    assert [one.checker for one in found] == ["together"] * is_wrong
+
+
+def test_a_process_that_is_well_is_not_given_up() -> None:
+    events = log(TWO_HOSTS, (ev.HostLost("host-0"),))
+
+    (found,) = needless_loss(events, {"host-0/1"})
+
+    assert found.message == "host-0/1 was given up at 1.000 ms, and lives and answers"
+    assert not list(needless_loss(events, {"host-1/1"}))

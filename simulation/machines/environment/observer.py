@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from tierledger.actors import messages as msg
@@ -25,11 +25,16 @@ SAMPLED = 32
 class ObservedNode(Protocol):
     """A leader or follower on a host, as the observer sees it."""
 
-    life: ProcessLife
-    name: str
-    role: str
-    number: int
-    machine: Leader | Follower
+    @property
+    def life(self) -> ProcessLife: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def key(self) -> PartitionKey: ...
+    @property
+    def machine(self) -> Leader | Follower: ...
 
 
 class Observer:
@@ -39,8 +44,7 @@ class Observer:
         self,
         clock: Clockwork,
         recording: Recording,
-        keys_of: Sequence[PartitionKey],
-        leading_elsewhere: Callable[[int, ProcessLife], int],
+        leading_elsewhere: Callable[[PartitionKey, ProcessLife], int],
     ) -> None:
         self.applied: list[Applied] = []
         self.led: list[Led] = []
@@ -49,7 +53,7 @@ class Observer:
         self._sessions: dict[str, int | None] = {}
         """By a shell's name, the session that it leads in."""
         self.failures: list[Violation] = []
-        self._clock, self._recording, self._keys_of = clock, recording, keys_of
+        self._clock, self._recording = clock, recording
         self._leading_elsewhere = leading_elsewhere
 
     def leader_heard(
@@ -73,7 +77,7 @@ class Observer:
             if session is not None and not state.is_finished:
                 self.led.append(
                     Led(
-                        self._clock.now * 1000, shell.name, self._keys_of[shell.number],
+                        self._clock.now * 1000, shell.name, shell.key,
                         session.number, leader.position,
                     )
                 )  # fmt: skip
@@ -101,10 +105,12 @@ class Observer:
             if self._recording.keeps:
                 what = "session closed" if number is None else "claim"
                 claim = "" if session is None else f"{session.claim}"
-                self._recording.moment(shell.life.name, what, claim, number, shell.number)
+                self._recording.moment(
+                    shell.life.name, what, claim, number, shell.key.partition
+                )
 
     def _claimed(self, shell: ObservedNode) -> None:
-        others = self._leading_elsewhere(shell.number, shell.life)
+        others = self._leading_elsewhere(shell.key, shell.life)
         if others:
             self._recording.mark("two believed they lead")
         if others > 1:
@@ -113,10 +119,10 @@ class Observer:
     def entered(self, shell: ObservedNode, position: int, chain_hash: bytes) -> None:
         """Note that a machine has loaded a state, and reads on from there."""
         text = f"{shell.role} at position {position}"
-        self._recording.moment(shell.life.name, "loaded", text, None, shell.number)
+        self._recording.moment(shell.life.name, "loaded", text, None, shell.key.partition)
         self.applied.append(
             Applied(
-                self._clock.now * 1000, shell.name, self._keys_of[shell.number],
+                self._clock.now * 1000, shell.name, shell.key,
                 position + 1, position, chain_hash,
             )
         )  # fmt: skip
@@ -130,7 +136,7 @@ class Observer:
         assert state is not None, "it has applied something"
         self.applied.append(
             Applied(
-                self._clock.now * 1000, shell.name, self._keys_of[shell.number],
+                self._clock.now * 1000, shell.name, shell.key,
                 before + 1, machine.position, state.chain_hash,
             )
         )  # fmt: skip
@@ -141,7 +147,7 @@ class Observer:
         """Remember a machine's state as it is."""
         state = shell.machine.state
         if state is not None:
-            key = self._keys_of[shell.number]
+            key = shell.key
             position, now = state.next_position - 1, self._clock.now * 1000
             self.states.append(
                 StateSeen(now, shell.name, shell.role, key, position, state_digest(state))
@@ -149,7 +155,7 @@ class Observer:
 
     def was_ready(self, shell: ObservedNode, claim: Claim) -> None:
         """Note that a leader or follower has reported ready for an announcement."""
-        key = self._keys_of[shell.number]
+        key = shell.key
         now, position = self._clock.now * 1000, shell.machine.position
         ready = Ready(now, shell.name, shell.role, key, claim, position)
         self.note_ready(ready, shell.life.name)
@@ -163,21 +169,23 @@ class Observer:
 
     def failed(self, shell: ObservedNode, cause: str) -> None:
         """Note an unforeseen error in a step; the service would quarantine the partition."""
-        key, now = self._keys_of[shell.number], ms_text(self._clock.now * 1000)
+        key, now = shell.key, ms_text(self._clock.now * 1000)
         message = f"a step of {shell.name} at {now}: {cause}"
         self.failures.append(Violation("unforeseen", key, message))
 
     def alarmed(self, shell: ObservedNode, effect: msg.Alarm) -> None:
         if effect.kind == "quarantined":
             self._recording.mark("partition quarantined")
-            self._recording.event("quarantined", shell.life.name, shell.number)
+            self._recording.event("quarantined", shell.life.name, shell.key.partition)
         elif effect.kind == "CustomMetadataSizeLimitExceeded":
             self._recording.mark("custom metadata refused")
         elif effect.kind == "Fenced":
             self._recording.mark("fenced")
         elif effect.kind == "InvalidStateTransition":
             self._recording.mark("illegal transition refused")
-        self._recording.moment(shell.life.name, effect.kind, effect.message, None, shell.number)
+        self._recording.moment(
+            shell.life.name, effect.kind, effect.message, None, shell.key.partition
+        )
 
     def left(self, shell: ObservedNode, reason: str) -> None:
         if shell.role == FOLLOWER:
@@ -188,4 +196,4 @@ class Observer:
             self._recording.mark("leader stopped")
         elif reason == REFUSED:
             self._recording.mark("leader gave way")
-        self._recording.moment(shell.life.name, "gone", reason, None, shell.number)
+        self._recording.moment(shell.life.name, "gone", reason, None, shell.key.partition)

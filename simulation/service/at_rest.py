@@ -1,0 +1,138 @@
+"""What a world of the service has come to: the facts that the laws of a run are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.follower import Follower
+from tierledger.actors.follower import Phase as FollowerPhase
+from tierledger.actors.leader.machine import Leader
+from tierledger.events.commands import Claim
+from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.history.observations import Healed
+from tierledger.simulation.machines.laws.coordination_laws import (
+    Coordinated,
+    Wanted,
+    coordinated,
+)
+from tierledger.simulation.service.cluster import HostProcess
+from tierledger.simulation.service.process_watch import WatchedShell
+from tierledger.simulation.service.stage import CLUSTER_ID
+from tierledger.simulation.service.world import World
+
+SETTLED_S = 1.6
+"""Time after which a placement must have taken effect."""
+
+
+def coordination(world: World) -> list[Coordinated]:
+    """The events of the coordinator's log, as they were written."""
+    created_at, values = world.store.created_at, world.medium.state
+    prefix = world.keys.coordinator_log()
+    batches = [(created_at[key], values[key]) for key in values if key.startswith(prefix)]
+    return coordinated(batches, world.settings.serde(), CLUSTER_ID)
+
+
+def healed(world: World) -> dict[PartitionKey, Healed]:
+    """All partitions of a world that is well again."""
+    since, until = world.healed_at, world.well_at
+    leader = world.controller.leader
+    return {PartitionKey.of(tip): Healed(since, until, leader[tip]) for tip in world.tips}
+
+
+def hosts(world: World) -> list[HostProcess]:
+    """The host processes that run, can be reached and are not frozen."""
+    found = world.cluster.hosts.values()
+    return [one for one in found if one.is_reachable and not one.is_paused]
+
+
+def shells(world: World) -> list[WatchedShell]:
+    """The leaders and followers on them."""
+    names = {one.name for one in hosts(world)}
+    found = world.cluster.watch.shells.values()
+    return [one for one in found if one.life.name in names]
+
+
+def always_well(world: World) -> set[str]:
+    """The names of processes that can be reached, and have always answered pings.
+
+    Also of those of which that was true until a coordinator ended them.
+    """
+    watch = world.cluster.watch
+    return watch.well | ({one.name for one in hosts(world)} - watch.suspected)
+
+
+def wanted(world: World) -> Iterator[Wanted]:
+    """Each broker's claims in the roles that Kafka gave it last.
+
+    Where all hosts are full, followers may be placed nowhere: no further host is started while
+    one is not reached.
+    """
+    running, room = shells(world), world.plan.partitions_per_host
+    unplaced: Collection[tuple[PartitionKey, str]] = ()
+    coordinator = world.cluster.coordinator
+    if all(load >= room for load in loads(world).values()):
+        service = None if coordinator is None else coordinator.service
+        unplaced = () if service is None else service._machine.state.unplaced
+    for broker in world.brokers.values():
+        roles = broker._manager._roles
+        if roles is None or broker.is_fenced or broker.process.is_dead:
+            continue
+        for tip in world.tips:
+            key = PartitionKey.of(tip)
+            role, claim = roles._claims.get(key, ("", None))
+            leads = world.controller.leader[tip] == broker.broker_id
+            is_hosted = broker.broker_id in world.controller.replicas[tip]
+            if claim is None or not is_hosted or (role == LEADER) != leads:
+                continue
+            replicas = [one for one in running if (one.key, one.role) == (key, role)]
+            if (key, role) in unplaced:
+                continue
+            is_ready = any(_is_ready(one.machine, claim) for one in replicas)
+            yield Wanted(key, role, claim, is_ready)
+
+
+def _is_ready(machine: Leader | Follower, claim: Claim) -> bool:
+    if isinstance(machine, Leader):
+        return machine.holds(claim)
+    return machine.is_ready_for(claim)
+
+
+def following(world: World) -> dict[PartitionKey, list[Claim]]:
+    """The claims of the brokers that follow each partition, as they should."""
+    found: dict[PartitionKey, list[Claim]] = {}
+    for one in wanted(world):
+        if one.role == FOLLOWER:
+            found.setdefault(one.key, []).append(one.claim)
+    return found
+
+
+def followed(world: World) -> set[PartitionKey]:
+    """The partitions whose log a host follows that can be reached."""
+    return {
+        one.key
+        for one in shells(world)
+        if one.role == FOLLOWER and one.machine.phase is FollowerPhase.FOLLOWING
+    }
+
+
+def loads(world: World) -> dict[str, int]:
+    """How many leaders and followers run on each host that clients can reach."""
+    return {
+        one.site: len(one.host._shells)
+        for one in hosts(world)
+        if one.host is not None and one.site not in world.streams.closed
+    }
+
+
+def is_at_rest(world: World) -> bool:
+    """Whether nothing is left to do that `unfollowed` and `unready` would miss."""
+    return all(one.is_ready for one in wanted(world))
+
+
+def leader_at_end(world: World, log: FinalLog) -> str | None:
+    """The name of the leader whose session the log ends with."""
+    for one in shells(world):
+        if one.key == log.key and one.believes_to_lead and one.machine.position == log.end:
+            return one.name
+    return None

@@ -1,0 +1,261 @@
+"""What the service's processes do, noted from outside: they have no switches for it.
+
+Hosts and coordinators are watched from the moment they are made: methods of each are replaced
+by ones that call them and note what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tierledger.actors import messages as msg
+from tierledger.actors.calls import HostPing, PartitionKey, PingCall, ReadyCall
+from tierledger.actors.coordinator.events import Announcement
+from tierledger.actors.coordinator.machine import DOUBT_S
+from tierledger.actors.coordinator.service import CoordinatorService
+from tierledger.actors.follower import Follower
+from tierledger.actors.host import messages as lives
+from tierledger.actors.host.host import Host
+from tierledger.actors.host.partition_shell import PartitionShell
+from tierledger.actors.leader.machine import Leader, Phase
+from tierledger.actors.ports import LeaderOracle
+from tierledger.events.commands import Claim, LeaderVerdict
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
+from tierledger.simulation.machines.environment.observer import Observer
+from tierledger.simulation.machines.environment.recording import Recording
+
+
+class WatchedShell(NamedTuple):
+    """A partition's shell, as the observer sees it."""
+
+    life: ProcessLife
+    name: str
+    role: str
+    key: PartitionKey
+    machine: Leader | Follower
+
+    @property
+    def believes_to_lead(self) -> bool:
+        machine = self.machine
+        if not isinstance(machine, Leader):
+            return False
+        return machine.phase is Phase.LEADING and machine._has_claimed
+
+
+class ProcessWatch:
+    """The notes on all processes of a world."""
+
+    def __init__(self, clock: Clockwork, recording: Recording) -> None:
+        self.observer = Observer(clock, recording, self._leading_elsewhere)
+        self.suspected: set[str] = set()
+        """The names of processes whose pings ever went unanswered."""
+        self.well: set[str] = set()
+        """The names of processes that were reached and never suspected when they were ended."""
+        self.refusals: set[tuple[str, int, int]] = set()
+        """Host, partition and assignment of refused claims that hosts have reported."""
+        self.fenced: list[tuple[int, int, tuple[int, int]]] = []
+        """Of each announcement that was refused as out of date the time (ns), the broker's id,
+        and the pair of incarnation and announcement."""
+        self.informed: dict[tuple[Claim, PartitionKey], list[LeaderVerdict | None]] = {}
+        """By claim and partition, Kafka's answers about an announcement."""
+        self.named: dict[PartitionKey, list[tuple[int, LeaderVerdict]]] = {}
+        """By partition, all answers of the leader oracle, and when it was asked (ns)."""
+        self.shells: dict[tuple[str, int], WatchedShell] = {}
+        """All shells that run, by process and life."""
+        self.doors = KnockedDoors()
+        self._clock, self._mark = clock, recording.mark
+
+    # Hosts.
+
+    def host(self, process: ProcessLife, host: Host) -> None:
+        """Watch a host that was just made."""
+        begin, drop, is_ready = host._begin, host._drop, host._is_ready
+        self.doors.knocks.setdefault(process.site, []).append(_new_door(self._clock))
+
+        def begun(effect: lives.Begin) -> None:
+            begin(effect)
+            self._shell(process, host._lives[effect.life])
+
+        def dropped(shell: PartitionShell) -> None:
+            self.shells.pop((process.name, shell.life), None)
+            drop(shell)
+
+        def told(call: ReadyCall) -> bool:
+            answer = is_ready(call)
+            if answer:
+                shell = host._shells[call.key, call.role]
+                self.observer.was_ready(self.shells[process.name, shell.life], call.claim)
+            return answer
+
+        vars(host).update(_begin=begun, _drop=dropped, _is_ready=told)
+
+    def _shell(self, process: ProcessLife, shell: PartitionShell) -> None:
+        name = f"{process.name}/{shell.key.partition}/{shell.role}/{shell.life}"
+        watched = WatchedShell(process, name, shell.role, shell.key, shell.machine)
+        self.shells[process.name, shell.life] = watched
+        guard, observer, loads = shell._guard, self.observer, 0
+        handle, failed = guard.handle, guard.failed
+
+        def handled(stimulus: msg.Stimulus) -> list[msg.Effect]:
+            nonlocal watched, loads
+            machine = watched.machine
+            if type(stimulus) is msg.StateLoaded:
+                if loads:  # A log that was forgotten meanwhile is loaded anew.
+                    watched = watched._replace(name=f"{name}/{loads}")
+                loads += 1
+                state = stimulus.state
+                observer.entered(watched, state.next_position - 1, state.chain_hash)
+            before = machine.position
+            had_claimed = isinstance(machine, Leader) and machine._has_claimed
+            effects = handle(stimulus)
+            if type(stimulus) in _OF_STORE and isinstance(machine, Leader):
+                observer.leader_heard(watched, stimulus, before, had_claimed=had_claimed)
+            elif type(stimulus) is msg.LogRead and machine.position > before:
+                observer.read_on(watched, before)
+            self._note(watched, effects)
+            return effects
+
+        def failing(error: Exception) -> list[msg.Effect]:
+            effects = failed(error)
+            observer.failed(watched, guard.failure or "")
+            return effects
+
+        vars(guard).update(handle=handled, failed=failing)
+
+    def _note(self, shell: WatchedShell, effects: Sequence[msg.Effect]) -> None:
+        for effect in effects:
+            kind = type(effect)
+            if kind is msg.Reply or kind is msg.Answer or kind is msg.Append:
+                continue  # The most frequent ones, for speed.
+            if isinstance(effect, msg.Alarm):
+                self.observer.alarmed(shell, effect)
+            elif isinstance(effect, msg.Gone):
+                self.observer.left(shell, effect.reason)
+            elif isinstance(effect, msg.ClaimRefused):
+                self._mark("claim refused by the log")
+
+    def _leading_elsewhere(self, key: PartitionKey, life: ProcessLife) -> int:
+        return sum(
+            shell.key == key and shell.life is not life and shell.believes_to_lead
+            for shell in self.shells.values()
+            if not shell.life.is_dead
+        )
+
+    def unanswered(self, process: ProcessLife, request: object) -> None:
+        """Note that a request, perhaps a ping, got no answer of a host, or only an error."""
+        if isinstance(request, PingCall):
+            self.suspected.add(process.name)
+
+    def answered(self, process: ProcessLife, answer: object) -> None:
+        """Note what a host has answered, perhaps a ping with its report."""
+        for key, refusal in answer.refused if isinstance(answer, HostPing) else ():
+            self.refusals.add((process.site, key.partition, refusal.assignment))
+
+    def ended(self, process: ProcessLife, *, is_given_up: bool) -> None:
+        """Note that a process that can be reached is about to be ended by a coordinator.
+
+        That has given it up, or has failed to start it: others may have succeeded meanwhile.
+        """
+        if not is_given_up:
+            self.suspected.add(process.name)
+        elif process.name not in self.suspected:
+            self.well.add(process.name)
+
+    # Coordinators, and Kafka's answers.
+
+    def coordinator(self, process: ProcessLife, service: CoordinatorService) -> None:
+        """Watch a coordinator that was just made."""
+        self.doors.coordinators.append((self._clock.now * 1000, process))
+        leaders = service._leaders
+
+        async def asked(given: Announcement) -> dict[PartitionKey, LeaderVerdict]:
+            found = await leaders(given)
+            if given.import_cluster is None:
+                for topic_id, partition, _, epoch, _ in given.leaders:
+                    if epoch is None:
+                        key = PartitionKey(topic_id, partition)
+                        about = self.informed.setdefault((given.claim, key), [])
+                        about.append(found.get(key))
+            return found
+
+        vars(service).update(_leaders=asked)
+
+    def was_fenced(self, given: object) -> None:
+        """Note that a request, perhaps an announcement, was refused as out of date."""
+        if isinstance(given, Announcement):
+            pair = given.incarnation, given.number
+            self.fenced.append((self._clock.now * 1000, given.broker_id, pair))
+
+    def knocked(self, observer: ProcessLife | None, door: str, *, opens: bool) -> None:
+        """Note the result of a knock at a door (HOST:PORT)."""
+        assert observer is not None, "hosts and coordinators knock"
+        knock = Knock(self._clock.now * 1000, observer.name, opens=opens)
+        self.doors.knocks.setdefault(door.partition(":")[0], []).append(knock)
+
+
+class Knock(NamedTuple):
+    """One knock at a host's door, or the start of a process with a new door."""
+
+    time: int
+    """Nanoseconds, as in histories."""
+    observer: str
+    """The name of the process that knocked; empty at a start."""
+    opens: bool
+
+
+class KnockedDoors:
+    """What observers have seen of hosts' doors."""
+
+    def __init__(self) -> None:
+        self.knocks: dict[str, list[Knock]] = {}
+        """By host, in order."""
+        self.coordinators: list[tuple[int, ProcessLife]] = []
+        """When each coordinator was made (ns)."""
+
+    def may_be_shut(self, host: str, until: int) -> bool:
+        """Whether two observers had not come in at the host's door by then (ns)."""
+        missed = [one for one in self.knocks.get(host, ()) if not one.opens]
+        return len({one.observer for one in missed if one.time <= until}) > 1
+
+    def is_open(self, host: str, until: int) -> bool:
+        """Whether what was durable then was decided by one who knew that the door opens."""
+        decided, seen = until - int(DOUBT_S * 1e9), set[str]()
+        for time, observer, opens in self.knocks.get(host, ()):
+            if time > until:
+                break
+            if not opens:
+                return False
+            if not observer:
+                seen.clear()
+            elif time <= decided:
+                seen.add(observer)
+        begun = [process for time, process in self.coordinators if time <= until]
+        return all(one.name in seen for one in begun if one is begun[-1] or not one.is_dead)
+
+
+def _new_door(clock: Clockwork) -> Knock:
+    return Knock(clock.now * 1000, "", opens=True)
+
+
+class WatchedOracle:
+    """A leader oracle whose answers are noted."""
+
+    def __init__(self, oracle: LeaderOracle, watch: ProcessWatch, clock: Clockwork) -> None:
+        self._oracle, self._watch, self._clock = oracle, watch, clock
+
+    async def leaders_of(
+        self, partitions: Sequence[TopicIdPartition]
+    ) -> list[LeaderVerdict | None]:
+        asked = self._clock.now * 1000
+        found = await self._oracle.leaders_of(partitions)
+        for tip, verdict in zip(partitions, found, strict=True):
+            if verdict is not None:
+                self._watch.named.setdefault(PartitionKey.of(tip), []).append((asked, verdict))
+        return found
+
+
+_OF_STORE: frozenset[type[Any]] = frozenset(
+    {msg.AppendAnswered, msg.AppendRefused, msg.SlotRead, msg.ProbeFailed}
+)
