@@ -48,7 +48,9 @@ class Loading:
         self._reader = reader
         self._tracks_changes = tracks_changes
         self._attempts = 0
-        self._is_renewed = True
+        """Checkpoints that did not verify; one that was not read is none of them."""
+        self._unverified: bytes | None = None
+        """The last of them."""
 
     async def state(self) -> LoadedPartition:
         """The state: `look` and `attempt`, until that returns one. Raises as `attempt` does."""
@@ -60,8 +62,7 @@ class Loading:
 
     async def look(self) -> None:
         """Read the partition's value."""
-        before, self.stored = self.stored, await self._reader.checkpoints.read_stored()
-        self._is_renewed = self._attempts == 0 or self.stored != before
+        self.stored = await self._reader.checkpoints.read_stored()
 
     async def attempt(self) -> LoadedPartition | None:
         """The state; None if a writer may have replaced the checkpoint, so `look` again.
@@ -75,14 +76,14 @@ class Loading:
         """
         if self.stored is None:
             self.trouble = None
-        elif self._is_renewed and self._attempts < LOAD_ATTEMPTS:
-            self._attempts += 1
+        elif self.stored != self._unverified and self._attempts < LOAD_ATTEMPTS:
             try:
                 loaded = await self._reader.from_checkpoint(
                     self.stored, tracks_changes=self._tracks_changes
                 )
             except CorruptCheckpoint as error:
-                self.trouble = error
+                self._attempts += 1
+                self.trouble, self._unverified = error, self.stored
                 return None
             self.trouble = None
             return loaded
