@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from tierledger.actors.wall_clock import WallClock
-from tierledger.cli.output import MS_MAX, shortened
+from tierledger.cli.output import shortened
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.typed_fields import MS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,6 @@ import json
 import re
 import sys
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -22,9 +21,6 @@ _ERRNO = re.compile(r"\[Errno -?\d+\] ")
 
 SHOWN_MAX = 80
 """Characters of a value that are shown in an error."""
-
-MS_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999; no later date can be written."""
 
 
 def escaped(text: str) -> str:
@@ -90,14 +86,6 @@ def error_line(error: Exception) -> str:
 def _without_numbers(message: str) -> str:
     """`message` without the system's error numbers, at any depth."""
     return _ERRNO.sub("", message)
-
-
-def time_text(time_ms: int) -> str:
-    """A time as ISO 8601 in UTC; milliseconds if no such date exists."""
-    if not 0 <= time_ms <= MS_MAX:
-        return f"{time_ms} ms"
-    at = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @contextmanager

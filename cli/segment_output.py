@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tierledger.cli.output import print_json, print_pairs, time_text
+from tierledger.cli.output import print_json, print_pairs
 from tierledger.cli.table import (
     Cell,
     Table,
@@ -16,6 +16,7 @@ from tierledger.cli.table import (
 )
 from tierledger.conformance.answers import recorded_segment
 from tierledger.events.tables.segment_rows import EPOCHS, FINISHED_AT, NOT_FINISHED, unpack_row
+from tierledger.events.typed_fields import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,13 +13,16 @@ from tierledger.events.errors import InvalidArgument, NoSuchStore
 from tierledger.events.partition.decide import Limits
 from tierledger.storage.catalog import chosen_cluster, clusters
 from tierledger.storage.connector import URL_SETTING, load_connector
-from tierledger.storage.locate import ALIASES, SCHEMES, default_store_url, public_url
+from tierledger.storage.locate import (
+    ALIASES,
+    DEFAULT_CLUSTER,
+    SCHEMES,
+    default_store_url,
+    public_url,
+)
 
 if TYPE_CHECKING:
     from tierledger.cli.opened_store import StoreOptions
-
-DEFAULT_CLUSTER = "default"
-"""The cluster's id in a new store, if the user gives none."""
 
 
 def names_doors(options: StoreOptions) -> bool:

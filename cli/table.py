@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tierledger.cli.output import escaped, print_note, time_text
+from tierledger.cli.output import escaped, print_note
+from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS, Look
 from tierledger.pages.texts import size_text
 

@@ -16,6 +16,7 @@ import dataclasses
 import operator
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime
 from itertools import islice
 from types import NoneType, UnionType
 from typing import (
@@ -57,6 +58,9 @@ TEXT_CHARACTERS_MAX: Final = 4096
 REQUEST_ID_BYTES_MAX: Final = 64
 
 SHOWN_CHARACTERS: Final = 80
+
+MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999; no later date can be written."""
 
 
 Int32: TypeAlias = Annotated[int, Meta(ge=INT32_MIN, le=INT32_MAX)]
@@ -197,6 +201,14 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001 - The message is about the value, not about its `repr`.
         text = f"a {type(value).__name__}"
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
+
+
+def time_text(time_ms: int) -> str:
+    """A time as ISO 8601 in UTC; milliseconds if no such date exists."""
+    if not 0 <= time_ms <= MS_MAX:
+        return f"{time_ms} ms"
+    at = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class _Short(reprlib.Repr):

@@ -20,6 +20,9 @@ SCHEMES = {
 ALIASES = {"postgres": "postgresql"}
 """Other names of schemes, which libpq takes, too."""
 
+DEFAULT_CLUSTER = "default"
+"""The cluster's id in a new store, and of a command at a door, if the user gives none."""
+
 SECRETS = {
     "password",
     "sslpassword",

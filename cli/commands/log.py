@@ -22,10 +22,11 @@ from tierledger.cli.options import (
     PartitionArgument,
     StoreOption,
 )
-from tierledger.cli.output import escaped, print_json, print_note, time_text
+from tierledger.cli.output import escaped, print_json, print_note
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import span_text
 
 if TYPE_CHECKING:

@@ -26,11 +26,12 @@ from tierledger.cli.options import (
     StoreOption,
     parse_as_of,
 )
-from tierledger.cli.output import print_json, print_note, print_pairs, time_text
+from tierledger.cli.output import print_json, print_note, print_pairs
 from tierledger.cli.table import Cell, Table, WideOption, id_cell, print_table, size_cell
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.typed_fields import time_text
 
 if TYPE_CHECKING:
     from tierledger.events.identifiers import TopicIdPartition

@@ -33,7 +33,7 @@ from tierledger.cli.topics import TopicIfAnyArgument
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tierledger.tiering.scrub.progress import Finding, Progress
 
@@ -197,8 +197,8 @@ def _report(made: Progress, *, json: bool) -> None:
             }
         )
         return
-    for found in made.findings:
-        print(escaped(f"DAMAGED  {_finding_text(found)}"))
+    for found in _by_segment(made.findings):
+        _print_damage(found)
     for unread in made.unread:
         where = f"{unread.topic}-{unread.partition}, segment {unread.segment_id}"
         print(escaped(f"UNREAD   {where}: {unread.message}"))
@@ -207,12 +207,25 @@ def _report(made: Progress, *, json: bool) -> None:
     print_pairs(_summary(made).items())
 
 
-def _finding_text(found: Finding) -> str:
-    at = "" if found.position is None else f" at byte {found.position}"
-    return (
-        f"{found.topic}-{found.partition}, offsets {found.start_offset} to {found.end_offset}: "
-        f"{found.object}{at}: {found.message}"
-    )
+def _by_segment(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
+    found: dict[tuple[str, int, str], list[Finding]] = {}
+    for one in findings:
+        key = (one.topic_id, one.partition, one.segment_id)
+        found.setdefault(key, []).append(one)
+    return found.values()
+
+
+def _print_damage(found: list[Finding]) -> None:
+    """Print one segment's damage, as a line; several findings, with a line for each."""
+    one = found[0]
+    where = f"{one.topic}-{one.partition}, offsets {one.start_offset} to {one.end_offset}"
+    before = f"DAMAGED  {where}: "
+    if len(found) > 1:
+        print(escaped(f"{before}{len(found)} findings"))
+        before = "  "
+    for damage in found:
+        at = "" if damage.position is None else f" at byte {damage.position}"
+        print(escaped(f"{before}{damage.object}{at}: {damage.message}"))
 
 
 def _summary(made: Progress) -> dict[str, object]:

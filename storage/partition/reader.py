@@ -21,6 +21,7 @@ from tierledger.events.event_codec import chain, genesis
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Event
 from tierledger.events.partition.state import PartitionState
+from tierledger.events.typed_fields import time_text
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import INT64_MAX, MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue, boundary_in
@@ -105,7 +106,7 @@ class PartitionReader:
                 f"{tip}: expected a position up to {state.next_position - 1}, got {position}"
             )
         if state.next_position == first and not _has_state_within(state, position, time_ms):
-            asked = f"position {position}" if time_ms is None else "that time"
+            asked = f"position {position}" if time_ms is None else time_text(time_ms)
             raise RemoteResourceNotFound(f"nothing is known of {tip} as of {asked}")
         return state
 

@@ -55,6 +55,20 @@ async def test_the_status_of_a_service_is_told_through_its_doors(tmp_path: Path)
     assert (shown.exit_code, url in shown.stdout) == (0, True)
 
 
+async def test_another_cluster_than_the_services_is_refused_with_both_ids(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as world:
+        url = await world.service.url()
+
+        unnamed = await asyncio.to_thread(invoke, "status", "--store", url)
+        other = await asyncio.to_thread(invoke, "status", "--store", url, "--cluster", "other")
+
+    said = f"this host serves cluster '{CLUSTER}', not"
+    assert f"{said} 'default' (which a command asks for that names none)" in unnamed.stderr
+    assert f"{said} 'other': expected its id as --cluster" in other.stderr
+
+
 async def test_what_is_wrong_in_a_host_or_the_coordinator_is_in_the_list_until_it_is_over(
     tmp_path: Path,
 ) -> None:

@@ -22,9 +22,9 @@ from tests.models.cli.command_line import (
 from tests.models.storage.stored_partitions import CLUSTER, StoredPartition, segment_id
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.options import parse_time_ms
-from tierledger.cli.output import MS_MAX
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.typed_fields import MS_MAX
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.partition.forgetting import forget
 
@@ -209,7 +209,7 @@ def test_lookup_as_of_then_finds_what_is_gone_now(store: Path, as_of: str) -> No
         (["ls", "--as-of", "2 days"], "or how long ago, like 90m or 7d"),
         (["ls", "--as-of", "99999d"], "or how long ago, like 90m or 7d"),
         (["describe", "orders", 1, "--as-of", "999"], "expected a position up to 43"),
-        (["describe", "orders", 1, "--as-of", "1999-01-01"], "nothing is known"),
+        (["describe", "orders", 1, "--as-of", "1999-01-01"], "as of 1999-01-01T00:00:00.000Z"),
         (["log", "orders", 1, "--start", 44], "--start: expected a position up to 43, got 44"),
         (["ls", "--cluster", "other"], "the store has no cluster 'other'"),
         (["lookup", "orders", 1, 0, 0, "--from", "moon"], "--from"),

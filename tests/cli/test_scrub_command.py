@@ -64,6 +64,22 @@ def test_damage_is_named_with_what_it_serves(
     assert f"segments        {SEGMENTS}\n" in result.stdout
 
 
+def test_the_damage_of_one_segment_stands_together(tier_store: Path, tree: Path) -> None:
+    log = min(tree.glob("codec-lz4-0-*/*.log"))
+    gone = list(log.parent.glob(f"{log.stem}.*"))
+    for one in gone:
+        one.unlink()
+
+    result = scrub(tier_store, tree)
+
+    first, *rest = result.stdout.splitlines()[: 1 + len(gone)]
+    assert first == f"DAMAGED  codec-lz4-0, offsets 0 to 70: {len(gone)} findings"
+    assert {line.partition(": ")[0] for line in rest} == {
+        f"  {one.parent.name}/{one.name}" for one in gone
+    }
+    assert result.stdout.count("DAMAGED") == 1
+
+
 def test_it_goes_on_where_it_ended(tier_store: Path, tree: Path, tmp_path: Path) -> None:
     file = tmp_path / "progress"
     first = scrub(tier_store, tree, "--resume", file, "--json")

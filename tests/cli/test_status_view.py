@@ -1,15 +1,17 @@
 """The output of `tierledger status`, with and without a service."""
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 
 from tests.models.actors.reports import host, reading, served, session, silent
-from tests.models.cli.command_line import run
+from tests.models.cli.command_line import invoke, run
+from tierledger.cli.commands.status import view
 from tierledger.cli.commands.status.view import Page, ServiceIdentity, page_of, print_page
-from tierledger.cli.output import time_text
 from tierledger.cli.table import Cell
+from tierledger.events.typed_fields import time_text
 from tierledger.health.left import LeftPartition
 from tierledger.health.status import Reading, status_of
 
@@ -281,3 +283,16 @@ def test_without_a_service_the_store_says_what_it_knows(store: Path) -> None:
     assert "partitions stored  4; tierledger ls lists them" in shown.stdout
     assert json.loads(answer.stdout)["service"] is None
     assert json.loads(answer.stdout)["stored"] == {"partitions": 4, "is_complete": True}
+
+
+def test_the_help_of_status_explains_each_word_that_needs_it() -> None:
+    told = invoke("status", "--help").stdout.partition("What the words mean:")[2]
+
+    tables = (
+        [*view.HOST_COLUMNS, *view.PARTITION_COLUMNS, *view.BROKER_COLUMNS],
+        [view.PLUGIN_COLUMNS[0], view.LEFT_COLUMNS[0], view.FOREIGN_COLUMNS[0]],
+        ["coordinator", "owner", "owner epoch", "led", "open session", "not well"],
+    )
+    plain = {"host", "process", "listens", "node", "topic", "partition", "leader", "broker"}
+    words = {*itertools.chain(*tables)} - plain - {"trouble"}
+    assert {word for word in words if word not in told} == set()

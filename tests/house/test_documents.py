@@ -22,11 +22,10 @@ from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli import settings
 from tierledger.cli.main import app
-from tierledger.cli.service_settings import DEFAULT_CLUSTER
 from tierledger.events.lifecycle import PARTITION_DELETE_TRANSITIONS, diagram
 from tierledger.storage import connector, keys
 from tierledger.storage.connector import URL_SETTING
-from tierledger.storage.locate import default_store_url
+from tierledger.storage.locate import DEFAULT_CLUSTER, default_store_url
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [

@@ -20,6 +20,7 @@ from tierledger.actors.door.security.tokens import (
 )
 from tierledger.events.errors import InvalidArgument, NotAuthorized
 from tierledger.events.typed_fields import Text, checked, shown
+from tierledger.storage.locate import DEFAULT_CLUSTER
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -92,9 +93,12 @@ class Admission:
                 f"client {greeting.version_min} to {greeting.version_max}: update the older one"
             )
         if greeting.cluster_id != self._cluster_id:
+            is_default = greeting.cluster_id == DEFAULT_CLUSTER
+            why = " (which a command asks for that names none)" if is_default else ""
             raise InvalidArgument(
                 f"this host serves cluster {self._cluster_id!r}, "
-                f"not {shown(greeting.cluster_id)}: expected its id as --cluster or cluster.id"
+                f"not {shown(greeting.cluster_id)}{why}: expected its id as --cluster or "
+                "cluster.id"
             )
         identity = credential.identity()
         broker_id = None

@@ -25,9 +25,10 @@ from tierledger.cli.commands.jobs.job import (
 from tierledger.cli.commands.jobs.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.given_file import is_standard_input, readable
 from tierledger.cli.options import TierOption, duration_ms
-from tierledger.cli.output import print_note, progress, time_text
+from tierledger.cli.output import print_note, progress
 from tierledger.cli.table import BRIEF_ID, Cell, size_cell, state_cell
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.typed_fields import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

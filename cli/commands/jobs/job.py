@@ -30,12 +30,13 @@ from tierledger.cli.options import (
     StoreOption,
     parse_as_of,
 )
-from tierledger.cli.output import print_json, print_note, print_pairs, progress, time_text
+from tierledger.cli.output import print_json, print_note, print_pairs, progress
 from tierledger.cli.settings import cluster_setting, store_config
 from tierledger.cli.table import Table as PrintedTable
 from tierledger.cli.table import print_table
 from tierledger.cli.topics import TopicOption
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.typed_fields import time_text
 from tierledger.storage.locate import default_store_url
 
 if TYPE_CHECKING:

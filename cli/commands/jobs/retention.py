@@ -18,9 +18,10 @@ from tierledger.cli.options import (
     number_with_unit,
     whole_number,
 )
-from tierledger.cli.output import shortened, time_text
+from tierledger.cli.output import shortened
 from tierledger.cli.table import size_cell
 from tierledger.events.errors import InvalidArgument, RejectedError
+from tierledger.events.typed_fields import time_text
 from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 

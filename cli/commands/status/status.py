@@ -63,7 +63,36 @@ def status_command(
     JSON has all partitions, whatever the limit. Exit status 1: no service runs on the store, or
     it has a trouble that is critical or a warning; with --watch the status is 0 when you end
     it.
-    """
+
+    What the words mean:
+
+    \b
+    coordinator     decides which host leads what; the end of its own log
+    owner           who keeps the cluster's metadata: nobody yet, kafka or
+                    tierledger; the owner epoch counts the changes
+    led             partitions whose leader answers
+    open session    partitions that a broker leads and may write to
+    not well        what needs somebody, by its code: docs/troubles.md
+    hosts:
+      leaders       partitions that the host answers and writes for
+      followers     copies that it keeps ready; (n): should, but it is silent
+      commits       writes to the store so far; batches/commit: how many
+                    requests shared one of them
+      fed           copies that get their events from this host
+      alarms        damage or delays that it counted, by kind
+      heard         when it last reported to the coordinator
+    partitions:
+      position      number of the log's last event
+      session       N: broker B, I/A: the log's N-th session, broker B leads,
+                    by announcement A of its incarnation I
+      disputes      times that it was not clear which of two brokers leads
+    brokers:
+      incarnation   number of the broker's last registration with the service
+      last announcement  I/A: its last announcement of whom it leads
+    plugin of       the broker whose plugin told of itself: docs/kafka.md
+    left of         a topic's segments that no broker hosts any more
+    tiered by others  segments in Kafka's own topic alone
+    """  # noqa: D301 - The mark for Click is one character.
     log_to_stderr()
     interval_ms = duration_ms(interval, "--interval")
     if interval_ms not in INTERVALS_MS:

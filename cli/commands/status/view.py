@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tierledger.cli.output import print_pairs, time_text
+from tierledger.cli.output import print_pairs
 from tierledger.cli.table import (
     Table,
     id_cell,
@@ -15,6 +15,7 @@ from tierledger.cli.table import (
     styled_table,
     time_cell,
 )
+from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS
 from tierledger.health.troubles import Trouble, troubles_of
 

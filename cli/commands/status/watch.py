@@ -16,8 +16,9 @@ from tierledger.cli.commands.status.look import (
     take_look,
 )
 from tierledger.cli.commands.status.view import rendered
-from tierledger.cli.output import print_error, time_text
+from tierledger.cli.output import print_error
 from tierledger.events.errors import RemoteStorageError
+from tierledger.events.typed_fields import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

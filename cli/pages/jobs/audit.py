@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tierledger.cli.output import time_text
 from tierledger.cli.pages.jobs.groups import GROUPS_SHOWN, Group, groups_of
 from tierledger.cli.pages.jobs.strips import Share, shares
+from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS, Look, spelled
 from tierledger.pages.drawing import Row
 from tierledger.pages.environment import render

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.cli.output import time_text
 from tierledger.cli.pages.jobs.strips import Bar, bars
+from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import Look
 from tierledger.pages.environment import render
 from tierledger.pages.texts import many, size_text
