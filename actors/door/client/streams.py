@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
-from functools import cache
 from typing import Any, Self, TypeAlias
 
 import grpc
@@ -27,6 +26,7 @@ from tierledger.actors.door.limits import (
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.actors.door.wire.failures import error_of
+from tierledger.actors.door.without_fork_handlers import grpc_process
 from tierledger.events.errors import (
     InvalidArgument,
     NotAuthorized,
@@ -36,7 +36,6 @@ from tierledger.events.errors import (
     RejectedError,
     RemoteStorageError,
 )
-from tierledger.storage.own_process import OwnProcess
 
 OPEN_S = 3.0
 """How long a host may take to greet: a frozen one still accepts connections."""
@@ -336,20 +335,6 @@ class Stream:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channel.close()
-
-
-@cache
-def grpc_process() -> OwnProcess:
-    """The first process that uses gRPC: after that none that is forked from it can."""
-    # gRPC shuts itself down when the last of its objects is collected. In a forked child, which
-    # lacks its thread, that never ends, and hangs whatever the child was doing. So this process
-    # and its children keep gRPC running as long as they live.
-    grpc.aio.init_grpc_aio()
-    return OwnProcess(
-        "gRPC",
-        "configure the first manager after the fork, or use multiprocessing's spawn or "
-        "forkserver",
-    )
 
 
 def channel_to(door: str, security: ClientSecurity) -> grpc.aio.Channel:

@@ -71,6 +71,18 @@ forked(collect_and_ask)
 asked()
 """
 
+FORKS_OF_OTHERS = """
+import grpc
+def used():
+    channel = grpc.insecure_channel(sys.argv[1].removeprefix("tierledger://"))
+    grpc.channel_ready_future(channel).result(timeout=10)
+    return channel
+forked(asked)  # gRPC is imported, and has done nothing.
+channel = used()
+forked(asked)
+asked()
+"""
+
 EARLY_FORKS = """
 manager = RemoteLogMetadataManager()
 forked(asked)
@@ -133,6 +145,16 @@ async def test_a_forked_process_hears_at_once_that_the_manager_is_anothers(
     assert lines[3].startswith("gRPC belongs to process ")
     assert "after the fork" in lines[3]
     assert lines[4:] == ["7", "False True"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere gRPC's threads are not seen")
+async def test_a_fork_hears_at_once_that_other_code_had_used_grpc(tmp_path: Path) -> None:
+    lines = await heard(tmp_path, FORKS_OF_OTHERS)
+
+    assert lines[:2] == ["False True", "7"]
+    assert lines[2].startswith("gRPC belongs to process ")
+    assert lines[2].endswith(" True")
+    assert lines[3:] == ["7", "False True"], "it ends well, and the parent goes on"
 
 
 async def test_a_process_that_was_forked_before_has_its_own_connection(tmp_path: Path) -> None:
