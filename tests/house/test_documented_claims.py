@@ -33,6 +33,7 @@ SHOWN = {
     "cannot take the lead": "tests/kafka/test_three_brokers.py::test_a_leader_that_was_frozen",
     "refuses brokers of another cluster": f"{HANDOVER}::test_a_service_does_not_start_with",
     "manager needs the listener's name": "tests/kafka/test_away.py::test_a_wrong_setting",
+    "and `handover` alone": "tests/kafka/test_one_broker.py::test_what_was_produced",
     "It refuses a cluster that has tiered": f"{SEAL}::test_behind_a_seal_no_other_store",
     "so is what only the tier has": f"{SEAL}::test_a_cluster_whose_store_is_lost",
     "unless `--new` is given": f"{HANDOVER}::test_a_fresh_cluster_is_handed_over_once",

@@ -17,12 +17,14 @@ from tests.models.kafka.clients import (
     delete_topic,
     produced,
 )
-from tests.models.kafka.tiered_broker import STOCK, TieredBroker
+from tests.models.kafka.tiered_broker import LISTENER, STOCK, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.benchmarks.kafka_broker import CLUSTER_ID, JARS, OLDEST
 from tierledger.simulation.live.server import free_ports
 
-EMBEDDED = {key: STOCK[key] for key in STOCK if key.startswith("rlmm.config.remote")}
+EMBEDDED = {
+    key: STOCK[key] for key in STOCK if key.startswith(("rlmm.config.remote", LISTENER))
+}
 COMPARED = 20
 """Answers that are worth the name of a comparison."""
 

@@ -58,6 +58,8 @@ async def test_what_a_stock_broker_has_made_unreadable_stays_in_the_tier_until_i
             await one.become("tierledger")
             await one.attends("tierledger", 1)
             await eventually(lambda: was_refused(ledger))
+            assert "deletions of finished segments are held" in broker.log()
+            assert await has_risen(broker), "for good, as Kafka never lowers a log start"
             assert {*tiered} <= {*broker.tiered_logs()}
             shown = await ledger.hand_over(CONFIRM, "--dry-run")
             assert shown.exit_code == ExitStatus.WELL, shown.stderr

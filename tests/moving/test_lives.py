@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.models.kafka import living_cluster
 from tests.models.kafka.lives import Step, What, life
 from tests.models.kafka.living_cluster import LivingCluster
 
@@ -39,3 +40,16 @@ def test_what_a_broker_without_the_plugin_did_to_log_starts_deletes_nothing(seed
     unowned = [Step(What.UNOWNED), Step(What.MOVE), Step(What.UNOWNED)]
 
     LivingCluster(seed).live([*topic, *unowned, Step(What.REST)])
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_killed_broker_that_kafka_regards_as_alive_for_long_holds_deletions(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a `broker.session.timeout.ms` of 20 s; somebody has to confirm them."""
+    monkeypatch.setattr(living_cluster, "DEAD_S", 0)
+    monkeypatch.setattr(living_cluster, "UNOWNED_S", 20)
+    topic = [Step(what, "orders") for what in (What.MAKE, What.TIER, What.TIER)]
+    killed = [Step(What.UNOWNED), Step(What.MOVE), Step(What.UNOWNED)]
+
+    LivingCluster(seed).live([*topic, *killed, Step(What.REST)])

@@ -17,12 +17,16 @@ TIERED = {
 }
 """Settings of a tiered topic: small segments, which the broker deletes locally once tiered."""
 
+LISTENER = "remote.log.metadata.manager.listener.name"
+"""Kafka's own manager needs it, in shadow and handover, too; the plugin by itself does not."""
+
 _TOPIC_BASED = {
     "remote.log.metadata.manager.class.name": "org.apache.kafka.server.log.remote.metadata."
     "storage.TopicBasedRemoteLogMetadataManager",
     "remote.log.metadata.manager.class.path": None,
     "rlmm.config.tierledger.bootstrap": None,
     "rlmm.config.tierledger.mode": None,
+    LISTENER: "PLAINTEXT",
 }
 
 STOCK = {
@@ -61,7 +65,6 @@ class TieredBroker(KafkaBroker):
                 "remote.log.storage.system.enable": "true",
                 "remote.log.storage.manager.class.name": storage,
                 "rsm.config.dir": tier,
-                "remote.log.metadata.manager.listener.name": "PLAINTEXT",
                 **self._plugin,
                 "remote.log.manager.task.interval.ms": 300,
                 "log.retention.check.interval.ms": 300,
@@ -75,7 +78,8 @@ class TieredBroker(KafkaBroker):
 
     def become(self, mode: str | None) -> None:
         """Restart the broker with the plugin in `mode`; none: without the plugin."""
-        plugin = self._plugin | {"rlmm.config.tierledger.mode": mode}
+        listener = None if mode == "tierledger" else "PLAINTEXT"
+        plugin = self._plugin | {"rlmm.config.tierledger.mode": mode, LISTENER: listener}
         self.settings |= _TOPIC_BASED if mode is None else plugin
         self.configure()
         self.restart(signal.SIGTERM)
