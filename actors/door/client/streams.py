@@ -315,6 +315,8 @@ class Stream:
             reason = f"{self.door}: {_reason(error)}"
         self.ended = NotReady(reason)
         unsent = {number for number, _, _ in self._waiting}
+        self._waiting.clear()
+        self._cancelled.clear()
         answers, self._answers = self._answers, {}
         for number, future in answers.items():
             if not future.done():
