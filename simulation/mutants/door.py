@@ -9,6 +9,7 @@ from typing import Any
 
 from tierledger.actors.calls import Call, CommandCall
 from tierledger.actors.coordinator.doors import Doors
+from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.door.client.connection import DoorHost
 from tierledger.actors.door.client.streams import Stream
@@ -120,6 +121,18 @@ def doors_not_looked_at() -> Patches:
 def own_clock_believed() -> Patches:
     """A process believes its own clock, whatever time others have."""
     return rewritten(ProcessClock.now_ms, "own_ms > common_ms + OFF_MS", "False")
+
+
+@mistake("D13", "left_over", within=10, world=SERVICE)
+def reader_of_an_answered_call() -> Patches:
+    """A host notes who reads the answer of a call, and keeps it when that is answered."""
+    return rewritten(Host.reply, "self._readers.pop(reply_to, None)", "pass")
+
+
+@mistake("D14", "unannounced", within=60, world=SERVICE)
+def announced_though_not_stored() -> Patches:
+    """A broker hears that its announcement is durable, though it could not be stored."""
+    return rewritten(Coordinator._failed, "one.refusal = error", "pass")
 
 
 DOOR_MUTANTS = declared_in(__name__)

@@ -17,6 +17,7 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     coordinated,
 )
 from tierledger.simulation.service.cluster import HostProcess
+from tierledger.simulation.service.left_over import LeftOver, left_over
 from tierledger.simulation.service.process_watch import WatchedShell
 from tierledger.simulation.service.stage import CLUSTER_ID
 from tierledger.simulation.service.world import World
@@ -126,8 +127,22 @@ def loads(world: World) -> dict[str, int]:
 
 
 def is_at_rest(world: World) -> bool:
-    """Whether nothing is left to do that `unfollowed` and `unready` would miss."""
-    return all(one.is_ready for one in wanted(world))
+    """Whether all replicas are ready, and nothing waits that did at each look before."""
+    found = set(_left_over(world))
+    world.left_over = found if world.left_over is None else world.left_over & found
+    return not world.left_over and all(one.is_ready for one in wanted(world))
+
+
+def _left_over(world: World) -> Iterator[LeftOver]:
+    for process in hosts(world):
+        for part in process.parts:
+            yield from left_over(process.name, part)
+    coordinator = world.cluster.coordinator
+    if coordinator is not None and coordinator.is_reachable:
+        yield from left_over(coordinator.name, coordinator.service)
+    for broker in world.brokers.values():
+        if not (broker.process.is_dead or broker.is_fenced):
+            yield from left_over(broker.process.name, broker._manager)
 
 
 def leader_at_end(world: World, log: FinalLog) -> str | None:

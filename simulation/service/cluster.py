@@ -78,6 +78,8 @@ class HostProcess(VirtualProcess):
         self.host: Host | None = None
         self.writes = True
         """Whether this process writes to the store itself."""
+        self.parts: list[object] = []
+        """The host and what serves its door, to see what is left over in them."""
 
 
 class CoordinatorProcess(VirtualProcess):
@@ -151,6 +153,7 @@ class CoordinatorWay:
                 self._cluster.watch.was_fenced(request)
                 raise
             else:
+                self._cluster.watch.was_accepted(request, answer)
                 return answer
         raise AssertionError("the last attempt returns or raises")
 
@@ -212,8 +215,10 @@ class Cluster:
         gateway = Gateway(desk, host.cluster_id, streams.plan.limits, heard=host.report.hear)
         host.report.door = streams.listen(process.site, process, gateway)
         feeds = FeedStreams(greeting_of(host.cluster_id), opened=streams.fed)
+        hinting = Hinting(host, desk, feeds)
+        process.parts += [host, gateway, hinting]
         knocks = Neighbours(host, address, CoordinatorWay(self), self._opens)
-        for work in (Hinting(host, desk, feeds).run(), knocks.run()):
+        for work in (hinting.run(), knocks.run()):
             process.context().run(host.spawn, work)
 
     async def _opens(self, door: str) -> bool:

@@ -71,6 +71,11 @@ def _of_none(hints: Hints) -> set[Any]:
     return (hints._hints.keys() | hints._read.keys()) - {key for key, _ in hints._shells}
 
 
+def _owed(stream: Stream) -> list[float]:
+    owed = stream._owed_since
+    return [] if owed is None or stream.ended is not None else [owed]
+
+
 RESTS: Mapping[type[Any], _Rest] = {
     # A host and its partitions.
     Host: _Rest(
@@ -131,8 +136,8 @@ RESTS: Mapping[type[Any], _Rest] = {
     # Clients, also of other hosts.
     Streams: _Rest(("_closing",), ("_open",)),
     FeedStreams: _Rest(("_closing",), ("_open",)),
-    Stream: _Rest(("_answers", "_waiting", "_cancelled", "_owed_since")),
-    FeedStream: _Rest(("_answers", "_waiting", "_cancelled", "_owed_since")),
+    Stream: _Rest(("_answers", "_waiting", "_cancelled"), strays=_owed),
+    FeedStream: _Rest(("_answers", "_waiting", "_cancelled"), strays=_owed),
     AsyncRemoteLogMetadataManager: _Rest((), ("_router", "_roles")),
     Router: _Rest(("_windows",), ("link", "_bounds")),
     ServiceLink: _Rest(("_connecting",), ("_connection", "_closing")),
@@ -142,7 +147,7 @@ RESTS: Mapping[type[Any], _Rest] = {
     # The coordinator.
     CoordinatorService: _Rest(("_callers",), ("_machine",)),
     Coordinator: _Rest(("waiting", "taken", "batch", "doubt_until_s"), ("hosts",)),
-    coordinator_hosts.Hosts: _Rest(("starting", "looking", "facts", "_given_up"), ("running",)),
+    coordinator_hosts.Hosts: _Rest(("starting", "looking", "facts"), ("running",)),
     coordinator_hosts.Host: _Rest(("unsent", "sending", "is_sending")),
 }
 """By type, what an object of it holds at rest. Each subclass has an entry of its own."""

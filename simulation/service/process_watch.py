@@ -25,6 +25,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.observer import Observer
 from tierledger.simulation.machines.environment.recording import Recording
+from tierledger.simulation.machines.laws.coordination_laws import Accepted
 
 
 class WatchedShell(NamedTuple):
@@ -58,6 +59,8 @@ class ProcessWatch:
         self.fenced: list[tuple[int, int, tuple[int, int]]] = []
         """Of each announcement that was refused as out of date the time (ns), the broker's id,
         and the pair of incarnation and announcement."""
+        self.accepted: list[Accepted] = []
+        """The announcements of which clients were told that they are durable."""
         self.informed: dict[tuple[Claim, PartitionKey], list[LeaderVerdict | None]] = {}
         """By claim and partition, Kafka's answers about an announcement."""
         self.named: dict[PartitionKey, list[tuple[int, LeaderVerdict]]] = {}
@@ -181,6 +184,11 @@ class ProcessWatch:
             return found
 
         vars(service).update(_leaders=asked)
+
+    def was_accepted(self, given: object, answer: Any) -> None:  # noqa: ANN401
+        """Note what the coordinator has answered to a request, perhaps an announcement."""
+        if isinstance(given, Announcement):
+            self.accepted.append(Accepted(self._clock.now * 1000, given, tuple(answer)))
 
     def was_fenced(self, given: object) -> None:
         """Note that a request, perhaps an announcement, was refused as out of date."""

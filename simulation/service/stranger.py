@@ -33,7 +33,10 @@ WITHDRAWN = 0.5
 
 
 class Stranger:
-    """A process that opens one stream after the other, each to a random host's door."""
+    """A process that opens one stream after the other, each to a random host's door.
+
+    It leaves when the world's brokers make no more calls.
+    """
 
     def __init__(self, world: Stage) -> None:
         self.process = VirtualProcess("stranger")
@@ -45,7 +48,7 @@ class Stranger:
         self._world.loop.spawn(self.process, self._come_and_go())
 
     async def _come_and_go(self) -> None:
-        while True:
+        while not self._world.is_quiet:
             door = f"host-{self._random.randrange(self._world.plan.hosts)}:{PORT}"
             end = self._world.streams.connected(door).client
             end.is_slow = False
@@ -63,7 +66,7 @@ class Stranger:
     async def _ask(self, end: End) -> None:
         listening = asyncio.get_running_loop().create_task(self._listen(end))
         number = 0
-        while not listening.done():
+        while not (listening.done() or self._world.is_quiet):
             await asyncio.sleep(2 * PAUSE_S * self._random.random())
             frame = pb.ClientFrame()
             if number and self._random.random() < WITHDRAWN:

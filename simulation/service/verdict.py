@@ -36,6 +36,7 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     resigned,
     stalled_checkpoint,
     together,
+    unannounced,
     unfollowed,
     unready,
 )
@@ -219,6 +220,7 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
     yield from beside(events, len(keys), room, doors.is_open)
     yield from crowded(events, room)
     yield from needless_fence(events, watch.fenced)
+    yield from unannounced(events, watch.accepted)
     yield from against_kafka(events, watch.informed)
     yield from early_ready(events, watch.observer.ready, logs)
     yield from watch.observer.failures
@@ -226,6 +228,9 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
         yield from unsettled_dispute(log, watch.named.get(key, ()), resigned(events, key))
     if not world.is_well:
         return
+    for one in sorted(world.left_over or (), key=lambda one: one[:2]):
+        message = f"{one.holder} still waits: {one.what}"
+        yield Violation("left_over", None, message)
     until = world.now_ns() - int(SETTLED_S * 1e9)
     yield from together(events, keys, loads(world), room, until)
     yield from unfollowed(following(world), followed(world), events)

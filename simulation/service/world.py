@@ -17,6 +17,7 @@ from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import Cluster, HostProcess
 from tierledger.simulation.service.controller import Controller, WorldOracle
 from tierledger.simulation.service.disturber import Disturber, StreamDisturber
+from tierledger.simulation.service.left_over import LeftOver
 from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.plan import WorldPlan, stream
 from tierledger.simulation.service.stage import Stage
@@ -53,6 +54,8 @@ class World(Stage):
         Not those that were still loading: with small pages and slow messages that takes longer
         than this world then runs.
         """
+        self.left_over: set[LeftOver] | None = None
+        """What was left over each time that anybody looked since brokers make no calls."""
         self.unreached: list[tuple[PartitionKey, str]] = []
         """Partitions that a host with a closed door led `LED_S` after all other faults had
         ended, with that host."""

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tierledger.cli.commands.simulate.options import JobsOption, cores, seeds_of
+from tierledger.cli.commands.simulate.options import (
+    JobsOption,
+    checked_world,
+    cores,
+    seeds_of,
+)
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import counted, print_json, print_note, print_pairs
@@ -51,8 +56,8 @@ def mutants(
 ) -> None:
     """Plant known mistakes one by one, and see that the checkers notice each.
 
-    The mistakes of the door, D1 to D10, are planted in the world of the service, all others in
-    the world of the state machines. As a control the same seeds run without a mistake. Exit 1
+    The mistakes D1, D2 and so on are planted in the world of the service, all others in the
+    world of the state machines. As a control the same seeds run without a mistake. Exit 1
     if the control is not clean, or if a mistake is not caught by a checker that has to catch
     it.
     """
@@ -175,6 +180,13 @@ def slips(
             metavar="NAMES", help="Names of the only mistakes to plant, for example S05,S17."
         ),
     ] = None,
+    world: Annotated[
+        str | None,
+        typer.Option(
+            metavar="machines|service",
+            help="The world to plant all of them in. [default: for each the one it shows in]",
+        ),
+    ] = None,
     jobs: JobsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -185,7 +197,10 @@ def slips(
     from tierledger.simulation.campaign.campaign import Workers, hunt
     from tierledger.simulation.mutants.slips import SLIPS
 
-    wanted, chosen = _wanted(only) or SLIPS, seeds_of(seeds)
+    wanted, chosen = list(_wanted(only) or SLIPS), seeds_of(seeds)
+    if world is not None:
+        checked_world(world)
+        wanted = [one._replace(world=world) for one in wanted]
     with Workers(cores(jobs)) as workers:
         found = [hunt(one, chosen, workers) for one in counted(wanted, "slips", len(wanted))]
     if json:

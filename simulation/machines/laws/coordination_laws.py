@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.events import COORDINATOR_CODEC
-from tierledger.events.commands import Claim, LeaderVerdict
+from tierledger.events.commands import NO_CLAIM, Claim, LeaderVerdict
 from tierledger.events.event_codec import genesis
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog
@@ -435,6 +435,60 @@ def against_kafka(
 
 def _may_lead(verdict: LeaderVerdict | None, claim: Claim) -> bool:
     return verdict is None or verdict.broker_id == claim.broker_id
+
+
+class Accepted(NamedTuple):
+    """An announcement that its client was told is durable."""
+
+    time: int
+    """When the answer was made (ns)."""
+    given: ev.Announcement
+    claims: tuple[Claim, ...]
+    """The claim in force for each leader, then each follower."""
+
+
+def unannounced(
+    log: Sequence[Coordinated], accepted: Iterable[Accepted]
+) -> Iterator[Violation]:
+    """A broker was told that its roles are announced, and the log does not hold that.
+
+    Each claim that it was told has to stand there in that role: that of the announcement, or of
+    an earlier one that it repeats. What it stopped must stand there in no role of its.
+    """
+    held: defaultdict[tuple[PartitionKey, int], list[tuple[int, Claim, str]]]
+    held = defaultdict(list)
+    for time, body in log:
+        if isinstance(body, ev.Announced):
+            claim = Claim(body.broker_id, body.incarnation, body.number)
+            for role, key in _roles(body):
+                held[key, body.broker_id].append((time, claim, role))
+    for time, given, claims in accepted:
+        told = iter(claims)
+        for role, key in _roles(given):
+            then = [one[1:] for one in held[key, given.broker_id] if one[0] <= time]
+            claim = next(told) if role else given.claim
+            if role:
+                is_held = claim == NO_CLAIM or (claim, role) in then
+            else:
+                is_held = not then or not then[-1][1] or then[-1][0] > claim
+            if not is_held:
+                what = f"is its {role} under {claim}" if role else "has stopped"
+                message = (
+                    f"broker {given.broker_id} was told at {ms_text(time)} that it {what}, and "
+                    "the coordinator's log did not hold that"
+                )
+                yield Violation("unannounced", key, message)
+
+
+def _roles(given: ev.Announcement | ev.Announced) -> Iterator[tuple[str, PartitionKey]]:
+    """The partitions of an announcement, each with its role; empty for those it stopped."""
+    for role, items in (
+        (LEADER, given.leaders),
+        (FOLLOWER, given.followers),
+        ("", given.stopped),
+    ):
+        for item in items:
+            yield role, PartitionKey(*item[:2])
 
 
 # Laws of a world that is well again.

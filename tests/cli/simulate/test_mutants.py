@@ -107,6 +107,15 @@ def test_slips_say_what_found_them_and_how_many_a_minute(
     assert json.loads(as_json.stdout.splitlines()[0])["caught_at"] == 0
 
 
+def test_slips_are_looked_for_in_the_world_that_is_named() -> None:
+    arguments = ["slips", "--only", "S01", "--seeds", "1", "--jobs", "1", "--world"]
+
+    assert "1 of 1 found within 1 seeds" in simulate(*arguments, "service").stdout
+    refused = simulate(*arguments, "nowhere")
+    assert refused.exit_code == 2
+    assert "--world: expected machines or service, got 'nowhere'" in refused.stderr
+
+
 @pytest.mark.parametrize(("seen", "length"), [(0, 0), (1, 2), (100, 12), (10_000, BAR)])
 def test_a_bar_is_as_long_as_the_logarithm(seen: int, length: int) -> None:
     assert bar(seen, 10_000) == "█" * length

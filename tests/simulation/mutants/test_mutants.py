@@ -18,6 +18,7 @@ from tierledger.simulation.campaign.campaign import (
     outcome,
 )
 from tierledger.simulation.mutants.catalogue import MUTANTS, Mutant, planted
+from tierledger.simulation.mutants.door import DOOR_MUTANTS
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.simulation.mutants.slips import SLIPS
 from tierledger.simulation.worlds import MACHINES, SERVICE
@@ -77,7 +78,10 @@ def test_each_checker_has_a_mutant_that_it_alone_has_to_find() -> None:
     texts = [one.read_text() for room in rooms for one in (folder / room).rglob("*.py")]
     checkers = {name for text in texts for name in re.findall(r'Violation\(\s*"(\w+)"', text)}
 
-    alone = {name for one in MUTANTS if len(one.caught_by) == 1 for name in one.caught_by}
+    planted_anywhere = (*MUTANTS, *DOOR_MUTANTS)
+    alone = {
+        name for one in planted_anywhere if len(one.caught_by) == 1 for name in one.caught_by
+    }
 
     assert len(checkers) > 30
     assert {*checkers, UNFORESEEN} - alone == SAYS_NOTHING

@@ -7,8 +7,9 @@ import pytest
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import events as ev
-from tierledger.events.commands import Claim, LeaderVerdict
+from tierledger.events.commands import NO_CLAIM, Claim, LeaderVerdict
 from tierledger.simulation.machines.laws.coordination_laws import (
+    Accepted,
     Coordinated,
     Wanted,
     against_kafka,
@@ -20,6 +21,7 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     passed_over,
     refusal_repeated,
     together,
+    unannounced,
     unfollowed,
     unready,
 )
@@ -270,3 +272,39 @@ def test_a_process_that_is_well_is_not_given_up() -> None:
 
     assert found.message == "host-0/1 was given up at 1.000 ms, and lives and answers"
     assert not list(needless_loss(events, {"host-1/1"}))
+
+
+def told(*claims: Claim, leads: bool = True, stops: bool = False, ms: int = 9) -> Accepted:
+    led = ((TOPIC, 0, "orders", None, None),) if leads else ()
+    item = ((TOPIC, 0, "orders"),)
+    follows, stopped = () if leads or stops else item, item if stops else ()
+    return Accepted(ms * MS, ev.Announcement(1, 1, 5, led, follows, stopped), claims)
+
+
+@pytest.mark.parametrize(
+    ("events", "accepted", "is_wrong"),
+    [
+        (log((announced(1, 5, leads=True),)), told(CLAIM), False),
+        (log((announced(1, 5, leads=True),)), told(CLAIM, ms=-1), True),
+        (log((announced(1, 5, leads=False),)), told(CLAIM), True),
+        (log((announced(1, 5, leads=False),)), told(CLAIM, leads=False), False),
+        (log((announced(1, 4, leads=True),)), told(Claim(1, 1, 4)), False),
+        (log((announced(2, 5, leads=True),)), told(CLAIM), True),
+        (log(()), told(CLAIM), True),
+        (log(()), told(NO_CLAIM), False),
+        (log((announced(1, 4, leads=True),)), told(leads=False, stops=True), True),
+        (log((announced(1, 6, leads=True),)), told(leads=False, stops=True), False),
+        (log(()), told(leads=False, stops=True), False),
+    ],
+    ids=[
+        "it is there", "only later", "in another role", "as a follower", "a repeat",
+        "another broker's", "nothing is there", "it was refused", "not stopped",
+        "announced again since", "there was nothing to stop",
+    ],
+)  # fmt: skip
+def test_what_a_broker_was_told_is_in_the_log(
+    events: list[Coordinated], accepted: Accepted, *, is_wrong: bool
+) -> None:
+    found = list(unannounced(events, [accepted]))
+
+    assert [one.checker for one in found] == ["unannounced"] * is_wrong
