@@ -195,6 +195,7 @@ if [ "$with_java" ]; then
     fetch_server tests/kafka_broker/pom.xml .venv/kafka
     fetch_server tests/kafka_broker/tier/pom.xml .venv/kafka-tier
     fetch_server tests/kafka_broker/oldest/pom.xml .venv/kafka-3.9.1
+    .venv/bin/python -m tests.models.spark.class_archive
 fi
 if [ "$with_plugin" ]; then build_plugin; fi
 if [ "$with_suite" ]; then fetch_server tests/kafka/suite/pom.xml .venv/kafka-suite; fi

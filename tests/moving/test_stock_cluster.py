@@ -233,6 +233,7 @@ async def test_a_cluster_moves_to_tierledger_and_back(
     assert await consumed_from(broker, removed) == sent[removed:]
 
 
+@pytest.mark.long  # Of every line of the move, tests/moving/test_procedure.py has this.
 async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
     broker: TieredBroker, ledger: Ledger
 ) -> None:

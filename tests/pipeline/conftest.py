@@ -8,9 +8,9 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tests.models.spark.class_archive import quick_java
 from tests.models.spark.connect_server import ConnectServer
 from tierledger.pipeline.session import CONNECT_MODE, spark_session
-from tierledger.simulation.live.server import QUICK_JAVA
 
 FEW = {
     "spark.sql.shuffle.partitions": "2",
@@ -20,13 +20,10 @@ FEW = {
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def all_java_is_quick() -> Iterator[None]:
     """Each Spark that a test starts, in whatever process, has a Java that starts quickly."""
-    folder = tmp_path_factory.mktemp("conf")
-    options = f"spark.driver.extraJavaOptions {' '.join(QUICK_JAVA)}\n"
-    (folder / "spark-defaults.conf").write_text(options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(folder))
+        patch.setenv("SPARK_SUBMIT_OPTS", quick_java())
         yield
 
 

@@ -54,9 +54,7 @@ async def damaged(backend: SqliteBackend) -> None:
     await partition.flip(2)
 
 
-@pytest.fixture(
-    scope="module", params=["some", pytest.param("every", marks=pytest.mark.long)]
-)
+@pytest.fixture(scope="module", params=["some", pytest.param("every", marks=pytest.mark.long)])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Traces in one store, and what no trace has."""
     path = tmp_path_factory.mktemp("engines") / "store"

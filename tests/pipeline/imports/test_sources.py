@@ -112,6 +112,7 @@ def test_segments_of_a_real_broker_make_the_same_logs_as_its_live_topic(
     assert stored_batches(sqlite_url) == stored_batches(postgres_url)
 
 
+@pytest.mark.long  # test_runs.py kills one in this process.
 def test_an_import_that_is_killed_ends_as_one_that_was_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ MOMENTS: list[Moment] = [
 WITHIN_A_BATCH: list[Moment] = [Job.has_written_a_file]
 
 
+@pytest.mark.long
 def test_a_job_killed_within_a_batch_delivers_every_event_once(
     spark: SparkSession, sqlite_url: str, tmp_path: Path
 ) -> None:
