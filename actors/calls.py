@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Meta
 
+from tierledger.actors.holds import Deletions
 from tierledger.actors.messages import Assignment, ClaimRefused, Query
 from tierledger.events.commands import Claim, Command
 from tierledger.events.errors import InvalidArgument
@@ -181,15 +182,6 @@ class Refusal(NamedTuple):
         )
 
 
-class Deletions(NamedTuple):
-    """Whether brokers may delete segments, as the coordinator tells hosts with each ping."""
-
-    position: int = -1
-    """Of the coordinator's newest event about that: a host believes the newest."""
-    held: str = ""
-    """Why leaders refuse to begin the deletion of a finished segment; empty: they do not."""
-
-
 class CommonTime(NamedTuple):
     """The time by the clocks of all processes of the service, as the coordinator tells it."""
 
@@ -236,6 +228,8 @@ class CoordinatedHost(AskedHost, Protocol):
 
     async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing: ...
 
+    async def heed(self, deletions: Deletions) -> list[PartitionKey]: ...
+
     async def place(self, placements: Sequence[Placement]) -> None: ...
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None: ...
@@ -268,6 +262,18 @@ class PingCall(NamedTuple):
 
     def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, HostPing]:
         return asked.ping(*self)
+
+
+class HeedCall(NamedTuple):
+    """Let no deletion begin that `deletions` forbids.
+
+    On return none can become durable any more, but in the partitions that are returned.
+    """
+
+    deletions: Deletions
+
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, list[PartitionKey]]:
+        return asked.heed(self.deletions)
 
 
 class PlaceCall(NamedTuple):

@@ -95,6 +95,8 @@ class Follower(Replaying):
                 return [effect for one in commands for effect in self.handle(one)]
             case msg.StopArrived():
                 return self._stop(stimulus)
+            case msg.DeletionsTold():
+                return []
             case msg.SlotRead():
                 return self._slot_read(stimulus)
             case msg.ProbeFailed():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from tierledger.actors.holds import Deletions
 from tierledger.events.commands import Claim, Command, LeaderVerdict
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.partition.state import PartitionState, Session
@@ -103,8 +104,6 @@ class CommandArrived(NamedTuple):
     reply_to: ReplyTo
     command: Command
     now_ms: int
-    deletions_held: str = ""
-    """Why brokers may not delete a finished segment; empty: they may."""
 
 
 class CommandsArrived(NamedTuple):
@@ -187,6 +186,12 @@ class StopArrived(NamedTuple):
     reply_to: ReplyTo
     now_ms: int
     is_released: bool = True
+
+
+class DeletionsTold(NamedTuple):
+    """From here on brokers may delete what `deletions` leaves; also of what waits already."""
+
+    deletions: Deletions
 
 
 class HintArrived(NamedTuple):
@@ -279,6 +284,8 @@ class Alarm(NamedTuple):
 
     kind: str
     message: str
+    hold: str | None = None
+    """For a deletion that was refused: the name of the hold; empty: an unowned time."""
 
 
 STOPPED = "stopped"
@@ -311,6 +318,7 @@ Stimulus: TypeAlias = (
     | OracleAnswered
     | CheckpointDone
     | StopArrived
+    | DeletionsTold
     | HintArrived
 )
 Effect: TypeAlias = (

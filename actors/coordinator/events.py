@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 from msgspec import Meta
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.holds import Hold
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import EventCodec
 from tierledger.events.typed_fields import (
@@ -203,6 +204,18 @@ class DeletionsReleased(NamedTuple):
     broker_id: int | None
 
 
+class HoldPlaced(Hold):
+    """From here on no leader lets a broker delete a segment that is under this hold."""
+
+
+class HoldReleased(NamedTuple):
+    """The hold ends."""
+
+    name: str
+    by: str
+    reason: str
+
+
 CoordinatorBody: TypeAlias = (
     ClientRegistered
     | Announced
@@ -217,6 +230,8 @@ CoordinatorBody: TypeAlias = (
     | OwnerChanged
     | DeletionsHeld
     | DeletionsReleased
+    | HoldPlaced
+    | HoldReleased
 )
 
 COORDINATOR_CODEC = EventCodec(
@@ -234,6 +249,8 @@ COORDINATOR_CODEC = EventCodec(
         (11, OwnerChanged, 2),
         (12, DeletionsHeld, 2),
         (13, DeletionsReleased, 1),
+        (14, HoldPlaced, 1),
+        (15, HoldReleased, 1),
     ),
     {
         (1, 1): lambda fields: [*fields, None],

@@ -21,9 +21,11 @@ from tierledger.actors.coordinator.state import (
     CoordinatorState,
     Entry,
     Leadership,
+    PlacedHold,
     Seat,
     SetAside,
 )
+from tierledger.actors.holds import Hold
 from tierledger.actors.messages import Assignment
 from tierledger.events.commands import Claim
 from tierledger.events.errors import InvalidArgument
@@ -79,7 +81,10 @@ def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
             state.generations[body.host] = body.generation
         case ev.HostLost():
             _host_lost(state, body.host)
-        case ev.OwnerChanged() | ev.DeletionsHeld() | ev.DeletionsReleased():
+        case (
+            ev.OwnerChanged() | ev.DeletionsHeld() | ev.DeletionsReleased()
+            | ev.HoldPlaced() | ev.HoldReleased()
+        ):  # fmt: skip
             _owned(state, event, body)
         case ev.PartitionForgotten():
             _forgotten(state, PartitionKey(body.topic_id, body.partition))
@@ -90,7 +95,11 @@ def evolve_strictly(state: CoordinatorState, event: Event) -> list[HostWork]:
 def _owned(
     state: CoordinatorState,
     event: Event,
-    body: ev.OwnerChanged | ev.DeletionsHeld | ev.DeletionsReleased,
+    body: ev.OwnerChanged
+    | ev.DeletionsHeld
+    | ev.DeletionsReleased
+    | ev.HoldPlaced
+    | ev.HoldReleased,
 ) -> None:
     match body:
         case ev.OwnerChanged():
@@ -107,6 +116,10 @@ def _owned(
         case ev.DeletionsReleased():
             for broker_id in [*state.held] if body.broker_id is None else [body.broker_id]:
                 state.held.pop(broker_id, None)
+        case ev.HoldPlaced():
+            state.holds[body.name] = PlacedHold(Hold(*body), event.log_time_ms)
+        case ev.HoldReleased():
+            state.holds.pop(body.name, None)
     state.held_at = event.position
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tierledger.actors.calls import HostPing, PartitionKey
-from tierledger.actors.coordinator import decide, placement, unowned
+from tierledger.actors.coordinator import decide, holding, placement, unowned
 from tierledger.actors.coordinator.events import Announcement, CoordinatorBody, Registered
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.ownership import Handover, Owned, PluginMode, hand_over
@@ -93,7 +93,10 @@ class HandOver(NamedTuple):
         return 1
 
     def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        return [*hand_over(state.ownership, self.wish)]
+        found = hand_over(state.ownership, self.wish)
+        if found:
+            holding.refuse_leaving(state, self.wish)
+        return [*found]
 
     def answer(self, state: CoordinatorState) -> Owned:
         return Owned(state.ownership.owner, state.ownership.epoch)
@@ -132,6 +135,25 @@ class ReleaseDeletions(NamedTuple):
 
     def answer(self, state: CoordinatorState) -> Owned:
         return Owned(state.ownership.owner, state.ownership.epoch)
+
+
+class ChangeHold(NamedTuple):
+    """An operator's request to place or release a hold, and when it came."""
+
+    wish: holding.PlaceHold | holding.ReleaseHold
+    now_ms: int
+
+    @property
+    def items(self) -> int:
+        return 1
+
+    def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
+        if isinstance(self.wish, holding.PlaceHold):
+            return [*holding.place(state, self.wish.hold, self.now_ms)]
+        return [*holding.release(state, self.wish)]
+
+    def answer(self, state: CoordinatorState) -> None:
+        """Answer nothing: hosts are told next."""
 
 
 class Announce(NamedTuple):

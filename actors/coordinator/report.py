@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tierledger.actors.calls import LEADER
-from tierledger.actors.coordinator.state import CoordinatorState, SetAside
+from tierledger.actors.coordinator.state import CoordinatorState, PlacedHold, SetAside
 from tierledger.actors.coordinator.unowned import text_of
+from tierledger.events.identifiers import Uuid
 
 SET_ASIDE_SHOWN = 100
 """Items that were set aside and are listed with their reason; all are counted."""
@@ -41,6 +42,7 @@ def coordinator_report(
         "give_up_after_ms": ownership.give_up_after_ms,
         "deletions_held": [one._asdict() for _, one in sorted(state.held.items())],
         "deletions_held_text": text_of(state.held.values()),
+        "holds": [_hold(one, now_ms) for _, one in sorted(state.holds.items())],
         "now_ms": now_ms,
         "hosts": dict(state.hosts),
         "addresses": dict(state.addresses),
@@ -57,4 +59,15 @@ def coordinator_report(
         "unplaced": len(state.unplaced),
         "set_aside": len(aside),
         "set_aside_items": [one._asdict() for one in aside[:SET_ASIDE_SHOWN]],
+    }
+
+
+def _hold(placed: PlacedHold, now_ms: int) -> dict[str, Any]:
+    hold = placed.hold
+    topic_id = None if hold.topic_id is None else str(Uuid(hold.topic_id))
+    return {
+        **hold._asdict(),
+        "topic_id": topic_id,
+        "since_ms": placed.since_ms,
+        "is_over": hold.is_over(now_ms),
     }

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, assert_never
 
 from tierledger.actors.calls import (
     CloseSessionsCall,
-    Deletions,
+    HeedCall,
     HostPing,
     PartitionKey,
     PingCall,
@@ -30,14 +30,21 @@ from tierledger.actors.coordinator.attendance import (
 from tierledger.actors.coordinator.clocks import OWN, Clocks
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.fold import Fold
+from tierledger.actors.coordinator.holding import (
+    PlaceHold,
+    ReleaseHold,
+    deletions,
+    led_under,
+)
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.coordinator.requests import FollowedCoordinator
-from tierledger.actors.coordinator.unowned import FOREIGN, Sightings, text_of, was_silent
+from tierledger.actors.coordinator.unowned import FOREIGN, Sightings, was_silent
 from tierledger.actors.foreign_errors import failure_of
+from tierledger.actors.holds import Hold
 from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.messages import (
     Append,
@@ -80,6 +87,9 @@ from tierledger.storage.process_log import ProcessLog
 from tierledger.storage.serde import MetadataSerDe
 
 T = TypeVar("T")
+
+HEED_S = 8.0
+"""How long a host may take to go by a new hold."""
 
 _log = ProcessLog("tierledger.coordinator")
 
@@ -160,6 +170,8 @@ class CoordinatorService:
         """What each host, by its name, has committed last."""
         self._handles: dict[str, HostHandle] = {}
         """Handles on hosts' processes, by address."""
+        self._told: dict[str, int] = {}
+        """By address: the newest event about deletions of which a ping has told."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
@@ -291,9 +303,43 @@ class CoordinatorService:
             if request.decide(self._machine.state):
                 self._feed(msg.Requested(None, request))
 
-    def _deletions(self) -> Deletions:
-        state = self._machine.state
-        return Deletions(state.held_at, text_of(state.held.values()))
+    async def hold(self, wish: PlaceHold | ReleaseHold) -> list[PartitionKey]:
+        """Place or release a hold; durable on return.
+
+        From then on no segment under it begins to be deleted, but in the partitions that are
+        returned: their host did not say in time that it knows.
+
+        Raises:
+            RejectedError: See `holding`; nothing changed.
+        """
+        if isinstance(wish, PlaceHold):
+            hold = wish.hold
+        elif (placed := self._machine.state.holds.get(wish.name)) is not None:
+            hold = placed.hold
+        else:
+            hold = Hold(wish.name)  # It is refused, unless it is being placed right now.
+        await self._ask(msg.ChangeHold(wish, self._clock.now_ms()))
+        running = list(self._machine.hosts.running)
+        told = await asyncio.gather(*map(self._heeds, running))
+        late = led_under(self._machine.state, hold, None)
+        for host, unheeded in zip(running, told, strict=True):
+            led = led_under(self._machine.state, hold, host)
+            late += led if unheeded is None else [key for key in led if key in unheeded]
+        return late
+
+    async def _heeds(self, host: str) -> list[PartitionKey] | None:
+        """The partitions in which a host does not go by the newest holds yet; None: in all."""
+        running = self._machine.hosts.running.get(host)
+        handle = None if running is None else self._handles.get(running.address)
+        if handle is None:
+            return None
+        try:
+            async with asyncio.timeout(HEED_S):
+                told = deletions(self._machine.state)
+                return await handle.ask(HeedCall(told))
+        except Exception as error:  # noqa: BLE001 - Whatever it is, it does not know it.
+            _log.warning("a host does not know the newest holds", host=host, error=repr(error))
+            return None
 
     def _now_ms(self) -> int:
         """Milliseconds of a clock that never goes back."""
@@ -438,6 +484,7 @@ class CoordinatorService:
                 self._spawn(self._send_work, effect)
             case msg.Forget(address=address):
                 self._handles.pop(address, None)
+                self._told.pop(address, None)
             case msg.SetTimer(timer=timer, delay_s=delay_s):
                 self._after(delay_s, msg.TimerFired(timer))
             case msg.Ready():
@@ -595,10 +642,9 @@ class CoordinatorService:
 
     async def _pinged(self, host: str, address: str, handle: HostHandle) -> HostPing:
         """A host's answer to a ping, which also tells its clock, and what time it is."""
-        sent_s = self._loop.time()
-        ping = await handle.ask(
-            PingCall(self._deletions(), self._clocks.common(sent_s, address))
-        )
+        sent_s, told = self._loop.time(), deletions(self._machine.state)
+        ping = await handle.ask(PingCall(told, self._clocks.common(sent_s, address)))
+        self._told[address] = told.position
         if ping.clock_ms is not None and isinstance(self._clock, ProcessClock):
             now, own, clocks = self._now(), self._clock, self._clocks
             clocks.keep(self._machine.hosts.addresses())
@@ -622,6 +668,10 @@ class CoordinatorService:
             if work.closes:
                 await handle.ask(CloseSessionsCall(work.closes))
             else:
+                if self._told.get(send.address, -1) < self._machine.state.held_at:
+                    # It may have started while a hold was being placed: no leader there
+                    # may begin a deletion before it knows that.
+                    await self._pinged(host, send.address, handle)
                 await handle.ask(PlaceCall(work.placements))
         except HostFailed as error:
             return msg.WorkFailed(host, watch, error)

@@ -14,6 +14,7 @@ from typing_extensions import override
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.coordinator.events import DeletionsHeld, Route
 from tierledger.actors.coordinator.ownership import Ownership
+from tierledger.actors.holds import Hold
 from tierledger.events.commands import Claim
 
 Seat = tuple[PartitionKey, str]
@@ -32,6 +33,13 @@ class SetAside(NamedTuple):
     since_ms: int
     broker_id: int | None = None
     """The broker that announced it; out of date once that broker registers anew."""
+
+
+class PlacedHold(NamedTuple):
+    """A hold, and the log time at which it was placed (ms)."""
+
+    hold: Hold
+    since_ms: int
 
 
 class Leadership(NamedTuple):
@@ -114,6 +122,8 @@ class CoordinatorState:
         """Log time of the newest change of the owner; None: there was none."""
         self.held: dict[int, DeletionsHeld] = {}
         """By broker, or `unowned.FOREIGN`: why leaders let brokers delete no segment."""
+        self.holds: dict[str, PlacedHold] = {}
+        """By name: the holds that operators have placed, also those whose time is over."""
         self.held_at = -1
         """The position of the newest event about that."""
         self.foreign = 0
@@ -158,6 +168,7 @@ class CoordinatorState:
         draft.owner_since_ms = self.owner_since_ms
         draft.held, draft.held_at = dict(self.held), self.held_at
         draft.foreign = self.foreign
+        draft.holds = dict(self.holds)
         draft.incarnations = dict(self.incarnations)
         draft.registrations = {
             broker: dict(known) for broker, known in self.registrations.items()

@@ -24,7 +24,6 @@ from tierledger.actors.calls import (
     CloseCall,
     CommandCall,
     CommonTime,
-    Deletions,
     HostPing,
     PageCall,
     PartitionKey,
@@ -36,6 +35,7 @@ from tierledger.actors.conditions import Conditions
 from tierledger.actors.deadline import AlarmClock
 from tierledger.actors.follower import Follower, Phase
 from tierledger.actors.foreign_errors import failure_of
+from tierledger.actors.holds import Deletions
 from tierledger.actors.host import messages as lives
 from tierledger.actors.host.answering import OpenLists
 from tierledger.actors.host.feeds import Feeds
@@ -68,6 +68,12 @@ from tierledger.storage.serde import MetadataSerDe
 POLL_INTERVAL_S = 0.05
 """How often the logs of followers are polled whose leaders send no hints; half the 100 ms that
 a follower may lag."""
+
+HEED_S = 5.0
+"""How long `heed` waits for batches that were decided on before, in seconds."""
+
+HEED_LOOK_S = 0.01
+"""Pause between two looks whether they are stored."""
 
 ALL_POLLED_EVERY = 20
 """One poll in so many reads the logs of all followers: hints may be missing or wrong."""
@@ -220,8 +226,7 @@ class Host:
                     then(NotLeader(f"{self.name} does not lead {_text(key)}"))
                 else:
                     self._replies[reply_to] = then
-                    now_ms, held = self._clock.now_ms(), self.deletions.held
-                    shell.want(msg.CommandArrived(reply_to, command, now_ms, held))
+                    shell.want(msg.CommandArrived(reply_to, command, self._clock.now_ms()))
             case QueryCall():
                 self._await(reply_to, then, reader)
                 self._query(call, reply_to)
@@ -376,6 +381,8 @@ class Host:
         tip = begin.topic_id_partition
         reader = PartitionReader(self.backend, self.keys, self.serde, self.cluster_id, tip)
         shell = PartitionShell(self, reader, begin.role, machine, begin.life)
+        if begin.role == LEADER:
+            shell.feed(msg.DeletionsTold(self.deletions))
         self._lives[begin.life] = shell
         if begin.role == STORAGE:
             shell.after_step = partial(self._look_if_read, shell)
@@ -444,8 +451,10 @@ class Host:
         match notice:
             case msg.HeadMoved(position=position):
                 self._head_moved(shell, position)
-            case msg.Alarm(kind=kind, message=message):
+            case msg.Alarm(kind=kind, message=message, hold=hold):
                 self.report.alarm(shell.topic_id_partition, kind, message)
+                if hold is not None:
+                    self.report.held_back(shell.topic_id_partition, hold, self.now_ms())
             case msg.ClaimRefused():  # The coordinator hears of it, and who leads.
                 self._handle(lives.Refused(shell.life, notice))
             case msg.Gone(reason=reason):
@@ -487,14 +496,43 @@ class Host:
                 shell.feed(msg.HintArrived(shell.machine.position + 1))
                 await slices.yield_if_due()
 
+    def _tell(self, deletions: Deletions) -> None:
+        """Let all leaders go by `deletions`, if that is news."""
+        if deletions.position <= self.deletions.position:
+            return
+        self.deletions = deletions
+        for (_, role), shell in list(self._shells.items()):
+            if role == LEADER:
+                shell.feed(msg.DeletionsTold(deletions))
+
+    async def heed(self, deletions: Deletions) -> list[PartitionKey]:
+        """Let no deletion begin that `deletions` forbids.
+
+        Batches that were decided before are waited for. The partitions whose batch does not
+        get an answer from the store in time are returned.
+        """
+        self._tell(deletions)
+        flights = {
+            shell: shell.machine.in_flight
+            for shell in self._shells.values()
+            if isinstance(shell.machine, Leader) and shell.machine.in_flight is not None
+        }
+        deadline_s = asyncio.get_running_loop().time() + HEED_S
+        while flights and asyncio.get_running_loop().time() < deadline_s:
+            await asyncio.sleep(HEED_LOOK_S)
+            for shell, number in list(flights.items()):
+                machine = shell.machine
+                if not isinstance(machine, Leader) or machine.in_flight != number:
+                    del flights[shell]
+        return [shell.key for shell in flights]
+
     async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
         """This host's report to the coordinator; that it comes shows that the host serves.
 
         Raises:
             HostFailed: It lives, but serves nothing any more, and has to be replaced.
         """
-        if deletions.position > self.deletions.position:
-            self.deletions = deletions
+        self._tell(deletions)
         clock = self._clock if isinstance(self._clock, ProcessClock) else None
         if clock is not None and time is not None:
             clock.told(time)

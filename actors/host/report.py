@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.conditions import NO_STEPS, Conditions
@@ -31,8 +31,19 @@ HEARD_S = 5.0
 others do not."""
 
 _COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+_DELETING = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
 
 _log = ProcessLog("tierledger.host")
+
+
+class HeldBack(NamedTuple):
+    """The deletions that were refused for one hold, since the process began."""
+
+    times: int
+    since_ms: int
+    last_ms: int
+    last: str
+    """The partition of the newest one."""
 
 
 class HostReport:
@@ -60,6 +71,8 @@ class HostReport:
         self._shells = shells
         self._alarms: dict[str, int] = {}
         self._reasons: dict[PartitionKey, str] = {}
+        self._held_back: dict[str, HeldBack] = {}
+        """By hold: the deletions that were refused for it."""
         self._heard_s = float("-inf")
 
     def hear(self) -> None:
@@ -77,6 +90,12 @@ class HostReport:
         if kind == QUARANTINED:
             self._reasons[PartitionKey.of(topic_id_partition)] = message
         _log.warning("alarm", kind=kind, partition=str(topic_id_partition), message=message)
+
+    def held_back(self, tip: TopicIdPartition, hold: str, now_ms: int) -> None:
+        """Count a deletion that was refused for that hold; empty: for an unowned time."""
+        former = self._held_back.get(hold)
+        times, since_ms = (0, now_ms) if former is None else (former.times, former.since_ms)
+        self._held_back[hold] = HeldBack(times + 1, since_ms, now_ms, str(tip))
 
     def alarm_of_host(self, kind: str, message: str) -> None:
         """Count and log an alarm that is about no partition."""
@@ -116,6 +135,7 @@ class HostReport:
             "commits": self._committer.commits,
             "batches": self._committer.batches,
             "alarms": dict(self._alarms),
+            "held_back": {hold: one._asdict() for hold, one in self._held_back.items()},
             "conditions": self.conditions.plain(),
         }
 
@@ -142,6 +162,7 @@ class HostReport:
             "position": machine.position,
             "remote_log_bytes": 0 if state is None else sum(state.bytes_by_state),
             "copying_bytes": 0 if state is None else state.bytes_by_state[_COPYING],
+            "deleting": 0 if state is None else state.count_by_state[_DELETING],
             "waiting": machine.waiting + shell.held,
             "disputes": 0 if state is None else state.disputes,
             "disputes_in_a_row": 0 if run is None else run.in_a_row,

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tierledger.actors import messages as msg
+from tierledger.actors.holds import Deletions, Hold, text_of_hold
 from tierledger.actors.sent_batch import SentBatch
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
@@ -23,18 +24,23 @@ from tierledger.events.errors import (
     RejectedError,
     RemoteStorageError,
 )
+from tierledger.events.identifiers import Uuid
 from tierledger.events.partition.decide import (
     Limits,
     Rejected,
     Undecided,
-    begins_deletion,
     decide,
+    ended_segment,
+    ends_partition,
 )
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.segment_rows import ID
 from tierledger.storage.partition.checkpoint import boundary_in
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 from tierledger.storage.serde import MetadataSerDe
+
+NOTHING_HELD = Deletions()
 
 DELETION_HELD = "deletion-held"
 """The alarm for a refused deletion of a segment."""
@@ -73,7 +79,12 @@ class InFlight(NamedTuple):
 
 
 def draft(
-    overlay: Overlay, inbox: deque[msg.CommandArrived], limits: Limits, *, has_claimed: bool
+    overlay: Overlay,
+    inbox: deque[msg.CommandArrived],
+    limits: Limits,
+    deletions: Deletions = NOTHING_HELD,
+    *,
+    has_claimed: bool,
 ) -> Draft:
     """Take commands out of `inbox` until a batch is full, and decide on each."""
     drafted = Draft([], [], [], [], [], [])
@@ -89,12 +100,10 @@ def draft(
             error = NotReady("the session is being opened")
             drafted.at_once.append(msg.ReplyError(arrived.reply_to, error))
             continue
-        held = arrived.deletions_held
-        if held and begins_deletion(overlay, arrived.command):
-            alarm = msg.Alarm(DELETION_HELD, held)
-            drafted.at_once.extend(
-                [msg.ReplyError(arrived.reply_to, RejectedError(held)), alarm]
-            )
+        held = forbidden(overlay, arrived.command, arrived.now_ms, deletions)
+        if held is not None:
+            error_of_it = RejectedError(held.message)
+            drafted.at_once.extend([msg.ReplyError(arrived.reply_to, error_of_it), held])
             continue
         decision = decide(overlay, arrived.command, arrived.now_ms, limits)
         if isinstance(decision, Undecided):
@@ -111,6 +120,33 @@ def draft(
             drafted.replies.append(msg.Reply(arrived.reply_to, decision.position))
             size += _custom_bytes(decision.events)
     return drafted
+
+
+def forbidden(
+    overlay: Overlay, command: cmd.Command, now_ms: int, deletions: Deletions
+) -> msg.Alarm | None:
+    """The alarm if `deletions` forbids what `command` would delete; else None."""
+    if not (deletions.held or deletions.holds):
+        return None
+    tip = overlay.topic_id_partition
+    if ends_partition(overlay, command):
+        holds = deletions.over(tip, now_ms)
+        text = f"{tip} still has finished segments: "
+        return _held_by(holds[0], text) if holds else None
+    segment = ended_segment(overlay, command)
+    if segment is None:
+        return None
+    if deletions.held and overlay.delete is None:  # No log start makes a topic's deletion.
+        return msg.Alarm(DELETION_HELD, deletions.held, hold="")
+    for hold in deletions.over(tip, now_ms):
+        earlier = None if hold.before_ms is None else overlay.earlier(segment)
+        if hold.covers_segment(segment, earlier):
+            return _held_by(hold, f"segment {Uuid(segment[ID])} is not deleted: ")
+    return None
+
+
+def _held_by(hold: Hold, text: str) -> msg.Alarm:
+    return msg.Alarm(DELETION_HELD, text + text_of_hold(hold), hold=hold.name)
 
 
 def _rejected(

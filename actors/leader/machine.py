@@ -21,6 +21,7 @@ from typing import assert_never
 from typing_extensions import override
 
 from tierledger.actors import messages as msg
+from tierledger.actors.holds import Deletions
 from tierledger.actors.leader.batch import InFlight, damage_of, draft, refusals, unkept
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import CLAIMS_MAX, WaitingClaims, is_under, open_command
@@ -75,6 +76,7 @@ _CALLS: frozenset[type[msg.Stimulus]] = frozenset(
         msg.QueryArrived,
         msg.QueryExpired,
         msg.StopArrived,
+        msg.DeletionsTold,
     }
 )
 _ALWAYS = _CALLS | {msg.StepFailed, msg.CheckpointDone, msg.OracleAnswered}
@@ -96,6 +98,7 @@ class Leader(Replaying):
         self.undecided = WaitingClaims()
         """The claims about which the leader oracle is asked."""
         self._limits = limits
+        self._deletions = Deletions()
         self._inbox: deque[msg.CommandArrived] = deque([open_command(first)])
         self._queries: list[msg.QueryArrived] = []
         self._has_claimed = False
@@ -146,6 +149,9 @@ class Leader(Replaying):
                 return self._read_on() if self._is_held else self._pump()
             case msg.StopArrived():
                 return self._stop_arrived(stimulus)
+            case msg.DeletionsTold():
+                self._deletions = stimulus.deletions
+                return []
             case msg.HintArrived():
                 return []
             case _:
@@ -155,6 +161,11 @@ class Leader(Replaying):
     def waiting(self) -> int:
         """Commands and queries that wait here."""
         return len(self._inbox) + len(self._queries)
+
+    @property
+    def in_flight(self) -> int | None:
+        """The number of the batch that is being appended; None if there is none."""
+        return None if self._in_flight is None else self._in_flight.sent.number
 
     @property
     def may_wait(self) -> bool:
@@ -278,7 +289,11 @@ class Leader(Replaying):
             return self._when_idle()
         assert self.state is not None, "a leader has loaded its log"
         drafted = draft(
-            Overlay(self.state), self._inbox, self._limits, has_claimed=self._has_claimed
+            Overlay(self.state),
+            self._inbox,
+            self._limits,
+            self._deletions,
+            has_claimed=self._has_claimed,
         )
         leaving = None if self._stop is None else self._gone_error()
         effects = drafted.at_once

@@ -41,6 +41,7 @@ from tierledger.events.tables.segment_rows import (
     CUSTOM,
     EVENT_TIMESTAMP,
     STATE,
+    Row,
     pack_row,
     unpack_row,
 )
@@ -282,15 +283,26 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
     return [log.SegmentUpdated(segment_id, int(target), broker_id, time_ms, custom, dropped)]
 
 
-def begins_deletion(view: Overlay, command: cmd.Command) -> bool:
-    """Whether `command` begins the deletion of a finished segment of a partition that stays."""
-    if not isinstance(command, cmd.UpdateSegment) or view.delete is not None:
-        return False
-    if command.update.state <= RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-        return False
-    row = view.row(bytes(command.update.remote_log_segment_id.id))
+def ended_segment(view: Overlay, command: cmd.Command) -> Row | None:
+    """The finished segment whose deletion `command` begins; None if it begins none."""
+    if not isinstance(command, cmd.UpdateSegment):
+        return None
     finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-    return row is not None and unpack_row(row)[STATE] == finished
+    if command.update.state <= finished:
+        return None
+    row = view.row(bytes(command.update.remote_log_segment_id.id))
+    fields = None if row is None else unpack_row(row)
+    return fields if fields is not None and fields[STATE] == finished else None
+
+
+def ends_partition(view: Overlay, command: cmd.Command) -> bool:
+    """Whether `command` ends a partition's deletion, while it has finished segments."""
+    return (
+        isinstance(command, cmd.PutPartitionDelete)
+        and command.metadata.state == RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+        and not view.is_finished
+        and view.has_finished_segments
+    )
 
 
 def _within_limit(

@@ -22,7 +22,7 @@ from tierledger.events.partition.state import (
     PartitionState,
     Session,
 )
-from tierledger.events.tables.segment_rows import pack_row, unpack_row
+from tierledger.events.tables.segment_rows import END, EPOCHS, START, Row, pack_row, unpack_row
 
 
 class Overlay:
@@ -69,6 +69,28 @@ class Overlay:
         if segment_id in self._rows:
             return self._rows[segment_id]
         return None if self.is_finished else self._state.row(segment_id)
+
+    @property
+    def has_finished_segments(self) -> bool:
+        """Whether a segment is finished, or was before this batch."""
+        finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        return self._state.count_by_state[finished] > 0 or any(
+            self._rows.get(one) is not None or one in self._changes
+            for one in [*self._rows, *self._changes]
+        )
+
+    def earlier(self, segment: Row) -> Row | None:
+        """The segment whose records come before those of `segment`; None if nobody knows it."""
+        epochs, start = self._state.epochs, segment[START]
+        first = segment[EPOCHS][0]
+        tables = epochs.get(first)
+        found = None if tables is None else tables.referenced.below(start)
+        if found is None:
+            older = [one for one in epochs if one < first and len(epochs[one].referenced)]
+            found = epochs[max(older)].referenced.last() if older else None
+        row = None if found is None else self._state.row(found[1])
+        fields = None if row is None else unpack_row(row)
+        return fields if fields is not None and fields[END] < start else None
 
     def _changed(
         self, segment_id: bytes, changes: list[log.SegmentAdded | log.SegmentUpdated]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import PartitionKey
+from tierledger.actors.holds import Deletions
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader import machine
 from tierledger.actors.leader.batch import Draft
@@ -53,12 +54,13 @@ def drafts_noted(into: list[Drafted]) -> Iterator[None]:
         overlay: Overlay,
         inbox: deque[msg.CommandArrived],
         limits: Limits,
+        deletions: Deletions,
         *,
         has_claimed: bool,
     ) -> Draft:
         given, position = tuple(inbox), overlay.next_position
         key = PartitionKey.of(overlay.topic_id_partition)
-        made: Draft = draft(overlay, inbox, limits, has_claimed=has_claimed)
+        made: Draft = draft(overlay, inbox, limits, deletions, has_claimed=has_claimed)
         if given:  # Else only reads wait. Copied: the leader adds their replies.
             replies = tuple(made.replies)
             most, left = leader_batch.EVENTS_PER_BATCH, len(inbox)

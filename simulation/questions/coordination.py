@@ -14,9 +14,12 @@ from typing import Any
 from tierledger.actors.calls import PartitionKey, Refusal
 from tierledger.actors.coordinator import decide, evolve, placement
 from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
+from tierledger.actors.coordinator.messages import ChangeHold
 from tierledger.actors.coordinator.ownership import Handover, PluginMode, hand_over
 from tierledger.actors.coordinator.refusals import leader_refused
 from tierledger.actors.coordinator.state import CoordinatorState
+from tierledger.actors.holds import Hold
 from tierledger.events.commands import Claim
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.log_events import Event
@@ -72,7 +75,7 @@ class _Asking:
         self._kinds: tuple[Callable[[], str | None], ...] = (
             *[self._announce] * 8, self._register, self._registers, self._start,
             self._lose, self._leader_lost, *[self._refuse] * 3, *[self._place] * 5,
-            self._forget, self._hand_overs,
+            self._forget, self._hand_overs, self._hold,
         )  # fmt: skip
 
     def take(self, body: Any) -> str | None:  # noqa: ANN401 - An event's body.
@@ -148,6 +151,27 @@ class _Asking:
         except RemoteStorageError as error:
             found = type(error).__name__
         return self._decided(f"handover {wish}", found, self.slow.hand_over(wish))
+
+    def _hold(self) -> str | None:
+        """A hold is placed, placed again, or released."""
+        pick, now_ms = self._pick, self.slow.end
+        name = f"hold-{pick(range(4))}"
+        wish: PlaceHold | ReleaseHold = PlaceHold(
+            Hold(name, until_ms=pick((None, None, now_ms, now_ms + 9)), reason=pick("ab"))
+        )
+        if pick((False, False, True)):
+            wish = ReleaseHold(name, "somebody", "it is over")
+        placed = [one for one in self.slow.holds if one.name == name]
+        if placed and pick((True, False)):
+            wish = PlaceHold(placed[0])
+        found: Any
+        try:
+            found = ChangeHold(wish, now_ms).decide(self._drafted())
+        except RemoteStorageError as error:
+            found = type(error).__name__
+        if isinstance(wish, PlaceHold):
+            return self._decided(f"{wish}", found, self.slow.hold(wish.hold, now_ms))
+        return self._decided(f"{wish}", found, self.slow.let_go(*wish))
 
     def _registers(self) -> str | None:
         """Several registrations, so that the earliest are forgotten."""

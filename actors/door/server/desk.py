@@ -236,6 +236,14 @@ class Desk:
                 wish = coordination.handover_of(message.hand_over)
                 owner, owner_epoch = await self._coordinator.ask(wish)
                 return pb.Answer(owned=pb.Owned(owner=owner, owner_epoch=owner_epoch))
+            case "place_hold":
+                placed = coordination.place_hold_of(message.place_hold)
+                late = await self._coordinator.ask(placed)
+                return pb.Answer(hold_told=coordination.hold_told_message(late))
+            case "release_hold":
+                released = coordination.release_hold_of(message.release_hold)
+                late = await self._coordinator.ask(released)
+                return pb.Answer(hold_told=coordination.hold_told_message(late))
             case "attend":
                 attend = coordination.attend_of(message.attend)
                 attended = await self._coordinator.ask(attend)

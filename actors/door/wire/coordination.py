@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.attendance import (
     DIFFERENCES_KEPT,
     Attend,
@@ -15,6 +16,7 @@ from tierledger.actors.coordinator.attendance import (
 )
 from tierledger.actors.coordinator.checked_requests import checked_announcement, checked_broker
 from tierledger.actors.coordinator.events import Announcement, Item, Owner, Registered, Route
+from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.coordinator.ownership import (
     GIVE_UP_AFTER_MS,
     Handover,
@@ -33,6 +35,7 @@ from tierledger.actors.coordinator.requests import (
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.calls import kind_number, kind_of
 from tierledger.actors.door.wire.segments import claim_message, claim_of, key_message, key_of
+from tierledger.actors.holds import Hold, check_hold
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import checked, shown
 
@@ -116,6 +119,57 @@ def handover_of(message: pb.HandOver) -> Handover:
         "hand_over",
     )
     return wish
+
+
+_OPTIONAL_OF_HOLD = (
+    "topic_id",
+    "partition",
+    "first_offset",
+    "last_offset",
+    "after_ms",
+    "before_ms",
+    "until_ms",
+)
+
+
+def place_hold_message(wish: PlaceHold) -> pb.PlaceHold:
+    return pb.PlaceHold(**wish.hold._asdict())
+
+
+def place_hold_of(message: pb.PlaceHold) -> PlaceHold:
+    """The request to place a hold in a message.
+
+    Raises:
+        InvalidArgument: A field is wrong, or they do not fit each other.
+    """
+    given = {one: getattr(message, one) for one in _OPTIONAL_OF_HOLD if message.HasField(one)}
+    hold: Hold = checked(
+        Hold,
+        Hold(message.name, message.topic, reason=message.reason, by=message.by, **given),
+        "hold",
+    )
+    check_hold(hold)
+    return PlaceHold(hold)
+
+
+def release_hold_of(message: pb.ReleaseHold) -> ReleaseHold:
+    """The request to release a hold in a message.
+
+    Raises:
+        InvalidArgument: A field is wrong.
+    """
+    wish: ReleaseHold = checked(
+        ReleaseHold, ReleaseHold(message.name, message.by, message.reason), "release_hold"
+    )
+    return wish
+
+
+def hold_told_message(late: Iterable[PartitionKey]) -> pb.HoldTold:
+    return pb.HoldTold(late=map(key_message, late))
+
+
+def _late_of(message: pb.HoldTold) -> list[PartitionKey]:
+    return list(map(key_of, message.late))
 
 
 def attend_message(attend: Attend) -> pb.Attend:
@@ -374,6 +428,10 @@ FORMS: dict[type[Any], Form] = {
     RegisterCall: Form("register", register_message, "registered", registered_of),
     Handover: Form(
         "hand_over", handover_message, "owned", lambda one: Owned(one.owner, one.owner_epoch)
+    ),
+    PlaceHold: Form("place_hold", place_hold_message, "hold_told", _late_of),
+    ReleaseHold: Form(
+        "release_hold", lambda wish: pb.ReleaseHold(**wish._asdict()), "hold_told", _late_of
     ),
     Attend: Form("attend", attend_message, "ownership", attended_of),
     Announcement: Form(

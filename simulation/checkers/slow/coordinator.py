@@ -17,6 +17,7 @@ from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.coordinator.state import CoordinatorState
+from tierledger.actors.holds import Hold
 from tierledger.actors.messages import Assignment
 from tierledger.events.commands import NO_CLAIM, Claim
 
@@ -64,6 +65,8 @@ class SlowCoordinator:
         self.end = 0
         self.changes: list[ev.OwnerChanged] = []
         """Every change of the metadata's owner, oldest first."""
+        self.holds: list[Hold] = []
+        """Placed and not released, oldest first."""
         self.rows: dict[PartitionKey, Row] = {}
         self.incarnations: dict[int, int] = {}
         self.registrations: dict[int, list[tuple[bytes, int]]] = {}
@@ -135,6 +138,7 @@ class SlowCoordinator:
             ("next position", state.next_position, self.end),
             ("owner", state.ownership[1:], self.owned),
             ("owner epoch", state.ownership.epoch, len(self.changes)),
+            ("holds", [one.hold for one in state.holds.values()], self.holds),
             ("partitions", rows, self.rows),
             ("hosts", hosts, self.hosts),
             ("generations", state.generations, self.generations),
@@ -348,6 +352,12 @@ class SlowCoordinator:
     def _DeletionsReleased(self, body: ev.DeletionsReleased) -> None:  # noqa: N802
         """Nothing that this fold keeps."""
 
+    def _HoldPlaced(self, body: ev.HoldPlaced) -> None:  # noqa: N802
+        self.holds = [*self.holds, Hold(*body)]
+
+    def _HoldReleased(self, body: ev.HoldReleased) -> None:  # noqa: N802
+        self.holds = [one for one in self.holds if one.name != body.name]
+
     def _PartitionForgotten(self, body: ev.PartitionForgotten) -> None:  # noqa: N802
         self.rows.pop(PartitionKey(body.topic_id, body.partition), None)
 
@@ -407,6 +417,24 @@ class SlowCoordinator:
             return []
         may = owner == of and step in {("nobody", "kafka"), ("nobody", "tierledger")}
         return [ev.OwnerChanged(to)] if may else "RejectedError"
+
+    def hold(self, hold: Hold, now_ms: int) -> list[Any] | str:
+        """Events that place `hold`, or its error; none if it is placed already.
+
+        Kafka's own manager heeds no hold, and before and during a move it may decide next.
+        """
+        if self.owned.owner not in ("nobody", "tierledger"):
+            return "RejectedError"
+        if any(one.name == hold.name for one in self.holds):
+            return [] if hold in self.holds else "RejectedError"
+        if hold.until_ms is not None and hold.until_ms <= now_ms:
+            return "RejectedError"
+        return "RejectedError" if len(self.holds) > 199 else [ev.HoldPlaced(*hold)]
+
+    def let_go(self, name: str, by: str, reason: str) -> list[Any] | str:
+        """The event that releases a hold, or the error if there is none of that name."""
+        known = [one.name for one in self.holds]
+        return [ev.HoldReleased(name, by, reason)] if name in known else "RejectedError"
 
     def lets_in(self, mode: str, *, is_in: bool) -> str | None:
         """The error that a plugin in `mode` gets when it registers; none if it is let in."""

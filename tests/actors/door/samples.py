@@ -20,6 +20,7 @@ from tierledger.actors.calls import (
 )
 from tierledger.actors.coordinator.attendance import Attend, Attended, Difference, ShadowReport
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
+from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
 from tierledger.actors.coordinator.requests import RegisterCall
 from tierledger.actors.door import door_pb2 as pb
@@ -49,6 +50,7 @@ from tierledger.actors.feed.frames import (
     Subscription,
 )
 from tierledger.actors.feed.frames import Fenced as FedFenced
+from tierledger.actors.holds import Hold
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import Fenced, NotAuthorized, NotLeader
@@ -211,6 +213,22 @@ def _subscribed(subscription: Subscription) -> Callable[[], Message]:
     return lambda: subscribe_message(9, subscription)
 
 
+PLACED = PlaceHold(
+    Hold(
+        "audit-2026",
+        "orders-*",
+        topic_id=bytes(range(16)),
+        partition=3,
+        first_offset=0,
+        last_offset=4711,
+        after_ms=1_700_000_000_000,
+        before_ms=1_800_000_000_000,
+        until_ms=1_900_000_000_000,
+        reason="the audit reads it",
+        by="somebody",
+    )
+)
+
 OBJECTS: dict[str, Domain] = {
     **{name: Domain(one, _fed(one), frame_of) for name, one in FRAMES.items()},
     **{
@@ -236,6 +254,14 @@ OBJECTS: dict[str, Domain] = {
     ),
     "register-in-a-mode": Domain(
         REGISTER, lambda: coordination.register_message(REGISTER), coordination.register_of
+    ),
+    "place-hold": Domain(
+        PLACED, lambda: coordination.place_hold_message(PLACED), coordination.place_hold_of
+    ),
+    "release-hold": Domain(
+        ReleaseHold("audit-2026", "somebody", "it is over"),
+        lambda: pb.ReleaseHold(name="audit-2026", by="somebody", reason="it is over"),
+        coordination.release_hold_of,
     ),
     "hand-over-moving": Domain(
         MOVING, lambda: coordination.handover_message(MOVING), coordination.handover_of
@@ -418,6 +444,10 @@ def messages() -> dict[str, Message]:
         "difference": _embedded("shadow-report", "differences"),
         "call-attend": pb.Call(id=9, attend=pb.Attend(broker_id=7)),
         "answer-ownership": pb.Answer(id=9, ownership=pb.Ownership(epoch=3)),
+        "call-place-hold": pb.Call(id=9, place_hold=pb.PlaceHold(name="audit", topic="a*")),
+        "call-release-hold": pb.Call(id=9, release_hold=pb.ReleaseHold(name="audit")),
+        "hold-told": pb.HoldTold(late=[PARTITION]),
+        "answer-hold-told": pb.Answer(id=9, hold_told=pb.HoldTold()),
         "call-hand-over": pb.Call(id=9, hand_over=pb.HandOver(to="tierledger")),
         "answer-owned": pb.Answer(id=9, owned=pb.Owned(owner="tierledger")),
         "call-register": pb.Call(id=9, register=pb.Register(broker_id=7)),

@@ -11,13 +11,13 @@ from tests.models.actors.local_world import CLUSTER, KEYS, TickingClock
 from tierledger.actors.calls import (
     CloseCall,
     CommonTime,
-    Deletions,
     HostPing,
     PartitionKey,
     Placement,
 )
 from tierledger.actors.coordinator.events import Announcement, Registered
 from tierledger.actors.coordinator.service import CoordinatorService
+from tierledger.actors.holds import Deletions
 from tierledger.actors.ports import Clock, HostGone
 from tierledger.events.commands import Claim
 from tierledger.events.errors import OutcomeUnknown
@@ -68,6 +68,10 @@ class DeafHost:
     async def close(self) -> None:
         for one in self.services:
             await one.close()
+
+    async def heed(self, deletions: Deletions) -> list[PartitionKey]:
+        self._hear()
+        return []
 
     async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
         self.pinged += 1

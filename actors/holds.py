@@ -1,0 +1,139 @@
+"""Why brokers may not delete: an unowned time, and the holds that operators place.
+
+The coordinator's log has both, and the coordinator tells hosts. A leader refuses to begin the
+deletion of a finished segment that is under a hold. It also refuses to end the deletion of a
+partition that still has finished segments under one: with its end all segments would go.
+A copy that never finished is cleaned up, and a deletion that has begun is finished.
+
+Rule: in doubt a segment is under the hold. Nobody knows the time of a segment's oldest record,
+so the segment before it tells: its newest record is older. Without one before it, it is held.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.tables.segment_rows import END, MAX_TIMESTAMP, START
+from tierledger.events.typed_fields import Count, Id, PartitionNumber, Text, Topic
+
+HOLDS_MAX = 200
+"""Most holds at a time. Each host hears of all with each ping, and a leader looks through all
+for each deletion; so many patterns stay compiled."""
+
+INTERNAL = (
+    "__cluster_metadata",
+    "__consumer_offsets",
+    "__remote_log_metadata",
+    "__share_group_state",
+    "__transaction_state",
+)
+"""Kafka's own topics, which are never tiered."""
+
+HoldName = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[\w.:@-]+\Z")]
+
+
+class Hold(NamedTuple):
+    """An operator's hold: segments that match all that is given are not deleted."""
+
+    name: HoldName
+    topic: Topic = "*"
+    """The pattern of topics' names, as of a shell: * ? [abc]."""
+    topic_id: Id | None = None
+    """Only the topic of this id, not another one of its name."""
+    partition: PartitionNumber | None = None
+    first_offset: Count | None = None
+    last_offset: Count | None = None
+    after_ms: Count | None = None
+    """Of records' times: segments with a record at that time, or later."""
+    before_ms: Count | None = None
+    """Segments that may have a record from before that time."""
+    until_ms: Count | None = None
+    """The hold ends by itself at that time; None: when it is released."""
+    reason: Text = ""
+    by: Text = ""
+    """Who placed it."""
+
+    def covers(self, tip: TopicIdPartition) -> bool:
+        """Whether segments of that partition may be under the hold."""
+        return (
+            self.partition in {None, tip.partition}
+            and self.topic_id in {None, bytes(tip.topic_id)}
+            and (fnmatchcase(tip.topic, self.topic) or not tip.topic)
+        )
+
+    def covers_segment(self, fields: list[Any], earlier: list[Any] | None) -> bool:
+        """Whether a segment of such a partition is under it; `earlier`: the one before it."""
+        start, end, newest_ms = fields[START], fields[END], fields[MAX_TIMESTAMP]
+        is_known = newest_ms >= 0
+        return not (
+            (self.first_offset is not None and end < self.first_offset)
+            or (self.last_offset is not None and start > self.last_offset)
+            or (self.after_ms is not None and is_known and newest_ms < self.after_ms)
+            or (
+                self.before_ms is not None
+                and earlier is not None
+                and earlier[MAX_TIMESTAMP] >= self.before_ms
+            )
+        )
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it has ended by itself."""
+        return self.until_ms is not None and now_ms >= self.until_ms
+
+    @property
+    def breadth(self) -> tuple[bool, ...]:
+        """Sorts holds; the narrowest comes first."""
+        return (
+            self.partition is None,
+            self.topic_id is None and any(one in self.topic for one in "*?["),
+            self.first_offset is None and self.last_offset is None,
+            self.after_ms is None and self.before_ms is None,
+        )
+
+
+class Deletions(NamedTuple):
+    """What brokers may not delete, as the coordinator tells hosts with each ping."""
+
+    position: int = -1
+    """Of the coordinator's newest event about that: a host believes the newest."""
+    held: str = ""
+    """Why no finished segment at all may be deleted (`unowned`); empty: there is no reason."""
+    holds: tuple[Hold, ...] = ()
+    """The narrowest first."""
+
+    def over(self, tip: TopicIdPartition, now_ms: int) -> list[Hold]:
+        """The holds that are in force for segments of that partition."""
+        return [one for one in self.holds if not one.is_over(now_ms) and one.covers(tip)]
+
+
+def text_of_hold(hold: Hold) -> str:
+    """Why a deletion is refused, in one sentence."""
+    until = "until it is released" if hold.until_ms is None else "until its time is over"
+    return f"it is under the hold {hold.name} of {hold.by} {until}: {hold.reason}"
+
+
+def check_hold(hold: Hold) -> None:
+    """Refuse what no hold can be about.
+
+    Raises:
+        InvalidArgument: The fields do not fit each other.
+    """
+    if hold.topic in INTERNAL:
+        raise InvalidArgument(
+            f"topic {hold.topic}: it is internal to Kafka and never tiered; expected another"
+        )
+    if not hold.topic:
+        raise InvalidArgument("topic: expected a name or a pattern, got an empty text")
+    if not hold.reason.strip():
+        raise InvalidArgument("reason: expected why nothing may be deleted, got an empty text")
+    for name, low, high in (
+        ("offsets", hold.first_offset, hold.last_offset),
+        ("times", hold.after_ms, hold.before_ms),
+    ):
+        if low is not None and high is not None and low > high:
+            raise InvalidArgument(f"{name}: expected the lower one first, got {low} to {high}")

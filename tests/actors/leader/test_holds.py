@@ -1,0 +1,176 @@
+"""A leader lets no broker delete what is under a hold."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.models.actors.harness import NOW_MS, Harness, SlotStore, finished, leading
+from tests.models.events.driven_partition import TIP
+from tierledger.actors import messages as msg
+from tierledger.actors.holds import Deletions, Hold
+from tierledger.events.errors import RejectedError
+from tierledger.simulation.checkers.slow.model import Add, PartitionDelete, Update
+
+DELETING, DELETED = 2, 3
+MARKED, STARTED, FINISHED = 0, 1, 2
+
+AUDIT = Hold("audit", "orders", reason="the audit reads it", by="somebody")
+
+
+def copied(harness: Harness, *times_ms: int) -> None:
+    """Finished segments of ten offsets each, with these times of their newest records."""
+    for number, time_ms in enumerate(times_ms):
+        start = 10 * number
+        harness.write(
+            Add(
+                bytes([number]) * 16, start, start + 9, {0: start}, 10, max_timestamp_ms=time_ms
+            )
+        )
+        harness.write(finished(number))
+    harness.settle()
+
+
+def hold(harness: Harness, *holds: Hold, position: int = 1) -> None:
+    harness.feed(msg.DeletionsTold(Deletions(position, holds=holds)))
+
+
+def kept(harness: Harness, number: int) -> bool:
+    """Whether a deletion of the segment is refused now."""
+    caller = harness.write(Update(bytes([number]) * 16, DELETING))
+    harness.settle()
+    heard = harness.heard(caller)
+    if isinstance(heard, msg.Reply):
+        return False
+    assert isinstance(heard, msg.ReplyError)
+    assert isinstance(heard.error, RejectedError), "no retry, or the plugin would wait"
+    return True
+
+
+def test_a_deletion_under_a_hold_is_refused_with_who_and_why(harness: Harness) -> None:
+    copied(harness, 5)
+    hold(harness, AUDIT)
+
+    caller = harness.write(Update(bytes(16), DELETING))
+    harness.settle()
+
+    text = str(harness.error_for(caller))
+    assert "under the hold audit of somebody until it is released: the audit reads it" in text
+    assert harness.alarms == [msg.Alarm("deletion-held", text, hold="audit")]
+    hold(harness, position=2)
+    assert not kept(harness, 0)
+
+
+def test_a_command_that_waited_when_the_hold_came_is_refused(harness: Harness) -> None:
+    copied(harness, 5, 5)
+    first = harness.write(Update(bytes(16), DELETING))
+    append = harness.expect_append()
+    waiting = harness.write(Update(bytes([1]) * 16, DELETING))
+
+    hold(harness, AUDIT)
+    harness.feed(
+        msg.AppendAnswered(append.number, harness.store.create(append.number, append.value))
+    )
+    harness.settle()
+
+    assert isinstance(harness.heard(first), msg.Reply), "it was in flight"
+    assert "under the hold audit" in str(harness.error_for(waiting))
+
+
+def test_what_began_before_goes_on_and_copies_that_failed_are_cleaned_up(
+    harness: Harness,
+) -> None:
+    copied(harness, 5)
+    assert not kept(harness, 0)
+    harness.write(Add(bytes([9]) * 16, 90, 99, {0: 90}))
+    hold(harness, AUDIT)
+
+    for segment_id, state in ((bytes(16), DELETED), (bytes([9]) * 16, DELETING)):
+        caller = harness.write(Update(segment_id, state))
+        harness.settle()
+        assert isinstance(harness.heard(caller), msg.Reply)
+
+
+def test_a_deleted_topic_keeps_what_is_under_a_hold(harness: Harness) -> None:
+    copied(harness, 5, 5)
+    hold(harness, AUDIT._replace(last_offset=9))
+    for state in (MARKED, STARTED):
+        harness.write(PartitionDelete(state, 1))
+    harness.settle()
+
+    assert kept(harness, 0)
+    assert not kept(harness, 1)
+    ended = harness.write(PartitionDelete(FINISHED, 1))
+    harness.settle()
+    assert "still has finished segments: it is under the hold" in str(harness.error_for(ended))
+
+    hold(harness, position=2)
+    assert not kept(harness, 0)
+    ended = harness.write(PartitionDelete(FINISHED, 1))
+    harness.settle()
+    assert isinstance(harness.heard(ended), msg.Reply)
+
+
+def test_a_hold_ends_at_its_time_by_the_clock_of_the_service(harness: Harness) -> None:
+    copied(harness, 5, 5)
+    hold(harness, AUDIT._replace(until_ms=NOW_MS + 1))
+    assert kept(harness, 0)
+    hold(harness, AUDIT._replace(until_ms=NOW_MS), position=2)
+    assert not kept(harness, 0)
+
+
+def test_the_narrowest_hold_is_named() -> None:
+    wide, narrow = Hold("wide", "*"), Hold("narrow", "orders", partition=3)
+    assert sorted([wide, narrow], key=lambda one: one.breadth) == [narrow, wide]
+
+
+HOLDS = st.builds(
+    Hold,
+    st.sampled_from(("one", "two")),
+    st.sampled_from(("orders", "ord*", "*", "payments", "order?", "[op]*", "ORDERS")),
+    topic_id=st.sampled_from((None, bytes(TIP.topic_id), bytes(16))),
+    partition=st.sampled_from((None, TIP.partition, TIP.partition + 1)),
+    first_offset=st.none() | st.integers(0, 50),
+    last_offset=st.none() | st.integers(0, 50),
+    after_ms=st.none() | st.integers(0, 9),
+    before_ms=st.none() | st.integers(0, 9),
+    until_ms=st.sampled_from((None, NOW_MS, NOW_MS + 1)),
+)
+
+
+def keeps(one: Hold, number: int, times_ms: list[int]) -> bool:
+    """Whether any of the segment's ten records may be what the hold is about.
+
+    The records' times go up from the newest of the segment before to the segment's own.
+    """
+    if one.topic in {"payments", "ORDERS"} or one.topic_id == bytes(16):
+        return False
+    if one.partition not in {None, TIP.partition} or one.until_ms == NOW_MS:
+        return False
+    low = 0 if one.first_offset is None else one.first_offset
+    high = 10_000 if one.last_offset is None else one.last_offset
+    if not any(low <= offset <= high for offset in range(10 * number, 10 * number + 10)):
+        return False
+    oldest = times_ms[number - 1] if number else -1
+    is_after = one.after_ms is None or times_ms[number] >= one.after_ms
+    return is_after and (one.before_ms is None or oldest < one.before_ms)
+
+
+@settings(deadline=None)
+@given(
+    times_ms=st.lists(st.integers(0, 9), min_size=1, max_size=5).map(sorted),
+    holds=st.lists(HOLDS, max_size=2),
+)
+def test_just_what_is_held_is_kept_and_a_release_lets_it_go(
+    times_ms: list[int], holds: list[Hold]
+) -> None:
+    harness = leading(SlotStore())
+    copied(harness, *times_ms)
+    hold(harness, *holds)
+
+    for number in reversed(range(len(times_ms))):  # The one before each is there.
+        expected = any(keeps(one, number, times_ms) for one in holds)
+        assert kept(harness, number) is expected, number
+
+    hold(harness, position=2)
+    events = harness.store.events()
+    assert not any(kept(harness, number) for number in range(len(times_ms)))
+    assert len(harness.store.events()) >= len(events)

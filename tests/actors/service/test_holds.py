@@ -1,0 +1,86 @@
+"""A hold that was reported as placed is in force at every leader, and stays so."""
+
+import asyncio
+
+import pytest
+
+from tests.actors.service.test_held_deletions import DELETED, DELETING, move, owned
+from tests.models.actors.local_world import (
+    LocalWorld,
+    copy,
+    listed,
+    partition,
+    segment,
+)
+from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
+from tierledger.actors.holds import Deletions, Hold
+from tierledger.events.errors import RejectedError
+
+TIP = partition()
+HOLD = Hold("audit", "ord*", last_offset=9, reason="the audit reads it", by="somebody")
+
+
+@pytest.mark.parametrize("world", ["sqlite", "door"], indirect=True)
+async def test_what_is_held_is_refused_from_the_answer_on_and_after_a_restart(
+    world: LocalWorld,
+) -> None:
+    leader = await owned(world)
+    assert await world.service.coordinator.hold(PlaceHold(HOLD)) == []
+    with pytest.raises(RejectedError, match="under the hold audit of somebody"):
+        await move(leader, segment(0), DELETING)
+    await world.restart()
+    leader = await world.leader(TIP)
+    with pytest.raises(RejectedError, match="under the hold audit of somebody"):
+        await move(leader, segment(0), DELETING)
+    await move(leader, segment(1), DELETING)
+
+    host = world.service.host("host-0").host
+    (held,) = (await host.counts())["held_back"].items()
+    assert (held[0], held[1]["times"], held[1]["last"]) == ("audit", 1, str(TIP))
+
+    done = ReleaseHold("audit", "somebody", "it is over")
+    assert await world.service.coordinator.hold(done) == []
+    await move(leader, segment(0), DELETING)
+    await move(leader, segment(0), DELETED)
+    assert await listed(leader) == [1]
+
+
+@pytest.mark.parametrize("world", ["sqlite", "door"], indirect=True)
+async def test_a_partition_whose_host_does_not_answer_is_said_to_be_late(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await owned(world)
+    host = world.service.host("host-0").host
+
+    async def silent(deletions: Deletions) -> list[object]:
+        raise RejectedError("it does not answer")
+
+    monkeypatch.setattr(host, "heed", silent)
+
+    late = await world.service.coordinator.hold(PlaceHold(HOLD))
+
+    assert [(bytes(one.topic_id), one.partition) for one in late] == [
+        (bytes(TIP.topic_id), TIP.partition)
+    ]
+    monkeypatch.undo()
+    assert await world.service.coordinator.hold(PlaceHold(HOLD)) == [], "repeated: it is"
+
+
+@pytest.mark.parametrize("world", ["sqlite", "door"], indirect=True)
+async def test_deletions_race_with_a_hold_and_none_begins_after_its_answer(
+    world: LocalWorld,
+) -> None:
+    leader = await owned(world)
+    await copy(leader, *[segment(number) for number in range(2, 40)])
+    deleting = [
+        asyncio.ensure_future(move(leader, segment(number), DELETING)) for number in range(40)
+    ]
+    await asyncio.sleep(0)
+
+    every = HOLD._replace(last_offset=None)
+    assert await world.service.coordinator.hold(PlaceHold(every)) == []
+    before = len(await world.events(TIP))
+    results = await asyncio.gather(*deleting, return_exceptions=True)
+
+    assert all(one is None or isinstance(one, RejectedError) for one in results)
+    assert len(await world.events(TIP)) == before, "none after the answer"
