@@ -16,6 +16,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger handover --fresh --kafka broker-1:9092",
         "tierledger handover --to tierledger",
     ),
+    "hold add": (
+        "tierledger hold add audit --topic 'orders-*' --reason 'the audit'",
+        "tierledger hold add case-7 --topic payments --offsets 11-48 --reason law",
+    ),
+    "hold ls": ("tierledger hold ls", "tierledger hold ls --json"),
+    "hold release": ("tierledger hold release audit --reason 'it is done'",),
     "status": (
         "tierledger status",
         "tierledger status --watch --topic orders",

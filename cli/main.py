@@ -22,6 +22,7 @@ from tierledger.cli.commands.check import check_history
 from tierledger.cli.commands.export import export
 from tierledger.cli.commands.forget import forget
 from tierledger.cli.commands.handover import handover_command
+from tierledger.cli.commands.hold import hold_group
 from tierledger.cli.commands.jobs.groups import jobs_group, spark_group, tables_group
 from tierledger.cli.commands.log import show_log
 from tierledger.cli.commands.lookup import lookup
@@ -193,6 +194,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 for name, command in COMMANDS.items():
     app.command(name, cls=CommandOfIds)(command)
+app.add_typer(hold_group(), name="hold")
 app.add_typer(tables_group(), name="tables")
 app.add_typer(jobs_group(), name="jobs")
 app.add_typer(simulate_group(), name="simulate")

@@ -76,6 +76,7 @@ METRICS = (
         "1 for the owner of the cluster's remote log metadata, 0 for all others.",
     ),
     Metric("tierledger_owner_epoch", (), "Number of changes of the owner so far."),
+    Metric("tierledger_holds", (), "Holds that operators have placed and not released."),
     Metric(
         "tierledger_moving_since_seconds",
         (),
@@ -169,6 +170,12 @@ METRICS = (
         "tierledger_host_alarms_total",
         ("host", "kind"),
         "Alarms that the host's process raised.",
+    ),
+    Metric(
+        "tierledger_host_refused_deletions_total",
+        ("host", "hold"),
+        "Deletions that the host's process refused for this hold; empty: since a broker ran "
+        "without the plugin.",
     ),
     Metric(
         "tierledger_host_inbox_calls_max", HOST, "Calls that wait in the host's fullest inbox."
@@ -304,6 +311,9 @@ def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
         "tierledger_coordinator_up": [((), known is not None)],
         "tierledger_coordinator_position": [] if known is None else [((), known["position"])],
         "tierledger_set_aside_items": [] if known is None else [((), known["set_aside"])],
+        "tierledger_holds": [((), len(status.holds()))]
+        if known and known["holds"] is not None
+        else [],
         "tierledger_known_partitions": [] if known is None else [((), known["partitions"])],
         "tierledger_broker_incarnation": [
             ((str(broker),), known["incarnation"]) for broker, known in status.brokers.items()
@@ -417,6 +427,11 @@ def _of_hosts(hosts: list[HostStatus]) -> dict[str, Iterable[Sample]]:
             ((one.name, kind), count)
             for one in hosts
             for kind, count in sorted(one.alarms.items())
+        ],
+        "tierledger_host_refused_deletions_total": [
+            ((one.name, hold), told["times"])
+            for one in hosts
+            for hold, told in sorted(one.held_back.items())
         ],
         "tierledger_host_inbox_calls_max": counted("waiting_max"),
         **{

@@ -35,6 +35,7 @@ COORDINATOR_FIELDS = (
     "give_up_after_ms",
     "deletions_held",
     "deletions_held_text",
+    "holds",
     "now_ms",
     "up_ms",
     "conditions",
@@ -115,6 +116,8 @@ class HostStatus(NamedTuple):
     """The address for clients."""
     feeds: Mapping[str, int] = MappingProxyType({})
     """Counts of its feeds, with the names of `Feeds.counts`; empty for a silent host."""
+    held_back: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    """By hold: the deletions that its leaders refused; see `HeldBack`."""
     conditions: Sequence[Mapping[str, Any]] = ()
     """What its process says is wrong now; see `actors.conditions`."""
 
@@ -123,6 +126,7 @@ class HostStatus(NamedTuple):
         return {
             **self._asdict(),
             "feeds": dict(self.feeds),
+            "held_back": dict(self.held_back),
             "conditions": list(self.conditions),
             "batches_per_commit": ratio,
         }
@@ -220,6 +224,25 @@ class ServiceStatus(NamedTuple):
             "totals": self.totals(),
             "partitions": [one.plain() for one in self.partitions],
         }
+
+    def holds(self) -> list[dict[str, Any]]:
+        """The holds that operators have placed, each with the deletions that it has stopped.
+
+        These are counted since the hosts' processes began.
+        """
+        found = []
+        for hold in (self.coordinator or {}).get("holds") or ():  # An older service has none.
+            name = hold["name"]
+            told = [one.held_back[name] for one in self.hosts if name in one.held_back]
+            newest = max(told, key=lambda one: int(one["last_ms"]), default=None)
+            stopped = {
+                "refused": sum(one["times"] for one in told),
+                "refused_since_ms": min((one["since_ms"] for one in told), default=None),
+                "refused_last_ms": None if newest is None else newest["last_ms"],
+                "refused_last": None if newest is None else newest["last"],
+            }
+            found.append({**hold, **stopped})
+        return found
 
     def narrowed(
         self, topic: str | None = None, partition: int | None = None, host: str | None = None
@@ -338,6 +361,7 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
         host.silence,
         counts.get("door"),
         dict(counts.get("feeds", {})),
+        dict(counts.get("held_back", {})),
         counts.get("conditions", ()),
     )
 

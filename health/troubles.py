@@ -205,6 +205,12 @@ KINDS = {
         "see that all brokers run with the plugin, then what would be deleted: `tierledger "
         "handover --confirm-deletions --dry-run`; without `--dry-run` brokers delete it",
     ),
+    "hold-refuses": Kind(
+        Severity.NOTE,
+        "brokers try to delete what is under a hold: their retention of that partition stands "
+        "still, and the tier grows",
+        "wait, or release the hold when nobody needs it any more: `tierledger hold release`",
+    ),
     "broker-down": Kind(
         Severity.WARNING,
         "the plugin of a broker has stopped reporting, and Kafka does not count the broker "
@@ -277,7 +283,7 @@ KINDS = {
 
 def troubles_of(status: ServiceStatus) -> list[Trouble]:
     """All troubles, the most urgent first, then by code."""
-    found = [*_of_coordinator(status)]
+    found = [*_of_coordinator(status), *_of_holds(status)]
     for host in status.hosts:
         found += _of_host(host, status)
     for partition in status.partitions:
@@ -382,6 +388,16 @@ def _of_owner(known: Mapping[str, Any]) -> Iterator[Trouble]:
         f"{known['owner_epoch']}; brokers hold their writes"
     )
     yield _trouble("move-overdue" if overdue else "owner-moving", "cluster", text, since_ms)
+
+
+def _of_holds(status: ServiceStatus) -> Iterator[Trouble]:
+    for one in status.holds():
+        if one["refused"]:
+            text = (
+                f"the hold {one['name']} of {one['by']} has refused {one['refused']} "
+                f"deletions, the last in {one['refused_last']}"
+            )
+            yield _trouble("hold-refuses", f"hold {one['name']}", text, one["refused_since_ms"])
 
 
 def _of_store(known: Mapping[str, Any]) -> Iterator[Trouble]:

@@ -20,7 +20,7 @@ from tierledger.events.vocabulary import WORDS
 from tierledger.health.troubles import Trouble, troubles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -60,6 +60,20 @@ PARTITION_COLUMNS = (
     "disputes",
 )
 PARTITION_SPARE = ("followers", "session", "disputes", "position")
+HOLD_COLUMNS = (
+    "hold",
+    "topic",
+    "partition",
+    "offsets",
+    "times",
+    "until",
+    "by",
+    "since",
+    "refused",
+    "last refused",
+    "reason",
+)
+HOLD_SPARE = ("since", "last refused", "times", "offsets", "partition")
 LEFT_COLUMNS = ("left of", "id", "partition", "segments", "bytes", "what to do")
 LEFT_SPARE = ("id",)
 LEFT_DO = "no broker hosts it: tierledger forget removes them"
@@ -127,6 +141,7 @@ def page_of(
         Table(PARTITION_COLUMNS, [_partition_row(one) for one in shown], PARTITION_SPARE),
         Table(BROKER_COLUMNS, brokers[:limit]),
         Table(PLUGIN_COLUMNS, plugins[:limit], PLUGIN_SPARE),
+        holds_table(status),
         Table(LEFT_COLUMNS, [_left_row(one) for one in left[:limit]], LEFT_SPARE),
         Table(FOREIGN_COLUMNS, _foreign_rows(status.coordinator)[:limit], FOREIGN_SPARE),
     ]
@@ -134,6 +149,39 @@ def page_of(
     remark = f"{more} more partitions, none of them worse; --all shows them" if more else None
     pairs = [*_identity_pairs(identity), *_total_pairs(status, troubles)]
     return Page(pairs, [_without_empty(one) for one in tables if one.rows], remark)
+
+
+def holds_table(status: ServiceStatus) -> Table:
+    """The holds that operators have placed."""
+    rows: list[tuple[object, ...]] = [
+        (
+            one["name"],
+            one["topic"] if one["topic_id"] is None else f"{one['topic']} ({one['topic_id']})",
+            one["partition"],
+            _range_text(one["first_offset"], one["last_offset"], str),
+            _range_text(one["after_ms"], one["before_ms"], time_text),
+            _until_text(one),
+            one["by"],
+            time_cell(one["since_ms"]),
+            one["refused"] or None,
+            one["refused_last"],
+            one["reason"],
+        )
+        for one in status.holds()
+    ]
+    return Table(HOLD_COLUMNS, rows, HOLD_SPARE)
+
+
+def _until_text(hold: Mapping[str, Any]) -> str | None:
+    if hold["until_ms"] is None:
+        return None
+    return time_text(hold["until_ms"]) + (", over" if hold["is_over"] else "")
+
+
+def _range_text(low: int | None, high: int | None, text: Callable[[int], str]) -> str | None:
+    if low is None and high is None:
+        return None
+    return f"{'' if low is None else text(low)}-{'' if high is None else text(high)}"
 
 
 def _left_row(left: LeftPartition) -> tuple[object, ...]:

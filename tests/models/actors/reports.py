@@ -96,6 +96,7 @@ def coordinator(*hosts: str, **more: object) -> dict[str, Any]:
         "give_up_after_ms": 0,
         "deletions_held": [],
         "deletions_held_text": "",
+        "holds": [],
         "now_ms": NOW_MS,
         "up_ms": 60_000,
         "conditions": [],

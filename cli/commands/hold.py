@@ -1,0 +1,257 @@
+"""`hold`: say what brokers may not delete, see it, and let it go."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tierledger.cli.examples import CommandsWithExamples
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.options import (
+    OFFSET_MAX,
+    PARTITION_MAX,
+    ClusterOption,
+    JsonOption,
+    ServiceOption,
+    parse_time_ms,
+    whole_number,
+)
+from tierledger.cli.output import escaped, print_json, print_note
+from tierledger.cli.table import WideOption
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.actors.connection import ServiceConnection
+    from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
+    from tierledger.actors.holds import Hold
+    from tierledger.actors.host_settings import ServiceSettings
+
+A_TIME_AHEAD = "a time like 2027-01-31T12:00:00Z, or in how long, like +30d"
+
+NAMED_MAX = 10
+"""Most partitions that are named one by one."""
+
+NameArgument = Annotated[
+    str, typer.Argument(help="Name of the hold: letters, digits and any of _ . : @ -")
+]
+ByOption = Annotated[
+    str | None,
+    typer.Option(metavar="WHO", help="Who says so. By default the user of this machine."),
+]
+
+
+def hold_group() -> typer.Typer:
+    group = typer.Typer(
+        cls=CommandsWithExamples,
+        help="Say what brokers may not delete from the tier, see it, and let it go.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    for name, command in (("add", add), ("ls", list_holds), ("release", release)):
+        group.command(name)(command)
+    return group
+
+
+def add(
+    name: NameArgument,
+    topic: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Name of the topics: * ? and [abc] are open.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why nothing may be deleted.")],
+    partition: Annotated[
+        int | None, typer.Option(min=0, max=PARTITION_MAX, help="Only this partition.")
+    ] = None,
+    topic_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only the topic of this id.")
+    ] = None,
+    offsets: Annotated[
+        str | None,
+        typer.Option(metavar="FIRST-LAST", help="Only segments with one of these offsets."),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only segments with a record of then or later."),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only segments that may have an earlier record."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="When the hold ends by itself, like +30d. By default never."
+        ),
+    ] = None,
+    by: ByOption = None,
+    store: ServiceOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Hold segments: from now on no broker deletes them from the tier, for whatever reason.
+
+    A segment is under the hold if it matches all that is given. Retention of its partition
+    stands still at it, and a deleted topic keeps it. What is being deleted already is named,
+    and is not kept. The same command may be repeated. Exit status 3: some leaders may not go
+    by the hold yet; repeat it.
+    """
+    from tierledger.actors.coordinator.holding import PlaceHold
+    from tierledger.actors.holds import Hold, check_hold
+    from tierledger.events.identifiers import Uuid
+    from tierledger.events.typed_fields import checked
+
+    first, last = _offsets(offsets)
+    given = Hold(
+        name,
+        topic,
+        None if topic_id is None else bytes(Uuid.parse(topic_id)),
+        partition,
+        first,
+        last,
+        None if after is None else parse_time_ms(after, "--after"),
+        None if before is None else parse_time_ms(before, "--before"),
+        None if until is None else parse_time_ms(until, "--until", A_TIME_AHEAD),
+        reason,
+        by or getpass.getuser(),
+    )
+    hold = checked(Hold, given, "hold")
+    check_hold(hold)
+    late = asyncio.run(_change(StoreOptions(store, cluster), PlaceHold(hold), hold))
+    _tell(f"hold {name} is placed", {"hold": name, "placed": True}, late, json)
+
+
+def _offsets(text: str | None) -> tuple[int | None, int | None]:
+    if text is None:
+        return None, None
+    first, dash, last = text.partition("-")
+    if not dash or not (first or last):
+        raise InvalidArgument(
+            f"--offsets: expected FIRST-LAST, FIRST- or -LAST, got {text!r:.80}"
+        )
+    low = whole_number(first, "--offsets", 0, OFFSET_MAX) if first else None
+    return low, whole_number(last, "--offsets", 0, OFFSET_MAX) if last else None
+
+
+def release(
+    name: NameArgument,
+    reason: Annotated[str, typer.Option(help="Why it may be deleted now.")],
+    by: ByOption = None,
+    store: ServiceOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Release a hold: brokers may delete again what was under it, in their next round.
+
+    Segments of a topic that was deleted meanwhile stay in the tier: no broker comes back for
+    them. Exit status 3: some leaders may not know it yet.
+    """
+    from tierledger.actors.coordinator.holding import ReleaseHold
+    from tierledger.actors.holds import HoldName
+    from tierledger.events.typed_fields import checked
+
+    wish = ReleaseHold(checked(HoldName, name, "NAME"), by or getpass.getuser(), reason)
+    late = asyncio.run(_change(StoreOptions(store, cluster), wish, None))
+    _tell(f"hold {name} is released", {"hold": name, "placed": False}, late, json)
+
+
+def list_holds(
+    store: ServiceOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+    wide: WideOption = False,
+) -> None:
+    """List the holds: what they keep, who placed them, why, and which deletions they refused.
+
+    Refused deletions are counted since the service's hosts began.
+    """
+    asyncio.run(_list(StoreOptions(store, cluster), json=json, wide=wide))
+
+
+async def _list(options: StoreOptions, *, json: bool, wide: bool) -> None:
+    from tierledger.cli.commands.status.view import holds_table
+    from tierledger.cli.table import print_table
+    from tierledger.events.errors import NotReady
+    from tierledger.health.reading import read_service
+    from tierledger.health.status import status_of
+
+    async with _connected(options) as (_, connection):
+        status = status_of(await read_service(connection))
+    if status.coordinator is None:
+        raise NotReady("the coordinator does not answer")
+    holds = status.holds()
+    if json:
+        for one in holds:
+            print_json(one)
+    elif holds:
+        print_table(holds_table(status), wide=wide)
+    else:
+        print_note("there is no hold")
+
+
+@asynccontextmanager
+async def _connected(
+    options: StoreOptions,
+) -> AsyncIterator[tuple[ServiceSettings, ServiceConnection]]:
+    from tierledger.actors.discovery.connecting import connect
+    from tierledger.cli.service_settings import client_settings
+
+    settings = await client_settings(options)
+    connection = await connect(settings)
+    try:
+        yield settings, connection
+    finally:
+        await connection.close()
+
+
+async def _change(
+    options: StoreOptions, wish: PlaceHold | ReleaseHold, hold: Hold | None
+) -> list[str]:
+    """Place or release a hold; the partitions whose leaders may not know it yet."""
+    from tierledger.actors.calls import PartitionKey
+    from tierledger.actors.coordinator.requests import StatusCall
+    from tierledger.moving.held_deletions import being_deleted, served
+
+    async with _connected(options) as (settings, connection):
+        late = await connection.coordinator.ask(wish)
+        tips = await served(connection)
+        if hold is not None:
+            covered = sorted(filter(hold.covers, tips), key=str)
+            print_note(_covered_text(covered))
+            going = [one for one in covered if tips[one]]
+            for line in await being_deleted(settings, going, hold):
+                print_note(line)
+            owner = (await connection.coordinator.ask(StatusCall()))["owner"]
+            if owner != "tierledger":
+                print_note(
+                    f"{owner} owns the remote log metadata: brokers that decide by Kafka's own "
+                    "manager do not heed a hold"
+                )
+    names = {PartitionKey.of(one): f"{one.topic}-{one.partition}" for one in tips}
+    return [names.get(one, str(one.named(""))) for one in late]
+
+
+def _covered_text(covered: list[Any]) -> str:
+    if not covered:
+        return "it matches no partition that the service serves now; those that come are held"
+    named = ", ".join(f"{one.topic}-{one.partition}" for one in covered[:NAMED_MAX])
+    more = f" and {len(covered) - NAMED_MAX} more" if len(covered) > NAMED_MAX else ""
+    return f"it is about {named}{more}"
+
+
+def _tell(text: str, plain: dict[str, Any], late: list[str], json: bool) -> None:
+    if json:
+        print_json({**plain, "late": late})
+    else:
+        print(escaped(text))
+    if late:
+        print_note(
+            f"the leaders of {', '.join(late[:NAMED_MAX])} ({len(late)} partitions) may not "
+            "go by it yet; repeat the command"
+        )
+        raise typer.Exit(ExitStatus.PARTLY)
