@@ -1,4 +1,4 @@
-"""Each "cannot", "never" and "only" of docs/kafka.md names a test that shows it."""
+"""Each "cannot", "never" and "only" of some pages names a test that shows it."""
 
 import re
 from collections.abc import Iterator
@@ -10,12 +10,22 @@ from tierledger.actors.coordinator import attendance, unowned
 from tierledger.moving import following, move, procedure
 
 ROOT = Path(__file__).parents[2]
-PROSE = (ROOT / "docs/kafka.md").read_text(encoding="utf-8").partition("\n## What it does\n")[0]
-"""Without the table, which says by itself how each of its lines is tested."""
+
+
+def part(page: str, begins: str, ends: str) -> str:
+    """The page from `begins` on, up to `ends`."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return begins + text.partition(begins)[2].partition(ends)[0]
+
+
+# The table behind it says by itself how each of its lines is tested.
+KAFKA = part("kafka.md", "# Kafka brokers\n", "\n## What it does\n")
+STORES = part("settings.md", "A store is `FILE`", "\n### PostgreSQL\n")
 
 STRONG = re.compile(
     r"\b(cannot|may not|never|nobody|nothing|no broker|only|always|must|alone|refuses?|refused"
-    r"|for ever)\b"
+    r"|for ever)\b",
+    re.IGNORECASE,
 )
 
 HANDOVER = "tests/kafka/test_handover.py"
@@ -25,6 +35,9 @@ BESIDE = "tests/kafka/test_beside.py"
 FOLLOWING = "tests/moving/test_following.py"
 PROCEDURE = "tests/moving/test_procedure.py"
 COORDINATOR = "tests/actors/coordinator"
+RESTORED = "tests/actors/service/test_restored_database.py"
+PUT_BACK = "tests/actors/service/test_put_back_stores.py"
+TOUCHED = "tests/storage/backends/sqlite/test_touched_files.py"
 
 SHOWN = {
     "It takes the metadata alone": "tests/kafka/test_one_broker.py::test_what_was_produced",
@@ -70,13 +83,29 @@ SHOWN = {
     "only Kafka's topic has come back": f"{FOLLOWING}::test_what_others_wrote_is_taken_over",
     "If nothing differs, it moves": f"{PROCEDURE}::test_a_cluster_moves",
     "only the stock broker has tiered": f"{FOLLOWING}::test_who_writes_the_topic_beside",
+    "the newest commits are in `FILE-wal` only": f"{TOUCHED}::test_a_copy_without_its_log",
+    "leave the files alone": f"{TOUCHED}::test_nothing_is_acknowledged_once_the_files",
+    "never; nothing is lost": f"{TOUCHED}::test_the_same_bytes_written_over_the_file",
+    "fail with `StoreRefused`": f"{TOUCHED}::test_nothing_is_acknowledged_once_the_files",
+    "writes nothing more into it": f"{TOUCHED}::test_who_closes_writes_nothing",
+    "are refused by whoever opens them": f"{TOUCHED}::test_who_closes_writes_nothing",
+    "An empty `FILE` is refused": f"{TOUCHED}::test_the_log_of_a_file_that_was_emptied",
+    "Only the start of a service": "tests/actors/ray/test_coordinator.py::test_who_replaces_a",
+    "`cp` is right only after": f"{TOUCHED}::test_a_writer_that_ends_leaves",
+    "Not noticed is a copy": f"{TOUCHED}::test_a_copy_without_its_log_is_a_store",
+    "`FILE` alone is the whole store then": f"{TOUCHED}::test_a_writer_that_ends_leaves",
+    "lacks its newest commits": f"{TOUCHED}::test_a_copy_without_its_log_is_refused",
+    "alone from a running or killed service": f"{TOUCHED}::test_a_copy_without_its_log",
+    "only Kafka's plugins remember more": f"{RESTORED}::test_a_plugin_that_has_seen_more",
+    "that host writes nothing any more": f"{PUT_BACK}::test_an_older_store_takes_no_write",
+    "with the key that is missing": f"{PUT_BACK}::test_an_older_store_takes_no_write",
 }
 """Tests, by how their names begin, for words of each sentence."""
 
 
 def sentences() -> Iterator[str]:
     """Those of the prose, each line of a table or list for itself."""
-    text = re.sub(r"^```.*?^```$", "", PROSE, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```$", "", KAFKA + STORES, flags=re.MULTILINE | re.DOTALL)
     for block in re.split(r"\n(?=\n|\||- |\d\. |#)", text):
         yield from re.split(r"(?<=[.:;]) (?=[A-Z`*])", " ".join(block.split()))
 
@@ -87,7 +116,7 @@ def test_a_strong_sentence_names_its_test(sentence: str) -> None:
 
 
 def test_the_tests_that_are_named_are_there() -> None:
-    prose = " ".join(PROSE.split())
+    prose = " ".join((KAFKA + STORES).split())
     for words, test in SHOWN.items():
         file, _, name = test.partition("::")
         assert words in prose, f"nobody says {words!r} any more"
@@ -109,5 +138,5 @@ def test_the_tests_that_are_named_are_there() -> None:
 def test_a_time_that_is_said_is_the_programs(
     said: str, is_s: float, in_program_s: float
 ) -> None:
-    assert said in " ".join(PROSE.split())
+    assert said in " ".join(KAFKA.split())
     assert in_program_s == pytest.approx(is_s)

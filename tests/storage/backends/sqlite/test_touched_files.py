@@ -263,6 +263,18 @@ async def test_the_log_of_a_file_that_was_emptied_stays(path: Path) -> None:
     await backend.close()
 
 
+async def test_the_same_bytes_written_over_the_file_cost_nothing(path: Path) -> None:
+    backend = await SqliteBackend.open(path)
+    await backend.create("a", b"v")
+    write_over(path, read(path))
+    await backend.create("b", b"v")
+    await backend.close()
+
+    backend = await SqliteBackend.open(path)
+    assert await backend.get_each(["a", "b"]) == [b"v", b"v"]
+    await backend.close()
+
+
 async def test_a_commit_that_its_file_does_not_outlive_is_in_doubt(path: Path) -> None:
     backend = await SqliteBackend.open(path)
 
@@ -319,6 +331,22 @@ async def test_a_copy_without_its_log_is_refused(written: int, path: Path) -> No
     beside(path, ".log").rename(beside(copy, "-wal"))
     backend = await SqliteBackend.open(copy)
     assert len(await backend.get_like("k", limit=9999)) == written
+    await backend.close()
+
+
+async def test_a_copy_without_its_log_is_a_store_while_a_person_has_copied_the_log(
+    path: Path,
+) -> None:
+    backend = await SqliteBackend.open(path)
+    await backend.create("k", b"v")
+    with closing(sqlite3.connect(path)) as person:
+        person.execute("PRAGMA wal_checkpoint")
+    copy = beside(path, ".copy")
+    shutil.copyfile(path, copy)
+    await backend.close()
+
+    backend = await SqliteBackend.open(copy, read_only=True)
+    assert await backend.get("k") == b"v"
     await backend.close()
 
 
