@@ -83,6 +83,9 @@ bench-spark: servers ## measure the pipeline on Spark; builds stores of ten mill
 bench-kafka: servers ## measure the brokers' plugin beside Kafka's own manager, on a real broker
 	@$(BIN)/python -m tierledger.benchmarks kafka-calls kafka-one kafka-many
 
+spark-versions: wheel ## try the wheel at Connect servers of other versions of Spark
+	@scripts/spark-versions.sh $(or $(VERSIONS),4.0.1 4.1.0)
+
 chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
 	@$(BIN)/tierledger simulate live --minutes $(or $(MINUTES),2) \
 		--store $(or $(STORE),postgresql) $(if $(SEED),--seed $(SEED))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -93,8 +94,8 @@ class _Reports:
         """The reports so far. A task that Spark ran twice has reported twice."""
         if self.is_classic:
             return list(self._added.value)
-        kept = [one for seen in self._observed for one in seen.get.get(REPORTS, ())]
-        each = [pickle.loads(one) for one in kept]  # noqa: S301 - Our own tasks made them.
+        kept = " ".join(seen.get.get(REPORTS) or "" for seen in self._observed).split()
+        each = [pickle.loads(b64decode(one)) for one in kept]  # noqa: S301 - Of our own tasks.
         return [report for one in each for report in one.get(type(self), ())]
 
 
@@ -200,7 +201,9 @@ def reported(
     for one in wanted:
         one.observe(seen)
     found = rows.mapInArrow(_InLastRow(run, schema), of_spark.add(REPORTS, "binary"))
-    found = found.observe(seen, sql.collect_list(REPORTS).alias(REPORTS))
+    # One text: a server of Spark 4.0 cannot send an array of an observation.
+    texts = sql.collect_list(sql.translate(sql.base64(REPORTS), "\r\n", ""))
+    found = found.observe(seen, sql.array_join(texts, " ").alias(REPORTS))
     return found.where(f"{REPORTS} is null").drop(REPORTS)
 
 

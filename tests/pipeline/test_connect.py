@@ -113,6 +113,18 @@ def rows_as_text(found: list[dict[str, object]]) -> list[str]:
     )
 
 
+def test_what_tasks_report_is_one_text_as_servers_of_spark_4_0_send_no_array(
+    connected: SparkSession, store: Path
+) -> None:
+    damage = frames.Damage(connected)
+
+    frames.segments(connected, f"sqlite:{store}", damage=damage).count()
+
+    (seen,) = damage._observed
+    assert {type(one) for one in seen.get.values()} == {str}
+    assert [one.topic for one in damage.logs()] == ["damaged"]
+
+
 def test_a_damaged_log_fails_a_table_that_does_not_collect_damage(
     connected: SparkSession, store: Path
 ) -> None:
