@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from enum import Enum
 
+    from rich.console import Console
     from rich.table import Table as RichTable
 
 WideOption = Annotated[
@@ -111,12 +112,12 @@ def print_table(table: Table, *, wide: bool = False) -> None:
     if len(table.rows) > STYLED_ROWS_MAX:
         _print_plain(table, None if is_whole else _terminal_width())
         return
-    from rich.console import Console
-
     if is_whole:
+        from rich.console import Console
+
         Console(width=PLAIN_WIDTH).print(_styled(_Fitted.whole(table)))
     else:
-        console = Console()
+        console = terminal_console()
         console.print(styled_table(table, console.width, tell=True))
 
 
@@ -196,6 +197,16 @@ def _styled(fitted: _Fitted) -> RichTable:
             )
         )
     return styled
+
+
+def terminal_console() -> Console:
+    """Standard output; a COLUMNS of 0, as some terminals set it, says nothing of its width."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.width:
+        console.width = _terminal_width()
+    return console
 
 
 def _terminal_width() -> int:

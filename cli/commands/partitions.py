@@ -111,7 +111,10 @@ def list_partitions(
         typer.Option("--all", help="Show also partitions that have no segments and no leader."),
     ] = False,
 ) -> None:
-    """List the partitions: segments by state, bytes, who leads, and the log's position."""
+    """List the partitions: segments by state, bytes, who leads, and the log's position.
+
+    A leader in parentheses led last: its session is closed. Broker -1 is an import.
+    """
     when = parse_as_of(as_of)
     if when is not None and when.position is not None:
         raise InvalidArgument("a position is one partition's: give a time, or describe one")
@@ -202,6 +205,8 @@ def _print_list(
         (tip.topic, id_cell(tip.topic_id), tip.partition, *_cells(found))
         for tip, found in shown
     ]
+    if not rows:
+        print_note("there is no partition with segments or a leader")
     print_table(Table(LIST_COLUMNS, rows, LIST_SPARE), wide=wide)
 
 

@@ -78,6 +78,8 @@ def test_ls_as_of_a_time_shows_what_was_there_then(store: Path) -> None:
 
     assert [one["topic_id"] for one in found] == [str(OLD_ORDERS)]
     assert run(store, "ls", "--as-of", "3").exit_code == 2
+    nothing = run(store, "ls", "--as-of", "1999-01-01")
+    assert "note: there is no partition with segments or a leader" in nothing.stderr
 
 
 def test_ls_goes_on_after_a_partition_that_cannot_be_read(store: Path) -> None:

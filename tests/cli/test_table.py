@@ -125,3 +125,10 @@ def test_a_very_long_table_is_set_plainly(capsys: pytest.CaptureFixture[str]) ->
     text = capsys.readouterr().out.splitlines()
     assert len(text) == STYLED_ROWS_MAX + 2
     assert text[1] == "a\\nb  0      whole"
+
+
+def test_a_terminal_that_says_it_has_no_width_is_measured(store: Path) -> None:
+    usual = on_terminal("ls", columns=80, store=store)
+
+    assert on_terminal("ls", columns=80, store=store, COLUMNS="0") == usual
+    assert len(usual.lines) > 2

@@ -17,6 +17,7 @@ from tierledger.cli.commands.status.look import (
 )
 from tierledger.cli.commands.status.view import rendered
 from tierledger.cli.output import print_error
+from tierledger.cli.table import terminal_console
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.typed_fields import time_text
 
@@ -68,7 +69,7 @@ def _display(options: StatusOptions) -> Iterator[Show]:
         return
     from rich.live import Live
 
-    with Live(auto_refresh=False, vertical_overflow="crop") as live:
+    with Live(console=terminal_console(), auto_refresh=False, vertical_overflow="crop") as live:
 
         def show(look: Look) -> None:
             is_served = look.service is not None

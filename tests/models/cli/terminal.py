@@ -22,14 +22,18 @@ class Shown(NamedTuple):
     status: int
 
 
-def on_terminal(*argv: object, columns: int, store: object) -> Shown:
-    """Run the command on a terminal that is `columns` wide and has 40 lines."""
+def on_terminal(*argv: object, columns: int, store: object, **more: str) -> Shown:
+    """Run the command on a terminal that is `columns` wide and has 40 lines.
+
+    `more`: further variables of its environment.
+    """
     child, terminal = pty.fork()
     if child == 0:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         environment = {**os.environ, "TIERLEDGER_STORE": f"sqlite:{store}", "TERM": "xterm"}
         for name in ("NO_COLOR", "COLUMNS", "LINES"):
             environment.pop(name, None)
+        environment |= more
         command = [sys.executable, "-m", "tierledger.cli.main", *map(str, argv)]
         os.execve(sys.executable, command, environment)
     seen = bytearray()
