@@ -18,7 +18,7 @@ async def world(bench: Bench) -> None:
     """Calls per second of processor time, in a world of the service without faults."""
     for turn in bench.turns("world"):
         begun = time.process_time()
-        world = ran(calm(turn + 1, calls_max=bench["simulated"]))
+        world = ran(calm(turn + 1, calls=bench["simulated"]))
         run = time.process_time()
         verdict = verdict_of(world)
         seconds = time.process_time() - begun

@@ -30,6 +30,7 @@ from tierledger.simulation.mutants.slips import SLIPS
 from tierledger.simulation.orphans import end_with_parent
 from tierledger.simulation.service import plan as service_plan
 from tierledger.simulation.service import verdict as service
+from tierledger.simulation.service.world import World as ServiceWorld
 from tierledger.simulation.worlds import MACHINES, SERVICE
 
 SEEDS_PER_TASK = {MACHINES: 50, SERVICE: 10}
@@ -40,6 +41,7 @@ TASKS_AHEAD = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+AnyWorld = TypeVar("AnyWorld", World, ServiceWorld)
 
 SAYS_NOTHING = frozenset({"vacuous", "assumptions"})
 """Checkers that judge the run and not the service."""
@@ -48,40 +50,47 @@ UNFORESEEN = "unforeseen_failure"
 """The checker's name for a world that ended with an exception of its own."""
 
 
+def drawn(seed: int, world: str = MACHINES) -> Scenario:
+    """The scenario that the seed gives in that world."""
+    return service_plan.drawn(seed) if world == SERVICE else machines_plan.drawn(seed)
+
+
 def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> SeedVerdict:
     """Run one seed and check it; an exception of the world counts as a violation."""
-    began, is_small = process_time(), False
-    if world == SERVICE:
-        verdict = _judged(seed, lambda: service.judge(service_plan.drawn(seed)), mutant)
-    else:
-        is_small = machines_plan.is_small(seed)
-        verdict = judged(machines_plan.drawn(seed), mutant)
+    began = process_time()
+    verdict = judged(drawn(seed, world), mutant, world)
+    is_small = world == MACHINES and machines_plan.is_small(seed)
     return verdict._replace(is_small=is_small, cpu_s=process_time() - began)
 
 
-def judged(scenario: Scenario, mutant: str | None = None) -> SeedVerdict:
+def judged(scenario: Scenario, mutant: str | None = None, world: str = MACHINES) -> SeedVerdict:
     """A scenario's verdict; an exception of the run counts as a violation.
 
     The mutant is planted anew for this run, since some mutants count what they do.
     """
-    return _judged(scenario.seed, lambda: machines.judge(scenario), mutant)
-
-
-def _judged(seed: int, judge: Callable[[], SeedVerdict], mutant: str | None) -> SeedVerdict:
     with with_mistake(mutant):  # A mutant that fails to plant raises.
         try:
-            return judge()
+            judge = service.judge if world == SERVICE else machines.judge
+            return judge(scenario)
         except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
             violation = unforeseen(error)
         return SeedVerdict(
-            seed=seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
+            seed=scenario.seed, violations=[violation], trace_hash="", calls=0, ok_calls=0,
             changes=0, steps=0, virtual_s=0.0, marks={}, counts={},
         )  # fmt: skip
 
 
 def watched(scenario: Scenario, mutant: str | None = None) -> World:
     """The world of a scenario with its full timeline, as far as the run came."""
-    world = World(scenario, keeps=True)
+    return _watched(World(scenario, keeps=True), run, mutant)
+
+
+def watched_service(scenario: Scenario, mutant: str | None = None) -> ServiceWorld:
+    """The same in the world of the service; discard its loop in the end."""
+    return _watched(ServiceWorld(scenario, keeps=True), service.run, mutant)
+
+
+def _watched(world: AnyWorld, run: Callable[[AnyWorld], None], mutant: str | None) -> AnyWorld:
     with with_mistake(mutant):
         try:
             run(world)

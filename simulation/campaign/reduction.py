@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from tierledger.simulation.campaign.campaign import UNFORESEEN, judged, mutant_named
+from tierledger.simulation.campaign.campaign import UNFORESEEN, drawn, judged, mutant_named
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.machines.scenario.drawing import drawn
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.scenario.shape import numbers_text
-from tierledger.simulation.machines.scenario.shrink import RUNS_MAX, shrunk
+from tierledger.simulation.machines.scenario.shrink import shrunk
 from tierledger.simulation.machines.timeline_of import decision_text
+from tierledger.simulation.worlds import MACHINES
 
 
 class Reduction(NamedTuple):
@@ -30,11 +30,12 @@ class Reduction(NamedTuple):
     shape: tuple[str, ...]
     """Names of the simplifications of its world."""
     runs: int
+    world: str = MACHINES
 
     @property
     def command(self) -> str:
         """The command that repeats the shrunk run."""
-        return replay_command(self.seed, self.mutant, self.keep, self.shape)
+        return replay_command(self.seed, self.mutant, self.keep, self.shape, self.world)
 
 
 def replay_command(
@@ -42,9 +43,12 @@ def replay_command(
     mutant: str | None = None,
     keep: tuple[int, ...] | None = None,
     shape: tuple[str, ...] = (),
+    world: str = MACHINES,
 ) -> str:
     """The command line that repeats a run."""
     parts = ["tierledger", "simulate", "replay", "--seed", str(seed)]
+    if world != MACHINES:
+        parts += ["--world", world]
     if mutant is not None:
         parts += ["--mutant", mutant.partition(" ")[0]]
     if keep is not None:
@@ -61,28 +65,26 @@ def symptom(violation: Violation) -> str:
     return f"{UNFORESEEN}: {violation.message.partition(':')[0]}"
 
 
-def reduced(
-    seed: int, *, mutant: str | None = None, runs_max: int = RUNS_MAX
-) -> Reduction | None:
+def reduced(seed: int, *, mutant: str | None = None, world: str = MACHINES) -> Reduction | None:
     """A failing seed, shrunk; none if the seed does not fail."""
-    whole = drawn(seed)
-    first = _to_shrink_for(judged(whole, mutant).violations, mutant)
+    whole = drawn(seed, world)
+    first = _to_shrink_for(judged(whole, mutant, world).violations, mutant)
     if first is None:
         return None
     wanted, last = symptom(first), first
 
     def fails(scenario: Scenario) -> bool:
         nonlocal last
-        for violation in judged(scenario, mutant).violations:
+        for violation in judged(scenario, mutant, world).violations:
             if symptom(violation) == wanted:
                 last = violation
                 return True
         return False
 
-    small = shrunk(whole, fails, runs_max=runs_max)
+    small = shrunk(whole, fails)
     return Reduction(
         seed, mutant, last, [decision_text(one) for one in small.scenario.decisions],
-        len(whole.decisions), small.kept, small.settings, small.runs,
+        len(whole.decisions), small.kept, small.settings, small.runs, world,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.actors.ports import IdSource
 from tierledger.events.errors import RemoteStorageError
-from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import KafkaValue
 from tierledger.simulation.history.calls import (
     INFO,
@@ -25,6 +25,21 @@ from tierledger.simulation.history.calls import (
 )
 
 _REQUEST: ContextVar[bytes | None] = ContextVar("request", default=None)
+
+
+class CountedIds:
+    """Ids of requests and segments: unique within a run, and the same in each run of a seed."""
+
+    def __init__(self, prefix: int) -> None:
+        self._prefix = prefix.to_bytes(8, "big")
+        self._count = 0
+
+    def request_id(self) -> bytes:
+        self._count += 1
+        return self._prefix + self._count.to_bytes(4, "big")
+
+    def segment_id(self) -> Uuid:
+        return Uuid(self.request_id() + b"seg\x00")
 
 
 class KnownIds:

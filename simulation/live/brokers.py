@@ -12,10 +12,14 @@ from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.messages import Query
 from tierledger.events.errors import Fenced, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.simulation.history.recorded_client import KnownIds, RecordedClient
+from tierledger.simulation.history.recorded_client import (
+    CountedIds,
+    KnownIds,
+    RecordedClient,
+)
+from tierledger.simulation.live.copier import REFUSALS_MAX, LiveCopier
 from tierledger.simulation.live.plan import LiveWorld
-from tierledger.simulation.service.brokers import REFUSALS_MAX, Copier, CountedIds
-from tierledger.simulation.service.plan import stream
+from tierledger.simulation.machines.scenario.streams import stream
 
 READY_PAUSE_S = 0.05
 
@@ -140,7 +144,7 @@ class LiveBroker:
         await asyncio.sleep(self._run.plan.think_s * 2 * self._random.random())
 
     async def _copy(self, tip: TopicIdPartition, epoch: int) -> None:
-        copier = Copier(self._run, self, self._client(tip, "copy"), tip, epoch)
+        copier = LiveCopier(self._run, self, self._client(tip, "copy"), tip, epoch)
         while self.led.get(tip) == epoch:
             if await self._is_ready(tip):
                 break

@@ -15,7 +15,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.live.brokers import LiveBroker, LiveController
 from tierledger.simulation.live.plan import LivePlan, LiveWorld
-from tierledger.simulation.service.plan import stream
+from tierledger.simulation.machines.scenario.streams import stream
 
 LOOK_S = 0.05
 """Pause between two looks at the brokers' progress."""

@@ -16,6 +16,7 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     Wanted,
     coordinated,
 )
+from tierledger.simulation.machines.struck import Struck
 from tierledger.simulation.machines.world import World
 
 SETTLED = 1600 * MS
@@ -33,7 +34,7 @@ def coordination(world: World) -> list[Coordinated]:
     return coordinated(batches, world.newer_serde, world.cluster_id)
 
 
-def whole(world: World) -> list[int]:
+def whole(world: Struck) -> list[int]:
     """Partitions that are neither damaged nor being deleted."""
     return [
         number

@@ -14,8 +14,7 @@ from tierledger.simulation.machines.at_rest import wanted
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.laws.coordination_laws import unready
 from tierledger.simulation.machines.scenario.knobs import turned_to
-from tierledger.simulation.machines.scenario.scenario import SeedDecision
-from tierledger.simulation.machines.strikes import STRIKES
+from tierledger.simulation.machines.strikes import plan
 from tierledger.simulation.machines.world import World
 
 HEALING = 30 * S
@@ -51,8 +50,7 @@ def run(world: World) -> None:
         if world.moving is not None:
             world.moving.start()
         world.feeding.start()
-        for at, decision in enumerate(scenario.decisions):
-            clock.at(decision.at, None, _strike, world, at, decision)
+        plan(world)
         clock.run(scenario.duration)
         _heal(world)
         clock.run(clock.now + HEALING)
@@ -77,13 +75,6 @@ def _wait_until_ready(world: World) -> None:
         world.clock.run(world.clock.now + CATCHING_UP)
         if not any(unready(wanted(world), world.well_at * 1000)):
             return
-
-
-def _strike(world: World, at: int, decision: SeedDecision) -> None:
-    before = world.recorder.count
-    STRIKES[decision.kind](world, *decision.args)
-    if world.recorder.count > before:
-        world.calls_of[at] = range(before, world.recorder.count)
 
 
 def _heal(world: World) -> None:

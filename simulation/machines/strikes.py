@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
-from tierledger.simulation.machines.environment.clockwork import MS
+from tierledger.simulation.machines.copier import Copier
+from tierledger.simulation.machines.environment.clockwork import MS, S
 from tierledger.simulation.machines.environment.medium import LOSE, REFUSE, SLOW, SLOW_ANSWER
-from tierledger.simulation.machines.nodes.broker import BrokerNode
-from tierledger.simulation.machines.nodes.coordinator import may_be_wrong
-from tierledger.simulation.machines.nodes.copier import Copier
-from tierledger.simulation.machines.nodes.host import HostNode
-from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.scenario.scenario import SeedDecision
+from tierledger.simulation.machines.struck import Struck, StruckBroker, StruckService
+
+if TYPE_CHECKING:
+    from tierledger.simulation.machines.world import World
 
 KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn", "list")
 
@@ -45,7 +46,7 @@ def _strike(name: str) -> Callable[[_Strike], _Strike]:
 
 
 @_strike("copy")
-def _copy(world: World, partition: int, caller: int, operation: str, draw: int) -> None:
+def _copy(world: Struck, partition: int, caller: int, operation: str, draw: int) -> None:
     """Every broker that believes it leads makes a write; there may be two such, or none."""
     for broker in world.brokers.values():
         if partition in broker.led:
@@ -54,7 +55,7 @@ def _copy(world: World, partition: int, caller: int, operation: str, draw: int) 
 
 
 @_strike("copy run")
-def _copy_run(world: World, partition: int, count: int) -> None:
+def _copy_run(world: Struck, partition: int, count: int) -> None:
     """One write follows the other, so that the log grows long."""
     for at in range(count):
         if world.clock.now + at * STRIDE > world.scenario.duration:
@@ -64,7 +65,7 @@ def _copy_run(world: World, partition: int, count: int) -> None:
 
 
 @_strike("bury")
-def _bury(world: World, partition: int, waves: int) -> None:
+def _bury(world: Struck, partition: int, waves: int) -> None:
     """Segments are deleted together, and added again while their ids are being forgotten."""
     world.recording.mark("deleted together, and added again")
     for wave in range(waves):
@@ -78,7 +79,7 @@ def _bury(world: World, partition: int, waves: int) -> None:
 
 
 @_strike("zombie copy")
-def _zombie_copy(world: World, pick: int, partition: int, operation: str, draw: int) -> None:
+def _zombie_copy(world: Struck, pick: int, partition: int, operation: str, draw: int) -> None:
     """A broker's process writes that wrongly believes it leads; if none does, the leader's."""
     believers = [
         one
@@ -97,7 +98,7 @@ def _zombie_copy(world: World, pick: int, partition: int, operation: str, draw: 
 
 @_strike("read")
 def _read(
-    world: World, broker_id: int, partition: int, caller: int, role: int, kind: int, draw: int
+    world: Struck, broker_id: int, partition: int, caller: int, role: int, kind: int, draw: int
 ) -> None:
     broker = world.brokers[broker_id]
     world.clock.step(broker.life, _read_once, world, broker, partition, caller, role, kind,
@@ -106,8 +107,8 @@ def _read(
 
 
 def _read_once(
-    world: World,
-    broker: BrokerNode,
+    world: Struck,
+    broker: StruckBroker,
     partition: int,
     caller: int,
     role: int,
@@ -128,12 +129,12 @@ def _ignored(_: object) -> None:
 
 
 @_strike("delete partition")
-def _delete_partition(world: World, partition: int) -> None:
+def _delete_partition(world: Struck, partition: int) -> None:
     broker = world.brokers[world.controller.leader[partition]]
     world.clock.step(broker.life, _delete_once, world, broker, partition)
 
 
-def _delete_once(world: World, broker: BrokerNode, partition: int) -> None:
+def _delete_once(world: Struck, broker: StruckBroker, partition: int) -> None:
     """Take the step that is due, if this broker believes it leads; look again soon."""
     epoch = broker.led.get(partition)
     caller = broker.caller(partition, 8, "delete")
@@ -169,14 +170,14 @@ def _comes_late(world: World) -> None:
 
 @_strike("elect")
 def _elect(
-    world: World, partition: int, pick: int, delay: int, former_delay: int, clean: int
+    world: Struck, partition: int, pick: int, delay: int, former_delay: int, clean: int
 ) -> None:
     world.controller.elect(partition, pick, (delay * MS, former_delay * MS), clean=bool(clean))
 
 
 @_strike("rival elections")
 def _rival_elections(
-    world: World, partition: int, pick: int, gap: int, first: int, second: int, third: int
+    world: Struck, partition: int, pick: int, gap: int, first: int, second: int, third: int
 ) -> None:
     """Three elections follow each other soon, so that several brokers' claims stand at a time.
 
@@ -190,12 +191,12 @@ def _rival_elections(
 
 
 @_strike("move replica")
-def _move(world: World, partition: int, pick: int, back: int) -> None:
+def _move(world: Struck, partition: int, pick: int, back: int) -> None:
     world.controller.move(partition, pick, back * MS)
 
 
 @_strike("tell all")
-def _notify_all(world: World, broker_id: int, delay: int) -> None:
+def _notify_all(world: Struck, broker_id: int, delay: int) -> None:
     world.recording.mark("announcement repeated")
     world.controller.notify(broker_id, delay * MS)
 
@@ -204,7 +205,7 @@ def _notify_all(world: World, broker_id: int, delay: int) -> None:
 
 
 @_strike("kill")
-def _kill(world: World, site: str) -> None:
+def _kill(world: Struck, site: str) -> None:
     life = world.at_site(site)
     if life is not None:
         world.recording.mark(f"kill {site.partition('-')[0]}")
@@ -212,7 +213,7 @@ def _kill(world: World, site: str) -> None:
 
 
 @_strike("pause")
-def _pause(world: World, site: str, duration: int) -> None:
+def _pause(world: Struck, site: str, duration: int) -> None:
     life = world.at_site(site)
     if life is not None and not life.is_paused:
         world.recording.mark(f"pause {site.partition('-')[0]}")
@@ -220,22 +221,19 @@ def _pause(world: World, site: str, duration: int) -> None:
 
 
 @_strike("cut off")
-def _cut_off(world: World, site: str) -> None:
+def _cut_off(world: Struck, site: str) -> None:
     """A process is believed dead and replaced, while it goes on."""
     life = world.at_site(site)
-    if life is not None:
+    if life is not None and world.cut_off(life):
         world.recording.mark(f"cut off {site.partition('-')[0]}")
-        world.recording.moment(life.name, "cut off")
-        life.is_cut_off = True
-        world.detected(life)
 
 
 @_strike("depose")
-def _depose(world: World, partition: int, how: int) -> None:
+def _depose(world: Struck, partition: int, how: int) -> None:
     """The host that leads a partition dies, freezes, or is replaced while it goes on."""
-    host = world.leading(partition)
+    host = world.leader_life(partition)
     if host is not None:
-        site = host.life.site
+        site = host.site
         if how == 0:
             _kill(world, site)
         elif how == 1:
@@ -244,35 +242,33 @@ def _depose(world: World, partition: int, how: int) -> None:
             _cut_off(world, site)
         else:
             world.recording.mark("host given up by the coordinator")
-            world.detected(host.life)
+            world.suspect(host)
 
 
 @_strike("mute")
-def _mute(world: World, partition: int, duration: int) -> None:
+def _mute(world: Struck, partition: int, duration: int) -> None:
     """A leader's host dies, and the answers that it sent to brokers shortly before are lost."""
-    host = world.leading(partition)
+    host = world.leader_life(partition)
     if host is not None:
         world.recording.mark("mute host died")
-        until = world.clock.now + duration * MS
-        for broker_id in sorted(world.brokers):
-            world.wires.cut((host.life.site, f"broker-{broker_id}"), until)
-        world.clock.after(duration * MS, None, world.kill, host.life)
+        world.mute(host, world.clock.now + duration * MS)
+        world.clock.after(duration * MS, None, world.kill, host)
 
 
 @_strike("fuse")
-def _fuse(world: World, site: str, point: str) -> None:
+def _fuse(world: Struck, site: str, point: str) -> None:
     world.fuses.add((site, point))
 
 
 @_strike("doze")
-def _doze(world: World, partition: int, duration: int) -> None:
-    host = world.leading(partition)
+def _doze(world: Struck, partition: int, duration: int) -> None:
+    host = world.leader_life(partition)
     if host is not None:
-        world.dozes[host.life.site, "durable"] = duration * MS
+        world.dozes[host.site, "durable"] = duration * MS
 
 
 @_strike("restart broker")
-def _restart_broker(world: World, broker_id: int, kills: int) -> None:
+def _restart_broker(world: Struck, broker_id: int, kills: int) -> None:
     """A new life of a broker; the old one ends, or goes on as a zombie."""
     broker = world.brokers[broker_id]
     if kills:
@@ -282,7 +278,7 @@ def _restart_broker(world: World, broker_id: int, kills: int) -> None:
 
 
 @_strike("zombie announces")
-def _zombie_announces(world: World, broker_id: int, partition: int, delay: int) -> None:
+def _zombie_announces(world: Struck, broker_id: int, partition: int, delay: int) -> None:
     """A broker's process goes on after its replacement, and is notified that it leads."""
     former = world.brokers[broker_id]
     world.restart_broker(broker_id)
@@ -292,7 +288,7 @@ def _zombie_announces(world: World, broker_id: int, partition: int, delay: int) 
 
 
 @_strike("power cut")
-def _power_cut(world: World, keeps: int) -> None:
+def _power_cut(world: Struck, keeps: int) -> None:
     """Every process ends; each write under way becomes durable or is lost."""
     world.recording.mark("power cut")
     world.medium.cut_power(keeps)
@@ -303,7 +299,7 @@ def _power_cut(world: World, keeps: int) -> None:
 
 
 @_strike("bad spell")
-def _bad_spell(world: World, site: str, duration: int, loses: int) -> None:
+def _bad_spell(world: Struck, site: str, duration: int, loses: int) -> None:
     """One process cannot reach the store for a while; its writes are refused or lost."""
     world.recording.mark("store away from one")
     fate = LOSE if loses else REFUSE
@@ -311,70 +307,69 @@ def _bad_spell(world: World, site: str, duration: int, loses: int) -> None:
 
 
 @_strike("outage")
-def _outage(world: World, point: str, duration: int) -> None:
+def _outage(world: Struck, point: str, duration: int) -> None:
     """The process that next gets to `point` cannot reach the store for a while after that."""
     world.outages[point] = duration * MS
 
 
 @_strike("two fates")
 def _two_fates(
-    world: World, partition: int, first: int, second: int, by: int, count: int
+    world: Struck, partition: int, first: int, second: int, by: int, count: int
 ) -> None:
     """A leader's next write to the store suffers one fate, and its repeat another.
 
     `count` writes follow. If it is only one, the slot stays free for an append that is late.
     """
-    host = world.leading(partition)
+    host = world.leader_life(partition)
     if host is not None:
         for fate in (first, second):
-            world.medium.arm(host.life.site, fate, by, of_writes=True)
+            world.medium.arm(host.site, fate, by, of_writes=True)
         _burst(world, partition, count)
 
 
 @_strike("troubled election")
 def _troubled_election(
-    world: World, partition: int, pick: int, duration: int, loses: int
+    world: Struck, partition: int, pick: int, duration: int, loses: int
 ) -> None:
     """Another broker is elected while the leader's host cannot reach the store."""
-    host = world.leading(partition)
+    host = world.leader_life(partition)
     if host is not None:
-        _bad_spell(world, host.life.site, duration, loses)
+        _bad_spell(world, host.site, duration, loses)
         world.controller.elect(partition, pick, (2 * MS, 4 * MS), clean=True)
         _burst(world, partition)
 
 
-def _burst(world: World, partition: int, count: int = 12) -> None:
+def _burst(world: Struck, partition: int, count: int = 12) -> None:
     """Brokers make writes in quick succession."""
     for at in range(count):
         world.clock.after(at * 2 * MS, None, _copy, world, partition, at % 5, "go on", at)
 
 
 @_strike("close host")
-def _close_host(world: World, site: str) -> None:
+def _close_host(world: Struck, site: str) -> None:
     """A host is asked to end: it stores what it has begun, and releases its partitions."""
     life = world.at_site(site)
-    host = None if life is None else world.node_of(life)
-    if host is not None:
+    if life is not None:
         world.recording.mark("host closed")
-        world.clock.step(host.life, host.close)
+        world.close(life)
 
 
 @_strike("release")
-def _release(world: World, partition: int, back: int) -> None:
+def _release(world: Struck, partition: int, back: int) -> None:
     """No broker hosts the partition for a while; then all do again."""
     _burst(world, partition, 40)
     world.clock.after(3 * MS, None, world.controller.release, partition, back * MS)
 
 
 @_strike("import")
-def _import(world: World, partition: int, history: int, count: int) -> None:
+def _import(world: Struck, partition: int, history: int, count: int) -> None:
     """An importer imports recorded history: it leads the partition as a further broker."""
     world.start_import(partition, history, count)
 
 
 @_strike("import, then delete")
 def _import_then_delete(
-    world: World, partition: int, history: int, count: int, after: int
+    world: Struck, partition: int, history: int, count: int, after: int
 ) -> None:
     """An importer imports recorded history, and the partition is deleted soon after."""
     world.start_import(partition, history, count)
@@ -382,39 +377,37 @@ def _import_then_delete(
 
 
 @_strike("clock steps")
-def _clock_steps(world: World, site: str, by_ms: int) -> None:
+def _clock_steps(world: Struck, site: str, by_ms: int) -> None:
     life = world.at_site(site)
-    host = None if life is None else world.node_of(life)
-    if host is not None:
+    if life is not None and world.step_clock(life, by_ms):
         world.recording.mark("clock stepped back" if by_ms < 0 else "clock stepped")
-        host.skew_ms += by_ms
 
 
 # Network and store.
 
 
 @_strike("wire")
-def _wire(world: World, source: str, target: str, fate: int, by: int) -> None:
+def _wire(world: Struck, source: str, target: str, fate: int, by: int) -> None:
     world.wires.arm((source, target), fate, by)
 
 
 @_strike("cut")
-def _cut(world: World, source: str, target: str, duration: int) -> None:
+def _cut(world: Struck, source: str, target: str, duration: int) -> None:
     world.wires.cut((source, target), world.clock.now + duration * MS)
 
 
 @_strike("clog")
-def _clog(world: World, source: str, target: str, duration: int) -> None:
+def _clog(world: Struck, source: str, target: str, duration: int) -> None:
     world.wires.clog((source, target), world.clock.now + duration * MS)
 
 
 @_strike("store")
-def _store(world: World, site: str, fate: int, by: int) -> None:
+def _store(world: Struck, site: str, fate: int, by: int) -> None:
     world.medium.arm(site, fate, by)
 
 
 @_strike("store away")
-def _store_away(world: World, duration: int) -> None:
+def _store_away(world: Struck, duration: int) -> None:
     world.recording.mark("store away")
     world.medium.away_until = world.clock.now + duration * MS
 
@@ -423,49 +416,29 @@ def _store_away(world: World, duration: int) -> None:
 
 
 @_strike("lie")
-def _lie(world: World, which: int) -> None:
+def _lie(world: Struck, which: int) -> None:
     """A coordinator's next orders to a host are joined by placements of earlier orders."""
     world.lies.append(which)
 
 
 @_strike("assign")
-def _assign(world: World, host: int, which: int) -> None:
+def _assign(world: Struck, host: int, which: int) -> None:
     """A host gets a placement that some host was sent, just now or long ago."""
-    hosts = [one for one in world.hosts.values() if not one.life.is_dead]
-    if not hosts:
-        return
-    node = hosts[host % len(hosts)]
-    sent = [one for work in world.placed for one in work.placements if may_be_wrong(one)]
-    if sent:
+    hosts, sent = world.host_lives, world.placements()
+    if hosts and sent:
         world.recording.mark("assigned by nobody")
-        placement = sent[which % len(sent)]
-        world.clock.step(node.life, node.place, placement)
-
-
-def _move_leader(world: World, partition: int, host: int) -> HostNode | None:
-    """A coordinator places a leader elsewhere without cause; the old one is not notified."""
-    coordinator = world.coordinator
-    idle = [
-        node
-        for node in world.hosts.values()
-        if node.life.is_reachable and not node.believes_to_lead(partition)
-    ]
-    if coordinator is None or coordinator.life.is_dead or not idle:
-        return None
-    node = idle[host % len(idle)]
-    world.clock.step(coordinator.life, coordinator.move_leader, partition, node.name)
-    return node
+        world.place(hosts[host % len(hosts)], sent[which % len(sent)])
 
 
 @_strike("contend")
-def _contend(world: World, partition: int, host: int, slow: int) -> None:
+def _contend(world: Struck, partition: int, host: int, slow: int) -> None:
     """A leader is placed on a slow host while the old one goes on writing as fast as it can."""
-    node = _move_leader(world, partition, host)
-    if node is None:
+    life = world.move_leader(partition, host)
+    if life is None:
         return
     world.recording.mark("leader made beside the one in office")
     for _ in range(30):
-        world.medium.arm(node.life.site, SLOW, slow * MS)
+        world.medium.arm(life.site, SLOW, slow * MS)
     for at in range(40):
         world.clock.after(
             at * slow * MS // 3, None, _copy, world, partition, at % 2, "go on", at
@@ -473,31 +446,26 @@ def _contend(world: World, partition: int, host: int, slow: int) -> None:
 
 
 @_strike("slow follower")
-def _slow_follower(world: World, partition: int, slow: int, broker_id: int) -> None:
+def _slow_follower(world: Struck, partition: int, slow: int, broker_id: int) -> None:
     """Writes and an announcement come while the store's answer to a follower is under way."""
-    for host in world.hosts.values():
-        shell = host.shells.get((partition, FOLLOWER))
-        if shell is None or not host.life.is_reachable:
-            continue
-        world.recording.mark("follower asked while it reads")
-        for _ in range(2):
-            world.medium.arm(host.life.site, SLOW_ANSWER, slow * MS)
-        world.clock.step(host.life, host.hint, shell)
-        for at in range(3):
-            world.clock.after((1 + at) * STRIDE, None, _copy, world, partition, at, "start", at)
-        world.clock.after(4 * STRIDE, None, world.restart_broker, broker_id)
+    life = world.following(partition)
+    if life is None:
         return
+    world.recording.mark("follower asked while it reads")
+    for _ in range(2):
+        world.medium.arm(life.site, SLOW_ANSWER, slow * MS)
+    world.hint(life, partition)
+    for at in range(3):
+        world.clock.after((1 + at) * STRIDE, None, _copy, world, partition, at, "start", at)
+    world.clock.after(4 * STRIDE, None, world.restart_broker, broker_id)
 
 
 @_strike("second coordinator")
-def _second_coordinator(world: World) -> None:
+def _second_coordinator(world: Struck) -> None:
     """A second coordinator starts, while the first is believed dead and goes on."""
-    node = world.coordinator
-    if node is not None and node.life.is_reachable:
+    life = world.at_site("coordinator")
+    if life is not None and world.cut_off(life):
         world.recording.mark("two coordinators")
-        node.life.is_cut_off = True
-        world.recording.moment(node.life.name, "cut off")
-        world.coordinator_node()
 
 
 # Damage: a store must never do this, and the service has to notice if one does.
@@ -558,6 +526,69 @@ def _rot_checkpoint(world: World, partition: int, which: int, bit: int) -> None:
             world.recording.mark("bit rot in a checkpoint")
 
 
+# Streams to doors, and hosts that freeze: in the world of the service alone.
+
+
+@_strike("break connections")
+def _break_connections(world: StruckService, site: str, silently: int, first: int) -> None:
+    """All streams of a client break; one end does not learn of it, if `silently`."""
+    world.streams.break_client(site, silently=bool(silently), server_first=bool(first))
+
+
+@_strike("slow reader")
+def _slow_reader(world: StruckService, site: str, duration: int) -> None:
+    """A client pauses before each frame that it reads, for a while."""
+    world.streams.slow_until[site] = world.clock.now + duration * MS
+
+
+@_strike("shut out")
+def _shut_out(world: StruckService, broker_id: int, waits: int) -> None:
+    """A client is cut off from all doors for longer than a call may take.
+
+    Its writes are then in doubt: no answer comes, and no retry can be in time. If it `waits`,
+    the fault comes when a write of the client is durable, and takes its answer.
+    """
+    client = world.brokers[broker_id].life.name
+
+    def shut_out() -> None:
+        until = world.clock.now + world.scenario.patience * 6 // 5
+        world.streams.shut_out(client, until / S)
+        world.recording.mark("client shut out")
+
+    if waits:
+        world.streams.before_written(client, shut_out)
+    else:
+        shut_out()
+
+
+@_strike("freeze")
+def _freeze(world: StruckService, site: str) -> None:
+    """A host freezes for good; the kernel still accepts connections for it."""
+    life = world.at_site(site)
+    # The launcher gives up on a host that freezes before its first answer, but only after
+    # a time that is longer than this world's calls take.
+    if life is not None and not life.is_paused and world.serves(life):
+        world.freeze(life)
+        world.recording.mark("host frozen for good")
+
+
+@_strike("close door")
+def _close_door(world: StruckService, site: str) -> None:
+    """Nobody reaches a host's door any more, whichever process serves there."""
+    if len({one.site for one in world.host_lives if one.is_reachable}) > 1:
+        world.streams.close_door(site)
+        world.recording.mark("door closed for good")
+
+
+@_strike("burn")
+def _burn(world: StruckService, site: str, steps: int) -> None:
+    """A process is killed at its next step but so many, whatever it does there."""
+    life = world.at_site(site)
+    if life is not None:
+        world.burn(life, steps)
+        world.recording.mark("crash at any step")
+
+
 STRIKES = dict(_STRIKES)
 """By the kind of a decision, the function that carries it out."""
 
@@ -567,3 +598,16 @@ def argument_names(kind: str) -> list[str]:
     strike = STRIKES[kind]
     code = strike.__code__
     return list(code.co_varnames[1 : code.co_argcount])
+
+
+def plan(world: Struck) -> None:
+    """Let each decision of the world's scenario strike at its time."""
+    for at, decision in enumerate(world.scenario.decisions):
+        world.clock.at(decision.at, None, _carry_out, world, at, decision)
+
+
+def _carry_out(world: Struck, at: int, decision: SeedDecision) -> None:
+    before = world.recorder.count
+    STRIKES[decision.kind](world, *decision.args)
+    if world.recorder.count > before:
+        world.calls_of[at] = range(before, world.recorder.count)

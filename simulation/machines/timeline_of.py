@@ -18,10 +18,11 @@ from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.history.calls import INFO, OK, Operation
 from tierledger.simulation.machines.environment.medium import COORDINATOR as COORDINATOR_LOG
 from tierledger.simulation.machines.environment.medium import FATES
+from tierledger.simulation.machines.environment.newer_release import NewerSerDe
 from tierledger.simulation.machines.scenario.scenario import SeedDecision
 from tierledger.simulation.machines.strikes import KINDS as QUERIES
 from tierledger.simulation.machines.strikes import argument_names
-from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.struck import Struck
 from tierledger.simulation.timeline import (
     BROKER,
     CALL,
@@ -48,6 +49,9 @@ _ENDS: Final = {"resume": PAUSED, "unfollow": FOLLOWS}
 _OVER: Final = {"gone", "session closed"}
 """Moments that end a session in its lane."""
 
+BOTH: Final = NewerSerDe(writes_newer=False)
+"""Reads the formats of all releases."""
+
 CHECKSUM_BYTES: Final = 4
 """Bytes of the checksum that stands before the fields of a stored event."""
 
@@ -59,7 +63,7 @@ _OUTCOMES: Final = {OK: "op ok", INFO: "op info"}
 
 
 def timeline_of(
-    world: World, *, title: str, command: str, violations: Iterable[Violation]
+    world: Struck, *, title: str, command: str, violations: Iterable[Violation]
 ) -> RunTimeline:
     """The picture of the run of `world`, which was made with `keeps`.
 
@@ -147,7 +151,7 @@ def violation_text(violation: Violation) -> str:
     return f"{violation.checker}: {where}{violation.message}"
 
 
-def _when(violation: Violation, world: World) -> int:
+def _when(violation: Violation, world: Struck) -> int:
     """The time at which the picture shows a violation (us).
 
     It is the first time in its message. Without one it is the time at which its calls had
@@ -170,7 +174,7 @@ def _when(violation: Violation, world: World) -> int:
     return world.clock.now
 
 
-def _durable_at(world: World, number: int, position: int) -> int | None:
+def _durable_at(world: Struck, number: int, position: int) -> int | None:
     """When an event became durable (us), if it did."""
     for batch in range(world.medium.heads.get(number, 0)):
         slot = (number, batch)
@@ -180,18 +184,18 @@ def _durable_at(world: World, number: int, position: int) -> int | None:
     return None
 
 
-def _stored(world: World, slot: tuple[int, int]) -> list[Any] | None:
+def _stored(world: Struck, slot: tuple[int, int]) -> list[Any] | None:
     """First position, count and events of a batch as it was written."""
     value = world.medium.truth.get(slot)
     if value is None:
         return None
     try:
-        return world.newer_serde.deserialize("batch", value)
+        return BOTH.deserialize("batch", value)
     except DataError:
         return None
 
 
-def _batch_text(world: World, slot: tuple[int, int]) -> str:
+def _batch_text(world: Struck, slot: tuple[int, int]) -> str:
     """A batch as text: its positions and its events."""
     stored = _stored(world, slot)
     if stored is None:
@@ -213,7 +217,7 @@ def _key(partition: int | None) -> str:
     return "" if partition is None else f"orders-{partition}"
 
 
-def _moments(world: World) -> Iterator[RunMoment]:
+def _moments(world: Struck) -> Iterator[RunMoment]:
     for time, lane, what, detail, session, partition in world.recording.moments:
         text = detail
         if what == "append" and detail.startswith("batch "):
@@ -222,14 +226,14 @@ def _moments(world: World) -> Iterator[RunMoment]:
         yield RunMoment(time, _life_of(world, lane), what, text, session, _key(partition))
 
 
-def _life_of(world: World, lane: str) -> str:
+def _life_of(world: Struck, lane: str) -> str:
     """The lane named `lane`; what is noted of a broker stands in that of its newest process."""
     _, is_broker, number = lane.partition("broker-")
     broker = world.brokers.get(int(number)) if is_broker and number.isdigit() else None
     return lane if broker is None else broker.life.name
 
 
-def _arrows(world: World, spans: Iterable[Span]) -> Iterator[Arrow]:
+def _arrows(world: Struck, spans: Iterable[Span]) -> Iterator[Arrow]:
     """Messages; one reaches a paused process when it resumes, and a dead one never."""
     deaf: dict[str, list[Span]] = {}
     for span in spans:

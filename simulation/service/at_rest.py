@@ -11,6 +11,7 @@ from tierledger.actors.leader.machine import Leader
 from tierledger.events.commands import Claim
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.history.observations import Healed
+from tierledger.simulation.machines.at_rest import whole
 from tierledger.simulation.machines.laws.coordination_laws import (
     Coordinated,
     Wanted,
@@ -38,7 +39,9 @@ def healed(world: World) -> dict[PartitionKey, Healed]:
     """All partitions of a world that is well again."""
     since, until = world.healed_at, world.well_at
     leader = world.controller.leader
-    return {PartitionKey.of(tip): Healed(since, until, leader[tip]) for tip in world.tips}
+    return {
+        world.keys_of[number]: Healed(since, until, leader[number]) for number in whole(world)
+    }
 
 
 def hosts(world: World) -> list[HostProcess]:
@@ -69,7 +72,7 @@ def wanted(world: World) -> Iterator[Wanted]:
     Where all hosts are full, followers may be placed nowhere: no further host is started while
     one is not reached.
     """
-    running, room = shells(world), world.plan.partitions_per_host
+    running, room = shells(world), world.scenario.partitions_per_host
     unplaced: Collection[tuple[PartitionKey, str]] = ()
     coordinator = world.cluster.coordinator
     if all(load >= room for load in loads(world).values()):
@@ -77,13 +80,13 @@ def wanted(world: World) -> Iterator[Wanted]:
         unplaced = () if service is None else service._machine.state.unplaced
     for broker in world.brokers.values():
         roles = broker._manager._roles
-        if roles is None or broker.is_fenced or broker.process.is_dead:
+        if roles is None or broker.is_fenced or broker.life.is_dead:
             continue
-        for tip in world.tips:
-            key = PartitionKey.of(tip)
+        for number in whole(world):
+            key = world.keys_of[number]
             role, claim = roles._claims.get(key, ("", None))
-            leads = world.controller.leader[tip] == broker.broker_id
-            is_hosted = broker.broker_id in world.controller.replicas[tip]
+            leads = world.controller.leader[number] == broker.broker_id
+            is_hosted = broker.broker_id in world.controller.replicas[number]
             if claim is None or not is_hosted or (role == LEADER) != leads:
                 continue
             replicas = [one for one in running if (one.key, one.role) == (key, role)]
@@ -141,8 +144,8 @@ def _left_over(world: World) -> Iterator[LeftOver]:
     if coordinator is not None and coordinator.is_reachable:
         yield from left_over(coordinator.name, coordinator.service)
     for broker in world.brokers.values():
-        if not (broker.process.is_dead or broker.is_fenced):
-            yield from left_over(broker.process.name, broker._manager)
+        if not (broker.life.is_dead or broker.is_fenced):
+            yield from left_over(broker.life.name, broker._manager)
 
 
 def leader_at_end(world: World, log: FinalLog) -> str | None:

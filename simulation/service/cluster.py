@@ -11,20 +11,23 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tierledger.actors.calls import (
     LEADER,
+    Call,
     CoordinatedHost,
     PlaceCall,
     Placement,
     Request,
+    refusal_of,
 )
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.coordinator.requests import FollowedCoordinator
 from tierledger.actors.coordinator.service import CoordinatorService
+from tierledger.actors.deadline import Attempt
 from tierledger.actors.door.addresses import url_of
 from tierledger.actors.door.client.connection import connect_at, greeting_of
 from tierledger.actors.door.client.feed_stream import FeedStreams
@@ -40,7 +43,7 @@ from tierledger.actors.ports import LeaderOracle
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.errors import Fenced, NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.service.lying_store import StoreConnection
-from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, LEADER_MOVED, stream
+from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, LEADER_MOVED
 from tierledger.simulation.service.process_watch import ProcessWatch, WatchedOracle
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import PORT
@@ -115,6 +118,17 @@ class HostWay:
         self._cluster.watch.answered(self.process, answer)
         return answer
 
+    async def call(self, call: Call, attempt: Attempt) -> Any:  # noqa: ANN401 - Whatever it is.
+        attempt.is_sent = True
+
+        async def work() -> object:
+            return await self._host().call(call)
+
+        refusal = refusal_of(call)
+        return refusal or await self._cluster.network.call(
+            self.process, work, type(call).__name__
+        )
+
     def _note(self, request: object) -> None:
         if not isinstance(request, PlaceCall):
             return
@@ -158,6 +172,20 @@ class CoordinatorWay:
         raise AssertionError("the last attempt returns or raises")
 
 
+class DirectConnection:
+    """A client's connection to the service that needs no door."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.coordinator = CoordinatorWay(cluster)
+        self._cluster = cluster
+
+    def host(self, name: str) -> HostWay:
+        return self._cluster.host(name)
+
+    async def close(self) -> None:
+        """Does nothing: the service goes on."""
+
+
 PORTS = 4
 """Ports of each host that clients know: former processes that live on keep theirs."""
 
@@ -176,14 +204,13 @@ class Cluster:
         """The last process at each address, also if it is dead."""
         self.placed: list[Placement] = []
         """Every placement of a leader that was sent to a host, in order."""
-        self.processes: list[VirtualProcess] = []
-        """All processes of the run, kept so that nothing of theirs is finalized during it."""
+        self.processes = world.lives
         self._settings = world.settings
         self._keys = world.keys
-        self._plan = world.plan
+        self._scenario = world.scenario
         self._loop = world.loop
         self._store = world.store
-        self._random = stream(world.plan.seed, "cluster")
+        self._ends = 0
         self._recording = world.recording
         self.watch = ProcessWatch(world.loop.clock, world.recording)
         self._oracle = WatchedOracle(oracle, self.watch, world.loop.clock)
@@ -191,17 +218,19 @@ class Cluster:
 
     def clock(self, name: str, conditions: Callable[[], Conditions]) -> ProcessClock:
         """A clock for a new process of `name`, as wrong as the plan allows."""
-        spread = int(self._plan.clock_spread_s * 1000)
-        offset_ms = self._random.randint(-spread, spread)
-        if self._plan.clock_off is not None and self._plan.clock_off[0] == name:
+        skews_ms = self._scenario.skews_ms
+        offset_ms = skews_ms[len(self.processes) % len(skews_ms)]
+        if self._scenario.clock_off is not None and self._scenario.clock_off[0] == name:
             self._recording.mark(CLOCK_OFF_BY_DAYS)
-            offset_ms += self._plan.clock_off[1] * DAY_MS
+            offset_ms += self._scenario.clock_off[1] * DAY_MS
         wall = SkewedClock(self._loop, offset_ms)
         return ProcessClock(wall, self._loop.time, conditions)
 
     async def connect(self, settings: ServiceSettings) -> ServiceConnection:
-        """A client's connection to the service, through the doors of all hosts."""
-        names = [f"host-{number}" for number in range(self._plan.hosts)]
+        """A client's connection to the service: direct, or through the doors of all hosts."""
+        if self._scenario.is_direct:
+            return DirectConnection(self)
+        names = [f"host-{number}" for number in range(self._scenario.hosts)]
         doors = [f"{name}:{PORT + more}" for name in names for more in range(PORTS)]
         url = url_of(doors, tls=False)
         return await connect_at(url, self._streams.opened)(settings)
@@ -242,11 +271,11 @@ class Cluster:
             serde=self._serde,
             launcher=self,
             clock=self.clock(process.site, lambda: service.conditions),
-            hosts=self._plan.hosts,
-            partitions_per_host=self._plan.partitions_per_host,
+            hosts=self._scenario.hosts,
+            partitions_per_host=self._scenario.partitions_per_host,
             identity=process.name.encode(),
-            backend=None if self._plan.one_writer else store,
-            reader=store if self._plan.one_writer else None,
+            backend=None if self._scenario.one_writer else store,
+            reader=store if self._scenario.one_writer else None,
             oracle=self._oracle,
             opens=self._opens,
             give_up=lambda: self._give_up(process),
@@ -287,7 +316,7 @@ class Cluster:
             return HostWay(self, running)
         name = address.rpartition("/")[0]
         process = HostProcess(name, len(self.processes))
-        process.writes = not self._plan.one_writer or name == WRITER
+        process.writes = not self._scenario.one_writer or name == WRITER
         self.processes.append(process)
         host = process.host = Host(
             name,
@@ -335,8 +364,9 @@ class Cluster:
         if found is None or not found.is_reachable or process not in (None, found.name):
             return
         self.watch.ended(found, is_given_up=process is not None)
-        must_end = self._plan.one_writer and found.writes
-        if not must_end and (found.is_paused or self._random.random() < 0.5):
+        self._ends += 1
+        must_end = self._scenario.one_writer and found.writes
+        if not must_end and (found.is_paused or (self._ends + self._scenario.seed) % 2):
             self._recording.mark("host replaced while it lives")
             self._loop.cut_off(found)
         else:

@@ -1,29 +1,16 @@
-"""The storage backend of the simulated processes: a medium with injected faults."""
+"""The storage backend of the simulated processes, over a medium that has faults."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from random import Random
 from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from tierledger.simulation.machines.environment.clockwork import MS
-from tierledger.simulation.machines.environment.medium import (
-    LATE,
-    LOSE,
-    LOSE_ANSWER,
-    REFUSE,
-    SLOW,
-    TIMEOUT,
-    TWICE,
-    Medium,
-    completed,
-)
+from tierledger.simulation.machines.environment.medium import Medium, completed
 from tierledger.simulation.machines.environment.recording import Recording
-from tierledger.simulation.service.plan import StorePlan
 from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.storage.backend import (
     NO_FORMERS,
@@ -35,49 +22,33 @@ from tierledger.storage.backend import (
 
 T = TypeVar("T")
 
-FATES = (*3 * [REFUSE], LOSE, *2 * [LOSE_ANSWER], *2 * [LATE], *2 * [TWICE])
-"""Faults of a write, each drawn as often as it is listed; a read can only be refused."""
-
-LATE_MAX = 3000 * MS
-"""Most microseconds that a late write lands after its sender's timeout, and that an atomic
-step is delayed."""
+APPEND, READ, LOADED, CHECKPOINTED, COORDINATED = (
+    "append",
+    "read",
+    "loaded",
+    "checkpointed",
+    "coordinated",
+)
+"""Points at which a process may meet a fault; a world knows one more, "durable"."""
 
 
 class LyingStore:
-    """The store that all processes share. It injects faults until `heal` is called."""
+    """The store that all processes share; its medium lies as the scenario says."""
 
     def __init__(
         self,
         loop: VirtualLoop,
         medium: Medium,
-        random: Random,
-        plan: StorePlan,
         recording: Recording,
+        passes: Callable[[str, VirtualProcess], None],
     ) -> None:
+        """`passes` is told which process has come to which point."""
         self.loop = loop
         self.medium = medium
         self.recording = recording
-        self.plan = plan
+        self.passes = passes
         self.created_at: dict[str, int] = {}
         """When each key was created (virtual ns)."""
-        self._draw = random.random
-
-    def heal(self) -> None:
-        self.plan = self.plan.healed()
-        self.medium.heal()
-
-    def mistreat(self, process: VirtualProcess, *, writes: bool) -> None:
-        """With the plan's chance, arm a fault for the next request of `process`."""
-        if self._draw() < self.plan.fault_chance:
-            fate = FATES[int(self._draw() * len(FATES))] if writes else REFUSE
-            late = TIMEOUT + int(LATE_MAX * self._draw()) if fate == LATE else MS
-            self.medium.arm(process.site, fate, late, of_writes=writes)
-
-    def slow_down(self, process: VirtualProcess) -> None:
-        """With the plan's chance, delay the next atomic step, such as a checkpoint's."""
-        if self._draw() < self.plan.slow_step_chance:
-            late = int(LATE_MAX * self._draw())
-            self.medium.arm(process.site, SLOW, late, of_writes=True)
 
 
 class StoreConnection(MetadataStorageBackend):
@@ -87,21 +58,30 @@ class StoreConnection(MetadataStorageBackend):
         self._store = store
         self._process = process
 
-    async def _ask(self, ask: Callable[..., None], what: object, *, writes: bool) -> Any:  # noqa: ANN401
-        store = self._store
-        store.mistreat(self._process, writes=writes)
-        answer: asyncio.Future[Any] = store.loop.create_future()
-        ask(self._process, what, _settle, answer)
+    @property
+    def _is_host(self) -> bool:
+        return self._process.site != "coordinator"
+
+    async def _ask(self, ask: Callable[..., None], what: object) -> Any:  # noqa: ANN401
+        answer: asyncio.Future[Any] = self._store.loop.create_future()
+        if not self._process.is_dead:
+            ask(self._process, what, _settle, answer)
         return await answer
+
+    async def _passes(self, point: str) -> None:
+        """Let a fault strike at `point`; what it kills goes no further."""
+        self._store.passes(point, self._process)
+        if self._process.is_dead:
+            await self._store.loop.create_future()
 
     async def _read(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         ask = self._store.medium.ask_state
-        result: T = await self._ask(ask, lambda: completed(work()), writes=False)
+        result: T = await self._ask(ask, lambda: completed(work()))
         return result
 
     async def _write(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         ask = self._store.medium.change_state
-        result: T = await self._ask(ask, lambda: completed(work()), writes=True)
+        result: T = await self._ask(ask, lambda: completed(work()))
         return result
 
     @override
@@ -113,7 +93,12 @@ class StoreConnection(MetadataStorageBackend):
         self, prefix: str, *, after: str | None = None, limit: int = 1000
     ) -> list[tuple[str, bytes]]:
         get_like = self._store.medium.backend.get_like
-        return await self._read(partial(get_like, prefix, after=after, limit=limit))
+        page = await self._read(partial(get_like, prefix, after=after, limit=limit))
+        if self._is_host and page:
+            await self._passes(READ)
+            if len(page) < limit:
+                await self._passes(LOADED)
+        return page
 
     @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
@@ -125,14 +110,20 @@ class StoreConnection(MetadataStorageBackend):
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
-        self._store.slow_down(self._process)
-        await self._ask(self._store.medium.write_state, operations, writes=True)
+        await self._ask(self._store.medium.write_state, operations)
+        if self._is_host:
+            await self._passes(CHECKPOINTED)
 
     @override
     async def create_each(
         self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
     ) -> list[CreateOutcome]:
-        return await self._write(partial(self._create_each, items, formers))
+        if self._is_host:
+            await self._passes(APPEND)
+        outcomes = await self._write(partial(self._create_each, items, formers))
+        if not self._is_host and CreateOutcome.CREATED in outcomes:
+            await self._passes(COORDINATED)
+        return outcomes
 
     async def _create_each(
         self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former]

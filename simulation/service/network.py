@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from random import Random
 from typing import Any, TypeAlias
 
 from tierledger.actors.ports import HostGone
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.environment.clockwork import ProcessLife, S
 from tierledger.simulation.machines.environment.recording import Recording
-from tierledger.simulation.machines.environment.wires import LOSE, Wires
-from tierledger.simulation.service.plan import NetworkPlan
+from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.simulation.service.virtual_loop import (
     VirtualLoop,
     VirtualProcess,
@@ -26,51 +23,22 @@ from tierledger.simulation.service.virtual_loop import (
 
 Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
-RESENT_S = 0.2
-"""Seconds after which TCP retransmits what was lost."""
+TIMEOUT_S = 2.0
+"""Timeout of a call. Ray calls have a minute, but no simulated process is that slow."""
 
 WORLD_CONTEXT = Context()
 """The context of steps that belong to the world, not to a process."""
 
 
 class Network:
-    """Carries calls. `heal` ends every fault for good."""
+    """Carries calls."""
 
-    def __init__(
-        self, loop: VirtualLoop, random: Random, plan: NetworkPlan, recording: Recording
-    ) -> None:
+    def __init__(self, loop: VirtualLoop, wires: Wires, recording: Recording) -> None:
         self.loop = loop
         self.recording = recording
-        self.wires = Wires(loop.clock, plan.delays, recording)
-        self._draw = random.random
-        self._plan = plan
+        self.wires = wires
         self._world = VirtualProcess("world")
         self._count = 0
-
-    def heal(self) -> None:
-        """From now on every message arrives, and soon."""
-        self._plan = self._plan.healed()
-        self.wires.heal()
-
-    def travels(self, source: ProcessLife, draw: Callable[[], float]) -> float:
-        """Seconds until data of a stream arrives; data that is lost is retransmitted."""
-        again = RESENT_S if draw() < self._plan.loss_chance else 0.0
-        return again + self.wires.delay(source) / S
-
-    def send(
-        self,
-        source: ProcessLife,
-        target: ProcessLife,
-        call: Callable[..., None],
-        *given: object,
-    ) -> bool:
-        """Have `target` make `call`, unless the message is lost.
-
-        Returns false if `target` is dead or believed dead; a lost message returns true.
-        """
-        if self._draw() < self._plan.loss_chance:
-            self.wires.arm((source.site, target.site), LOSE, 0)
-        return self.wires.send(source, target, call, *given)
 
     async def call(self, target: VirtualProcess, work: Work, what: str) -> Any:  # noqa: ANN401
         """Run `work` at `target`; returns its result.
@@ -84,9 +52,7 @@ class Network:
         under_way = _Call(self, number, caller, target, work, what)
         under_way.begin()
         unknown = OutcomeUnknown("no answer")
-        timer = self.loop.call_later(
-            self._plan.timeout_s, under_way.fail, unknown, context=WORLD_CONTEXT
-        )
+        timer = self.loop.call_later(TIMEOUT_S, under_way.fail, unknown, context=WORLD_CONTEXT)
         try:
             return await under_way.answer
         finally:
@@ -117,10 +83,10 @@ class _Call:
     def begin(self) -> None:
         """Send the request; the caller learns if the target dies before it has answered."""
         self._target.when_killed[self._number] = self._died
-        if not self._network.send(self._caller, self._target, self.deliver):
+        if not self._network.wires.send(self._caller, self._target, self.deliver, self._what):
             self._died()
 
-    def deliver(self) -> None:
+    def deliver(self, _what: str) -> None:
         """The request arrives at the target, which starts the work."""
         network = self._network
         network.recording.event(self._what, self._caller.name, self._target.name)
@@ -140,7 +106,7 @@ class _Call:
             self._reply(self.succeed, result)
 
     def _reply(self, then: Callable[..., None], outcome: object) -> None:
-        if not self._network.send(self._target, self._caller, then, outcome):
+        if not self._network.wires.send(self._target, self._caller, then, outcome):
             self._go(then, outcome)  # The caller may be only believed dead.
 
     def _died(self) -> None:

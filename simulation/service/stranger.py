@@ -14,7 +14,7 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.streams import OPEN_S
 from tierledger.actors.door.wire.segments import partition_message
-from tierledger.simulation.service.plan import stream
+from tierledger.simulation.machines.scenario.streams import stream
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import PORT, End
 from tierledger.simulation.service.virtual_loop import VirtualProcess
@@ -41,7 +41,7 @@ class Stranger:
     def __init__(self, world: Stage) -> None:
         self.process = VirtualProcess("stranger")
         self._world = world
-        self._random = stream(world.plan.seed, "stranger")
+        self._random = stream(world.scenario.seed, "stranger")
         self._asked = 0
 
     def start(self) -> None:
@@ -49,9 +49,8 @@ class Stranger:
 
     async def _come_and_go(self) -> None:
         while not self._world.is_quiet:
-            door = f"host-{self._random.randrange(self._world.plan.hosts)}:{PORT}"
+            door = f"host-{self._random.randrange(self._world.scenario.hosts)}:{PORT}"
             end = self._world.streams.connected(door).client
-            end.is_slow = False
             try:
                 async with asyncio.timeout(OPEN_S):
                     greeting = greeting_of(self._world.cluster_id)

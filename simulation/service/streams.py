@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from random import Random
 from typing import Any, Protocol, TypeAlias
 from zlib import crc32
 
@@ -24,8 +23,8 @@ from tierledger.actors.door.client.streams import Stream
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.simulation.machines.environment.clockwork import ProcessLife, S
-from tierledger.simulation.service.network import RESENT_S, WORLD_CONTEXT, Network
-from tierledger.simulation.service.plan import DoorPlan
+from tierledger.simulation.machines.scenario.doors import DoorPlan
+from tierledger.simulation.service.network import WORLD_CONTEXT, Network
 from tierledger.simulation.service.virtual_loop import VirtualProcess, current_process
 
 Method: TypeAlias = "Callable[[Gateway, object, Any], Coroutine[Any, Any, None]]"
@@ -51,7 +50,7 @@ class Watch(Protocol):
 class StreamNetwork:
     """The processes that listen for streams, and the open connections to them."""
 
-    def __init__(self, network: Network, random: Random, plan: DoorPlan, watch: Watch) -> None:
+    def __init__(self, network: Network, plan: DoorPlan, watch: Watch) -> None:
         """`network` decides how long messages travel, and which paths are cut."""
         self.network = network
         self.loop = network.loop
@@ -61,7 +60,8 @@ class StreamNetwork:
         self.connections: dict[int, Connection] = {}
         """Connections with at least one open end, by number."""
         watch.start(self.connections)
-        self._draw = random.random
+        self.slow_until: dict[str, int] = {}
+        """By the site of a client: until when (us) it pauses before each frame it reads."""
         self._listening: dict[str, tuple[VirtualProcess, Gateway]] = {}
         self._closed: set[str] = set()
         """Hosts whose doors nobody reaches; their processes live, and connect to others."""
@@ -102,9 +102,8 @@ class StreamNetwork:
     def close_door(self, host: str) -> None:
         """Break all connections to a host, and let none be made to any process of it again."""
         self._closed.add(host)
-        for connection in list(self.connections.values()):
-            if connection.door.startswith(f"{host}:"):
-                connection.break_(silently=False)
+        for connection in self.to_host(host):
+            connection.break_(silently=False)
 
     @property
     def closed(self) -> frozenset[str]:
@@ -171,22 +170,19 @@ class StreamNetwork:
         self._count += 1
         return Connection(self, self._count, process, door, method)
 
-    def happens(self, chance: float) -> bool:
-        return self._draw() < chance
+    def break_client(self, site: str, *, silently: bool, server_first: bool) -> None:
+        """Break the connections of the client at `site`; see `Connection.break_`."""
+        for one in list(self.connections.values()):
+            if one.client.life.site == site and None in (one.client.error, one.server.error):
+                one.break_(silently=silently, server_first=server_first)
 
-    def chosen(self, random: Random) -> Connection | None:
-        """A random open connection, if there is one."""
-        open_ = list(self.connections.values())
-        return random.choice(open_) if open_ else None
+    def to_host(self, host: str) -> list[Connection]:
+        """The open connections to a host's door."""
+        return [one for one in self.connections.values() if one.door.startswith(f"{host}:")]
 
     def arrival(self, source: ProcessLife, target: ProcessLife) -> float:
         """When data that is sent now arrives (virtual s), retransmissions included."""
-        at = self.loop.time() + self.network.travels(source, self._draw)
-        until = self.network.wires.cut_until(source, target) / S
-        if until > at:
-            self.recording.mark("message cut off")
-            return until + RESENT_S
-        return at
+        return self.loop.time() + self.network.wires.carries(source, target) / S
 
 
 class Connection:
@@ -210,8 +206,6 @@ class Connection:
         self.client.other, self.server.other = self.server, self.client
         self._serving: asyncio.Task[None] | None = None
         streams.connections[number] = self
-        if streams.happens(streams.plan.slow_reader_chance):
-            self.client.is_slow = True
         self._when_killed(self.client)
         self.client.send(self._accept)
         self._look_later()
@@ -251,13 +245,13 @@ class Connection:
 
     # Its end.
 
-    def break_(self, *, silently: bool) -> None:
+    def break_(self, *, silently: bool, server_first: bool = False) -> None:
         """Break the connection. Both ends learn of it, or only one if `silently`."""
         self.streams.recording.mark(
             "connection ended silently" if silently else "connection broken"
         )
         ends = [self.client, self.server]
-        if self.streams.happens(0.5):
+        if server_first:
             ends.reverse()
         ends[0].broken("connection reset")
         ends[1].is_deaf = silently
@@ -274,7 +268,7 @@ class Connection:
                 owner.when_killed[number] = ended  # Only believed dead: still open.
             elif end.error is None:
                 end.error = "killed"
-                if self.streams.happens(self.streams.plan.silent_end_chance):
+                if self.number * 61 % 100 < self.streams.plan.silent_ends:
                     self.streams.recording.mark("connection ended silently")
                 else:
                     end.send(end.other.broken, f"{end.name} died")
@@ -308,7 +302,6 @@ class End:
         self.error: str | None = None
         """Why this end is closed; none while it is open."""
         self.unread: deque[bytes] = deque()
-        self.is_slow = False
         self.is_deaf = False
         """The connection is broken, but this end has not learned of it: nothing reaches it."""
         self._streams = connection.streams
@@ -325,7 +318,7 @@ class End:
     async def read(self) -> object:
         """The next frame; `EOF` where the peer has ended the stream."""
         plan = self._streams.plan
-        if self.is_slow and plan.slow_reader_s:
+        if self._is_slow and plan.slow_reader_s:
             self._streams.recording.mark("frames wait for a slow reader")
             await asyncio.sleep(plan.slow_reader_s)
         while not self.unread:
@@ -368,6 +361,11 @@ class End:
         return ()
 
     # Between the two ends.
+
+    @property
+    def _is_slow(self) -> bool:
+        until = self._streams.slow_until.get(self.life.site, 0)
+        return self._streams.loop.clock.now < until and self is self.connection.client
 
     @property
     def is_blocked(self) -> bool:

@@ -53,6 +53,8 @@ from tierledger.simulation.machines.laws.stored_states import (
     stray_key,
 )
 from tierledger.simulation.machines.scenario.knobs import turned_to
+from tierledger.simulation.machines.scenario.scenario import Scenario
+from tierledger.simulation.machines.scenario.streams import stream
 from tierledger.simulation.machines.verdict import CLOSELY, uncollected
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.at_rest import (
@@ -69,10 +71,9 @@ from tierledger.simulation.service.at_rest import (
     wanted,
 )
 from tierledger.simulation.service.cluster import WALL_MS
-from tierledger.simulation.service.controller import READ_S
-from tierledger.simulation.service.plan import LOG_LINE_FAILED, WorldPlan, stream
+from tierledger.simulation.service.plan import LOG_LINE_FAILED
 from tierledger.simulation.service.stage import CLUSTER_ID
-from tierledger.simulation.service.world import LED_S, World
+from tierledger.simulation.service.world import LED_S, READ_S, World
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
 WHY = "nobody reaches its door, while another host runs"
@@ -84,23 +85,30 @@ _Logs: TypeAlias = "dict[PartitionKey, FinalLog]"
 _Checkpoints: TypeAlias = "dict[PartitionKey, list[Written]]"
 
 
-def judge(plan: WorldPlan) -> SeedVerdict:
+def judge(scenario: Scenario) -> SeedVerdict:
     """Run the world and check it."""
-    world = ran(plan)
+    world = World(scenario)
     try:
+        run(world)
         verdict = verdict_of(world)
     finally:
+        world.loop.close()
         world.loop.discard()
     gc.collect()  # The collector was off during the run.
     return verdict
 
 
-def ran(plan: WorldPlan) -> World:
-    """Make the world of `plan` and run it to its end."""
-    world = World(plan)
+def ran(scenario: Scenario, *, keeps: bool = False) -> World:
+    """The world of `scenario`, run to its end."""
+    world = World(scenario, keeps=keeps)
+    run(world)
+    return world
+
+
+def run(world: World) -> None:
+    """Run the world to its end."""
     with _logging_in(world), uncollected():
         world.run(partial(is_at_rest, world))
-    return world
 
 
 @contextmanager
@@ -109,7 +117,7 @@ def _logging_in(world: World) -> Iterator[None]:
 
     A line that fails must make no difference to the run.
     """
-    chances = stream(world.plan.seed, "log lines")
+    chances = stream(world.scenario.seed, "log lines")
     chance = chances.choice((0.0, 0.1, 1.0))
 
     def written(_: object, __: str, ___: MutableMapping[str, Any]) -> NoReturn:
@@ -128,7 +136,7 @@ def _logging_in(world: World) -> Iterator[None]:
 
 def verdict_of(world: World) -> SeedVerdict:
     """The results of all checkers for a world that has run."""
-    with turned_to(world.plan.knobs):
+    with turned_to(world.scenario.knobs):
         return _verdict_of(world)
 
 
@@ -142,7 +150,7 @@ def _verdict_of(world: World) -> SeedVerdict:
     if len(logs) == len(world.tips):
         for shell in shells(world):
             watch.observer.saw(shell)
-        looks_closer = is_readable and world.plan.seed % CLOSELY == 0
+        looks_closer = is_readable and world.scenario.seed % CLOSELY == 0
         violations += check(
             history,
             logs,
@@ -154,14 +162,14 @@ def _verdict_of(world: World) -> SeedVerdict:
             limits=world.settings.limits,
             drafts=world.drafts,
             asks=asking(COMMANDS),
-            minimums=MINIMUMS,
+            minimums=None if world.scenario.is_part else MINIMUMS,
         )
     violations += _late_followers(world, logs)
     for log in logs.values():
         violations += bounded(_untimely(world, log))
     ok_calls = sum(op.outcome == "ok" for op in history.operations)
     return SeedVerdict(
-        seed=world.plan.seed,
+        seed=world.scenario.seed,
         violations=violations,
         trace_hash=world.recording.digest(),
         calls=len(history.operations),
@@ -208,7 +216,7 @@ def _cold(world: World, logs: _Logs) -> Iterator[StateSeen]:
 
 def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Iterator[Violation]:
     """Violations that callers do not notice, such as a leader that moves without cause."""
-    events, watch, plan = coordination(world), world.cluster.watch, world.plan
+    events, watch, plan = coordination(world), world.cluster.watch, world.scenario
     knobs, room = dict(plan.knobs), plan.partitions_per_host
     keys = [PartitionKey.of(tip) for tip in world.tips]
     yield from refusal_repeated(events)
@@ -279,7 +287,7 @@ def _late_followers(world: World, logs: Mapping[PartitionKey, FinalLog]) -> Iter
 
 def _untimely(world: World, log: FinalLog) -> list[Violation]:
     """Events in a log whose time is ahead of the world's, or that forget deletions early."""
-    found, spread_ms = [], int(world.plan.clock_spread_s * 1000)
+    found, spread_ms = [], max(map(abs, world.scenario.skews_ms))
     kept_ms = world.settings.limits.tombstone_retention_ms - 2 * (spread_ms + OFF_MS)
     for event, at in zip(log.events, log.durable_at, strict=True):
         if at is None:

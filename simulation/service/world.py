@@ -1,6 +1,6 @@
-"""A whole service with its brokers in one process, under virtual time, from one seed.
+"""A whole service with its brokers in one process, under virtual time, from one scenario.
 
-In the first part of a run faults are injected, and no answer may be wrong. Then all faults end,
+In the first part of a run decisions strike, and no answer may be wrong. Then all faults end,
 and the service must recover: every partition's true leader writes again, and every acknowledged
 write is in the log.
 """
@@ -8,20 +8,33 @@ write is in the log.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
-from tierledger.actors.calls import FOLLOWER, PartitionKey
+from typing_extensions import override
+
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, PlaceCall, Placement
+from tierledger.actors.host.host import Host
 from tierledger.actors.host.partition_shell import PartitionShell
+from tierledger.actors.leader.machine import Leader, Phase
+from tierledger.actors.messages import HintArrived
+from tierledger.events.commands import LeaderVerdict
+from tierledger.events.errors import RemoteStorageError
 from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
+from tierledger.simulation.machines.controller import Controller
+from tierledger.simulation.machines.copier import Copiers
+from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.scenario.knobs import turned_to
+from tierledger.simulation.machines.scenario.scenario import Scenario
+from tierledger.simulation.machines.strikes import plan
+from tierledger.simulation.machines.struck import passes
 from tierledger.simulation.service.brokers import Broker
-from tierledger.simulation.service.cluster import Cluster, HostProcess
-from tierledger.simulation.service.controller import Controller, WorldOracle
-from tierledger.simulation.service.disturber import Disturber, StreamDisturber
+from tierledger.simulation.service.cluster import Cluster, HostProcess, HostWay
 from tierledger.simulation.service.left_over import LeftOver
 from tierledger.simulation.service.network import WORLD_CONTEXT
-from tierledger.simulation.service.plan import WorldPlan, stream
+from tierledger.simulation.service.oracle import WorldOracle
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.stranger import Stranger
+from tierledger.simulation.service.virtual_loop import VirtualProcess
 
 HEALING_S = 60.0
 """Virtual time (s) within which the service must recover after all faults have ended."""
@@ -29,21 +42,37 @@ HEALING_S = 60.0
 LED_S = 15.0
 """Virtual time (s) after which hosts whose doors are closed lead nothing, if others run."""
 
+FOLLOWED_S = 2.0
+READ_S = 1.5
+"""`FOLLOWED_S`: how long brokers make no calls at the end of a run. `READ_S`: the time in which
+a follower must have read a durable batch without a call, as its log is polled each second."""
+
+SUSPECTED = 3 * S
+"""How long (us) a coordinator's pings are lost to a host that it is to believe dead."""
+
 
 REST_S = 0.5
 """Virtual time (s) between two looks whether all has come to rest."""
 
 
 class World(Stage):
-    """A simulated service and its brokers, made from a plan; `run` may be called once."""
+    """A simulated service and its brokers, made from a scenario; `run` may be called once."""
 
-    def __init__(self, plan: WorldPlan) -> None:
-        super().__init__(plan)
+    def __init__(self, scenario: Scenario, *, keeps: bool = False) -> None:
+        super().__init__(scenario, keeps=keeps)
         self.brokers: dict[int, Broker] = {}
-        self.controller = Controller(self, self.brokers, self.start_broker)
-        self.cluster = Cluster(self, WorldOracle(plan, self.controller))
-        self.disturber = Disturber(self, self.cluster, self.brokers, self.restart_broker)
-        self.stream_disturber = StreamDisturber(self, self.cluster, self.brokers)
+        self.broker_lives: list[Broker] = []
+        self.written: dict[tuple[int, int], int] = {}
+        self.deletions: dict[int, int] = {}
+        self.damaged: set[int] = set()
+        self.verdicts: dict[int, list[LeaderVerdict]] = {}
+        self.fuses: set[tuple[str, str]] = set()
+        self.dozes: dict[tuple[str, str], int] = {}
+        self.outages: dict[str, int] = {}
+        self.calls_of: dict[int, range] = {}
+        self.copiers = Copiers(self)
+        self.controller = Controller(self)
+        self.cluster = Cluster(self, WorldOracle(self))
         self.drafts: list[Drafted] = []
         """Every batch that a leader has drafted."""
         self.is_well = False
@@ -61,25 +90,26 @@ class World(Stage):
         ended, with that host."""
         self.healed_at = self.well_at = 0
         """When all faults ended, and when the service had recovered (ns)."""
-        self._lives = 0
 
     def start_broker(self, broker_id: int) -> Broker:
         """Start a process of a broker; its former process, if it lives, becomes a zombie."""
-        self._lives += 1
-        random = stream(self.plan.seed, f"broker {broker_id} {self._lives}")
+        former = self.brokers.get(broker_id)
+        if former is not None and not former.life.is_dead:
+            self.recording.mark("broker replaced while it lives")
         broker = self.brokers[broker_id] = Broker(
-            self, self.cluster.connect, self._fenced, broker_id, self._lives, random
+            self, self.cluster.connect, self._broker_fenced, broker_id, len(self.lives)
         )
-        self.cluster.processes.append(broker.process)
+        self.broker_lives.append(broker)
+        self.lives.append(broker.life)
         broker.start()
         return broker
 
     def restart_broker(self, broker_id: int) -> None:
         """Start a process of a broker, and notify it of its role in every partition."""
         self.start_broker(broker_id)
-        self.controller.notify_all(broker_id)
+        self.controller.notify(broker_id, 5 * MS)
 
-    def _fenced(self, broker: Broker) -> None:
+    def _broker_fenced(self, broker: Broker) -> None:
         """Restart a fenced broker, as an operator would, unless a newer process of it exists.
 
         It is fenced because a zombie with the same broker id registered after it.
@@ -90,40 +120,51 @@ class World(Stage):
     # The run.
 
     def run(self, is_at_rest: Callable[[], bool] = lambda: True) -> None:
-        """Inject the plan's faults, then end them and wait for recovery; sets `is_well`.
+        """Let decisions strike, then end all faults and wait for recovery; sets `is_well`.
 
         A service that has recovered goes on until `is_at_rest`, too, in the same time.
         """
-        with turned_to(self.plan.knobs), drafts_noted(self.drafts):
-            for broker_id in range(1, self.plan.brokers + 1):
+        with turned_to(self.scenario.knobs), drafts_noted(self.drafts):
+            self.medium.on_created = self._durable
+            for broker_id in range(1, self.scenario.brokers + 1):
                 self.start_broker(broker_id)
             self.controller.start()
-            self.disturber.start()
             self.loop.create_task(self.cluster.keep_coordinator(), context=WORLD_CONTEXT.copy())
-            self.stream_disturber.start(self.streams)
+            plan(self)
             Stranger(self).start()
-            self.loop.run(until=self.plan.duration_s)
-            deadline = self.loop.time() + HEALING_S
+            self.loop.run(until=self.scenario.duration / S)
             self._heal()
             self.loop.call_later(LED_S, self._note_unreached, context=WORLD_CONTEXT)
-            well = self.controller.wait_until_well(deadline, self._be_quiet)
+            deadline = self.loop.time() + HEALING_S
             self.loop.run(until=deadline)
-            self.is_well = well.done() and well.result()
+            if self.is_well:
+                self._note_followers()
+                self.loop.run(until=self.loop.time() + FOLLOWED_S)
             while self.is_well and self.loop.time() < deadline and not is_at_rest():
                 self.loop.run(until=self.loop.time() + REST_S)
             self.loop.close()
 
+    def _durable(self, life: ProcessLife) -> None:
+        self.passes("durable", life)
+
     def _heal(self) -> None:
         self.is_healing, self.healed_at = True, self.now_ns()
-        self.disturber.stop()
-        self.network.heal()
-        self.store.heal()
+        self.wires.heal()
+        self.medium.heal()
         self.streams.heal()
-        for process in self.cluster.processes:
-            if process.is_paused and not (process.is_dead or process.is_frozen):
+        self.fuses.clear()
+        self.dozes.clear()
+        self.outages.clear()
+        self.lies.clear()
+        for life in self.lives:
+            if life.is_paused and not (life.is_dead or life.is_frozen):
                 self.recording.mark("resumed at the end")
-                self.loop.resume(process)
-            process.fuse = None
+            self.resume(life)
+            life.fuse = None
+        for broker_id, broker in list(self.brokers.items()):
+            if broker.life.is_dead or broker.is_fenced:
+                self.restart_broker(broker_id)
+        self.controller.heal()
 
     def _note_unreached(self) -> None:
         coordinator = self.cluster.coordinator
@@ -138,8 +179,8 @@ class World(Stage):
             if entry.leader_host in closed and entry.leadership is not None
         ]
 
-    def _be_quiet(self) -> None:
-        """Stop the brokers' calls, and note the followers that read now."""
+    def _note_followers(self) -> None:
+        """Note the followers that read now: brokers make no more calls."""
         self.is_quiet, self.well_at = True, self.now_ns()
         self.followers = [
             (process, shell)
@@ -148,3 +189,150 @@ class World(Stage):
             for (_, role), shell in process.host._shells.items()
             if role == FOLLOWER and shell.machine.state is not None
         ]
+
+    # What decisions strike; see `Struck`.
+
+    @override
+    def passes(self, point: str, life: ProcessLife) -> None:
+        passes(self, point, life)
+
+    @property
+    def all_brokers(self) -> list[Broker]:
+        return list(self.brokers.values())
+
+    @property
+    def host_lives(self) -> list[VirtualProcess]:
+        return [one for one in self.cluster.hosts.values() if not one.is_dead]
+
+    @property
+    def may_change(self) -> bool:
+        return True  # It takes long until a host is given up that has frozen.
+
+    @property
+    def length(self) -> int:
+        return len(self.store.created_at)
+
+    def settled(self) -> None:
+        self.healed_at = self.now_ns()
+
+    def at_site(self, site: str) -> VirtualProcess | None:
+        for life in reversed(self.lives):
+            if life.site == site and life.is_reachable:
+                return life
+        return None
+
+    def _shell(self, life: ProcessLife, number: int, role: str) -> PartitionShell | None:
+        host = _host(life)
+        return None if host is None else host._shells.get((self.keys_of[number], role))
+
+    def leader_life(self, number: int) -> ProcessLife | None:
+        for life in reversed(self.host_lives):
+            shell = self._shell(life, number, LEADER) if life.is_reachable else None
+            machine = None if shell is None else shell.machine
+            if (
+                isinstance(machine, Leader)
+                and machine.phase is Phase.LEADING
+                and machine._has_claimed
+            ):
+                return life
+        return None
+
+    def serves(self, life: ProcessLife) -> bool:
+        host = _host(life)
+        return host is not None and bool(host._shells)
+
+    def following(self, number: int) -> ProcessLife | None:
+        for life in self.host_lives:
+            if life.is_reachable and self._shell(life, number, FOLLOWER) is not None:
+                return life
+        return None
+
+    def kill(self, life: ProcessLife) -> None:
+        if not life.is_dead:
+            self.recording.event("killed", life.name)
+            self.recording.moment(life.name, "crash")
+            self.loop.kill(_own(life))
+
+    def pause(self, life: ProcessLife, duration: int) -> None:
+        if not (life.is_dead or life.is_paused):
+            self.recording.moment(life.name, "pause")
+            self.loop.pause(_own(life))
+            self.clock.after(duration, None, self.resume, life)
+
+    def resume(self, life: ProcessLife) -> None:
+        if life.is_paused and not (life.is_dead or _own(life).is_frozen):
+            self.recording.event("resumed", life.name)
+            self.recording.moment(life.name, "resume")
+            self.loop.resume(_own(life))
+
+    def freeze(self, life: ProcessLife) -> None:
+        self.recording.moment(life.name, "pause")
+        _own(life).is_frozen = True
+        self.loop.pause(_own(life))
+
+    def burn(self, life: ProcessLife, steps: int) -> None:
+        process = _own(life)
+        process.fuse = process.steps + steps
+
+    def cut_off(self, life: ProcessLife) -> bool:
+        if self.scenario.one_writer and isinstance(life, HostProcess) and life.writes:
+            return False  # The only writer of a file has no rival.
+        self.recording.moment(life.name, "cut off")
+        self.loop.cut_off(_own(life))
+        return True
+
+    def suspect(self, life: ProcessLife) -> None:
+        self.wires.cut(("coordinator", life.site), self.clock.now + SUSPECTED)
+
+    def mute(self, life: ProcessLife, until: int) -> None:
+        for connection in self.streams.to_host(life.site):
+            connection.client.is_deaf = True
+        for broker_id in sorted(self.brokers):
+            self.wires.cut((life.site, f"broker-{broker_id}"), until)
+
+    def close(self, life: ProcessLife) -> None:
+        host = _host(life)
+
+        async def close() -> None:
+            if host is not None:
+                await host.close()
+            self.kill(life)
+
+        self.loop.spawn(_own(life), close())
+
+    def step_clock(self, life: ProcessLife, by_ms: int) -> bool:
+        raise NotImplementedError
+
+    def hint(self, life: ProcessLife, number: int) -> None:
+        shell = self._shell(life, number, FOLLOWER)
+        if shell is not None:
+            stimulus = HintArrived(shell.machine.position + 1)
+            self.loop.call_soon(shell.feed, stimulus, context=_own(life).context())
+
+    def placements(self) -> list[Placement]:
+        return self.cluster.placed
+
+    def place(self, life: ProcessLife, placement: Placement) -> None:
+        assert isinstance(life, HostProcess), "one of `host_lives`"
+        way = HostWay(self.cluster, life)
+
+        async def place() -> None:
+            with suppress(RemoteStorageError):
+                await way.ask(PlaceCall([placement]))
+
+        self.loop.create_task(place(), context=WORLD_CONTEXT.copy())
+
+    def move_leader(self, number: int, pick: int) -> ProcessLife | None:
+        raise NotImplementedError
+
+    def start_import(self, partition: int, history: int, count: int) -> None:
+        raise NotImplementedError
+
+
+def _host(life: ProcessLife) -> Host | None:
+    return life.host if isinstance(life, HostProcess) else None
+
+
+def _own(life: ProcessLife) -> VirtualProcess:
+    assert isinstance(life, VirtualProcess), "all lives here are"
+    return life

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -42,6 +42,7 @@ class Asked(NamedTuple):
     mutant: str | None
     keep: list[int] | None
     shape: list[str]
+    world: str
 
     @property
     def is_whole(self) -> bool:
@@ -52,20 +53,20 @@ class Asked(NamedTuple):
         from tierledger.simulation.campaign.reduction import replay_command
 
         keep = None if self.keep is None else tuple(self.keep)
-        return replay_command(self.seed, self.mutant, keep, tuple(self.shape))
+        return replay_command(self.seed, self.mutant, keep, tuple(self.shape), self.world)
 
     def scenario(self) -> Scenario:
-        """The scenario in the world of the machines."""
-        from tierledger.simulation.campaign.campaign import mutant_named
+        from tierledger.simulation.campaign.campaign import drawn, mutant_named
         from tierledger.simulation.machines.scenario.shape import scenario_of
-        from tierledger.simulation.worlds import SERVICE
+        from tierledger.simulation.worlds import MACHINES, SERVICE
 
-        if self.mutant is not None and mutant_named(self.mutant).world == SERVICE:
+        named = None if self.mutant is None else mutant_named(self.mutant)
+        if named is not None and named.world == SERVICE and self.world == MACHINES:
             raise InvalidArgument(
                 f"--mutant {self.mutant}: it shows in the world of the service alone; "
-                "see replay --world service"
+                "see --world service"
             )
-        return scenario_of(self.seed, self.keep, self.shape)
+        return scenario_of(drawn(self.seed, self.world), self.keep, self.shape)
 
 
 class Files(NamedTuple):
@@ -80,11 +81,13 @@ class Files(NamedTuple):
             file.writelines(lines)
 
 
-def _asked(seed: int, mutant: str | None, keep: str | None, shape: str | None) -> Asked:
+def _asked(
+    seed: int, mutant: str | None, keep: str | None, shape: str | None, world: str
+) -> Asked:
     from tierledger.simulation.machines.scenario.shape import numbers_of
 
     kept = None if keep is None else numbers_of(keep)
-    return Asked(seed, mutant, kept, comma_separated(shape))
+    return Asked(seed, mutant, kept, comma_separated(shape), checked_world(world))
 
 
 def replay(
@@ -107,71 +110,70 @@ def replay(
     A seed makes the same run on every machine, as its trace hash shows. Exit 1 if a checker
     finds anything.
     """
+    from tierledger.simulation.campaign.campaign import judged
     from tierledger.simulation.worlds import SERVICE
 
-    checked_world(world)
     require_place(history, trace, overwrite=overwrite)
     files = Files(history, trace, overwrite)
-    asked = _asked(seed, mutant, keep, shape)
-    if world == SERVICE:
-        if not asked.is_whole:
-            raise InvalidArgument("--keep and --shape are for --world machines alone")
-        verdict: SeedVerdict = _service_again(asked, files)
-    else:
-        verdict = _again(asked, files)
+    asked = _asked(seed, mutant, keep, shape, world)
+    scenario = asked.scenario()
+    verdict = judged(scenario, mutant, world)
+    if history is not None or trace is not None:
+        write = _write_of_service if world == SERVICE else _write_of_machines
+        write(asked, scenario, verdict, files)
     (_print_as_json if json else _print)(verdict)
     if verdict.violations:
         raise typer.Exit(ExitStatus.FOUND)
 
 
-def _again(asked: Asked, files: Files) -> SeedVerdict:
-    from tierledger.simulation.campaign.campaign import judged, watched
+def _write_of_machines(
+    asked: Asked, scenario: Scenario, verdict: SeedVerdict, files: Files
+) -> None:
+    from tierledger.simulation.campaign.campaign import watched
     from tierledger.simulation.explain.text import text
     from tierledger.simulation.machines.record_of import record_of
     from tierledger.simulation.record.file import record_as_lines
 
-    scenario = asked.scenario()
-    verdict = judged(scenario, asked.mutant)
     if files.history is not None:
         record = record_of(watched(scenario, asked.mutant), asked.command)
         files.write(files.history, record_as_lines(record))
     if files.trace is not None:
         files.write(files.trace, [text(_timeline(asked, scenario, verdict)).encode()])
-    return verdict
+
+
+def _write_of_service(asked: Asked, scenario: Scenario, _: SeedVerdict, files: Files) -> None:
+    from tierledger.simulation.campaign.campaign import watched_service
+    from tierledger.simulation.history.calls import history_as_lines
+
+    world = watched_service(scenario, asked.mutant)
+    if files.trace is not None:
+        files.write(files.trace, (f"{line}\n".encode() for line in world.recording.lines()))
+    if files.history is not None:
+        files.write(files.history, history_as_lines(world.recorder.history()))
+    world.loop.discard()
 
 
 def _timeline(asked: Asked, scenario: Scenario, verdict: SeedVerdict) -> RunTimeline:
-    from tierledger.simulation.campaign.campaign import watched
+    from tierledger.simulation.campaign.campaign import watched, watched_service
     from tierledger.simulation.machines.timeline_of import timeline_of
+    from tierledger.simulation.worlds import MACHINES
 
     total = len(asked._replace(keep=None).scenario().decisions)
     count = len(scenario.decisions)
     decisions = f"{count} of {total} decisions" if count < total else f"{total} decisions"
     found = "".join(f"{one}, " for one in sorted({one.checker for one in verdict.violations}))
     mistake = "" if asked.mutant is None else f" with {asked.mutant}"
-    return timeline_of(
-        watched(scenario, asked.mutant),
-        title=f"seed {asked.seed}{mistake}: {found}{decisions}",
-        command=asked.command,
-        violations=verdict.violations,
-    )
-
-
-def _service_again(asked: Asked, files: Files) -> SeedVerdict:
-    from tierledger.simulation.campaign.campaign import with_mistake
-    from tierledger.simulation.history.calls import history_as_lines
-    from tierledger.simulation.service.plan import drawn
-    from tierledger.simulation.service.verdict import ran, verdict_of
-
-    with with_mistake(asked.mutant):
-        world = ran(drawn(asked.seed))
-        verdict = verdict_of(world)
-    if files.trace is not None:
-        files.write(files.trace, (f"{line}\n".encode() for line in world.recording.lines()))
-    if files.history is not None:
-        files.write(files.history, history_as_lines(world.recorder.history()))
+    facts: dict[str, Any] = {
+        "title": f"seed {asked.seed}{mistake}: {found}{decisions}",
+        "command": asked.command,
+        "violations": verdict.violations,
+    }
+    if asked.world == MACHINES:
+        return timeline_of(watched(scenario, asked.mutant), **facts)
+    world = watched_service(scenario, asked.mutant)
+    timeline = timeline_of(world, **facts)
     world.loop.discard()
-    return verdict
+    return timeline
 
 
 def _print(verdict: SeedVerdict) -> None:
@@ -207,6 +209,7 @@ def explain(
     mutant: MutantOption = None,
     keep: KeepOption = None,
     shape: ShapeOption = None,
+    world: WorldOption = "machines",
     no_shrink: Annotated[
         bool, typer.Option("--no-shrink", help="Show a failing seed without shrinking it.")
     ] = False,
@@ -221,13 +224,13 @@ def explain(
     from tierledger.simulation.explain.page import page
 
     require_place(out, overwrite=overwrite)
-    asked = _asked(seed, mutant, keep, shape)
+    asked = _asked(seed, mutant, keep, shape, world)
     scenario = asked.scenario()
-    verdict = judged(scenario, mutant)
+    verdict = judged(scenario, mutant, world)
     if verdict.violations and asked.is_whole and not no_shrink:
         asked = _made_small(asked)
         scenario = asked.scenario()
-        verdict = judged(scenario, mutant)
+        verdict = judged(scenario, mutant, world)
     shown = page(_timeline(asked, scenario, verdict), stamp("a simulated run"))
     with complete_file(out, overwrite=overwrite) as file:
         file.write(shown.encode())
@@ -240,7 +243,7 @@ def _made_small(asked: Asked) -> Asked:
     from tierledger.simulation.campaign.reduction import reduced
 
     print_note("it fails; it is made smaller first")
-    small = reduced(asked.seed, mutant=asked.mutant)
+    small = reduced(asked.seed, mutant=asked.mutant, world=asked.world)
     if small is None:
         return asked
     return asked._replace(keep=list(small.keep), shape=list(small.shape))

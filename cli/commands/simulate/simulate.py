@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -120,8 +121,7 @@ def run(
         else:
             summary = summed(outcomes, len(chosen) if isinstance(chosen, range) else None)
             campaign = Campaign(world, workers.jobs, summary, time.monotonic() - began)
-            is_whole = no_shrink or campaign.is_of_service
-            shown = [] if is_whole else _reductions(campaign, workers)
+            shown = [] if no_shrink else _reductions(campaign, workers)
             well = _report(campaign, shown, require_marks=require_marks, json=json)
     if not well:
         raise typer.Exit(ExitStatus.FOUND)
@@ -180,7 +180,7 @@ def _reductions(campaign: Campaign, workers: Workers) -> list[Reduction]:
     from tierledger.simulation.campaign.reduction import reduced
 
     chosen = [one.seed for one in _of_different_checkers(campaign.summary.failed)]
-    shrunk = workers.each(reduced, chosen[:SHRUNK_MAX])
+    shrunk = workers.each(partial(reduced, world=campaign.world), chosen[:SHRUNK_MAX])
     found = counted(shrunk, "shrinking", len(chosen[:SHRUNK_MAX]))
     return [one for one in found if one is not None]
 
@@ -227,8 +227,7 @@ def _command_again(campaign: Campaign, seed: int) -> str:
     """The command that repeats a seed that was not shrunk."""
     from tierledger.simulation.campaign.reduction import replay_command
 
-    where = f" --world {campaign.world}" if campaign.is_of_service else ""
-    return replay_command(seed) + where
+    return replay_command(seed, world=campaign.world)
 
 
 def _print_again(campaign: Campaign, seed: int, small: Reduction | None) -> None:

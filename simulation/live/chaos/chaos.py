@@ -26,8 +26,8 @@ from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
 from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.live.verdict import LiveVerdict, recorded, verdict_of
+from tierledger.simulation.machines.scenario.streams import stream
 from tierledger.simulation.record.record import RunRecord
-from tierledger.simulation.service.plan import stream
 from tierledger.storage.connector import URL_SETTING
 from tierledger.storage.locate import StoreUrl, parse_store_url
 

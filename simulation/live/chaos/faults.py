@@ -18,7 +18,7 @@ from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.processes import is_running
 from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.live.verdict import Strike
-from tierledger.simulation.service.plan import stream
+from tierledger.simulation.machines.scenario.streams import stream
 
 if TYPE_CHECKING:
     from tierledger.simulation.live.ray_faults import HostFacts, LiveService

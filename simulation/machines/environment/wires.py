@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
+from tierledger.simulation.machines.environment.clockwork import MS, Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.recording import Recording
 
 Link = tuple[str, str]
@@ -13,6 +13,9 @@ Link = tuple[str, str]
 
 LOSE, DELAY, TWICE = 0, 1, 2
 """The fates of a message."""
+
+RESENT = 200 * MS
+"""The time (us) after which TCP sends again what was lost on a stream."""
 
 
 class Wires:
@@ -120,3 +123,23 @@ class Wires:
             return arrives
         recording.mark("message delayed")
         return arrives + given
+
+    def carries(self, source: ProcessLife, target: ProcessLife) -> int:
+        """How long data of a stream takes (us): nothing is lost, as all is sent again."""
+        delay = self.delay(source)
+        if not self._is_troubled:
+            return delay
+        link = (source.site, target.site)
+        armed = self._armed.get(link)
+        if armed:
+            fate, given = armed.pop(0)
+            self._recording.mark(f"message {('lost', 'delayed', 'sent twice')[fate]}")
+            delay += (RESENT, given, 0)[fate]
+        clogged = self._clogs.get(link, 0) - self._clock.now
+        if clogged > 0:
+            self._recording.mark("message held in a clog")
+            return max(clogged, delay)
+        if (cut := self._cuts.get(link, 0) - self._clock.now) > delay:
+            self._recording.mark("message lost to a cut")
+            return cut + RESENT
+        return delay

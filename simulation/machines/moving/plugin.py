@@ -19,7 +19,6 @@ from tierledger.actors.coordinator.ownership import Decision, Ownership, PluginM
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import DataError, Fenced, NotReady, RemoteStorageError
-from tierledger.events.log_events import Origin
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
@@ -338,9 +337,6 @@ class PluginNode(Client):
         if caller.is_busy or claim is None or self._is_full(number):
             return
 
-        def make(claim: cmd.Claim, origin: Origin) -> cmd.Command:
-            return cmd.AddSegment(claim, origin, metadata)
-
         def heard(error: RemoteStorageError | None) -> None:
             if error is None:
                 self._segments.written_by_ledger(metadata)
@@ -351,7 +347,7 @@ class PluginNode(Client):
                 self._fenced(number, claim)
 
         self.under_way += 1
-        self.write(number, caller, make, "add", metadata, heard)
+        self.write(number, caller, metadata, "add", heard)
 
     def _apply(self, number: int, position: int, metadata: RemoteLogSegmentMetadata) -> None:
         """End a write once the replica here has applied it, or this broker no longer leads.

@@ -27,6 +27,11 @@ from tierledger.events.errors import (
 )
 from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.log_events import Origin
+from tierledger.events.metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
 from tierledger.simulation.history.calls import INFO, READ, WRITE, digest_of, outcome_of
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.nodes.coordinator import CoordinatorNode
@@ -369,9 +374,8 @@ class BrokerNode:
         self,
         partition: int,
         caller: Caller,
-        make: Callable[[cmd.Claim, Origin], cmd.Command],
-        what: str,
         wanted: KafkaValue,
+        what: str,
         then: Any,  # noqa: ANN401
     ) -> None:
         """Begin a write, if there is a claim to lead and room for one more open write.
@@ -382,7 +386,7 @@ class BrokerNode:
         if claim is None or self._is_full(partition):
             return
         request = self.request_id()
-        command = make(claim, Origin(self.broker_id, request))
+        command = _command(claim, Origin(self.broker_id, request), wanted)
         self._change(partition, caller, claim, command, request, what, wanted, then)
 
     def import_records(
@@ -545,3 +549,15 @@ class BrokerNode:
         if op.query is None:
             self._writes[op.partition].end(op.serial)
         op.then(error)
+
+
+def _command(claim: cmd.Claim, origin: Origin, wanted: KafkaValue) -> cmd.Command:
+    match wanted:
+        case RemoteLogSegmentMetadata():
+            return cmd.AddSegment(claim, origin, wanted)
+        case RemoteLogSegmentMetadataUpdate():
+            return cmd.UpdateSegment(claim, origin, wanted)
+        case RemotePartitionDeleteMetadata():
+            return cmd.PutPartitionDelete(claim, origin, wanted)
+        case _:
+            raise AssertionError(f"no broker writes {wanted!r}")

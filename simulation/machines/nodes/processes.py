@@ -8,7 +8,6 @@ from typing_extensions import override
 
 from tierledger.actors.leader.machine import Phase
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
-from tierledger.simulation.machines.environment.medium import REFUSE
 from tierledger.simulation.machines.nodes.broker import BrokerNode, BrokerWorld
 from tierledger.simulation.machines.nodes.coordinator import CoordinatorNode
 from tierledger.simulation.machines.scenario.scenario import Scenario
@@ -130,16 +129,3 @@ class Processes(BrokerWorld):
         self.recording.event("resumed", life.name)
         self.recording.moment(life.name, "resume")
         self.clock.resume(life)
-
-    @override
-    def passes(self, point: str, life: ProcessLife) -> None:
-        if self.dozes and (length := self.dozes.pop((life.site, point), 0)):
-            self.recording.mark(f"doze: {point}")
-            self.pause(life, length)
-        if self.fuses and (life.site, point) in self.fuses:
-            self.fuses.discard((life.site, point))
-            self.recording.mark(f"crash: {point}")
-            self.kill(life)
-        if self.outages and (length := self.outages.pop(point, 0)):
-            self.recording.mark(f"store away: {point}")
-            self.medium.cut_off(life.site, self.clock.now + length, REFUSE)

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tierledger.simulation.machines.environment.clockwork import MS, S
-from tierledger.simulation.machines.scenario.faults import faults
+from tierledger.simulation.machines.scenario.faults import FAULTS_LARGE, FAULTS_SMALL, faults
 from tierledger.simulation.machines.scenario.knobs import KNOBS
 from tierledger.simulation.machines.scenario.scenario import (
     RETENTIONS_MS,
@@ -70,10 +70,11 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         partitions=1 if moves else pick(seed, "partitions", (1, 1, 2) if small else (2, 3, 4)),
         duration=(5 if small else 14) * S,
     )
+    mean = FAULTS_SMALL if small else FAULTS_LARGE
     decisions = [
-        *(_moves(size) if moves else _work(size, 52 if small else 250)),
-        *_elections(size, small=small),
-        *(one for one in faults(size, small=small) if not (moves and one.kind in UNMOVED)),
+        *(_moves(size) if moves else work(size, 52 if small else 250)),
+        *elections(size, small=small),
+        *(one for one in faults(size, mean) if not (moves and one.kind in UNMOVED)),
     ]
     decisions.sort(key=lambda one: one.at)
     upgraded = _some_hosts(size, "upgraded")
@@ -87,7 +88,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         partitions_per_host=pick(seed, "room", room),
         duration=size.duration,
         delays=delays_of(size.stream("delays"), pick(seed, "delay", (300, 800, 5000))),
-        skews_ms=_skews(size.stream("skews")),
+        skews_ms=skews(size.stream("skews")),
         known_epochs=pick(seed, "epochs", (0, 50, 100, 100)),
         oracle_knows=pick(seed, "oracle", (0, 50, 100)),
         knobs=tuple((name, pick(seed, name, values)) for name, values in KNOBS.items()),
@@ -127,12 +128,12 @@ def delays_of(random: Random, base: int) -> tuple[int, ...]:
     return tuple(delays)
 
 
-def _skews(random: Random) -> tuple[int, ...]:
+def skews(random: Random) -> tuple[int, ...]:
     spread = random.choice((0, 50, 3_600_000))
     return tuple(random.randint(-spread, spread) if spread else 0 for _ in range(5))
 
 
-def _work(size: Size, count: int) -> list[SeedDecision]:
+def work(size: Size, count: int) -> list[SeedDecision]:
     """Calls of brokers, often several at a time; only brokers that believe they lead write."""
     random, operation = size.stream("work"), _operations(size)
     draw, decisions = random.random, []
@@ -210,7 +211,7 @@ UNMOVED = frozenset(
 by other means than the plugin."""
 
 
-def _elections(size: Size, *, small: bool) -> list[SeedDecision]:
+def elections(size: Size, *, small: bool) -> list[SeedDecision]:
     random = size.stream("elections")
     draw, decisions = random.random, []
     for _ in range(random.randint(3, 5) if small else random.randint(8, 14)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from tierledger.simulation.machines.environment.clockwork import MS
@@ -84,18 +84,24 @@ class Fault(NamedTuple):
     """Draws the kind of a decision, and its arguments."""
     is_sure: bool = False
     """Whether it strikes at least once in each seed in which it is on."""
+    times: int = 1
+    """How many times as often as others it strikes where it is on."""
 
 
-def faults(size: Size, *, small: bool) -> list[SeedDecision]:
-    """Faults of the kinds that are on in this seed, each with random numbers of its own."""
+def faults(
+    size: Size, mean: float, kinds: Mapping[str, Fault] | None = None
+) -> list[SeedDecision]:
+    """Faults of the kinds that are on in this seed, each with random numbers of its own.
+
+    `mean`: how many there are, on average, of a kind that is on.
+    """
     decisions = []
-    mean = FAULTS_SMALL if small else FAULTS_LARGE
-    for kind, fault in FAULTS.items():
+    for kind, fault in (FAULTS if kinds is None else kinds).items():
         if chance(size.seed, kind) >= fault.share:
             continue
         random = size.stream(kind)
         draw = Draw(size, random.random)
-        for _ in range(round(random.expovariate(1 / mean)) or fault.is_sure):
+        for _ in range(round(random.expovariate(1 / (mean * fault.times))) or fault.is_sure):
             at = 450 * MS + int((size.duration - 1000 * MS) * random.random())
             strike, *args = fault.draw(draw)
             decisions.append(SeedDecision(at, strike, tuple(args)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tierledger.simulation.machines.environment.clockwork import MS, S
+from tierledger.simulation.machines.scenario.doors import DoorPlan
 
 RETENTIONS_MS = (150, 1500, 7 * 24 * 3600 * 1000)
 """How long ids of deleted segments are remembered: in most worlds they come to be forgotten."""
@@ -71,6 +72,14 @@ class Scenario(NamedTuple):
     """Whether brokers keep replicas that are fed."""
     moves: bool = False
     """Whether brokers have the plugin, and the cluster's metadata is moved back and forth."""
+    one_writer: bool = False
+    """Whether the store is a file, which one host writes for all."""
+    clock_off: tuple[str, int] | None = None
+    """The host, or `coordinator`, whose clock is wrong by so many days more; None: all are
+    right."""
+    is_direct: bool = True
+    """Whether brokers reach hosts and coordinator by calls, not by frames through a door."""
+    doors: DoorPlan = DoorPlan()
     is_part: bool = False
     """Whether it was made from another one: too little may happen in it for `MINIMUMS`."""
 

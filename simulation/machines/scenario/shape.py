@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.machines.environment.clockwork import MS
-from tierledger.simulation.machines.scenario.drawing import drawn
+from tierledger.simulation.machines.scenario.doors import DoorPlan
 from tierledger.simulation.machines.scenario.scenario import RETENTIONS_MS, Scenario
 
 EVEN_DELAY: Final = 1 * MS
@@ -30,7 +30,10 @@ DECISIONS_MAX: Final = 1_000_000
 
 _NAMED: Final[dict[str, dict[str, Any]]] = {
     "delays=even": {"delays": (EVEN_DELAY,)},
-    "skews=none": {"skews_ms": (0,)},
+    "transport=direct": {"is_direct": True, "doors": DoorPlan()},
+    "doors=plain": {"doors": DoorPlan()},
+    "writers=all": {"one_writer": False},
+    "skews=none": {"skews_ms": (0,), "clock_off": None},
     "epochs=known": {"known_epochs": 100},
     "oracle=knows": {"oracle_knows": 100, "oracle_behind": 0, "oracle_delay": 0},
     "limits=default": {"retention_ms": RETENTIONS_MS[-1], "rows_kept": 3},
@@ -84,19 +87,20 @@ def simpler(scenario: Scenario) -> list[str]:
 
 
 def scenario_of(
-    seed: int, keep: Iterable[int] | None = None, settings: Iterable[str] = ()
+    scenario: Scenario, keep: Iterable[int] | None = None, settings: Iterable[str] = ()
 ) -> Scenario:
-    """The scenario of a seed, changed by `settings`; with only the decisions `keep`, if given.
+    """A seed's scenario, changed by `settings`; with only the decisions `keep`, if given.
 
     Raises:
         InvalidArgument: The seed has no such decision, or there is no such setting.
     """
-    scenario = drawn(seed)
     if keep is not None:
         kept = frozenset(keep)
         count = len(scenario.decisions)
         if kept and max(kept) >= count:
-            raise InvalidArgument(f"seed {seed} has no decision {max(kept)}; it has {count}")
+            raise InvalidArgument(
+                f"seed {scenario.seed} has no decision {max(kept)}; it has {count}"
+            )
         scenario = scenario.kept(kept)
     return shaped(scenario, settings)
 

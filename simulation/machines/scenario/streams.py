@@ -20,6 +20,11 @@ def pick(seed: int, name: str, values: Sequence[T]) -> T:
     return values[int(chance(seed, name) * len(values))]
 
 
+def stream(seed: int, name: str) -> Random:
+    """The random numbers of one purpose; they are the same in every process."""
+    return Random(f"{seed}:{name}")
+
+
 class Size(NamedTuple):
     """The size of a seed's world, and its random numbers."""
 
@@ -31,4 +36,4 @@ class Size(NamedTuple):
 
     def stream(self, name: str) -> Random:
         """The random numbers of one purpose: draws for another purpose do not change them."""
-        return Random(f"{self.seed}:{name}")
+        return stream(self.seed, name)

@@ -83,11 +83,24 @@ def test_the_service_world_is_repeated_and_traced_too(tmp_path: Path) -> None:
     trace, history = tmp_path / "trace.txt", tmp_path / "history.jsonl"
     files = ["--trace", str(trace), "--history", str(history)]
 
-    result = simulate("replay", "--seed", "2", "--world", "service", *files)
+    result = simulate("replay", "--seed", "3", "--world", "service", *files)
 
     assert result.exit_code == 0
     assert trace.read_text().count("\n") > 100
     assert history.read_text().count("\n") > 100
+
+
+def test_some_decisions_of_the_service_world_are_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+    some = ["--seed", "3", "--world", "service", "--keep", "40-60", "--shape", "hosts=2"]
+
+    result = simulate("explain", *some, "--out", str(path))
+
+    assert result.exit_code == 0
+    assert "again: tierledger simulate replay --seed 3 --world service --keep 40-60" in (
+        result.stderr
+    )
+    assert "host-1/" in path.read_text()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +110,7 @@ def test_the_service_world_is_repeated_and_traced_too(tmp_path: Path) -> None:
         (["--keep", "99999"], "seed 1 has no decision 99999"),
         (["--shape", "roof=flat"], "no shape 'roof=flat'; there are brokers=NUMBER"),
         (["--mutant", "M999"], "no mutant 'M999'; there are M01"),
-        (["--world", "service", "--keep", "1"], "--keep and --shape are for --world machines"),
+        (["--world", "service", "--keep", "99999"], "seed 1 has no decision 99999"),
         (["--history", "no/such/folder"], "no/such is no folder"),
         (["--mutant", "D3"], "--mutant D3: it shows in the world of the service alone"),
     ],

@@ -248,7 +248,7 @@ class LivingCluster:
 
     def __init__(self, seed: int) -> None:
         # In one of three lives the clocks of the service's processes are up to an hour wrong.
-        self.stage = Stage(calm(seed, calls_max=10**9))
+        self.stage = Stage(calm(seed))
         self.service = Cluster(self.stage, NoOracle())
         self.topic = FakeTopic()
         self.brokers: dict[int, LivingBroker] = {}

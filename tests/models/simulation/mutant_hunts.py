@@ -16,9 +16,12 @@ JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 """Processes that run seeds: one if pytest itself runs on several workers."""
 
 SHOWN_BY = {
-    "D6": 10,
-    "D7": 4,
-    "D9": 3,
+    "D3": 5,
+    "D4": 6,
+    "D6": 7,
+    "D7": 3,
+    "D11": 5,
+    "D12": 9,
     "M03": 47,
     "M04": 140,
     "M06": 63,

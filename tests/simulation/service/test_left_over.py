@@ -9,8 +9,8 @@ import pytest
 from tests.simulation.service.test_streams import Wharf
 from tierledger.actors.coordinator.requests import HostsCall
 from tierledger.events.errors import RemoteStorageError
+from tierledger.simulation.machines.scenario.doors import DoorPlan
 from tierledger.simulation.service.left_over import left_over
-from tierledger.simulation.service.plan import DoorPlan, NetworkPlan
 from tierledger.simulation.service.virtual_loop import VirtualLoop
 
 
@@ -33,7 +33,7 @@ async def ask_often(wharf: Wharf, timeout_s: float) -> None:
 
 
 def test_a_call_waits_while_it_is_under_way_and_not_longer(loop: VirtualLoop) -> None:
-    wharf = Wharf(loop, DoorPlan(), NetworkPlan())
+    wharf = Wharf(loop, DoorPlan())
     wharf.coordinator.pause_s = 1.0
     loop.spawn(wharf.client, ask(wharf, 5.0))
 
@@ -48,7 +48,7 @@ def test_a_call_waits_while_it_is_under_way_and_not_longer(loop: VirtualLoop) ->
 
 def test_a_stream_that_was_left_holds_none_of_its_calls(loop: VirtualLoop) -> None:
     """Their bytes would stay as long as nobody opens that door again."""
-    wharf = Wharf(loop, DoorPlan(is_proxied=True, window=300), NetworkPlan())
+    wharf = Wharf(loop, DoorPlan(is_proxied=True, window=300))
     wharf.run(ask(wharf, 5.0))
     loop.pause(wharf.hosts[0])
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,9 +16,11 @@ from tierledger.actors.door.server.gateway import Gateway
 from tierledger.events.errors import NotReady, OutcomeUnknown
 from tierledger.simulation.campaign.campaign import mutant_named
 from tierledger.simulation.machines.environment.recording import Recording
+from tierledger.simulation.machines.environment.wires import LOSE, Wires
+from tierledger.simulation.machines.scenario.doors import DoorPlan
 from tierledger.simulation.mutants.catalogue import planted
 from tierledger.simulation.service.network import Network
-from tierledger.simulation.service.plan import FURTHER, DoorPlan, NetworkPlan
+from tierledger.simulation.service.plan import FURTHER
 from tierledger.simulation.service.streams import StreamNetwork
 from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.simulation.service.wire_watch import WireWatch
@@ -47,12 +48,14 @@ class Coordinator:
 class Wharf:
     """Two hosts with doors, and a client."""
 
-    def __init__(self, loop: VirtualLoop, plan: DoorPlan, network: NetworkPlan) -> None:
+    def __init__(
+        self, loop: VirtualLoop, plan: DoorPlan, delays: Sequence[int] = (400, 200, 500, 300)
+    ) -> None:
         self.loop = loop
         self.watch = WireWatch(loop)
         recording = Recording(loop.clock, further=FURTHER)
-        self.network = Network(loop, Random(1), network, recording)
-        self.streams = StreamNetwork(self.network, Random(1), plan, self.watch)
+        self.network = Network(loop, Wires(loop.clock, delays, recording), recording)
+        self.streams = StreamNetwork(self.network, plan, self.watch)
         self.coordinator: Any = Coordinator()
         self.hosts = [self._host(number) for number in (0, 1)]
         self.client = VirtualProcess("client")
@@ -90,7 +93,7 @@ def loop() -> Iterator[VirtualLoop]:
 def test_a_host_that_says_nothing_is_asked_last_though_signs_of_life_come(
     loop: VirtualLoop,
 ) -> None:
-    wharf = Wharf(loop, DoorPlan(is_proxied=True), NetworkPlan())
+    wharf = Wharf(loop, DoorPlan(is_proxied=True))
     both = ["host-0/1", "host-1/1"]
     assert wharf.run(wharf.ask()) == both
 
@@ -109,7 +112,7 @@ def test_a_host_that_says_nothing_is_asked_last_though_signs_of_life_come(
 def test_a_frozen_host_loses_its_connections_where_nobody_speaks_for_it(
     loop: VirtualLoop,
 ) -> None:
-    wharf = Wharf(loop, DoorPlan(keepalive_s=1.0), NetworkPlan())
+    wharf = Wharf(loop, DoorPlan(keepalive_s=1.0))
     wharf.run(wharf.ask())
     loop.pause(wharf.hosts[0])
 
@@ -119,8 +122,9 @@ def test_a_frozen_host_loses_its_connections_where_nobody_speaks_for_it(
 
 
 def test_frames_keep_their_order_however_long_each_travels(loop: VirtualLoop) -> None:
-    plan = NetworkPlan(delays=(500_000, 1_500_000, 100_000), loss_chance=0.3)
-    wharf = Wharf(loop, DoorPlan(), plan)
+    wharf = Wharf(loop, DoorPlan(), (500_000, 1_500_000, 100_000))
+    for _ in range(10):
+        wharf.network.wires.arm(("client", "host-0"), LOSE, 0)
     read: list[int] = []
 
     async def talk() -> None:
@@ -143,7 +147,7 @@ def test_frames_keep_their_order_however_long_each_travels(loop: VirtualLoop) ->
 
 
 def test_nobody_listens_at_the_door_of_a_dead_host(loop: VirtualLoop) -> None:
-    wharf = Wharf(loop, DoorPlan(), NetworkPlan())
+    wharf = Wharf(loop, DoorPlan())
     wharf.run(wharf.ask())
     for host in wharf.hosts:
         loop.kill(host)
@@ -162,7 +166,7 @@ async def greeted(wharf: Wharf, calls: Sequence[pb.Call] = ()) -> tuple[Any, pb.
 
 
 def test_calls_beside_the_greeting_are_refused_aloud(loop: VirtualLoop) -> None:
-    wharf = Wharf(loop, DoorPlan(), NetworkPlan())
+    wharf = Wharf(loop, DoorPlan())
 
     _, frame = wharf.run(greeted(wharf, [pb.Call(id=1, hosts=pb.HostsQuestion())]))
 
@@ -193,7 +197,7 @@ def test_the_watch_sees_a_rule_that_is_not_kept(
     loop: VirtualLoop, talk: Callable[[Wharf], Any], mutant: str, checker: str
 ) -> None:
     plan = DoorPlan(limits=DoorLimits(calls_max=4))
-    wharf = Wharf(loop, plan, NetworkPlan())
+    wharf = Wharf(loop, plan)
     wharf.run(talk(wharf), 10.0)
     assert wharf.watch.violations == []
 

@@ -49,7 +49,7 @@ def test_every_simpler_shape_is_another_and_none_is_left_at_the_end(seed: int) -
 
 
 def test_settings_and_numbers_make_a_seed_what_they_say() -> None:
-    scenario = scenario_of(10, [0, 2], ["hosts=2", "duration=1500", "delays=even"])
+    scenario = scenario_of(drawn(10), [0, 2], ["hosts=2", "duration=1500", "delays=even"])
 
     whole = drawn(10)
     assert scenario.decisions == (whole.decisions[0], whole.decisions[2])

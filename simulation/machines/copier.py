@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
 
 from msgspec.structs import replace
 
-from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     CustomMetadataSizeLimitExceeded,
     PartitionDeleted,
     RemoteStorageError,
 )
-from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.metadata import (
     CustomMetadata,
@@ -21,9 +20,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.simulation.machines.nodes.broker import BrokerNode
-from tierledger.simulation.machines.nodes.pending import Caller
-from tierledger.simulation.machines.nodes.surroundings import Surroundings
+from tierledger.simulation.machines.struck import Heard, Struck, StruckBroker, StruckCaller
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -38,9 +35,7 @@ CUSTOM_OVER_LIMIT = CustomMetadata(bytes(129))
 class Copier:
     """What one life of a broker has copied in one leader epoch of a partition."""
 
-    def __init__(
-        self, world: Surroundings, broker: BrokerNode, partition: int, epoch: int
-    ) -> None:
+    def __init__(self, world: Struck, broker: StruckBroker, partition: int, epoch: int) -> None:
         self.world = world
         self.broker = broker
         self.partition = partition
@@ -56,12 +51,12 @@ class Copier:
         """A segment that was finished before it was added."""
         self._added: dict[RemoteLogSegmentId, RemoteLogSegmentMetadata] = {}
 
-    def step(self, caller: Caller, operation: str, draw: int) -> None:
+    def step(self, caller: StruckCaller, operation: str, draw: int) -> None:
         """One write of a broker's copying and retention; `draw`, 0 to 999, gives details."""
         if not self._odd(caller, operation, draw):
             self._go_on(caller, operation, draw)
 
-    def _odd(self, caller: Caller, operation: str, draw: int) -> bool:  # noqa: C901, PLR0912
+    def _odd(self, caller: StruckCaller, operation: str, draw: int) -> bool:  # noqa: C901, PLR0912
         """Make a rare or wrong write; false if no segment fits, or `operation` is plain."""
         last = next(reversed(self._added.values()), None)
         match operation:
@@ -104,7 +99,7 @@ class Copier:
                 return False
         return True
 
-    def _go_on(self, caller: Caller, operation: str, draw: int) -> None:
+    def _go_on(self, caller: StruckCaller, operation: str, draw: int) -> None:
         """Make the plain write that is due, or the one that `operation` brings forward."""
         if self._over:
             self._move(caller, self._over[0], DELETING, "delete", CUSTOM_OVER_LIMIT)
@@ -125,7 +120,7 @@ class Copier:
         return RemoteLogSegmentId(self._tip, self._new_id())
 
     @property
-    def _tip(self) -> Any:  # noqa: ANN401
+    def _tip(self) -> TopicIdPartition:
         return self.world.tips[self.partition]
 
     def _new_id(self) -> Uuid:
@@ -135,7 +130,7 @@ class Copier:
         named = b"".join(part.to_bytes(4, "big") for part in parts)
         return Uuid(blake2b(named, digest_size=16).digest())
 
-    def _copy(self, caller: Caller, draw: int, *, overlaps: bool = False) -> None:
+    def _copy(self, caller: StruckCaller, draw: int, *, overlaps: bool = False) -> None:
         if overlaps:
             self.world.recording.mark("segments overlap")
         start = max(0, self._next_offset - (5 if overlaps else 0))
@@ -161,20 +156,17 @@ class Copier:
         self._added[segment] = metadata
         self._add(caller, metadata, "add")
 
-    def _add(self, caller: Caller, metadata: RemoteLogSegmentMetadata, what: str) -> None:
+    def _add(self, caller: StruckCaller, metadata: RemoteLogSegmentMetadata, what: str) -> None:
         def then(error: RemoteStorageError | None) -> None:
             segment = metadata.remote_log_segment_id
             if error is None and what == "add":
                 self._started.append(segment)
 
-        self._write(
-            caller, lambda claim, origin: cmd.AddSegment(claim, origin, metadata), what,
-            metadata, then,
-        )  # fmt: skip
+        self._write(caller, metadata, what, then)
 
     def _move(
         self,
-        caller: Caller,
+        caller: StruckCaller,
         segment: RemoteLogSegmentId,
         state: RemoteLogSegmentState,
         what: str,
@@ -191,10 +183,7 @@ class Copier:
         def then(error: RemoteStorageError | None) -> None:
             self._moved(segment, what, error)
 
-        self._write(
-            caller, lambda claim, origin: cmd.UpdateSegment(claim, origin, update), what,
-            update, then,
-        )  # fmt: skip
+        self._write(caller, update, what, then)
 
     def _moved(
         self, segment: RemoteLogSegmentId, what: str, error: RemoteStorageError | None
@@ -216,7 +205,7 @@ class Copier:
             _without(self._deleting, segment)
             self._deleted.append(self._added[segment])
 
-    def delete_partition(self, caller: Caller) -> None:
+    def delete_partition(self, caller: StruckCaller) -> None:
         """Write the next step of the partition's deletion: marked, started, finished."""
         steps = self.world.deletions
         state = RemotePartitionDeleteState(steps.get(self.partition, 0))
@@ -233,12 +222,9 @@ class Copier:
                 if int(state) == len(RemotePartitionDeleteState) - 1:
                     self.world.recording.mark("partition deleted")
 
-        self._write(
-            caller, lambda claim, origin: cmd.PutPartitionDelete(claim, origin, metadata),
-            state.name, metadata, then,
-        )  # fmt: skip
+        self._write(caller, metadata, state.name, then)
 
-    def _write(self, caller: Caller, make: Any, what: str, wanted: Any, then: Any) -> None:  # noqa: ANN401
+    def _write(self, caller: StruckCaller, wanted: KafkaValue, what: str, then: Heard) -> None:
         begun = self.world.clock.now
 
         def heard(error: RemoteStorageError | None) -> None:
@@ -246,18 +232,18 @@ class Copier:
             if error is None or isinstance(error, PartitionDeleted):
                 self.world.written[self.broker.broker_id, self.partition] = begun
 
-        self.broker.write(self.partition, caller, make, what, wanted, heard)
+        self.broker.write(self.partition, caller, wanted, what, heard)
 
 
 class Copiers:
     """The copiers of one world."""
 
-    def __init__(self, world: Surroundings) -> None:
+    def __init__(self, world: Struck) -> None:
         self._world = world
         self._copiers: dict[tuple[str, int, int], Copier] = {}
 
     def copy_once(
-        self, broker: BrokerNode, partition: int, caller: int, operation: str, draw: int
+        self, broker: StruckBroker, partition: int, caller: int, operation: str, draw: int
     ) -> None:
         """Make a write as `broker`, if it believes that it leads; a step of its life."""
         world, epoch = self._world, broker.led.get(partition)

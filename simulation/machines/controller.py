@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tierledger.actors.leader.machine import Leader
 from tierledger.events.commands import LeaderVerdict
 from tierledger.simulation.machines.environment.clockwork import MS, S
-from tierledger.simulation.machines.nodes.copier import Copiers
-from tierledger.simulation.machines.nodes.processes import Processes
+from tierledger.simulation.machines.struck import Struck
 
 REPEAT = 2 * S
 """How often brokers are notified of unchanged roles, as after every change of an ISR."""
@@ -24,7 +22,7 @@ LATE_NOTIFICATIONS = 1600 * MS
 class Controller:
     """Who leads which partition, and who replicates it."""
 
-    def __init__(self, world: Processes, copiers: Copiers) -> None:
+    def __init__(self, world: Struck) -> None:
         self.world = world
         self.leader: dict[int, int] = {}
         self.epoch: dict[int, int] = {}
@@ -37,7 +35,6 @@ class Controller:
         """The number of batches in all logs, and since when (us) it is unchanged."""
         self._arrived: dict[int, int] = {}
         """By broker, when the last notification to it arrives."""
-        self._copiers = copiers
 
     def start(self) -> None:
         """Choose the first leaders, and notify brokers; repeat that if the scenario does so."""
@@ -167,7 +164,8 @@ class Controller:
         if any(broker.has_unannounced for broker in self.world.all_brokers):
             self.world.clock.after(LOOK, None, self._settled)
             return
-        self._healed_at = self.world.healed_at = self.world.clock.now
+        self._healed_at = self.world.clock.now
+        self.world.settled()
         if self.world.scenario.repeats:
             for broker_id in range(1, self.world.scenario.brokers + 1):
                 self.notify(broker_id, MS)
@@ -191,22 +189,15 @@ class Controller:
             return
         for number in waiting:
             broker = world.brokers[self.leader[number]]
-            copy_once = self._copiers.copy_once
+            copy_once = world.copiers.copy_once
             world.clock.step(broker.life, copy_once, broker, number, 9, "go on", 0)
         world.clock.after(LOOK, None, self._look)
 
     def _is_certain(self) -> bool:
         """Whether nothing will change any more: no log has for `CERTAIN`, no claim waits."""
         world, now = self.world, self.world.clock.now
-        length = len(world.medium.log)
-        waits = any(
-            isinstance(shell.machine, Leader) and len(shell.machine.undecided)
-            for host in world.hosts.values()
-            if host.life.is_reachable
-            for shell in host.shells.values()
-        )
-        if waits or length != self._length:
-            self._length, self._unchanged_since = length, now
+        if world.may_change or world.length != self._length:
+            self._length, self._unchanged_since = world.length, now
         return now - self._unchanged_since > CERTAIN
 
     def is_well(self, number: int) -> bool:
