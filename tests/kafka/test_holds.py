@@ -1,0 +1,85 @@
+"""A stock broker deletes nothing that is under a hold, and all of it after the release."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.admin.config_resource import (  # type: ignore[import-untyped] # It has no types.
+    ConfigResource,
+    ConfigResourceType,
+)
+
+from tests.kafka.test_one_broker import TOPIC, settings_of, until
+from tests.kafka.test_seal import earliest
+from tests.models.cli.command_line import lines, run
+from tests.models.kafka import kafka_page
+from tests.models.kafka.clients import administered, consumed, create_topic, produced
+from tests.models.kafka.tiered_broker import TieredBroker
+from tests.ray.test_serve import served
+from tierledger.benchmarks.kafka_broker import JARS, OLDEST, SHORT_SESSION
+from tierledger.simulation.live.server import free_ports
+
+ROUNDS = 5
+
+pytestmark = [pytest.mark.ray, pytest.mark.long]
+
+
+@pytest.mark.parametrize("jars", [OLDEST, JARS], ids=["3.9", "newest"])
+async def test_retention_deletes_what_was_held_once_it_is_released(
+    jars: Path, tmp_path: Path
+) -> None:
+    ledger, door = tmp_path / "ledger.sqlite", f"127.0.0.1:{free_ports()}"
+    broker = TieredBroker(door, tmp_path / "tier", SHORT_SESSION, jars)
+    serve, handover = kafka_page.commands(f"sqlite:{ledger}", door, broker.address)[:2]
+    with served(f"sqlite:{ledger}", *serve[3:]), broker:
+        assert (await tool(ledger, *handover)).exit_code == 0
+        settings = settings_of(broker)
+        await create_topic(broker.address, TOPIC, settings=settings)
+        sent = await produced(broker.address, TOPIC, 0, 120)
+        await until(lambda: broker.is_tiered(TOPIC))
+        tiered = {*broker.tiered_logs()}
+        added = await tool(
+            ledger, "hold", "add", "audit", "--topic", "ord*", "--reason", "the audit reads it"
+        )
+        assert (added.exit_code, added.stdout) == (0, "hold audit is placed\n"), added.output
+        assert await consumed(broker.address, TOPIC) == sent
+
+        await expire(broker, settings)
+        await eventually_refused(ledger)
+        assert tiered <= {*broker.tiered_logs()}
+        assert broker.errors() == []
+        assert len(ended(broker)) >= ROUNDS, "one warning a round"
+        assert await earliest(broker) > 0, "Kafka raises it before it deletes"
+
+        done = await tool(ledger, "hold", "release", "audit", "--reason", "it is done")
+        assert done.exit_code == 0, done.output
+        await until(lambda: not tiered & {*broker.tiered_logs()})
+
+
+async def tool(ledger: Path, *given: object) -> Any:  # noqa: ANN401 - See `run`.
+    return await asyncio.to_thread(run, ledger, *given)
+
+
+def ended(broker: TieredBroker) -> list[str]:
+    """The warnings that a round of retention has ended early."""
+    return re.findall(r"^WARN .*RLMTask.* received error", broker.log(), re.MULTILINE)
+
+
+async def eventually_refused(ledger: Path) -> None:
+    """Return once some rounds of retention were refused."""
+    async with asyncio.timeout(60):
+        while lines(await tool(ledger, "hold", "ls", "--json"))[0]["refused"] < ROUNDS:
+            pass
+
+
+async def expire(broker: TieredBroker, settings: dict[str, str]) -> None:
+    """Let retention delete nearly all of the topic."""
+    shorter = {**settings, "retention.bytes": "1024", "local.retention.bytes": "512"}
+    async with administered(broker.address) as admin:
+        given = ConfigResource(ConfigResourceType.TOPIC, TOPIC, shorter)
+        (answer,) = await admin.alter_configs([given])
+        assert answer.resources[0][0] == 0, answer
