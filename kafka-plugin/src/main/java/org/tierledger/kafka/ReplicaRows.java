@@ -293,9 +293,11 @@ final class ReplicaRows {
         }
     }
 
-    /** References of all rows, in no order. */
+    /** References of all rows as they lie in memory; a row that lies elsewhere is waited for. */
     int[] listAll() {
-        return ids.refs();
+        int[] refs = ids.refs();
+        Arrays.sort(refs);
+        return refs;
     }
 
     /** References of an epoch's rows in Kafka's order, lost rows among them by offset. */

@@ -60,6 +60,9 @@ class SlabTest {
             }
         }
         assertEquals(idByStart.size(), rows.count());
+        int[] all = rows.listAll();
+        assertEquals(idByStart.size(), all.length);
+        assertArrayEquals(IntStream.of(all).sorted().toArray(), all, "as they lie in memory");
         int[] listed = rows.listEpoch(0);
         assertArrayEquals(
             idByStart.keySet().stream().mapToLong(Long::longValue).toArray(),
