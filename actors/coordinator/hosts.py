@@ -350,8 +350,10 @@ class Hosts:
         """Start the hosts that are wanted and missing; an alarm if `HOSTS_MAX` forbids more."""
         state, effects = self._state, list[msg.Effect]()
         starting = [name for name in (*self.starting, *self.running) if name not in state.hosts]
-        # Who is not reached yet counts as coming: another one might not be reached either.
-        coming = [*starting, *sorted(self.doors.unproven & state.hosts.keys())]
+        # Who is not reached yet counts as coming: another one might not be reached either. Who
+        # is shut does not: nobody may ever come in there.
+        awaited = self.doors.unproven - self.doors.closed.emptied
+        coming = [*starting, *sorted(awaited & state.hosts.keys())]
         for name in placement.hosts_wanted(
             state, self.wanted, self._partitions_per_host, coming, self.doors.closed
         ):

@@ -20,6 +20,7 @@ from tierledger.actors.coordinator.events import (
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.machine import HEARS, Coordinator, Phase
 from tierledger.actors.coordinator.ownership import Handover, Ownership
+from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST
 from tierledger.actors.messages import (
     Append,
     AppendAnswered,
@@ -51,10 +52,18 @@ class Driven:
     """A machine, what it has called for and was not answered yet, and its store."""
 
     def __init__(
-        self, *, hosts: int = 1, writer: str | None = None, identity: bytes = b"me"
+        self,
+        *,
+        hosts: int = 1,
+        partitions_per_host: int = PARTITIONS_PER_HOST,
+        writer: str | None = None,
+        identity: bytes = b"me",
     ) -> None:
         self.machine = Coordinator(
-            Fold(CLUSTER, KEYS, SERDE, identity), hosts=hosts, writer=writer
+            Fold(CLUSTER, KEYS, SERDE, identity),
+            hosts=hosts,
+            partitions_per_host=partitions_per_host,
+            writer=writer,
         )
         self.now = msg.Moment(100.0, 1_700_000_000_000)
         self.open: list[msg.Effect] = []
@@ -465,9 +474,9 @@ def test_three_silent_pings_in_a_row_are_an_end_but_not_if_this_process_was_late
     assert "host-0" not in one.machine.hosts.running
 
 
-def with_doors(hosts: int) -> Driven:
+def with_doors(hosts: int, partitions_per_host: int = PARTITIONS_PER_HOST) -> Driven:
     """With hosts that listen, at whose doors was not knocked yet."""
-    one = Driven(hosts=hosts).begun()
+    one = Driven(hosts=hosts, partitions_per_host=partitions_per_host).begun()
     while one.has(msg.StartProcess):
         start = one.take(msg.StartProcess)
         one.serve(start, f"{start.host}:4711")
@@ -507,6 +516,32 @@ def test_leaders_leave_a_host_whose_door_is_lost_and_its_process_stays() -> None
     assert one.machine.state.loads == {"host-0": 3, "host-1": 0, "host-2": 3}
     assert one.machine.state.hosts.keys() == {"host-0", "host-1", "host-2"}
     assert not one.has(msg.StartProcess)
+
+
+def test_a_host_that_nobody_ever_reached_is_not_waited_for_where_room_is_wanted() -> None:
+    """It was started behind a broken network; the partition would have no leader for ever."""
+    one = with_doors(3, 1)
+    for opens in (True, False, True):
+        one.knocked(opens=opens)
+    one.register(1)
+    one.rest()
+    one.announce(1, 1, 2, *range(3))
+    one.rest()
+    hosts = one.machine.hosts.running
+    assert len(one.machine.state.unplaced) == 1
+    assert not one.has(msg.StartProcess)
+
+    seen = (("host-1/1", False), ("host-0/1", True))
+    ping = HostPing("host-2/1/p", "host-2:4711", doors=seen)
+    one.hear(msg.PingAnswered("host-2", hosts["host-2"].watch, ping))
+    for _ in range(KNOCKS_MISSED):
+        one.hear(msg.TimerFired(msg.Timer("knock", "host-1", hosts["host-1"].watch)))
+        one.knocked(opens=False)
+    one.serve(one.take(msg.StartProcess), "host-3:4711")
+    one.knocked(opens=True)
+
+    assert not one.machine.state.unplaced
+    assert one.machine.state.loads == {"host-0": 1, "host-2": 1, "host-3": 1}
 
 
 def test_a_knock_at_a_process_that_was_dropped_changes_nothing() -> None:
