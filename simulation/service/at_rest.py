@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.follower import Follower
@@ -67,17 +67,8 @@ def always_well(world: World) -> set[str]:
 
 
 def wanted(world: World) -> Iterator[Wanted]:
-    """Each broker's claims in the roles that Kafka gave it last.
-
-    Where all hosts are full, followers may be placed nowhere: no further host is started while
-    one is not reached.
-    """
-    running, room = shells(world), world.scenario.partitions_per_host
-    unplaced: Collection[tuple[PartitionKey, str]] = ()
-    coordinator = world.cluster.coordinator
-    if all(load >= room for load in loads(world).values()):
-        service = None if coordinator is None else coordinator.service
-        unplaced = () if service is None else service._machine.state.unplaced
+    """Each broker's claims in the roles that Kafka gave it last."""
+    running = shells(world)
     for broker in world.brokers.values():
         roles = broker._manager._roles
         if roles is None or broker.is_fenced or broker.life.is_dead:
@@ -90,8 +81,6 @@ def wanted(world: World) -> Iterator[Wanted]:
             if claim is None or not is_hosted or (role == LEADER) != leads:
                 continue
             replicas = [one for one in running if (one.key, one.role) == (key, role)]
-            if (key, role) in unplaced:
-                continue
             is_ready = any(_is_ready(one.machine, claim) for one in replicas)
             yield Wanted(key, role, claim, is_ready)
 
