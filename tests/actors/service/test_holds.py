@@ -1,6 +1,7 @@
 """A hold that was reported as placed is in force at every leader, and stays so."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -8,12 +9,15 @@ from tests.actors.service.test_held_deletions import DELETED, DELETING, move, ow
 from tests.models.actors.local_world import (
     LocalWorld,
     copy,
+    eventually,
     listed,
     partition,
     segment,
 )
+from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.holds import Deletions, Hold
+from tierledger.actors.leader.machine import Leader
 from tierledger.events.errors import RejectedError
 
 TIP = partition()
@@ -84,3 +88,29 @@ async def test_deletions_race_with_a_hold_and_none_begins_after_its_answer(
 
     assert all(one is None or isinstance(one, RejectedError) for one in results)
     assert len(await world.events(TIP)) == before, "none after the answer"
+
+
+@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
+async def test_a_hold_waits_for_a_deletion_that_is_being_stored(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = await owned(world)
+    host = world.service.host("host-0").host
+    may_store, create_each = asyncio.Event(), host.backend.create_each
+
+    async def slow(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - As the store's own.
+        await may_store.wait()
+        return await create_each(*given, **named)
+
+    monkeypatch.setattr(host.backend, "create_each", slow)
+    deleting = asyncio.ensure_future(move(leader, segment(0), DELETING))
+    shell = host._shells[PartitionKey.of(TIP), LEADER]
+    await eventually(lambda: isinstance(shell.machine, Leader) and shell.machine.in_flight)
+    heeding = asyncio.ensure_future(host.heed(Deletions(1 << 40, holds=(HOLD,))))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(heeding), 0.1)
+
+    may_store.set()
+
+    assert await heeding == []
+    await deleting
