@@ -48,7 +48,9 @@ def grpc_process() -> OwnProcess:
 def _before_fork() -> None:
     """Note that gRPC is at work here, which other code of the program may have begun."""
     if _MODULE in sys.modules and not grpc_process.cache_info().currsize and _is_at_work():
-        grpc_process()
+        # gRPC needs an event loop in the thread that forks. Without one the child waits 3 s.
+        with suppress(RuntimeError):
+            grpc_process()
 
 
 def _is_at_work() -> bool:

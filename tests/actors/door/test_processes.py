@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 
@@ -145,6 +146,36 @@ async def test_a_forked_process_hears_at_once_that_the_manager_is_anothers(
     assert lines[3].startswith("gRPC belongs to process ")
     assert "after the fork" in lines[3]
     assert lines[4:] == ["7", "False True"]
+
+
+FORK_IN_A_THREAD = """
+import os, threading
+import tierledger.actors.door
+import grpc
+channel = grpc.insecure_channel("127.0.0.1:1")
+connecting = grpc.channel_ready_future(channel)
+def fork():
+    if child := os.fork():
+        print(os.waitpid(child, 0)[1])
+    else:
+        os._exit(0)
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+connecting.cancel()
+"""
+
+
+def test_a_thread_without_an_event_loop_forks_in_silence() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK_IN_A_THREAD],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere gRPC's threads are not seen")
