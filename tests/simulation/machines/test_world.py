@@ -174,7 +174,7 @@ def test_an_exception_in_a_world_is_found_and_says_where_it_came_from() -> None:
     (violation,) = judged(broken).violations
 
     assert violation.checker == UNFORESEEN
-    assert violation.message.startswith("TypeError in run.")
+    assert violation.message.startswith("TypeError in strikes.")
 
 
 def test_an_outcome_says_which_size_the_world_had() -> None:
