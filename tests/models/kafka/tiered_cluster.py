@@ -175,7 +175,7 @@ class TieredCluster:
         connection = await create_conn("127.0.0.1", broker.port)
         answer = await connection.send(log_dirs_request(topic, to))
         connection.close()
-        assert answer.results == [(topic, [(0, 0)])], answer
+        assert answer.results == [(topic, [(0, 0, {})], {})], answer
 
         async def is_so() -> bool:
             here = [
