@@ -26,7 +26,7 @@ class PlaceHold(NamedTuple):
 
     hold: Hold
 
-    def put_to(self, asked: Holding) -> Coroutine[Any, Any, list[PartitionKey]]:
+    def put_to(self, asked: PlacesHolds) -> Coroutine[Any, Any, list[PartitionKey]]:
         """The partitions for which it is not in force yet; for all others it is."""
         return asked.hold(self)
 
@@ -38,12 +38,12 @@ class ReleaseHold(NamedTuple):
     by: Text
     reason: Text
 
-    def put_to(self, asked: Holding) -> Coroutine[Any, Any, list[PartitionKey]]:
+    def put_to(self, asked: PlacesHolds) -> Coroutine[Any, Any, list[PartitionKey]]:
         """The partitions whose leaders may not know it yet."""
         return asked.hold(self)
 
 
-class Holding(Protocol):
+class PlacesHolds(Protocol):
     """Places and releases holds."""
 
     async def hold(self, wish: PlaceHold | ReleaseHold) -> list[PartitionKey]: ...

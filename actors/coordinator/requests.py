@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, Protocol
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.attendance import Attending, Followed
 from tierledger.actors.coordinator.events import Announcing, Registered, Route
-from tierledger.actors.coordinator.holding import Holding
+from tierledger.actors.coordinator.holding import PlacesHolds
 from tierledger.actors.coordinator.ownership import HandingOver, PluginMode
 from tierledger.events.typed_fields import Count, RequestId
 
 
-class AskedCoordinator(Announcing, Attending, HandingOver, Holding, Protocol):
+class AskedCoordinator(Announcing, Attending, HandingOver, PlacesHolds, Protocol):
     """Answers clients, each request by the method that its `put_to` calls."""
 
     async def register(

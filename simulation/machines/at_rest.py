@@ -13,7 +13,7 @@ from tierledger.simulation.machines.environment.clockwork import MS, S
 from tierledger.simulation.machines.environment.medium import COORDINATOR
 from tierledger.simulation.machines.laws.coordination_laws import (
     Coordinated,
-    Wanted,
+    WantedReplica,
     coordinated,
 )
 from tierledger.simulation.machines.struck import Struck
@@ -80,7 +80,7 @@ def loads(world: World) -> dict[str, int]:
     }
 
 
-def wanted(world: World) -> Iterator[Wanted]:
+def wanted(world: World) -> Iterator[WantedReplica]:
     """Each broker's claims in the roles that Kafka gave it last."""
     for broker in world.brokers.values():
         for number in whole(world):
@@ -91,7 +91,7 @@ def wanted(world: World) -> Iterator[Wanted]:
                 continue
             ready_for, time = broker.ready.get(number, (None, -1))
             is_ready = ready_for == claim and time >= world.well_at
-            yield Wanted(world.keys_of[number], role, claim, is_ready)
+            yield WantedReplica(world.keys_of[number], role, claim, is_ready)
 
 
 def leader_at_end(world: World, number: int, log: FinalLog) -> str | None:

@@ -14,7 +14,7 @@ from tierledger.simulation.history.observations import Healed
 from tierledger.simulation.machines.at_rest import whole
 from tierledger.simulation.machines.laws.coordination_laws import (
     Coordinated,
-    Wanted,
+    WantedReplica,
     coordinated,
 )
 from tierledger.simulation.service.cluster import HostProcess
@@ -66,7 +66,7 @@ def always_well(world: World) -> set[str]:
     return watch.well | ({one.name for one in hosts(world)} - watch.suspected)
 
 
-def wanted(world: World) -> Iterator[Wanted]:
+def wanted(world: World) -> Iterator[WantedReplica]:
     """Each broker's claims in the roles that Kafka gave it last."""
     running = shells(world)
     for broker in world.brokers.values():
@@ -82,7 +82,7 @@ def wanted(world: World) -> Iterator[Wanted]:
                 continue
             replicas = [one for one in running if (one.key, one.role) == (key, role)]
             is_ready = any(_is_ready(one.machine, claim) for one in replicas)
-            yield Wanted(key, role, claim, is_ready)
+            yield WantedReplica(key, role, claim, is_ready)
 
 
 def _is_ready(machine: Leader | Follower, claim: Claim) -> bool:

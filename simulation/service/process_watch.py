@@ -25,7 +25,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.observer import Observer
 from tierledger.simulation.machines.environment.recording import Recording
-from tierledger.simulation.machines.laws.coordination_laws import Accepted
+from tierledger.simulation.machines.laws.coordination_laws import AnnouncedTo
 
 
 class WatchedShell(NamedTuple):
@@ -59,7 +59,7 @@ class ProcessWatch:
         self.fenced: list[tuple[int, int, tuple[int, int]]] = []
         """Of each announcement that was refused as out of date the time (ns), the broker's id,
         and the pair of incarnation and announcement."""
-        self.accepted: list[Accepted] = []
+        self.accepted: list[AnnouncedTo] = []
         """The announcements of which clients were told that they are durable."""
         self.informed: dict[tuple[Claim, PartitionKey], list[LeaderVerdict | None]] = {}
         """By claim and partition, Kafka's answers about an announcement."""
@@ -188,7 +188,7 @@ class ProcessWatch:
     def was_accepted(self, given: object, answer: Any) -> None:  # noqa: ANN401
         """Note what the coordinator has answered to a request, perhaps an announcement."""
         if isinstance(given, Announcement):
-            self.accepted.append(Accepted(self._clock.now * 1000, given, tuple(answer)))
+            self.accepted.append(AnnouncedTo(self._clock.now * 1000, given, tuple(answer)))
 
     def was_fenced(self, given: object) -> None:
         """Note that a request, perhaps an announcement, was refused as out of date."""
@@ -199,11 +199,11 @@ class ProcessWatch:
     def knocked(self, observer: ProcessLife | None, door: str, *, opens: bool) -> None:
         """Note the result of a knock at a door (HOST:PORT)."""
         assert observer is not None, "hosts and coordinators knock"
-        knock = Knock(self._clock.now * 1000, observer.name, opens=opens)
+        knock = ObservedKnock(self._clock.now * 1000, observer.name, opens=opens)
         self.doors.knocks.setdefault(door.partition(":")[0], []).append(knock)
 
 
-class Knock(NamedTuple):
+class ObservedKnock(NamedTuple):
     """One knock at a host's door, or the start of a process with a new door."""
 
     time: int
@@ -217,7 +217,7 @@ class KnockedDoors:
     """What observers have seen of hosts' doors."""
 
     def __init__(self) -> None:
-        self.knocks: dict[str, list[Knock]] = {}
+        self.knocks: dict[str, list[ObservedKnock]] = {}
         """By host, in order."""
         self.coordinators: list[tuple[int, ProcessLife]] = []
         """When each coordinator was made (ns)."""
@@ -243,8 +243,8 @@ class KnockedDoors:
         return all(one.name in seen for one in begun if one is begun[-1] or not one.is_dead)
 
 
-def _new_door(clock: Clockwork) -> Knock:
-    return Knock(clock.now * 1000, "", opens=True)
+def _new_door(clock: Clockwork) -> ObservedKnock:
+    return ObservedKnock(clock.now * 1000, "", opens=True)
 
 
 class WatchedOracle:

@@ -437,7 +437,7 @@ def _may_lead(verdict: LeaderVerdict | None, claim: Claim) -> bool:
     return verdict is None or verdict.broker_id == claim.broker_id
 
 
-class Accepted(NamedTuple):
+class AnnouncedTo(NamedTuple):
     """An announcement that its client was told is durable."""
 
     time: int
@@ -448,7 +448,7 @@ class Accepted(NamedTuple):
 
 
 def unannounced(
-    log: Sequence[Coordinated], accepted: Iterable[Accepted]
+    log: Sequence[Coordinated], accepted: Iterable[AnnouncedTo]
 ) -> Iterator[Violation]:
     """A broker was told that its roles are announced, and the log does not hold that.
 
@@ -590,7 +590,7 @@ def needless_loss(log: Sequence[Coordinated], well: Collection[str]) -> Iterator
                 yield Violation("needless_loss", None, message)
 
 
-class Wanted(NamedTuple):
+class WantedReplica(NamedTuple):
     """A claim of a broker that leads or follows a partition, as Kafka wants it to."""
 
     key: PartitionKey
@@ -600,7 +600,7 @@ class Wanted(NamedTuple):
     """Whether a replica was ready for it after `since`."""
 
 
-def unready(wanted: Iterable[Wanted], since: int) -> Iterator[Violation]:
+def unready(wanted: Iterable[WantedReplica], since: int) -> Iterator[Violation]:
     """A broker asks whether its replica is ready for its claim since then, and it is not."""
     for key, role, claim, is_ready in wanted:
         if not is_ready:

@@ -4,7 +4,7 @@ import pytest
 
 from tierledger.actors.coordinator.machine import DOUBT_S
 from tierledger.simulation.machines.environment.clockwork import ProcessLife
-from tierledger.simulation.service.process_watch import Knock, KnockedDoors
+from tierledger.simulation.service.process_watch import KnockedDoors, ObservedKnock
 
 S = 1_000_000_000
 DOUBT = int(DOUBT_S * S)
@@ -14,7 +14,9 @@ LATER = 4 * S + DOUBT
 def doors(*knocks: tuple[int, str, bool], is_first_dead: bool = False) -> KnockedDoors:
     """The knocks at the door of `host-0`, and two coordinators, begun after 1 s and 3 s."""
     found = KnockedDoors()
-    found.knocks["host-0"] = [Knock(at * S, name, opens=opens) for at, name, opens in knocks]
+    found.knocks["host-0"] = [
+        ObservedKnock(at * S, name, opens=opens) for at, name, opens in knocks
+    ]
     first, second = ProcessLife("coordinator", 1), ProcessLife("coordinator", 2)
     first.is_dead = is_first_dead
     found.coordinators = [(1 * S, first), (3 * S, second)]

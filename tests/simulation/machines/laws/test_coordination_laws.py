@@ -9,9 +9,9 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.events.commands import NO_CLAIM, Claim, LeaderVerdict
 from tierledger.simulation.machines.laws.coordination_laws import (
-    Accepted,
+    AnnouncedTo,
     Coordinated,
-    Wanted,
+    WantedReplica,
     against_kafka,
     beside,
     crowded,
@@ -222,13 +222,13 @@ CLAIM = Claim(1, 1, 5)
 
 
 def test_a_claim_for_which_no_replica_is_ready_is_unready() -> None:
-    (found,) = unready([Wanted(KEY, "follower", CLAIM, is_ready=False)], 7 * MS)
+    (found,) = unready([WantedReplica(KEY, "follower", CLAIM, is_ready=False)], 7 * MS)
 
     assert found.message == (
         f"broker 1 asks its follower whether it is ready for {CLAIM} since 7.000 ms, and "
         "is not told so"
     )
-    assert not list(unready([Wanted(KEY, "follower", CLAIM, is_ready=True)], 7 * MS))
+    assert not list(unready([WantedReplica(KEY, "follower", CLAIM, is_ready=True)], 7 * MS))
 
 
 def test_a_broker_that_follows_what_no_host_does_is_unfollowed() -> None:
@@ -274,11 +274,11 @@ def test_a_process_that_is_well_is_not_given_up() -> None:
     assert not list(needless_loss(events, {"host-1/1"}))
 
 
-def told(*claims: Claim, leads: bool = True, stops: bool = False, ms: int = 9) -> Accepted:
+def told(*claims: Claim, leads: bool = True, stops: bool = False, ms: int = 9) -> AnnouncedTo:
     led = ((TOPIC, 0, "orders", None, None),) if leads else ()
     item = ((TOPIC, 0, "orders"),)
     follows, stopped = () if leads or stops else item, item if stops else ()
-    return Accepted(ms * MS, ev.Announcement(1, 1, 5, led, follows, stopped), claims)
+    return AnnouncedTo(ms * MS, ev.Announcement(1, 1, 5, led, follows, stopped), claims)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def told(*claims: Claim, leads: bool = True, stops: bool = False, ms: int = 9) -
     ],
 )  # fmt: skip
 def test_what_a_broker_was_told_is_in_the_log(
-    events: list[Coordinated], accepted: Accepted, *, is_wrong: bool
+    events: list[Coordinated], accepted: AnnouncedTo, *, is_wrong: bool
 ) -> None:
     found = list(unannounced(events, [accepted]))
 
