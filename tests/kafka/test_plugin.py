@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -176,6 +176,49 @@ async def test_a_dead_host_costs_no_write(
         assert await ask(f"3 copy {number} 3") == "done"
         assert await ask(f"3 list {number}") == "0,10,20,30,40,50"
     assert await ask("3 close") == "done"
+
+
+@asynccontextmanager
+async def relayed(door: str) -> AsyncIterator[tuple[str, list[asyncio.StreamWriter]]]:
+    """A door that leads to that one; and its clients' connections, in order."""
+    connections: list[asyncio.StreamWriter] = []
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        there, to = await asyncio.open_connection(*door.split(":"))
+
+        async def pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            with suppress(ConnectionError):
+                while data := await source.read(65_536):
+                    sink.write(data)
+            sink.close()
+
+        await asyncio.gather(pass_on(reader, to), pass_on(there, writer))
+
+    server = await asyncio.start_server(relay, "127.0.0.1")
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", connections
+
+
+async def test_a_quiet_partition_is_asked_about_after_the_home_conversation_broke(
+    tmp_path: Path, plugins: Plugins
+) -> None:
+    ask = plugins.ask
+    async with owning(tmp_path / "store.sqlite") as world:
+        url = await world.service.url()
+        async with relayed(url.removeprefix("tierledger://")) as (door, connections):
+            for broker, role in ((1, "lead"), (2, "follow")):
+                await plugins.open(broker, CLUSTER, door)
+                await ask(f"{broker} {role} 1")
+                assert await ask(f"{broker} ready 1") == "ready"
+            assert await ask("1 copy 1 3") == "done"
+            assert await ask("2 found 1 30") == "none", "the leader says so"
+            # Each has a conversation and then a feed, which lives on, and has nothing to tell.
+            connections[2].transport.abort()
+            async with asyncio.timeout(15):
+                assert await ask("2 found 1 30") == "none", "a new conversation says so"
+            for broker in (1, 2):
+                assert await ask(f"{broker} close") == "done"
 
 
 async def test_the_service_is_asked_where_a_replica_has_no_room(

@@ -89,6 +89,7 @@ async def test_behind_a_seal_no_other_store_owns_the_cluster_and_the_way_back_is
     with served(ledger.store, *given, "--mirror"):
         await eventually(lambda: has_gone_round(ledger, "mirror"))
         await one.is_whole()
+        await eventually(lambda: is_registered(ledger))
         refused = await ledger.hand_over("--to", "kafka")
         assert refused.exit_code == ExitStatus.USAGE
         assert "brokers 1 are not idle; the owner is as before" in refused.stderr
@@ -158,6 +159,11 @@ async def has_gone_round(ledger: Ledger, task: str) -> bool:
 
 async def remembers(ledger: Ledger) -> bool:
     return any(one["positions"] for one in (await ledger.status())["coordinator"]["attending"])
+
+
+async def is_registered(ledger: Ledger) -> bool:
+    attending = (await ledger.status())["coordinator"]["attending"]
+    return [one["mode"] for one in attending if one["incarnation"]] == ["handover"]
 
 
 async def earliest(broker: TieredBroker) -> int:

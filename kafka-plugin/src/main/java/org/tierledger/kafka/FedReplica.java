@@ -91,6 +91,19 @@ final class FedReplica implements FeedStream.Taker {
         return home == comparedBy && !isClosed ? home : null;
     }
 
+    /**
+     * The home conversation is new: subscribe again where the replica is fed, so that the host
+     * compares the logs. Without that, a partition in which nothing happens, fed by a host that
+     * lives on, could not be asked about at the service.
+     */
+    void compare() {
+        if (stream != null && compared() == null) {
+            String door = stream.door;
+            leave();
+            subscribe(door);
+        }
+    }
+
     /** Whether questions go to the service because the heap has no room for the replica. */
     boolean isOver() {
         return lacking > 0;

@@ -84,7 +84,7 @@ final class Roles {
     Roles(Settings settings, Loop loop) {
         this.settings = settings;
         this.loop = loop;
-        this.doors = new Doors(loop, settings, metrics, this::sendNext);
+        this.doors = new Doors(loop, settings, metrics, this::atHome);
         this.room = new Room(settings.replicaBytesMax);
         this.memory = new Memory(settings.logFolder, settings.clusterId);
     }
@@ -213,6 +213,12 @@ final class Roles {
         synchronized (this) {
             hosted.roleNumber += hosted.roleNumber == number ? 1 : 0;
         }
+        sendNext();
+    }
+
+    /** A home conversation has been opened. On the loop. */
+    private void atHome() {
+        all.values().forEach(one -> one.feed.compare());
         sendNext();
     }
 
