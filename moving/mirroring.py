@@ -22,6 +22,7 @@ ones, too. When the topic has everything, the mirror deletes the seals and what 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -99,6 +100,14 @@ NO_EVENT = MirroredFrom.of(_BARRED, 0)
 """What a fence or a seal mirrors."""
 
 
+COORDINATOR_S = 20.0
+NO_COORDINATOR = (
+    f"no transaction coordinator answered {MIRROR} within {COORDINATOR_S:.0f} s. Are there as "
+    "many brokers as transaction.state.log.replication.factor asks for, and as many in sync as "
+    "transaction.state.log.min.isr?"
+)
+
+
 class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no types.
     """A producer that gets the newest epoch of `MIRROR`, and writes without transactions.
 
@@ -108,7 +117,11 @@ class _FencingProducer(AIOKafkaProducer):  # type: ignore[misc] # It has no type
 
     @override
     async def start(self) -> None:
-        await super().start()
+        try:
+            async with asyncio.timeout(COORDINATOR_S):
+                await super().start()
+        except TimeoutError as error:
+            raise TimeoutError(NO_COORDINATOR) from error
         self._txn_manager.transactional_id = None
 
     @override

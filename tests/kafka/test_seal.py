@@ -17,7 +17,9 @@ from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
 from tierledger.benchmarks.kafka_broker import CLUSTER_ID, JARS, OLDEST, SUITE
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.events.errors import StorageUnavailable
 from tierledger.moving.freshness import starts_of
+from tierledger.moving.mirroring import producer_of
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -126,6 +128,17 @@ async def test_a_cluster_whose_store_is_lost_begins_anew_as_the_refusal_says(
         await own(one)
         await one.grow(80)
         await one.is_whole()
+
+
+@pytest.mark.long
+async def test_brokers_that_cannot_keep_transactions_are_told_so(tmp_path: Path) -> None:
+    needed = "transaction.state.log.replication.factor"
+    with (
+        TieredBroker(DOOR, tmp_path / "tier", {**PARTITIONS, needed: 3}) as broker,
+        pytest.raises(StorageUnavailable, match=f"as many brokers as {needed}"),
+    ):
+        async with producer_of(KafkaBrokers(broker.address)):
+            raise AssertionError("one broker has no three replicas")
 
 
 def options(broker: TieredBroker) -> list[str]:
