@@ -1,9 +1,12 @@
 """Why brokers may not delete: an unowned time, and the holds that operators place.
 
 The coordinator's log has both, and the coordinator tells hosts. A leader refuses to begin the
-deletion of a finished segment that is under a hold. It also refuses to end the deletion of a
-partition that still has finished segments under one: with its end all segments would go.
+deletion of a finished segment that is under a hold, unless the broker is guarded: then the
+segment is kept, and leaves all answers. It also refuses to end the deletion of a partition that
+still has finished segments under one: with its end all segments would go.
 A copy that never finished is cleaned up, and a deletion that has begun is finished.
+
+A hold with a term is about what is deleted from now on: it keeps each segment for so long.
 
 Rule: in doubt a segment is under the hold. Nobody knows the time of a segment's oldest record,
 so the segment before it tells: its newest record is older. Without one before it, it is held.
@@ -18,6 +21,7 @@ from msgspec import Meta
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.lifecycle import DeletionCause
 from tierledger.events.tables.segment_rows import END, MAX_TIMESTAMP, START
 from tierledger.events.typed_fields import Count, Id, PartitionNumber, Text, Topic
 
@@ -57,6 +61,10 @@ class Hold(NamedTuple):
     reason: Text = ""
     by: Text = ""
     """Who placed it."""
+    term_ms: Count | None = None
+    """How long a segment is kept from its deletion on; None: while the hold is in force."""
+    cause: Annotated[int, Meta(ge=0, le=2)] = DeletionCause.UNKNOWN
+    """Only what is deleted for that `DeletionCause`, or for an unknown one; UNKNOWN: all."""
 
     def covers(self, tip: TopicIdPartition) -> bool:
         """Whether segments of that partition may be under the hold."""
@@ -80,6 +88,10 @@ class Hold(NamedTuple):
                 and earlier[MAX_TIMESTAMP] >= self.before_ms
             )
         )
+
+    def is_about(self, cause: int) -> bool:
+        """Whether it is about what is deleted for that cause; in doubt it is."""
+        return DeletionCause.UNKNOWN in {self.cause, cause} or self.cause == cause
 
     def is_over(self, now_ms: int) -> bool:
         """Whether it has ended by itself."""
@@ -111,6 +123,22 @@ class Deletions(NamedTuple):
         return [one for one in self.holds if not one.is_over(now_ms) and one.covers(tip)]
 
 
+def in_force(holds: list[Hold]) -> list[Hold]:
+    """Those of the holds about one segment that keep it, the narrowest first.
+
+    Holds add up, but of the terms only the narrowest counts; so a narrow term of 0 is an
+    exception from a wide one.
+    """
+    terms = [one for one in holds if one.term_ms is not None]
+    narrowest = [one for one in terms if one.breadth == terms[0].breadth]
+    return [one for one in holds if one.term_ms is None or (one in narrowest and one.term_ms)]
+
+
+def kept_until_ms(holds: list[Hold], now_ms: int) -> int:
+    """Until when the terms among `holds` keep a segment whose deletion begins now."""
+    return now_ms + max((one.term_ms or 0 for one in holds), default=0)
+
+
 def text_of_hold(hold: Hold) -> str:
     """Why a deletion is refused, in one sentence."""
     until = "until it is released" if hold.until_ms is None else "until its time is over"
@@ -131,6 +159,8 @@ def check_hold(hold: Hold) -> None:
         raise InvalidArgument("topic: expected a name or a pattern, got an empty text")
     if not hold.reason.strip():
         raise InvalidArgument("reason: expected why nothing may be deleted, got an empty text")
+    if hold.cause and hold.term_ms is None:
+        raise InvalidArgument("cause: expected none without a term")
     for name, low, high in (
         ("offsets", hold.first_offset, hold.last_offset),
         ("times", hold.after_ms, hold.before_ms),

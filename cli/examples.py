@@ -19,9 +19,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "hold add": (
         "tierledger hold add audit --topic 'orders-*' --reason 'the audit'",
         "tierledger hold add case-7 --topic payments --offsets 11-48 --reason law",
+        "tierledger hold add week --topic '*' --term 7d --reason undo",
     ),
     "hold ls": ("tierledger hold ls", "tierledger hold ls --json"),
     "hold release": ("tierledger hold release audit --reason 'it is done'",),
+    "trash ls": ("tierledger trash ls", "tierledger trash ls --topic orders --json"),
+    "trash show": ("tierledger trash show orders 0",),
     "status": (
         "tierledger status",
         "tierledger status --watch --topic orders",

@@ -33,6 +33,7 @@ from tierledger.cli.commands.segments import segments
 from tierledger.cli.commands.serve import serve_command
 from tierledger.cli.commands.simulate.simulate import simulate_group
 from tierledger.cli.commands.status.status import status_command
+from tierledger.cli.commands.trash import trash_group
 from tierledger.cli.commands.verify import verify_store
 from tierledger.cli.complete_file import command_output
 from tierledger.cli.dashed_ids import CommandOfIds
@@ -195,6 +196,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for name, command in COMMANDS.items():
     app.command(name, cls=CommandOfIds)(command)
 app.add_typer(hold_group(), name="hold")
+app.add_typer(trash_group(), name="trash")
 app.add_typer(tables_group(), name="tables")
 app.add_typer(jobs_group(), name="jobs")
 app.add_typer(simulate_group(), name="simulate")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from tierledger.events.kafka.codec import KafkaRecord
+from tierledger.events.lifecycle import DeletionCause
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
@@ -73,12 +74,24 @@ class AddSegment(NamedTuple):
     metadata: RemoteLogSegmentMetadata
 
 
+class Keep(NamedTuple):
+    """A segment's data stays in the tier although a broker deletes the segment."""
+
+    until_ms: Int64
+    reason: Text
+
+
 class UpdateSegment(NamedTuple):
     """Move a segment to its next state."""
 
     claim: Claim
     origin: Origin
     update: RemoteLogSegmentMetadataUpdate
+    guarded_for: DeletionCause | None = None
+    """Why the broker deletes, if its storage manager is guarded: then it deletes only data of
+    segments that are in DELETE_SEGMENT_STARTED. None: there is no guard."""
+    keep: Keep | None = None
+    """The leader's own: with a guard, what to do instead of a deletion that begins."""
 
 
 class PutPartitionDelete(NamedTuple):

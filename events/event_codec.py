@@ -48,6 +48,7 @@ TYPES: EventTypes = (
     (6, log_events.PartitionDeleteUpdated, 1),
     (7, log_events.ImportRecordDropped, 1),
     (8, log_events.TombstonesDropped, 1),
+    (9, log_events.SegmentKept, 1),
 )
 """Type number, class, and the version that is written today."""
 

@@ -29,6 +29,14 @@ class RemotePartitionDeleteState(IntEnum):
     DELETE_PARTITION_FINISHED = 2
 
 
+class DeletionCause(IntEnum):
+    """Why a broker deletes a segment, as far as its guard can tell."""
+
+    UNKNOWN = 0
+    RETENTION = 1
+    TOPIC = 2
+
+
 _CS, _CF, _DS, _DF = RemoteLogSegmentState
 _MARKED, _STARTED, _FINISHED = RemotePartitionDeleteState
 

@@ -109,6 +109,23 @@ class SegmentUpdated(NamedTuple):
     tags: Tags = None
 
 
+class SegmentKept(NamedTuple):
+    """A finished segment whose deletion has just begun is in no answer from here on.
+
+    Its data stays in the tier, and its row in the state's `kept`. For Kafka this is
+    DELETE_SEGMENT_FINISHED.
+    """
+
+    segment_id: Id
+    until_ms: Int64
+    """Its data stays at least until then, and as long as a hold is about it."""
+    cause: Annotated[int, Meta(ge=0, le=2)]
+    """A `DeletionCause`."""
+    broker_id: Int32
+    event_timestamp_ms: Int64
+    reason: Text
+
+
 class PartitionDeleteUpdated(NamedTuple):
     """A new state of the whole partition's deletion; FINISHED removes all its segments."""
 
@@ -140,6 +157,7 @@ Body: TypeAlias = (
     | SessionDisputed
     | SegmentAdded
     | SegmentUpdated
+    | SegmentKept
     | PartitionDeleteUpdated
     | ImportRecordDropped
     | TombstonesDropped

@@ -13,6 +13,7 @@ from tierledger.events.log_events import (
     Event,
     PartitionDeleteUpdated,
     SegmentAdded,
+    SegmentKept,
     SegmentUpdated,
 )
 from tierledger.events.tables.segment_rows import id_of_row
@@ -92,9 +93,9 @@ def _stay(state: int, event: Event, broker_id: int) -> Stay:
 
 
 def _removed(state: PartitionState, event: Event) -> Iterator[bytes]:
-    """The segments that the event removes for good."""
+    """The segments that the event removes from every answer, for good."""
     body = event.body
-    if isinstance(body, SegmentUpdated):
+    if isinstance(body, SegmentUpdated | SegmentKept):
         yield body.segment_id
     elif isinstance(body, PartitionDeleteUpdated) and body.state == _PARTITION_GONE:
         yield from map(id_of_row, state.rows)

@@ -134,7 +134,7 @@ def _known(keys: MetadataKeyFactory, key: str) -> str | None:
         return None
     if key.startswith(keys.log(tip)):
         return behind(keys.log(tip))
-    for prefix in (keys.leader_epochs(tip), keys.segments(tip)):
+    for prefix in (keys.leader_epochs(tip), keys.kept(tip), keys.segments(tip)):
         if key.startswith(prefix):
             return behind(prefix)
     return key if key == keys.partition(tip) else None

@@ -83,6 +83,14 @@ def kafka_record(topic_id_partition: TopicIdPartition, body: log.Body) -> bytes 
                 body.broker_id,
                 _custom(body.custom_metadata),
             )
+        case log.SegmentKept():
+            value = RemoteLogSegmentMetadataUpdate(
+                RemoteLogSegmentId(topic_id_partition, Uuid(body.segment_id)),
+                body.event_timestamp_ms,
+                RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+                body.broker_id,
+            )
+            return encode(value)
         case log.PartitionDeleteUpdated():
             state = RemotePartitionDeleteState(body.state)
             value = RemotePartitionDeleteMetadata(

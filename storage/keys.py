@@ -4,6 +4,7 @@
     {cluster}/state/{topic_id}/{partition}/partition
                                            epoch/{epoch}
                                            epoch/{epoch}/{table}/{page}
+                                           kept/{page}
                                            segment/{id in hex}
     {cluster}/coordinator/log/{batch}
     {cluster}/service
@@ -69,6 +70,14 @@ class MetadataKeyFactory(ABC):
         self, topic_id_partition: TopicIdPartition, epoch: int, table: str, page: int
     ) -> str:
         """The key of one page of a table of a leader epoch."""
+
+    @abstractmethod
+    def kept(self, topic_id_partition: TopicIdPartition) -> str:
+        """The prefix of the segments of a partition that were kept from deletion."""
+
+    @abstractmethod
+    def kept_page(self, topic_id_partition: TopicIdPartition, page: int) -> str:
+        """The key of one page of these."""
 
     @abstractmethod
     def leader_epochs(self, topic_id_partition: TopicIdPartition) -> str:
@@ -184,6 +193,15 @@ class DefaultMetadataKeyFactory(MetadataKeyFactory):
                 f"expected a table's name of letters and digits, got {table!r}"
             )
         return f"{self.leader_epoch(topic_id_partition, epoch)}/{table}/{page:010d}"
+
+    @override
+    def kept(self, topic_id_partition: TopicIdPartition) -> str:
+        return f"{self.state(topic_id_partition)}kept/"
+
+    @override
+    def kept_page(self, topic_id_partition: TopicIdPartition, page: int) -> str:
+        _check_range("a page", page, INT32_MAX)
+        return f"{self.kept(topic_id_partition)}{page:010d}"
 
     @override
     def leader_epochs(self, topic_id_partition: TopicIdPartition) -> str:

@@ -249,7 +249,7 @@ COORDINATOR_CODEC = EventCodec(
         (11, OwnerChanged, 2),
         (12, DeletionsHeld, 2),
         (13, DeletionsReleased, 1),
-        (14, HoldPlaced, 1),
+        (14, HoldPlaced, 2),
         (15, HoldReleased, 1),
     ),
     {
@@ -257,6 +257,7 @@ COORDINATOR_CODEC = EventCodec(
         (5, 1): lambda fields: [*fields, fields[0]],
         (11, 1): lambda fields: [*fields, "", "", 0],
         (12, 1): lambda fields: [*fields, 0],
+        (14, 1): lambda fields: [*fields, None, 0],
     },
     is_strict=False,
 )

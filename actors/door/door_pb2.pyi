@@ -46,6 +46,12 @@ class SegmentState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DELETE_SEGMENT_STARTED: _ClassVar[SegmentState]
     DELETE_SEGMENT_FINISHED: _ClassVar[SegmentState]
 
+class DeletionCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DELETION_CAUSE_UNSPECIFIED: _ClassVar[DeletionCause]
+    RETENTION: _ClassVar[DeletionCause]
+    TOPIC_DELETION: _ClassVar[DeletionCause]
+
 class DeletionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     DELETION_STATE_UNSPECIFIED: _ClassVar[DeletionState]
@@ -107,6 +113,9 @@ COPY_SEGMENT_STARTED: SegmentState
 COPY_SEGMENT_FINISHED: SegmentState
 DELETE_SEGMENT_STARTED: SegmentState
 DELETE_SEGMENT_FINISHED: SegmentState
+DELETION_CAUSE_UNSPECIFIED: DeletionCause
+RETENTION: DeletionCause
+TOPIC_DELETION: DeletionCause
 DELETION_STATE_UNSPECIFIED: DeletionState
 DELETE_PARTITION_MARKED: DeletionState
 DELETE_PARTITION_STARTED: DeletionState
@@ -343,18 +352,20 @@ class AddSegment(_message.Message):
     def __init__(self, segment_id: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., broker_id: _Optional[int] = ..., event_timestamp_ms: _Optional[int] = ..., segment_size_in_bytes: _Optional[int] = ..., segment_leader_epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., custom_metadata: _Optional[bytes] = ..., txn_index_empty: _Optional[bool] = ...) -> None: ...
 
 class UpdateSegment(_message.Message):
-    __slots__ = ("segment_id", "event_timestamp_ms", "state", "broker_id", "custom_metadata")
+    __slots__ = ("segment_id", "event_timestamp_ms", "state", "broker_id", "custom_metadata", "guarded_for")
     SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_METADATA_FIELD_NUMBER: _ClassVar[int]
+    GUARDED_FOR_FIELD_NUMBER: _ClassVar[int]
     segment_id: bytes
     event_timestamp_ms: int
     state: SegmentState
     broker_id: int
     custom_metadata: bytes
-    def __init__(self, segment_id: _Optional[bytes] = ..., event_timestamp_ms: _Optional[int] = ..., state: _Optional[_Union[SegmentState, str]] = ..., broker_id: _Optional[int] = ..., custom_metadata: _Optional[bytes] = ...) -> None: ...
+    guarded_for: DeletionCause
+    def __init__(self, segment_id: _Optional[bytes] = ..., event_timestamp_ms: _Optional[int] = ..., state: _Optional[_Union[SegmentState, str]] = ..., broker_id: _Optional[int] = ..., custom_metadata: _Optional[bytes] = ..., guarded_for: _Optional[_Union[DeletionCause, str]] = ...) -> None: ...
 
 class DeletePartition(_message.Message):
     __slots__ = ("state", "event_timestamp_ms", "broker_id")
@@ -505,7 +516,7 @@ class Owned(_message.Message):
     def __init__(self, owner: _Optional[str] = ..., owner_epoch: _Optional[int] = ...) -> None: ...
 
 class PlaceHold(_message.Message):
-    __slots__ = ("name", "topic", "topic_id", "partition", "first_offset", "last_offset", "after_ms", "before_ms", "until_ms", "reason", "by")
+    __slots__ = ("name", "topic", "topic_id", "partition", "first_offset", "last_offset", "after_ms", "before_ms", "until_ms", "reason", "by", "term_ms", "cause")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -517,6 +528,8 @@ class PlaceHold(_message.Message):
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
+    TERM_MS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     name: str
     topic: str
     topic_id: bytes
@@ -528,7 +541,9 @@ class PlaceHold(_message.Message):
     until_ms: int
     reason: str
     by: str
-    def __init__(self, name: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., after_ms: _Optional[int] = ..., before_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., reason: _Optional[str] = ..., by: _Optional[str] = ...) -> None: ...
+    term_ms: int
+    cause: DeletionCause
+    def __init__(self, name: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., after_ms: _Optional[int] = ..., before_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., reason: _Optional[str] = ..., by: _Optional[str] = ..., term_ms: _Optional[int] = ..., cause: _Optional[_Union[DeletionCause, str]] = ...) -> None: ...
 
 class ReleaseHold(_message.Message):
     __slots__ = ("name", "by", "reason")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tierledger.actors import messages as msg
-from tierledger.actors.holds import Deletions, Hold, text_of_hold
+from tierledger.actors.holds import Deletions, Hold, in_force, kept_until_ms, text_of_hold
 from tierledger.actors.sent_batch import SentBatch
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
@@ -100,11 +100,14 @@ def draft(
             error = NotReady("the session is being opened")
             drafted.at_once.append(msg.ReplyError(arrived.reply_to, error))
             continue
-        held = forbidden(overlay, arrived.command, arrived.now_ms, deletions)
-        if held is not None:
+        held = kept_back(overlay, arrived.command, arrived.now_ms, deletions)
+        if isinstance(held, msg.Alarm):
             error_of_it = RejectedError(held.message)
             drafted.at_once.extend([msg.ReplyError(arrived.reply_to, error_of_it), held])
             continue
+        if held is not None:
+            assert isinstance(arrived.command, cmd.UpdateSegment), "only segments are kept"
+            arrived = arrived._replace(command=arrived.command._replace(keep=held))
         decision = decide(overlay, arrived.command, arrived.now_ms, limits)
         if isinstance(decision, Undecided):
             assert isinstance(arrived.command, cmd.OpenSession), "only a claim is undecided"
@@ -122,15 +125,18 @@ def draft(
     return drafted
 
 
-def forbidden(
+def kept_back(
     overlay: Overlay, command: cmd.Command, now_ms: int, deletions: Deletions
-) -> msg.Alarm | None:
-    """The alarm if `deletions` forbids what `command` would delete; else None."""
+) -> msg.Alarm | cmd.Keep | None:
+    """The alarm if `deletions` forbids what `command` would delete; None if nothing does.
+
+    `Keep` if it may leave the answers, and its data stays: a guard asks before it deletes that.
+    """
     if not (deletions.held or deletions.holds):
         return None
     tip = overlay.topic_id_partition
     if ends_partition(overlay, command):
-        holds = deletions.over(tip, now_ms)
+        holds = [one for one in deletions.over(tip, now_ms) if one.term_ms != 0]
         text = f"{tip} still has finished segments: "
         return _held_by(holds[0], text) if holds else None
     segment = ended_segment(overlay, command)
@@ -138,11 +144,23 @@ def forbidden(
         return None
     if deletions.held and overlay.delete is None:  # No log start makes a topic's deletion.
         return msg.Alarm(DELETION_HELD, deletions.held, hold="")
-    for hold in deletions.over(tip, now_ms):
-        earlier = None if hold.before_ms is None else overlay.earlier(segment)
-        if hold.covers_segment(segment, earlier):
-            return _held_by(hold, f"segment {Uuid(segment[ID])} is not deleted: ")
-    return None
+    assert isinstance(command, cmd.UpdateSegment), "it begins the deletion of a segment"
+    guarded_for = command.guarded_for
+    holds = in_force(
+        [
+            hold
+            for hold in deletions.over(tip, now_ms)
+            if hold.is_about(guarded_for or 0)
+            and hold.covers_segment(
+                segment, None if hold.before_ms is None else overlay.earlier(segment)
+            )
+        ]
+    )
+    if not holds:
+        return None
+    if guarded_for is None:
+        return _held_by(holds[0], f"segment {Uuid(segment[ID])} is not deleted: ")
+    return cmd.Keep(kept_until_ms(holds, now_ms), text_of_hold(holds[0]))
 
 
 def _held_by(hold: Hold, text: str) -> msg.Alarm:

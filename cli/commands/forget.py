@@ -83,7 +83,11 @@ def forget(
 async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted) -> None:
     from tierledger.events.partition.answers import metadata_of
     from tierledger.storage.partition.forgetting import forget as forget_partition
-    from tierledger.storage.partition.forgetting import refuse_led, refuse_unless_empty
+    from tierledger.storage.partition.forgetting import (
+        refuse_kept,
+        refuse_led,
+        refuse_unless_empty,
+    )
 
     async with opened_catalog(options, read_only=wanted.tries) as catalog:
         tip = await found_partition(catalog, *where)
@@ -91,6 +95,7 @@ async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted
         state, _ = await reader.state()
         print_notes(reader)
         refuse_led(state)
+        refuse_kept(state)
         if wanted.takes_segments:
             await _refuse_hosted(catalog, tip)
         else:

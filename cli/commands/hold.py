@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 from contextlib import asynccontextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,12 +19,14 @@ from tierledger.cli.options import (
     ClusterOption,
     JsonOption,
     ServiceOption,
+    duration_ms,
     parse_time_ms,
     whole_number,
 )
 from tierledger.cli.output import escaped, print_json, print_note
 from tierledger.cli.table import WideOption
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.lifecycle import DeletionCause
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,6 +37,16 @@ if TYPE_CHECKING:
     from tierledger.actors.host_settings import ServiceSettings
 
 A_TIME_AHEAD = "a time like 2027-01-31T12:00:00Z, or in how long, like +30d"
+
+
+class _Cause(StrEnum):
+    """What deletes, in an option."""
+
+    RETENTION = "retention"
+    TOPIC = "topic"
+
+
+_CAUSES = {_Cause.RETENTION: DeletionCause.RETENTION, _Cause.TOPIC: DeletionCause.TOPIC}
 
 NAMED_MAX = 10
 """Most partitions that are named one by one."""
@@ -89,6 +102,18 @@ def add(
             metavar="TIME", help="When the hold ends by itself, like +30d. By default never."
         ),
     ] = None,
+    term: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPAN",
+            help="Keep each segment for so long from its deletion on, like 7d. 0d makes an "
+            "exception from wider terms.",
+        ),
+    ] = None,
+    deleted_by: Annotated[
+        _Cause | None,
+        typer.Option(help="With --term: only what is deleted by retention, or with its topic."),
+    ] = None,
     by: ByOption = None,
     store: ServiceOption = None,
     cluster: ClusterOption = None,
@@ -96,10 +121,11 @@ def add(
 ) -> None:
     """Hold segments: from now on no broker deletes them from the tier, for whatever reason.
 
-    A segment is under the hold if it matches all that is given. Retention of its partition
-    stands still at it, and a deleted topic keeps it. What is being deleted already is named,
-    and is not kept. The same command may be repeated. Exit status 3: some leaders may not go
-    by the hold yet; repeat it.
+    A segment is under the hold if it matches all that is given. A broker without the guard may
+    not delete it: retention of its partition stands still at it, and a deleted topic keeps it.
+    For a broker with the guard it is deleted, and its data stays. What is being deleted already
+    is named, and is not kept. The same command may be repeated. Exit status 3: some leaders may
+    not go by the hold yet; repeat it.
     """
     from tierledger.actors.coordinator.holding import PlaceHold
     from tierledger.actors.holds import Hold, check_hold
@@ -119,6 +145,8 @@ def add(
         None if until is None else parse_time_ms(until, "--until", A_TIME_AHEAD),
         reason,
         by or getpass.getuser(),
+        None if term is None else duration_ms(term, "--term"),
+        DeletionCause.UNKNOWN if deleted_by is None else _CAUSES[deleted_by],
     )
     hold = checked(Hold, given, "hold")
     check_hold(hold)

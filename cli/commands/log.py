@@ -25,7 +25,11 @@ from tierledger.cli.options import (
 from tierledger.cli.output import escaped, print_json, print_note
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument
-from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.lifecycle import (
+    DeletionCause,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+)
 from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import span_text
 
@@ -122,6 +126,8 @@ def _plain_body(body: log.Body) -> dict[str, Any]:
                 plain["state"] = RemoteLogSegmentState(value).name
             case "state":
                 plain["state"] = RemotePartitionDeleteState(value).name
+            case "cause":
+                plain["cause"] = DeletionCause(value).name
             case "epochs":
                 pairs = zip(value[::2], value[1::2], strict=True)
                 plain["leader_epochs"] = [list(pair) for pair in pairs]

@@ -280,7 +280,25 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
     if now == [target, update.broker_id, update.event_timestamp_ms, custom]:
         return []
     broker_id, time_ms = update.broker_id, update.event_timestamp_ms
-    return [log.SegmentUpdated(segment_id, int(target), broker_id, time_ms, custom, dropped)]
+    keep = command.keep
+    if keep is None or not _begins_to_delete(source, target):
+        updated = log.SegmentUpdated(
+            segment_id, int(target), broker_id, time_ms, custom, dropped
+        )
+        return [updated]
+    # Whoever reads its data needs the custom metadata with which it was copied.
+    cause = int(command.guarded_for or 0)
+    return [
+        log.SegmentUpdated(segment_id, int(target), broker_id, time_ms, fields[CUSTOM]),
+        log.SegmentKept(segment_id, keep.until_ms, cause, broker_id, time_ms, keep.reason),
+    ]
+
+
+def _begins_to_delete(source: RemoteLogSegmentState, target: RemoteLogSegmentState) -> bool:
+    return (source, target) == (
+        RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+        RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+    )
 
 
 def ended_segment(view: Overlay, command: cmd.Command) -> Row | None:

@@ -15,6 +15,7 @@ from tierledger.events.partition.state import (
     REQUESTS_MAX,
     DeleteMetadata,
     DisputeRun,
+    KeptSegment,
     PartitionState,
     Session,
     Tombstones,
@@ -24,6 +25,7 @@ from tierledger.events.tables.segment_rows import (
     CUSTOM,
     EVENT_TIMESTAMP,
     FINISHED_AT,
+    ID,
     NOT_FINISHED,
     SIZE,
     STATE,
@@ -175,9 +177,7 @@ def _segment_updated(state: PartitionState, event: log.Event, body: log.SegmentU
     counts[was] -= 1
     totals[was] -= size
     if target > _DELETE_STARTED:
-        unlist(state, fields)
-        state.pending.setdefault(segment_id, stood)
-        state.rows.drop(segment_id)
+        _remove(state, stood, fields)
         state.tombstones.add(segment_id, event.position, event.log_time_ms)
     else:
         update_fields(fields, body)
@@ -193,6 +193,28 @@ def _segment_updated(state: PartitionState, event: log.Event, body: log.SegmentU
         totals[target] += size
     if body.source is not None:
         _imported(state, body.source)
+
+
+def _segment_kept(state: PartitionState, event: log.Event, body: log.SegmentKept) -> None:
+    stood = state.rows.get(body.segment_id)
+    if stood is None:
+        raise CorruptLog(f"position {event.position}: unknown {body.segment_id.hex()} is kept")
+    fields = unpack_row(stood)
+    state.count_by_state[fields[STATE]] -= 1
+    state.bytes_by_state[fields[STATE]] -= fields[SIZE]
+    _remove(state, stood, fields)
+    fields[STATE] = _FINISHED  # As whoever reads its data has to see it.
+    kept = KeptSegment(
+        pack_row(fields), body.until_ms, body.cause, body.reason, event.log_time_ms
+    )
+    state.kept.add(body.segment_id, event.position, kept)
+
+
+def _remove(state: PartitionState, stood: bytes, fields: Row) -> None:
+    """Remove a segment, whose row `stood` has `fields`, from every answer."""
+    unlist(state, fields)
+    state.pending.setdefault(fields[ID], stood)
+    state.rows.drop(fields[ID])
 
 
 def _partition_delete_updated(
@@ -238,6 +260,7 @@ _APPLY: dict[type[Any], Callable[[PartitionState, log.Event, Any], None]] = {
     log.SessionDisputed: _session_disputed,
     log.SegmentAdded: _segment_added,
     log.SegmentUpdated: _segment_updated,
+    log.SegmentKept: _segment_kept,
     log.PartitionDeleteUpdated: _partition_delete_updated,
     log.ImportRecordDropped: _import_record_dropped,
     log.TombstonesDropped: _tombstones_dropped,

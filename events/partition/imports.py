@@ -29,6 +29,8 @@ ILLEGAL = "illegal transition"
 UNKNOWN = "unknown segment"
 UPDATE_TO_STARTED = "update to COPY_SEGMENT_STARTED"
 NO_PARTITION = "record without a partition"
+KEPT = "kept from deletion"
+"""Its data would be in the trash and in use at once; a segment's id never comes back."""
 
 
 def import_body(view: Overlay, item: ImportedRecord) -> log.Body:
@@ -65,6 +67,8 @@ def _added(
         return log.ImportRecordDropped(source, ADDED_UNSTARTED, segment_id)
     if not is_valid_segment_transition(_state_of(view, segment_id), metadata.state):
         return log.ImportRecordDropped(source, ILLEGAL, segment_id)
+    if view.is_kept(segment_id):
+        return log.ImportRecordDropped(source, KEPT, segment_id)
     return log.added_body(metadata, source, tags)
 
 

@@ -21,6 +21,7 @@ from tierledger.events.tables.epoch_tables import EpochTables, interval_key
 from tierledger.events.tables.segment_rows import (
     EPOCHS,
     FINISHED_AT,
+    ID_BYTES,
     LOST,
     NOT_FINISHED,
     REFERENCED,
@@ -60,6 +61,7 @@ def check(state: PartitionState) -> None:
         _check_rows(state, rows)
         _check_digest(state)
         _check_tombstones(state, rows)
+        _check_kept(state, rows)
         _check_head(state)
         members = _members(rows)
         assert members.keys() <= state.epochs.keys(), "each segment's epochs have tables"
@@ -129,6 +131,22 @@ def _check_tombstones(state: PartitionState, rows: Rows) -> None:
     assert len({value[:16] for _, value in entries}) == len(entries), "one tombstone per id"
     fresh = sum(hash_of(value) for _, value in entries) % DIGEST_MODULUS
     assert tombstones.digest == fresh, "the tombstones' digest"
+
+
+def _check_kept(state: PartitionState, rows: Rows) -> None:
+    kept = state.kept
+    kept.by_position.check()
+    for position, one in kept.all():
+        segment_id = id_of_row(one.row)
+        assert 0 <= position < state.next_position, "kept at a position of the log"
+        assert kept.position_of(segment_id) == position, "found by its id"
+        assert segment_id not in rows, f"{segment_id.hex()}: kept and alive"
+        assert segment_id not in state.tombstones, f"{segment_id.hex()}: kept and deleted"
+        assert unpack_row(one.row)[STATE] == _FINISHED, f"{segment_id.hex()}: never finished"
+    ids = {value[:ID_BYTES] for _, value in kept.by_position.items()}
+    assert len(ids) == len(kept), "each id once"
+    fresh = sum(hash_of(value) for _, value in kept.by_position.items()) % DIGEST_MODULUS
+    assert kept.digest == fresh, "the digest of what is kept"
 
 
 def _check_head(state: PartitionState) -> None:

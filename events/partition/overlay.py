@@ -41,6 +41,8 @@ class Overlay:
         self._changes: dict[bytes, list[log.SegmentAdded | log.SegmentUpdated]] = {}
         """Changes not in `_rows` yet: few segments change twice in a batch, so a row is built
         only when it is read."""
+        self._kept: set[bytes] = set()
+        """Ids of segments that this batch keeps from deletion."""
         self._deleted: dict[bytes, int | None] = {}
         """Id to the position of its deletion; None if the id was added again."""
         self._buried: dict[int, int] = {}
@@ -108,7 +110,12 @@ class Overlay:
         assert row is not None, "it was added, or is there"
         return row
 
+    def is_kept(self, segment_id: bytes) -> bool:
+        return segment_id in self._kept or self._state.is_kept(segment_id)
+
     def is_deleted(self, segment_id: bytes) -> bool:
+        if self.is_kept(segment_id):
+            return True
         if segment_id in self._deleted:
             position = self._deleted[segment_id]
         else:
@@ -153,6 +160,10 @@ class Overlay:
             case log.SegmentUpdated() as body:
                 self._note_update(event, body)
                 self._note_source(body.source)
+            case log.SegmentKept() as body:
+                self._changes.pop(body.segment_id, None)
+                self._rows[body.segment_id] = None
+                self._kept.add(body.segment_id)
             case log.PartitionDeleteUpdated() as body:
                 self.delete = DeleteMetadata(
                     body.state, body.broker_id, body.event_timestamp_ms

@@ -19,7 +19,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import PagedMap
-from tierledger.events.tables.segment_rows import SegmentRows
+from tierledger.events.tables.segment_rows import ID_BYTES, SegmentRows
 from tierledger.events.typed_fields import Count, Id, Int32, Int64, RequestId, Text
 
 REQUESTS_KEPT = 256
@@ -98,14 +98,14 @@ class Head(NamedTuple):
     dispute_run: tuple[Count, Count, Int64] | None
 
 
-class Tombstones:
-    """Ids of deleted segments, in the order of their deletion."""
+class DepartedIds:
+    """Ids of segments that left the rows, in the order of that."""
 
     __slots__ = ("_positions", "by_position", "digest")
 
     def __init__(self) -> None:
         self.by_position: PagedMap[int, bytes] = PagedMap()
-        """Position of the deletion to id (16 bytes) and log time (8 bytes)."""
+        """Position of the event to id (16 bytes) and what is remembered of the segment."""
         self._positions = SegmentRows()
         self.digest = 0
 
@@ -116,12 +116,11 @@ class Tombstones:
         return len(self.by_position)
 
     def position_of(self, segment_id: bytes) -> int | None:
-        """The position at which `segment_id` was deleted; None if not remembered."""
+        """The position at which `segment_id` left the rows; None if not remembered."""
         position = self._positions.get(segment_id)
         return None if position is None else int.from_bytes(position, "big")
 
-    def add(self, segment_id: bytes, position: int, log_time_ms: int) -> None:
-        value = segment_id + log_time_ms.to_bytes(8, "big", signed=True)
+    def put(self, position: int, value: bytes) -> None:
         self.by_position.set(position, value)
         self.index(position, value)
 
@@ -147,6 +146,15 @@ class Tombstones:
         yield from self._positions.dismantle()
         yield from self.by_position.dismantle()
 
+
+class Tombstones(DepartedIds):
+    """Ids of deleted segments, each with the log time (8 bytes) of its deletion."""
+
+    __slots__ = ()
+
+    def add(self, segment_id: bytes, position: int, log_time_ms: int) -> None:
+        self.put(position, segment_id + log_time_ms.to_bytes(8, "big", signed=True))
+
     def oldest(self, limit: int) -> list[tuple[int, int]]:
         """Position and log time of the first `limit` tombstones."""
         found: list[tuple[int, int]] = []
@@ -155,6 +163,33 @@ class Tombstones:
                 break
             found.append((position, int.from_bytes(value[16:], "big", signed=True)))
         return found
+
+
+class KeptSegment(NamedTuple):
+    """A segment that its broker has deleted, and whose data stays in the tier."""
+
+    row: bytes
+    """As it was when it could be read, with the deleting broker and the time of that."""
+    until_ms: int
+    cause: int
+    """A `DeletionCause`."""
+    reason: str
+    log_time_ms: int
+    """When it was kept."""
+
+
+class KeptSegments(DepartedIds):
+    """Segments that were kept from deletion, each packed with its whole row."""
+
+    __slots__ = ()
+
+    def add(self, segment_id: bytes, position: int, kept: KeptSegment) -> None:
+        self.put(position, segment_id + _pack(kept))
+
+    def all(self) -> Iterator[tuple[int, KeptSegment]]:
+        """Position and segment of each, in the order of their deletion."""
+        for position, value in self.by_position.items():
+            yield position, KeptSegment(*msgpack.unpackb(value[ID_BYTES:]))
 
 
 class PartitionState:
@@ -172,6 +207,7 @@ class PartitionState:
         "epochs",
         "heard",
         "imported",
+        "kept",
         "log_time_ms",
         "next_position",
         "pending",
@@ -216,6 +252,9 @@ class PartitionState:
         """Segment id to epochs whose `unreferenced` has it, though its newer metadata does not
         list them."""
         self.tombstones = Tombstones()
+        self.kept = KeptSegments()
+        """Segments that are in no answer, and whose data stays; the deletion of the partition
+        does not change them."""
         self.count_by_state = [0, 0, 0]
         self.bytes_by_state = [0, 0, 0]
         self.rows_digest = 0
@@ -239,6 +278,7 @@ class PartitionState:
             for _, table in tables.tables():
                 yield from table.dismantle()
         yield from self.tombstones.dismantle()
+        yield from self.kept.dismantle()
 
     # Queries of `decide`; an `Overlay` has the same.
 
@@ -246,7 +286,10 @@ class PartitionState:
         return self.rows.get(segment_id)
 
     def is_deleted(self, segment_id: bytes) -> bool:
-        return segment_id in self.tombstones
+        return segment_id in self.tombstones or segment_id in self.kept
+
+    def is_kept(self, segment_id: bytes) -> bool:
+        return segment_id in self.kept
 
     def seen(self, broker_id: int, request_id: bytes) -> int | None:
         """The position that a broker's request led to; None if it is not remembered."""
@@ -296,20 +339,20 @@ class PartitionState:
         head = self.head_fields()
         if self.dispute_run is None:
             head.pop()  # Digests from before disputes in a row were counted have no such field.
-        rest = _pack(
+        rest = [
+            self.next_position,
+            self.chain_hash,
+            self.rows_digest.to_bytes(16, "big"),
+            self.tombstones.digest.to_bytes(16, "big"),
+            head,
             [
-                self.next_position,
-                self.chain_hash,
-                self.rows_digest.to_bytes(16, "big"),
-                self.tombstones.digest.to_bytes(16, "big"),
-                head,
-                [
-                    [epoch, tables.highest, tables.size, len(tables.unreferenced)]
-                    for epoch, tables in sorted(self.epochs.items())
-                ],
-            ]
-        )
-        return blake2b(rest, digest_size=16).digest()
+                [epoch, tables.highest, tables.size, len(tables.unreferenced)]
+                for epoch, tables in sorted(self.epochs.items())
+            ],
+        ]
+        if len(self.kept):  # Digests from before segments were kept have no such field.
+            rest.append(self.kept.digest.to_bytes(16, "big"))
+        return blake2b(_pack(rest), digest_size=16).digest()
 
     def head_fields(self) -> list[Any]:
         """All that is neither a row nor an epoch's table, as plain data in a fixed order."""

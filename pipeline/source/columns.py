@@ -198,7 +198,13 @@ _CONVERTERS: dict[str, tuple[str, Callable[[Values], pa.Array]]] = {
 }
 """By column: the event field that fills it, and the conversion."""
 
-_IN_JSON = (log.SessionOpened, log.SessionClosed, log.SessionDisputed, log.TombstonesDropped)
+_IN_JSON = (
+    log.SessionOpened,
+    log.SessionClosed,
+    log.SessionDisputed,
+    log.SegmentKept,
+    log.TombstonesDropped,
+)
 """Events with fields that have no column; the column `body` has all their fields as JSON."""
 
 _Filler: TypeAlias = "Callable[[list[tuple[Any, ...]]], pa.Array]"
@@ -212,7 +218,9 @@ def _filler(place: int, convert: Callable[[Values], pa.Array]) -> _Filler:
 def _json_filler(names: tuple[str, ...]) -> _Filler:
     def filled(fields: list[tuple[Any, ...]]) -> pa.Array:
         texts = [
-            json.dumps(dict(zip(names, body, strict=True)), ensure_ascii=False)
+            json.dumps(
+                dict(zip(names, body, strict=True)), ensure_ascii=False, default=bytes.hex
+            )
             for body in zip(*fields, strict=True)
         ]
         return pa.array(texts, pa.string())

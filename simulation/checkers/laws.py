@@ -42,6 +42,9 @@ class _Laws:
         self.custom_metadata_bytes_max = custom_metadata_bytes_max
         self.states: dict[bytes, RemoteLogSegmentState] = {}
         self.deleted: dict[bytes, int] = {}
+        self.finished: set[bytes] = set()
+        """Segments that were ever finished."""
+        self.kept_ids: set[bytes] = set()
         self.delete: RemotePartitionDeleteState | None = None
         self.session = 0
         self.imports = False
@@ -81,6 +84,8 @@ class _Laws:
         segment_id, known = body.segment_id, self.states.get(body.segment_id)
         self.states[segment_id] = RemoteLogSegmentState.COPY_SEGMENT_STARTED
         was_deleted = self.deleted.pop(segment_id, None) is not None
+        if segment_id in self.kept_ids:
+            return f"segment {id_text(segment_id)} is kept from deletion, and came back"
         if body.source is not None:
             return None
         if self._is_finished:
@@ -97,6 +102,8 @@ class _Laws:
             self.deleted[segment_id] = position
         else:
             self.states[segment_id] = target
+            if target == _FINISHED:
+                self.finished.add(segment_id)
         if body.source is not None:
             return None
         if known is None or (known, target) not in LEGAL:
@@ -106,6 +113,17 @@ class _Laws:
         if target == _FINISHED and limit is not None and size > limit:
             where = f"segment {id_text(segment_id)}"
             return f"{where} has {size} bytes of custom metadata, above {limit}"
+        return None
+
+    def kept(self, body: log_events.SegmentKept, _position: int) -> str | None:
+        segment_id = body.segment_id
+        known = self.states.pop(segment_id, None)
+        self.kept_ids.add(segment_id)
+        if known != RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            was = "nothing" if known is None else known.name
+            return f"segment {id_text(segment_id)} was kept, and was {was}"
+        if segment_id not in self.finished:
+            return f"segment {id_text(segment_id)} was kept, and its copy never finished"
         return None
 
     def delete_updated(
@@ -127,6 +145,7 @@ _LAWS: dict[type[Any], Callable[[_Laws, Any, int], str | None]] = {
     log_events.SessionDisputed: _Laws.disputed,
     log_events.SegmentAdded: _Laws.added,
     log_events.SegmentUpdated: _Laws.updated,
+    log_events.SegmentKept: _Laws.kept,
     log_events.PartitionDeleteUpdated: _Laws.delete_updated,
     log_events.ImportRecordDropped: _Laws.unbound,
     log_events.TombstonesDropped: _Laws.dropped,

@@ -429,6 +429,10 @@ def record_of(body: log_events.Body) -> Record | None:
             )
         case log_events.SegmentUpdated():
             return Update(*body[:5])
+        case log_events.SegmentKept():
+            return Update(
+                body.segment_id, DELETE_FINISHED, body.broker_id, body.event_timestamp_ms
+            )
         case log_events.PartitionDeleteUpdated():
             return PartitionDelete(*body[:3])
         case _:

@@ -96,6 +96,8 @@ class _Lives:
                 self.of_segment[body.segment_id].append((position, body.state))
                 if body.state == _DELETED:
                     deleted[body.segment_id] = position
+            elif isinstance(body, log_events.SegmentKept):
+                self.of_segment[body.segment_id].append((position, _DELETED))
             elif isinstance(body, log_events.TombstonesDropped):
                 # From here on the service no longer knows that these ids existed.
                 for segment_id in list(deleted)[: body.ids]:

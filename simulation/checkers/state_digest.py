@@ -31,6 +31,7 @@ FIELDS = (
     "stray epochs",
     "tombstones",
     "ids of tombstones",
+    "kept segments",
     "counts",
 )
 """The fields that a digest covers, in its order."""
@@ -77,6 +78,7 @@ def _plain(state: PartitionState) -> list[Any]:
         sorted(state.strays.items()),
         list(tombstones.by_position.items()),
         sorted(tombstones._positions),
+        (list(state.kept.by_position.items()), sorted(state.kept._positions)),
         (list(state.count_by_state), list(state.bytes_by_state)),
     ]
 

@@ -65,6 +65,9 @@ ROWS_AT_ONCE = 4000
 OPERATIONS_PER_STEP = 100
 """Rows, or KiB of pages, that are planned or freed between two yields: below 1 ms."""
 
+KEPT = "kept"
+"""In place of a leader epoch's table: the segments that were kept from deletion."""
+
 LOAD_ATTEMPTS = 5
 """Attempts to read a checkpoint that others keep replacing, before the log is read instead."""
 
@@ -96,6 +99,13 @@ class PartitionValue(NamedTuple):
     row_count: Count
     tombstones: Directory
     """Directory of the tombstones' pages."""
+    kept: Directory = ()
+    """The same of segments that were kept from deletion. Left out without any, as it was before
+    there were such."""
+
+    def plain(self) -> list[Any]:
+        """The fields as they are stored."""
+        return list(self if self.kept else self[:-1])
 
 
 class _EpochValue(NamedTuple):
@@ -123,6 +133,7 @@ class CheckpointDraft(NamedTuple):
     """Per leader epoch the state's own tables, which get their checksums when planned, and a
     frozen copy; None if the tables have not changed."""
     tombstones: PagedMap[int, bytes]
+    kept: PagedMap[int, bytes]
     is_whole: bool
     is_finished: bool
 
@@ -133,6 +144,7 @@ class CheckpointDraft(NamedTuple):
             for _, table in frozen.tables() if frozen is not None else ():
                 yield from table.dismantle()
         yield from self.tombstones.dismantle()
+        yield from self.kept.dismantle()
 
 
 class CheckpointPlan(NamedTuple):
@@ -216,8 +228,9 @@ class CheckpointStore:
             for epoch, tables in sorted(state.epochs.items())
         }
         tombstones = state.tombstones.by_position.freeze(whole=whole)
+        kept = state.kept.by_position.freeze(whole=whole)
         return CheckpointDraft(
-            value, rows, changed, epochs, tombstones, whole, state.is_finished
+            value, rows, changed, epochs, tombstones, kept, whole, state.is_finished
         )
 
     def plan(
@@ -261,8 +274,9 @@ class CheckpointStore:
         filled = draft.value._replace(
             epochs=tuple((epoch, tables.proof) for epoch, (tables, _) in draft.epochs.items()),
             tombstones=tuple(map(tuple, draft.tombstones.directory())),
+            kept=tuple(map(tuple, draft.kept.directory())),
         )
-        value = self.serde.serialize("partition", list(filled))
+        value = self.serde.serialize("partition", filled.plain())
         operations.insert(0, self._guard(value, expected))
         return CheckpointPlan(operations, value, filled.next_position, draft.is_finished)
 
@@ -289,6 +303,7 @@ class CheckpointStore:
             if frozen is not None:
                 yield from self._epoch(epoch, tables, frozen)
         yield from self._pages(0, "tombstones", draft.tombstones)
+        yield from self._pages(0, KEPT, draft.kept)
 
     def _epoch(
         self, epoch: int, tables: EpochTables, frozen: EpochTables
@@ -306,14 +321,19 @@ class CheckpointStore:
 
         The live table shares these pages until it changes them, and so gets their checksums.
         """
-        tip, key_of = self.topic_id_partition, self.keys.leader_epoch_page
         for page in table.pages:
             if page.number in table.changed:
                 value = self.serde.serialize("page", [page.pack()])
                 page.proof = zlib.crc32(value)
-                yield Put(key_of(tip, epoch, name, page.number), value)
+                yield Put(self._page_key(epoch, name, page.number), value)
         for number in sorted(table.dropped):
-            yield Remove(key_of(tip, epoch, name, number))
+            yield Remove(self._page_key(epoch, name, number))
+
+    def _page_key(self, epoch: int, name: str, page: int) -> str:
+        tip = self.topic_id_partition
+        if name == KEPT:  # Not among the epochs, which `sweep` removes.
+            return self.keys.kept_page(tip, page)
+        return self.keys.leader_epoch_page(tip, epoch, name, page)
 
     async def _in_place_of_all(self, plan: CheckpointPlan) -> CheckpointPlan:
         """A whole plan reduced to the differences from what the store has.
@@ -384,6 +404,7 @@ class CheckpointStore:
             for name, table in tables.tables():
                 table.adopt(await self._read_pages(epoch, name, directories[name]))
         await self._load_tombstones(state, value)
+        await self._load_kept(state, value)
         if not state.is_finished:  # Rows of a finished deletion wait to be swept.
             await self._load_rows(state)
         if len(state.rows) != value.row_count or state.digest() != value.digest:
@@ -440,10 +461,7 @@ class CheckpointStore:
         self, epoch: int, name: str, wanted: list[StoredPage]
     ) -> list[StoredPage]:
         """The pages `wanted`, with their bytes, each verified by its directory's checksum."""
-        keys = [
-            self.keys.leader_epoch_page(self.topic_id_partition, epoch, name, page.number)
-            for page in wanted
-        ]
+        keys = [self._page_key(epoch, name, page.number) for page in wanted]
         found = await self.backend.get_each(keys)
         pages = []
         for key, page, stored in zip(keys, wanted, found, strict=True):
@@ -459,6 +477,14 @@ class CheckpointStore:
         tombstones.by_position.adopt(await self._read_pages(0, "tombstones", value.tombstones))
         for count, (position, entry) in enumerate(tombstones.by_position.items(), 1):
             tombstones.index(position, entry)
+            if count % ROWS_PER_READ == 0:
+                await yield_to_loop()
+
+    async def _load_kept(self, state: PartitionState, value: PartitionValue) -> None:
+        kept = state.kept
+        kept.by_position.adopt(await self._read_pages(0, KEPT, value.kept))
+        for count, (position, entry) in enumerate(kept.by_position.items(), 1):
+            kept.index(position, entry)
             if count % ROWS_PER_READ == 0:
                 await yield_to_loop()
 

@@ -31,13 +31,15 @@ async def forget(reader: PartitionReader, *, segments_too: bool = False) -> int:
     `segments_too`: also if it has segments, which nothing names any more then.
 
     Raises:
-        RejectedError: The partition has segments or a leader. Nothing changed.
+        RejectedError: The partition has segments or a leader, or segments that are kept from
+            deletion. Nothing changed.
         AtomicConflict: Something was written meanwhile. Nothing changed.
         RemoteResourceNotFound: There is no such partition.
         CorruptLog: The log does not verify, so what it holds is not known. Nothing changed.
     """
     state, next_batch = await reader.state()
     refuse_led(state)
+    refuse_kept(state)
     if not segments_too:
         refuse_unless_empty(state)
     slot = reader.log.key(next_batch)
@@ -56,6 +58,19 @@ def refuse_led(state: PartitionState) -> None:
     if state.is_open and state.session is not None:
         tip, broker_id = state.topic_id_partition, state.session.broker_id
         raise RejectedError(f"{tip} is led by broker {broker_id}: stop it first")
+
+
+def refuse_kept(state: PartitionState) -> None:
+    """Check that the partition keeps no segments from deletion: only its log knows them.
+
+    Raises:
+        RejectedError: It does.
+    """
+    if len(state.kept):
+        raise RejectedError(
+            f"{state.topic_id_partition}: {len(state.kept)} deleted segments are kept, and "
+            "only its log knows them"
+        )
 
 
 def refuse_unless_empty(state: PartitionState) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tierledger.events.errors import DataError
-from tierledger.events.log_events import SegmentAdded, SegmentUpdated
+from tierledger.events.log_events import SegmentAdded, SegmentKept, SegmentUpdated
 from tierledger.events.partition import answers
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.partition.checkpoint import LOAD_ATTEMPTS, PartitionValue
@@ -106,7 +106,7 @@ def _ids_in(tail: list[DecodedBatch]) -> list[bytes]:
         event.body.segment_id
         for batch in tail
         for event in batch.events
-        if isinstance(event.body, SegmentAdded | SegmentUpdated)
+        if isinstance(event.body, SegmentAdded | SegmentUpdated | SegmentKept)
     ]
 
 

@@ -27,6 +27,7 @@ def differences(folded: PartitionState, stored: PartitionState) -> Iterator[str]
     yield from _table(
         "the remembered deletions", folded.tombstones.by_position, stored.tombstones.by_position
     )
+    yield from _table("the kept segments", folded.kept.by_position, stored.kept.by_position)
     if stored.digest() != folded.digest():
         yield "the digest is not that of the fold"
 

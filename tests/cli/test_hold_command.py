@@ -90,9 +90,29 @@ async def test_a_hold_may_be_about_what_is_not_there_yet(tmp_path: Path) -> None
     assert "nobody owns the remote log metadata" in added.stderr
 
 
+async def test_a_hold_may_have_a_term_for_what_is_deleted(tmp_path: Path) -> None:
+    term = ("--term", "7d", "--deleted-by", "topic")
+    async with published(tmp_path) as world:
+        leader = await leading(world)
+        store = ("--store", await world.service.url())
+
+        added = await run(*ADD, "--reason", "undo", *term, *store)
+        with pytest.raises(RejectedError, match="under the hold audit-2026"):
+            await move(leader, segment(1), DELETING)  # A broker without a guard.
+        listed = await run("hold", "ls", "--json", *store)
+        shown = await run("hold", "ls", "--wide", *store)
+
+    assert added.exit_code == 0, added.output
+    (one,) = lines(listed)
+    assert (one["term_ms"], one["cause"]) == (7 * 24 * 3600 * 1000, 2)
+    assert "7 d 0 h after a deletion by topic" in shown.stdout
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        (("--term", "soon"), "--term: expected a number with"),
+        (("--deleted-by", "topic"), "cause: expected none without a term"),
         (("--offsets", "9-3"), "offsets: expected the lower one first, got 9 to 3"),
         (("--offsets", "9"), "expected FIRST-LAST, FIRST- or -LAST, got '9'"),
         (("--offsets", "a-b"), "--offsets: expected a whole number"),

@@ -20,6 +20,7 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.segments import (
     PARTITIONS_KEPT,
     added_metadata,
+    cause_of,
     claim_message,
     claim_of,
     deletion_message,
@@ -119,12 +120,12 @@ def put_write(call: CommandCall, into: pb.Write) -> None:
                 _packed_head(tip.topic_id, tip.partition, tip.topic, claim, origin.broker_id)
             )
             put_added(metadata, into.add)
-        case cmd.UpdateSegment(claim, origin, update):
+        case cmd.UpdateSegment(claim, origin, update, guarded_for):
             tip = update.remote_log_segment_id.topic_id_partition
             into.MergeFromString(
                 _packed_head(tip.topic_id, tip.partition, tip.topic, claim, origin.broker_id)
             )
-            put_update(update, into.update)
+            put_update(update, guarded_for, into.update)
         case cmd.PutPartitionDelete(claim, origin, deletion):
             tip = deletion.topic_id_partition
             into.MergeFromString(
@@ -223,7 +224,8 @@ def _command(
         case "add":
             return cmd.AddSegment(claim, origin, added_metadata(tip, message.add))
         case "update":
-            return cmd.UpdateSegment(claim, origin, update_of(tip, message.update))
+            update = update_of(tip, message.update)
+            return cmd.UpdateSegment(claim, origin, update, cause_of(message.update))
         case "delete":
             return cmd.PutPartitionDelete(claim, origin, deletion_of(tip, message.delete))
         case "import_records":

@@ -129,6 +129,7 @@ _OPTIONAL_OF_HOLD = (
     "after_ms",
     "before_ms",
     "until_ms",
+    "term_ms",
 )
 
 
@@ -145,7 +146,14 @@ def place_hold_of(message: pb.PlaceHold) -> PlaceHold:
     given = {one: getattr(message, one) for one in _OPTIONAL_OF_HOLD if message.HasField(one)}
     hold: Hold = checked(
         Hold,
-        Hold(message.name, message.topic, reason=message.reason, by=message.by, **given),
+        Hold(
+            message.name,
+            message.topic,
+            reason=message.reason,
+            by=message.by,
+            cause=message.cause,
+            **given,
+        ),
         "hold",
     )
     check_hold(hold)

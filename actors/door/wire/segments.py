@@ -9,7 +9,11 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.events.commands import Claim
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import UUID_BYTES, RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.lifecycle import (
+    DeletionCause,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+)
 from tierledger.events.metadata import (
     CustomMetadata,
     RemoteLogSegmentMetadata,
@@ -143,12 +147,18 @@ def added_metadata(tip: TopicIdPartition, message: pb.AddSegment) -> RemoteLogSe
     )
 
 
-def put_update(update: RemoteLogSegmentMetadataUpdate, into: pb.UpdateSegment) -> None:
+def put_update(
+    update: RemoteLogSegmentMetadataUpdate,
+    guarded_for: DeletionCause | None,
+    into: pb.UpdateSegment,
+) -> None:
     """Write the update of a segment into the message `into`."""
     into.segment_id = update.remote_log_segment_id.id
     into.event_timestamp_ms = update.event_timestamp_ms
     into.state = update.state + 1  # type: ignore[assignment] # Enums travel as numbers.
     into.broker_id = update.broker_id
+    if guarded_for is not None:
+        into.guarded_for = int(guarded_for)  # type: ignore[assignment] # Enums travel as numbers.
     if update.custom_metadata is not None:
         into.custom_metadata = update.custom_metadata.value
 
@@ -171,6 +181,22 @@ def update_of(
         message.broker_id,
         _custom(message),
     )
+
+
+def cause_of(message: pb.UpdateSegment) -> DeletionCause | None:
+    """Why a guarded broker deletes; None: it is not guarded.
+
+    Raises:
+        InvalidArgument: It is no cause.
+    """
+    if not message.HasField("guarded_for"):
+        return None
+    number = int(message.guarded_for)
+    if number > max(DeletionCause):
+        raise InvalidArgument(
+            f"expected 0 to {max(DeletionCause)} for guarded_for, got {number}"
+        )
+    return DeletionCause(number)
 
 
 def _custom(message: pb.AddSegment | pb.UpdateSegment) -> CustomMetadata | None:

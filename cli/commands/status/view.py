@@ -15,9 +15,11 @@ from tierledger.cli.table import (
     styled_table,
     time_cell,
 )
+from tierledger.events.lifecycle import DeletionCause
 from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS
 from tierledger.health.troubles import Trouble, troubles_of
+from tierledger.pages.texts import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -173,9 +175,14 @@ def holds_table(status: ServiceStatus) -> Table:
 
 
 def _until_text(hold: Mapping[str, Any]) -> str | None:
-    if hold["until_ms"] is None:
-        return None
-    return time_text(hold["until_ms"]) + (", over" if hold["is_over"] else "")
+    texts = []
+    if hold.get("term_ms") is not None:  # An older service tells none.
+        cause = DeletionCause(hold["cause"])
+        by = "" if cause is DeletionCause.UNKNOWN else f" by {cause.name.lower()}"
+        texts.append(f"{span_text(hold['term_ms'])} after a deletion{by}")
+    if hold["until_ms"] is not None:
+        texts.append(time_text(hold["until_ms"]) + (", over" if hold["is_over"] else ""))
+    return "; ".join(texts) or None
 
 
 def _range_text(low: int | None, high: int | None, text: Callable[[int], str]) -> str | None:

@@ -221,7 +221,7 @@ class _Lives:
                 self.current[segment_id] = segment
                 continue
             segment = self.current[segment_id]
-            if isinstance(body, log.SegmentUpdated):
+            if isinstance(body, log.SegmentUpdated | log.SegmentKept):
                 segment.broker_id = body.broker_id
             if entered is None:
                 segment.deleted_ms = event.log_time_ms

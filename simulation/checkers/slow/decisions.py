@@ -25,6 +25,7 @@ from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
     DELETE_FINISHED,
+    DELETE_STARTED,
     LEGAL,
     LEGAL_DELETES,
     PARTITION_DELETE_FINISHED,
@@ -78,6 +79,8 @@ class Facts:
         self.segments: dict[bytes, _Segment] = {}
         self.deleted: dict[bytes, tuple[int, int]] = {}
         """Id to position and log time of its deletion, oldest first."""
+        self.kept: set[bytes] = set()
+        """Ids of segments that were kept from deletion."""
         self.imported: dict[tuple[str, int], int] = {}
         self.requests: dict[bytes, int] = {}
         self.made: defaultdict[int, list[bytes]] = defaultdict(list)
@@ -89,6 +92,7 @@ class Facts:
         copied.__dict__.update(self.__dict__)
         copied.heard, copied.imported = dict(self.heard), dict(self.imported)
         copied.segments, copied.deleted = dict(self.segments), dict(self.deleted)
+        copied.kept = set(self.kept)
         copied.requests, copied.made = dict(self.requests), self.made.copy()
         return copied
 
@@ -137,6 +141,10 @@ class Facts:
             added = self.segments[segment_id].added
             self.segments[segment_id] = _Segment(*body[1:5], added)
 
+    def _kept(self, _: Event, body: log_events.SegmentKept) -> None:
+        self.segments.pop(body.segment_id, None)
+        self.kept.add(body.segment_id)
+
     def _partition_deleted(self, _: Event, body: log_events.PartitionDeleteUpdated) -> None:
         self.delete = body[:3]
         if self.is_finished:
@@ -157,6 +165,7 @@ _TAKEN: dict[type[Any], Callable[[Facts, Event, Any], None]] = {
     log_events.SessionDisputed: Facts._disputed,
     log_events.SegmentAdded: Facts._added,
     log_events.SegmentUpdated: Facts._updated,
+    log_events.SegmentKept: Facts._kept,
     log_events.PartitionDeleteUpdated: Facts._partition_deleted,
     log_events.TombstonesDropped: Facts._forgotten,
     log_events.ImportRecordDropped: Facts._nothing,
@@ -340,7 +349,7 @@ def _written(
         case cmd.AddSegment():
             return _added(facts, command.metadata)
         case cmd.UpdateSegment():
-            return _updated(facts, command.update)
+            return _updated(facts, command)
         case _:
             return [] if is_repeated else [_deletion(facts, command.metadata)]
 
@@ -354,14 +363,15 @@ def _added(facts: Facts, metadata: RemoteLogSegmentMetadata) -> list[Any]:
         if known.state == COPY_STARTED and known.added[:10] == body[:10]:
             return []
         raise Refused("InvalidStateTransition")
-    if body.segment_id in facts.deleted:
+    if body.segment_id in facts.deleted or body.segment_id in facts.kept:
         raise Refused("InvalidStateTransition")
     if len(body.custom_metadata or b"") > facts.custom_bytes_max:
         raise Refused("CustomMetadataSizeLimitExceeded")
     return [body]
 
 
-def _updated(facts: Facts, update: RemoteLogSegmentMetadataUpdate) -> list[Any]:
+def _updated(facts: Facts, command: cmd.UpdateSegment) -> list[Any]:
+    update = command.update
     segment_id, target = bytes(update.remote_log_segment_id.id), int(update.state)
     known = facts.segments.get(segment_id)
     if target == COPY_STARTED:
@@ -383,6 +393,13 @@ def _updated(facts: Facts, update: RemoteLogSegmentMetadataUpdate) -> list[Any]:
     asked = (target, update.broker_id, update.event_timestamp_ms, custom)
     if known[:4] == asked:
         return []
+    if command.keep is not None and (known.state, target) == (COPY_FINISHED, DELETE_STARTED):
+        until_ms, why = command.keep
+        cause = 0 if command.guarded_for is None else int(command.guarded_for)
+        return [
+            log_events.SegmentUpdated(segment_id, *asked[:3], known.custom),
+            log_events.SegmentKept(segment_id, until_ms, cause, *asked[1:3], why),
+        ]
     return [log_events.SegmentUpdated(segment_id, *asked, dropped)]
 
 
@@ -420,6 +437,8 @@ def _imported(facts: Facts, item: cmd.ImportedRecord) -> Any:  # noqa: ANN401
             return dropped(why, segment_id)
         if not is_legal:
             return dropped("illegal transition", segment_id)
+        if segment_id in facts.kept:
+            return dropped("kept from deletion", segment_id)
         return log_events.added_body(value)._replace(source=source, tags=tags)
     if known is None:
         return dropped("unknown segment", segment_id)

@@ -76,6 +76,8 @@ def _count_log(log: FinalLog, counts: dict[str, int]) -> None:
             if body.state == _DELETED:
                 rows.discard(body.segment_id)
                 counts[DELETIONS] += 1
+        elif isinstance(body, log_events.SegmentKept):
+            rows.discard(body.segment_id)
         elif isinstance(body, log_events.PartitionDeleteUpdated):
             counts[IMPORTS] += body.source is not None
         elif isinstance(body, log_events.ImportRecordDropped):

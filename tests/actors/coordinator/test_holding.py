@@ -111,10 +111,22 @@ def test_kafkas_own_manager_gets_no_metadata_that_is_under_a_hold() -> None:
 def test_the_events_of_holds_are_stored_as_ever() -> None:
     """What a release has written is read by all later ones."""
     one = owned()
-    whole = Hold("a", "o*", bytes(16), 1, 2, 3, 4, 5, 6, "why", "who")
+    whole = Hold("a", "o*", bytes(16), 1, 2, 3, 4, 5, 6, "why", "who", 7, 2)
     one.apply([HoldPlaced(*whole)])
     one.apply([HoldReleased("a", "who", "over")])
 
-    golden = json.loads((GOLDEN / "coordinator-holds-v1.json").read_text(encoding="utf-8"))
     stored = [COORDINATOR_CODEC.encode(event, bytes(32)).hex() for event in one.events[-2:]]
-    assert stored == [event["stored"] for event in golden["events"]]
+    assert stored == golden("coordinator-holds-v2")
+
+
+def test_a_hold_from_before_there_were_terms_has_none() -> None:
+    stored = bytes.fromhex(golden("coordinator-holds-v1")[0])
+
+    (event,), _ = COORDINATOR_CODEC.decode([stored], 1, bytes(32))
+    body: object = event.body
+    assert body == Hold("a", "o*", bytes(16), 1, 2, 3, 4, 5, 6, "why", "who")
+
+
+def golden(name: str) -> list[str]:
+    found = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    return [event["stored"] for event in found["events"]]

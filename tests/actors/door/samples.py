@@ -55,7 +55,7 @@ from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
 from tierledger.events.errors import Fenced, NotAuthorized, NotLeader
 from tierledger.events.kafka.codec import KafkaRecord
-from tierledger.events.lifecycle import RemotePartitionDeleteState
+from tierledger.events.lifecycle import DeletionCause, RemotePartitionDeleteState
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import RemotePartitionDeleteMetadata
 from tierledger.events.partition.answers import PartitionSummary
@@ -75,6 +75,12 @@ CALLS: dict[str, Call] = {
     "call-write-update": CommandCall(
         KEY,
         cmd.UpdateSegment(CLAIM, ORIGIN, moved(segment(4, TIP), custom=b"")),
+    ),
+    "call-write-update-guarded": CommandCall(
+        KEY,
+        cmd.UpdateSegment(
+            CLAIM, ORIGIN, moved(segment(4, TIP), custom=b""), DeletionCause.RETENTION
+        ),
     ),
     "call-write-delete": CommandCall(
         KEY,
@@ -229,6 +235,8 @@ PLACED = PlaceHold(
     )
 )
 
+TERM = PlaceHold(Hold("week", "*", reason="undo", by="somebody", term_ms=604_800_000, cause=2))
+
 OBJECTS: dict[str, Domain] = {
     **{name: Domain(one, _fed(one), frame_of) for name, one in FRAMES.items()},
     **{
@@ -257,6 +265,9 @@ OBJECTS: dict[str, Domain] = {
     ),
     "place-hold": Domain(
         PLACED, lambda: coordination.place_hold_message(PLACED), coordination.place_hold_of
+    ),
+    "place-hold-with-a-term": Domain(
+        TERM, lambda: coordination.place_hold_message(TERM), coordination.place_hold_of
     ),
     "release-hold": Domain(
         ReleaseHold("audit-2026", "somebody", "it is over"),

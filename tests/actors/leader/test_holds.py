@@ -7,10 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.actors.harness import NOW_MS, Harness, SlotStore, finished, leading
-from tests.models.events.driven_partition import TIP
+from tests.models.events.driven_partition import TIP, command_of
 from tierledger.actors import messages as msg
 from tierledger.actors.holds import Deletions, Hold, check_hold
+from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidArgument, RejectedError
+from tierledger.events.lifecycle import DeletionCause
+from tierledger.events.partition.state import KeptSegment
+from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.simulation.checkers.slow.model import Add, PartitionDelete, Update
 
 DELETING, DELETED = 2, 3
@@ -118,6 +122,103 @@ def test_a_hold_ends_at_its_time_by_the_clock_of_the_service(harness: Harness) -
     assert kept(harness, 0)
     hold(harness, AUDIT._replace(until_ms=NOW_MS), position=2)
     assert not kept(harness, 0)
+
+
+# With a guard.
+
+DAY_MS = 24 * 3600 * 1000
+WEEK = Hold("week", "*", reason="undo", by="somebody", term_ms=7 * DAY_MS)
+UNKNOWN, RETENTION, TOPIC = DeletionCause
+
+
+def deleted(harness: Harness, number: int, cause: DeletionCause | None = RETENTION) -> int:
+    """Let a guarded broker begin the deletion; returns the caller."""
+    command = command_of(Update(bytes([number]) * 16, DELETING))
+    assert isinstance(command, cmd.UpdateSegment)
+    return harness.command(command._replace(guarded_for=cause))
+
+
+def in_trash(harness: Harness) -> dict[int, KeptSegment]:
+    state = harness.machine.state
+    assert state is not None
+    return {id_of_row(one.row)[0]: one for _, one in state.kept.all()}
+
+
+def test_a_guarded_broker_goes_on_and_what_is_held_is_kept(harness: Harness) -> None:
+    copied(harness, 5, 5)
+    hold(harness, AUDIT._replace(last_offset=9))
+
+    callers = [deleted(harness, one) for one in (0, 0, 1)]
+    harness.settle()
+
+    for caller in callers:
+        assert isinstance(harness.heard(caller), msg.Reply)
+    assert harness.alarms == []
+    (kept_one,) = in_trash(harness).values()
+    assert kept_one.until_ms == NOW_MS, "it stays while the hold is in force"
+    assert "under the hold audit of somebody" in kept_one.reason
+    state = harness.machine.state
+    assert state is not None
+    assert state.count_by_state == [0, 0, 1], "nothing is about the second one"
+
+
+def test_a_term_keeps_what_is_deleted_from_now_on(harness: Harness) -> None:
+    copied(harness, 5, 5)
+    deleted(harness, 0)
+    hold(harness, WEEK)
+    deleted(harness, 1)
+    harness.settle()
+
+    assert {number: one.until_ms for number, one in in_trash(harness).items()} == {
+        1: NOW_MS + 7 * DAY_MS
+    }
+
+
+def test_without_a_guard_a_term_refuses_since_nothing_could_be_kept(harness: Harness) -> None:
+    copied(harness, 5)
+    hold(harness, WEEK)
+    assert kept(harness, 0)
+    hold(harness, Hold("none", "orders", reason="cheap", term_ms=0), WEEK, position=2)
+    assert not kept(harness, 0), "a narrow term of 0 is an exception"
+
+
+def test_an_unowned_time_holds_deletions_with_a_guard_too(harness: Harness) -> None:
+    copied(harness, 5)
+    harness.feed(msg.DeletionsTold(Deletions(1, "held", (WEEK,))))
+
+    assert harness.error_for(deleted(harness, 0)) is not None
+    assert in_trash(harness) == {}
+
+
+@pytest.mark.parametrize(
+    ("terms", "cause", "days"),
+    [
+        ([("*", 7, UNKNOWN)], RETENTION, 7),
+        ([("*", 7, TOPIC)], RETENTION, None),
+        ([("*", 7, TOPIC)], TOPIC, 7),
+        ([("*", 7, TOPIC)], UNKNOWN, 7),
+        ([("*", 7, RETENTION), ("*", 30, TOPIC)], UNKNOWN, 30),
+        ([("*", 7, RETENTION), ("*", 30, TOPIC)], RETENTION, 7),
+        ([("orders", 1, UNKNOWN), ("*", 7, UNKNOWN)], TOPIC, 1),
+        ([("orders", 0, RETENTION), ("*", 7, UNKNOWN)], RETENTION, None),
+        ([("orders", 0, RETENTION), ("*", 7, UNKNOWN)], TOPIC, 7),
+    ],
+)
+def test_of_the_terms_about_a_deletion_the_narrowest_counts(
+    terms: list[tuple[str, int, DeletionCause]], cause: DeletionCause, days: int | None
+) -> None:
+    harness = leading(SlotStore())
+    copied(harness, 5)
+    holds = [
+        Hold(f"term-{at}", topic, reason="undo", term_ms=term * DAY_MS, cause=of)
+        for at, (topic, term, of) in enumerate(terms)
+    ]
+    hold(harness, *sorted(holds, key=lambda one: one.breadth))
+    deleted(harness, 0, cause)
+    harness.settle()
+
+    expected = {} if days is None else {0: NOW_MS + days * DAY_MS}
+    assert {number: one.until_ms for number, one in in_trash(harness).items()} == expected
 
 
 def test_the_narrowest_hold_is_named() -> None:

@@ -110,6 +110,14 @@ def row_of(tip: TopicIdPartition, event: log.Event, version: int = 1) -> Row:
 
 def _columns_of(body: log.Body) -> Row:
     match body:
+        case log.SegmentKept():
+            return {
+                "segment_id": str(Uuid(body.segment_id)),
+                "broker_id": body.broker_id,
+                "event_timestamp_ms": body.event_timestamp_ms,
+                "reason": body.reason,
+                "body": _json(body),
+            }
         case log.SegmentAdded():
             flat = body.epochs
             return {
@@ -159,7 +167,7 @@ def _source(source: log.Source) -> Row:
 
 
 def _json(body: log.Body) -> str:
-    return json.dumps(body._asdict(), ensure_ascii=False)
+    return json.dumps(body._asdict(), ensure_ascii=False, default=bytes.hex)
 
 
 def rows(found: Iterable[Any]) -> list[Row]:

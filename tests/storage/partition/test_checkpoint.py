@@ -15,6 +15,8 @@ from tests.models.storage.stored_partitions import (
     segment_id,
     updated,
 )
+from tierledger.events.errors import CorruptCheckpoint
+from tierledger.events.log_events import SegmentKept
 from tierledger.events.partition.invariants import check
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.paged_map import PAGE_ENTRIES_MAX
@@ -164,6 +166,29 @@ async def test_a_whole_checkpoint_replaces_what_differs_and_removes_the_rest() -
     assert Remove(stray) in plan.operations
     assert await writer.write(plan) is Standing.OURS
     assert (await loaded(partition)).digest() == partition.state.digest()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_what_is_kept_is_stored_page_by_page_and_found_again(whole: bool) -> None:
+    partition = await StoredPartition.led()
+    store = store_of(partition)
+    writer = CheckpointWriter(store)
+    for number in range(PAGE_ENTRIES_MAX + 9):
+        kept = SegmentKept(segment_id(number), 9, 2, 1, 5, "undo")
+        await partition.append([*finished(number), updated(number, 2), kept])
+        if number % 400 == 0:
+            writer.is_whole = whole
+            assert await checkpointed(partition, writer) is Standing.OURS
+    assert await checkpointed(partition, writer) is Standing.OURS
+
+    state = await loaded(partition)
+    assert state.digest() == partition.state.digest()
+    assert state.is_deleted(segment_id(7))
+    first = partition.keys.kept_page(partition.tip, 0)
+    assert len([key for key in partition.values if key.startswith(first[:-10])]) > 1
+    del partition.values[first]
+    with pytest.raises(CorruptCheckpoint, match="missing"):
+        await loaded(partition)
 
 
 async def test_what_a_conflict_means_is_told_by_what_stands() -> None:

@@ -1,8 +1,8 @@
 """A partition whose deletion is finished holds nothing, whatever is still to be swept."""
 
-from tests.models.storage.stored_partitions import StoredPartition
+from tests.models.storage.stored_partitions import StoredPartition, segment_id, updated
 from tierledger.events.lifecycle import RemotePartitionDeleteState
-from tierledger.events.log_events import PartitionDeleteUpdated
+from tierledger.events.log_events import PartitionDeleteUpdated, SegmentKept
 from tierledger.storage.partition.verification import verify
 
 
@@ -30,6 +30,24 @@ async def test_a_finished_partition_loads_with_its_leftovers_and_without() -> No
     assert after.digest() == before
     assert reader.notes == []
     assert await partition.backend.get_like(segments) == []
+    assert (await verify(reader)).passed
+
+
+async def test_a_sweep_leaves_the_segments_that_are_kept() -> None:
+    partition = await StoredPartition.led()
+    await partition.fill(range(2))
+    await partition.append([updated(0, 2), SegmentKept(segment_id(0), 9, 1, 1, 5, "undo")])
+    for state in RemotePartitionDeleteState:
+        await partition.append([PartitionDeleteUpdated(int(state), 1, 0)])
+    await partition.checkpoint()
+    reader = partition.reader()
+
+    await reader.checkpoints.sweep()
+
+    loaded = (await reader.state()).state
+    assert reader.notes == []
+    assert [one.reason for _, one in loaded.kept.all()] == ["undo"]
+    assert loaded.digest() == partition.state.digest()
     assert (await verify(reader)).passed
 
 

@@ -12,9 +12,11 @@ from tests.models.storage.stored_partitions import (
     TIP,
     StoredPartition,
     finished,
+    segment_id,
     updated,
 )
 from tierledger.events.errors import RejectedError, RemoteResourceNotFound
+from tierledger.events.log_events import SegmentKept
 from tierledger.storage.backend import (
     AtomicConflict,
     CreateOutcome,
@@ -45,6 +47,17 @@ async def emptied(
 
 def catalog(partition: StoredPartition) -> Catalog:
     return Catalog(partition.backend, partition.keys, SERDE, CLUSTER)
+
+
+async def test_what_is_kept_from_deletion_is_never_forgotten() -> None:
+    partition = await StoredPartition.led()
+    await partition.append(finished(0))
+    await partition.append([updated(0, 2), SegmentKept(segment_id(0), 9, 1, 1, 5, "undo")])
+    await partition.close()
+
+    for segments_too in (False, True):
+        with pytest.raises(RejectedError, match="1 deleted segments are kept"):
+            await forget(partition.reader(), segments_too=segments_too)
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])

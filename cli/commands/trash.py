@@ -1,0 +1,194 @@
+"""`trash`: segments that brokers have deleted, and whose data stays in the tier."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tierledger.cli.examples import CommandsWithExamples
+from tierledger.cli.opened_store import (
+    StoreOptions,
+    chosen_partitions,
+    found_partition,
+    opened_catalog,
+    print_notes,
+)
+from tierledger.cli.options import ClusterOption, JsonOption, PartitionArgument, StoreOption
+from tierledger.cli.output import print_json, print_note
+from tierledger.cli.segment_output import plain_segment
+from tierledger.cli.table import (
+    Table,
+    WideOption,
+    id_cell,
+    print_table,
+    size_cell,
+    time_cell,
+)
+from tierledger.cli.topics import TopicArgument
+from tierledger.events.errors import DataError
+from tierledger.events.lifecycle import DeletionCause
+from tierledger.events.tables.segment_rows import END, SIZE, START, unpack_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.partition.state import KeptSegment
+    from tierledger.storage.catalog import Catalog
+
+LIST_COLUMNS = (
+    "topic",
+    "id",
+    "partition",
+    "segments",
+    "bytes",
+    "first",
+    "last",
+    "deleted",
+    "kept until",
+)
+LIST_SPARE = ("deleted", "id")
+SHOW_COLUMNS = ("id", "start", "end", "bytes", "deleted", "by", "broker", "kept until", "why")
+SHOW_SPARE = ("broker", "deleted")
+
+
+def trash_group() -> typer.Typer:
+    group = typer.Typer(
+        cls=CommandsWithExamples,
+        help="See what brokers have deleted, and what stays in the tier.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("ls")(list_kept)
+    group.command("show")(show_kept)
+    return group
+
+
+def list_kept(
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Only this topic: its name or its id.")
+    ] = None,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+    wide: WideOption = False,
+) -> None:
+    """List the partitions with segments that were deleted and whose data stays.
+
+    A hold that is in force keeps them longer than the time that is shown.
+    """
+    if asyncio.run(_list(StoreOptions(store, cluster), topic, json=json, wide=wide)):
+        raise typer.Exit(1)
+
+
+def show_kept(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+    wide: WideOption = False,
+) -> None:
+    """Show the segments of a partition that were deleted and whose data stays."""
+    asyncio.run(_show(StoreOptions(store, cluster), (topic, partition), json=json, wide=wide))
+
+
+async def _list(options: StoreOptions, topic: str | None, *, json: bool, wide: bool) -> bool:
+    """Print the partitions; whether one is damaged."""
+    found: list[tuple[TopicIdPartition, list[KeptSegment]]] = []
+    damaged = False
+    async with opened_catalog(options) as catalog:
+        for tip in await chosen_partitions(catalog, topic, None):
+            try:
+                kept = await _kept(catalog, tip)
+            except DataError as error:
+                damaged = True
+                print_note(f"{tip} cannot be read: {error}")
+                continue
+            if kept:
+                found.append((tip, kept))
+    found.sort(key=lambda one: (one[0].topic, one[0].topic_id, one[0].partition))
+    plain = [_plain(tip, kept) for tip, kept in found]
+    if json:
+        for one in plain:
+            print_json(one)
+    elif plain:
+        print_table(Table(LIST_COLUMNS, [_cells(one) for one in plain], LIST_SPARE), wide=wide)
+    else:
+        print_note("nothing that was deleted is kept")
+    return damaged
+
+
+async def _show(
+    options: StoreOptions, where: tuple[str, int], *, json: bool, wide: bool
+) -> None:
+    async with opened_catalog(options) as catalog:
+        kept = await _kept(catalog, await found_partition(catalog, *where))
+    plain = [
+        {
+            **plain_segment(one.row),
+            "deleted_ms": one.log_time_ms,
+            "deleted_by": DeletionCause(one.cause).name.lower(),
+            "kept_until_ms": one.until_ms,
+            "reason": one.reason,
+        }
+        for one in kept
+    ]
+    if json:
+        for one in plain:
+            print_json(one)
+        return
+    rows = [
+        (
+            id_cell(one["id"]),
+            one["start_offset"],
+            one["end_offset"],
+            size_cell(one["size_in_bytes"]),
+            time_cell(one["deleted_ms"]),
+            one["deleted_by"],
+            one["broker_id"],
+            time_cell(one["kept_until_ms"]),
+            one["reason"],
+        )
+        for one in plain
+    ]
+    print_table(Table(SHOW_COLUMNS, rows, SHOW_SPARE), wide=wide)
+
+
+async def _kept(catalog: Catalog, tip: TopicIdPartition) -> list[KeptSegment]:
+    """The kept segments of a partition, by start offset."""
+    reader = catalog.reader(tip)
+    kept = [one for _, one in (await reader.state()).state.kept.all()]
+    print_notes(reader)
+    return sorted(kept, key=lambda one: int(unpack_row(one.row)[START]))
+
+
+def _plain(tip: TopicIdPartition, kept: Sequence[KeptSegment]) -> dict[str, Any]:
+    rows = [unpack_row(one.row) for one in kept]
+    return {
+        "topic": tip.topic,
+        "topic_id": str(tip.topic_id),
+        "partition": tip.partition,
+        "segments": len(kept),
+        "size_in_bytes": sum(row[SIZE] for row in rows),
+        "first_offset": min(row[START] for row in rows),
+        "last_offset": max(row[END] for row in rows),
+        "deleted_ms": min(one.log_time_ms for one in kept),
+        "kept_until_ms": min(one.until_ms for one in kept),
+    }
+
+
+def _cells(one: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        one["topic"],
+        id_cell(one["topic_id"]),
+        one["partition"],
+        one["segments"],
+        size_cell(one["size_in_bytes"]),
+        one["first_offset"],
+        one["last_offset"],
+        time_cell(one["deleted_ms"]),
+        time_cell(one["kept_until_ms"]),
+    )

@@ -1,0 +1,72 @@
+"""`trash` shows what was deleted and stays in the tier; all else shows it as deleted."""
+
+import asyncio
+from pathlib import Path
+
+from tests.models.cli.command_line import invoke, lines
+from tests.models.storage.stored_partitions import (
+    TIME_MS,
+    TIP,
+    StoredPartition,
+    segment_id,
+    updated,
+)
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.events.identifiers import Uuid
+from tierledger.events.log_events import SegmentKept
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
+
+WHY = "it is under the hold week of somebody until it is released: undo"
+
+
+async def with_trash(path: Path) -> tuple[str, ...]:
+    """The options that name a store with three segments, of which the first two are kept."""
+    backend = await SqliteBackend.open(path)
+    partition = await StoredPartition.led(backend)
+    await partition.fill(range(3))
+    for number in (1, 0):
+        until_ms = TIME_MS + 1000 * number
+        kept = SegmentKept(segment_id(number), until_ms, number + 1, 7, 5, WHY)
+        await partition.append([updated(number, 2), kept])
+    await partition.checkpoint()
+    await backend.close()
+    return "--store", f"sqlite:{path}"
+
+
+def test_the_trash_tells_what_is_kept_until_when_and_why(tmp_path: Path) -> None:
+    store = asyncio.run(with_trash(tmp_path / "ledger.sqlite"))
+
+    (one,) = lines(invoke("trash", "ls", "--json", *store))
+    kept = lines(invoke("trash", "show", TIP.topic, "3", "--json", *store))
+    texts = [invoke("trash", *what, *store) for what in (["ls"], ["show", TIP.topic, "3"])]
+    other = invoke("trash", "ls", "--topic", "payments", *store)
+
+    assert (one["topic"], one["partition"], one["segments"]) == (TIP.topic, 3, 2)
+    assert (one["first_offset"], one["last_offset"]) == (0, 19)
+    assert one["kept_until_ms"] == TIME_MS, "the first that may go"
+    assert [each["id"] for each in kept] == [str(Uuid(segment_id(at))) for at in (0, 1)]
+    assert [each["deleted_by"] for each in kept] == ["retention", "topic"]
+    assert {each["reason"] for each in kept} == {WHY}
+    for text in texts:
+        assert text.exit_code == 0, text.output
+        assert TIP.topic in text.stdout or WHY[:20] in text.stdout
+    assert other.exit_code == ExitStatus.USAGE
+
+
+def test_in_all_other_answers_it_is_deleted(tmp_path: Path) -> None:
+    store = asyncio.run(with_trash(tmp_path / "ledger.sqlite"))
+
+    (left,) = lines(invoke("segments", TIP.topic, "3", "--json", *store))
+    before = lines(
+        invoke("segments", TIP.topic, "3", "--json", "--as-of", "position:6", *store)
+    )
+    log = lines(invoke("log", TIP.topic, "3", "--json", *store))
+    forgotten = invoke("forget", TIP.topic, "3", "--leave-data", "--yes", *store)
+    proved = invoke("verify", "--json", *store)
+
+    assert left["start_offset"] == 20
+    assert len(before) == 3
+    events = [one for one in log if one["type"] == "SegmentKept"]
+    assert [one["cause"] for one in events] == ["TOPIC", "RETENTION"]
+    assert forgotten.exit_code == ExitStatus.USAGE, "its log is all that knows them"
+    assert proved.exit_code == 0, proved.output
