@@ -165,18 +165,21 @@ install_project() {
     say "installing tierledger into .venv"
     rm -f .venv/.project
     .venv/bin/pip install --quiet --disable-pip-version-check --no-input \
-        --no-build-isolation --no-deps --no-index --editable .
-    # Python finds `tierledger.<folder>` through the editable install's import hook, which mypy
-    # cannot follow; it reads the same folders through these links (see mypy_path).
+        --no-build-isolation --no-deps --no-index --config-settings editable_mode=lenient \
+        --editable .
+    # Python finds `tierledger.<folder>` through the editable install's import hook, so a new file
+    # is found at once. mypy cannot follow it, and reads the same folders through these links: for
+    # the project (see mypy_path), and as a package of stubs for programs elsewhere.
     rm -rf .venv/src
     mkdir -p .venv/src/tierledger
     local folder
     for folder in $(sed -n 's/^"tierledger\.[a-z_]*" = "\(.*\)"$/\1/p' pyproject.toml); do
         ln -s "../../../$folder" ".venv/src/tierledger/$folder"
     done
-    # Spark looks for formats in the folders of packages alone, not through an import hook.
     local packages
     packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    ln -sfn ../../../src/tierledger "$packages/tierledger-stubs"
+    # Spark looks for formats in the folders of packages alone, not through an import hook.
     ln -sfn "$PWD/pyspark_tierledger" "$packages/pyspark_tierledger"
     for folder in pyspark_tierledger/*/__init__.py; do
         folder=$(basename "$(dirname "$folder")")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+import venv
 from importlib.metadata import version
 from pathlib import Path
 from zipfile import ZipFile
@@ -15,14 +16,13 @@ import tierledger.client
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = PROJECT["tool"]["setuptools"]["package-dir"]
+TYPES = ROOT / ".mypy_cache" / "programs"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The names of the files in the wheel that `make wheel` builds."""
-    place = tmp_path_factory.mktemp("wheel")
-    source = place / "source"
-    source.mkdir()
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository's files, as a clone has them."""
+    source = tmp_path_factory.mktemp("source")
     tracked = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -34,14 +34,68 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         if name.endswith((".py", ".typed", ".html", ".css", ".js", ".md", ".toml", "LICENSE")):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", place, source],
-        check=True,
-    )
-    (built,) = place.glob("*.whl")
-    with ZipFile(built) as archive:
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheels(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What pip makes of it: a wheel, and with `pip install -e` one that leads to the source."""
+    made = {}
+    for kind in ("wheel", "editable"):
+        place = tmp_path_factory.mktemp(kind)
+        build = f"from setuptools import build_meta as at; at.build_{kind}({str(place)!r})"
+        subprocess.run(
+            [sys.executable, "-c", build], cwd=source, capture_output=True, check=True
+        )
+        (made[kind],) = place.glob("*.whl")
+    return made
+
+
+@pytest.fixture
+def wheel(wheels: dict[str, Path]) -> list[str]:
+    """The names of the files in the wheel."""
+    with ZipFile(wheels["wheel"]) as archive:
         return archive.namelist()
+
+
+@pytest.fixture(params=["wheel", "editable"])
+def python(wheels: dict[str, Path], tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """The Python of an environment in which nothing but the package is installed."""
+    venv.create(tmp_path / "environment")
+    (packages,) = tmp_path.glob("environment/lib/python*/site-packages")
+    with ZipFile(wheels[request.param]) as archive:
+        archive.extractall(packages)
+    return tmp_path / "environment" / "bin" / "python"
+
+
+def test_a_strict_program_finds_the_types_of_an_installed_client(
+    python: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from tierledger.client import RemoteLogMetadataManager\n"
+        "reveal_type(RemoteLogMetadataManager().add_remote_log_segment_metadata)\n"
+    )
+
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(TYPES)]
+    checked = subprocess.run(
+        [*mypy, "--python-executable", python, program.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert checked.returncode == 0, checked.stdout
+    assert "metadata.RemoteLogSegmentMetadata) -> int" in checked.stdout
+
+
+def test_spark_finds_each_format_of_an_installed_package(python: Path) -> None:
+    look = "import pkgutil; print(*(one.name for one in pkgutil.iter_modules()))"
+    found = subprocess.run([python, "-c", look], capture_output=True, text=True, check=True)
+
+    formats = {one for one in FOLDERS if one.startswith("pyspark_")} | {"pyspark_tierledger"}
+    assert formats <= set(found.stdout.split())
 
 
 def test_the_wheel_has_every_module_and_what_pages_are_made_of(wheel: list[str]) -> None:
