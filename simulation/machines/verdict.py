@@ -13,12 +13,12 @@ from tierledger.events.errors import DataError
 from tierledger.events.log_events import SessionClosed
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.feed import fed
-from tierledger.simulation.checkers.fold import folded
 from tierledger.simulation.checkers.model import wrong_import
 from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import Healed, StateSeen
+from tierledger.simulation.machines.asked import of_coordination, of_tables
 from tierledger.simulation.machines.at_rest import (
     SETTLED,
     always_well,
@@ -76,11 +76,7 @@ from tierledger.simulation.machines.run import (
 from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.world import World
-from tierledger.simulation.questions.coordination import miscoordinated
 from tierledger.simulation.questions.decisions import asking
-from tierledger.simulation.questions.feeds import misfed
-from tierledger.simulation.questions.memory import wrong_memory
-from tierledger.simulation.questions.tables import wrong_table
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
 SESSIONS_IN_A_ROW = 2
@@ -93,22 +89,6 @@ QUERIES = 40
 
 COMMANDS = 30
 """Further commands that leaders decide on, for each log."""
-
-HAPPENINGS = 80
-"""Further happenings that a coordinator decides on."""
-
-CHANGES = 60
-"""Changes of each table, with small pages and shards; also the messages of `wrong_memory`."""
-
-FEW = (("PAGE_ENTRIES_MAX", 3), ("SHARD_ROWS", 2))
-
-FEEDS = (("FRAME_ROWS", 1), ("RING_BYTES", 1500))
-
-PIECES = (("ITEMS_MAX", 2),)
-"""Partitions that are placed at once, in half of the seeds that ask coordinators."""
-
-KEYS = 3
-"""Partitions that the further happenings are about."""
 
 _Logs: TypeAlias = "dict[PartitionKey, FinalLog]"
 _Checkpoints: TypeAlias = "dict[PartitionKey, list[Written]]"
@@ -293,17 +273,10 @@ def _asked(world: World, events: Sequence[Coordinated], logs: _Logs) -> Iterator
     """Violations by rules and tables that are given input which no process has sent."""
     seed = world.scenario.seed
     if seed % TURNS == TABLES:
-        with turned_to(FEW):
-            yield from wrong_table(seed, CHANGES)
-        yield from wrong_memory(seed, CHANGES)
-        with turned_to(FEEDS):
-            for log in logs.values():
-                if folded(log) is not None:
-                    yield from misfed(log, seed, 2 * CHANGES)
+        yield from of_tables(logs.values(), seed)
     if seed % TURNS == COORDINATION:
-        bodies = [event.body for event in events]
-        with turned_to(PIECES if seed % (2 * TURNS) == COORDINATION else ()):
-            yield from miscoordinated(bodies, world.keys_of[:KEYS], HAPPENINGS, seed)
+        bodies, in_pieces = [event.body for event in events], seed % (2 * TURNS) == COORDINATION
+        yield from of_coordination(bodies, world.keys_of, seed, in_pieces=in_pieces)
 
 
 def _due(world: World, log: FinalLog) -> int:

@@ -22,6 +22,7 @@ from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import StateSeen
+from tierledger.simulation.machines.asked import of_coordination, of_tables
 from tierledger.simulation.machines.laws.coordination_laws import (
     EQUAL_ENOUGH,
     against_kafka,
@@ -45,6 +46,7 @@ from tierledger.simulation.machines.laws.run_laws import (
     checkpoint_regressed,
     checkpoints_written,
     early_checkpoint,
+    early_forgetting,
     unsettled_dispute,
 )
 from tierledger.simulation.machines.laws.stored_states import (
@@ -234,6 +236,10 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
     yield from watch.observer.failures
     for key, log in logs.items():
         yield from unsettled_dispute(log, watch.named.get(key, ()), resigned(events, key))
+        yield from early_forgetting(log, world.settings.limits.tombstone_retention_ms)
+    yield from of_tables(logs.values(), plan.seed)
+    bodies, in_pieces = [event.body for event in events], plan.seed % 2 == 0
+    yield from of_coordination(bodies, world.keys_of, plan.seed, in_pieces=in_pieces)
     if not world.is_well:
         return
     for one in sorted(world.left_over or (), key=lambda one: one[:2]):

@@ -24,8 +24,8 @@ from tierledger.simulation.checkers.fold import folded
 from tierledger.simulation.checkers.slow.decisions import Facts
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog
+from tierledger.simulation.machines.asked import FEEDS, FEW, PIECES
 from tierledger.simulation.machines.scenario.knobs import turned_to
-from tierledger.simulation.machines.verdict import FEEDS, FEW, PIECES
 from tierledger.simulation.mutants.catalogue import Mutant, planted
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.simulation.questions.coordination import miscoordinated

@@ -12,12 +12,13 @@ from collections import Counter
 import pytest
 
 from tests.models.simulation.mutant_hunts import JOBS
-from tierledger.simulation.campaign.campaign import Workers
+from tierledger.simulation.campaign.campaign import Workers, mutant_named
 from tierledger.simulation.campaign.reduction import replay_command
 from tierledger.simulation.history.calls import FAIL, OK
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.scenario.shape import shaped
 from tierledger.simulation.machines.scenario.shrink import shrunk
+from tierledger.simulation.mutants.catalogue import planted
 from tierledger.simulation.service.plan import FURTHER, LONE_FIRST, calm, drawn
 from tierledger.simulation.service.verdict import judge, ran, verdict_of
 from tierledger.simulation.worlds import SERVICE
@@ -96,6 +97,23 @@ def test_a_calm_world_serves_every_call() -> None:
     refused = {one.error for one in operations if one.outcome == FAIL}
     assert refused <= {"InvalidStateTransition"}  # Two callers of a broker add one segment.
     world.loop.discard()
+
+
+ASKED = (
+    ("M77", "miscoordinated"),
+    ("M78", "wrong_table"),
+    ("M79", "wrong_memory"),
+    ("S121", "early_ready"),
+)
+"""Mistakes that no call of a calm world meets, and who is asked about them all the same."""
+
+
+@pytest.mark.parametrize(("number", "checker"), ASKED)
+def test_each_seed_is_asked_what_nobody_sent(number: str, checker: str) -> None:
+    with planted(mutant_named(number)):
+        found = {one.checker for one in judge(calm(2, calls=40)).violations}
+
+    assert found == {checker}
 
 
 def test_what_is_needed_of_a_scenario_is_left() -> None:
