@@ -18,7 +18,7 @@ from tests.kafka.test_seal import earliest
 from tests.models.cli.command_line import lines, run
 from tests.models.kafka import kafka_page
 from tests.models.kafka.clients import administered, consumed, create_topic, produced
-from tests.models.kafka.tiered_broker import TieredBroker
+from tests.models.kafka.tiered_broker import GUARDED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.benchmarks.kafka_broker import JARS, OLDEST, SHORT_SESSION
 from tierledger.simulation.live.server import free_ports
@@ -58,6 +58,50 @@ async def test_retention_deletes_what_was_held_once_it_is_released(
         done = await tool(ledger, "hold", "release", "audit", "--reason", "it is done")
         assert done.exit_code == 0, done.output
         await until(lambda: not tiered & {*broker.tiered_logs()})
+
+
+@pytest.mark.parametrize("jars", [OLDEST, JARS], ids=["3.9", "newest"])
+async def test_with_the_guard_brokers_go_on_and_what_they_delete_stays(
+    jars: Path, tmp_path: Path
+) -> None:
+    ledger, door = tmp_path / "ledger.sqlite", f"127.0.0.1:{free_ports()}"
+    broker = TieredBroker(door, tmp_path / "tier", {**SHORT_SESSION, **GUARDED}, jars)
+    serve, handover = kafka_page.commands(f"sqlite:{ledger}", door, broker.address)[:2]
+    with served(f"sqlite:{ledger}", *serve[3:]), broker:
+        assert (await tool(ledger, *handover)).exit_code == 0
+        settings = settings_of(broker)
+        await create_topic(broker.address, TOPIC, settings=settings)
+        sent = await produced(broker.address, TOPIC, 0, 120)
+        await until(lambda: broker.is_tiered(TOPIC))
+        tiered = {*broker.tiered_logs()}
+        term = ("--topic", "*", "--term", "7d", "--reason", "undo")
+        added = await tool(ledger, "hold", "add", "week", *term)
+        assert added.exit_code == 0, added.output
+
+        await expire(broker, settings)
+        assert await eventually_kept(ledger, len(tiered) - 2) == {"retention"}
+        assert await earliest(broker) > 0
+        assert (await consumed(broker.address, TOPIC)) == sent[await earliest(broker) :]
+
+        async with administered(broker.address) as admin:
+            await admin.delete_topics([TOPIC])
+        assert await eventually_kept(ledger, len(tiered)) == {"retention", "topic"}
+        assert tiered <= {*broker.tiered_logs()}, "all of it is in the tier"
+        (one,) = lines(await tool(ledger, "trash", "ls", "--json"))
+        assert one["segments"] >= len(tiered)
+        assert (await tool(ledger, "segments", TOPIC, 0, "--json")).stdout == ""
+        assert broker.errors() == []
+        assert ended(broker) == [], "no round of retention ended early"
+
+
+async def eventually_kept(ledger: Path, segments: int) -> set[str]:
+    """What deleted the segments in the trash, once there are so many."""
+    async with asyncio.timeout(60):
+        while len(kept := lines(await tool(ledger, "trash", "show", TOPIC, 0, "--json"))) < (
+            segments
+        ):
+            pass
+    return {one["deleted_by"] for one in kept}
 
 
 async def tool(ledger: Path, *given: object) -> Any:  # noqa: ANN401 - See `run`.

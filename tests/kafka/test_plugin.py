@@ -14,13 +14,16 @@ import pytest_asyncio
 
 from tests.models.actors.local_world import CLUSTER, LocalWorld
 from tests.models.actors.secrets import Secrets, token_file
+from tests.models.cli.command_line import lines, run
 from tests.models.kafka.plugins import EACH_KAFKA, KAFKAS, Plugins, started
 from tests.models.ray.brokers import settings_for
 from tests.ray.test_serve import served
 from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.holding import PlaceHold
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.actors.discovery.connecting import connect
+from tierledger.actors.holds import Hold
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ray.service import RayConnection, RayService, kill_host
 from tierledger.events.errors import NotAuthorized
@@ -268,6 +271,45 @@ async def test_the_service_is_asked_where_a_replica_has_no_room(
     for broker in (1, 2):
         assert await ask(f"{broker} close") == "done"
     assert await ask("1 threads") == "none"
+
+
+async def test_a_guard_deletes_only_what_the_ledger_lets_go(
+    tmp_path: Path, plugins: Plugins
+) -> None:
+    ask = plugins.ask
+    async with owning(tmp_path / "ledger.sqlite") as world:
+        doors = (await world.service.url()).partition("://")[2]
+        for broker, more in ((1, {}), (2, {"tierledger.replica.max.bytes": 1})):
+            assert await plugins.open(broker, CLUSTER, doors, **more) == "done"
+            assert await ask(f"{broker} guard") == "done"
+            await ask(f"{broker} lead {broker}")
+            assert await ask(f"{broker} ready {broker}") == "ready"
+            assert await ask(f"{broker} copy {broker} 4") == "done"
+            assert await ask(f"{broker} add {broker} 4") == "done"
+        hold = Hold("week", "*", reason="undo", by="somebody", term_ms=1, last_offset=9)
+        assert await world.service.coordinator.hold(PlaceHold(hold)) == []
+
+        for broker in (1, 2):
+            at = f"{broker}"
+            # Its deletion has not begun; or a broker of 3.9 gives up the copy.
+            assert await ask(f"{broker} erase-data {at} 3") == "ReplicaNotAvailableException"
+            assert await ask(f"{broker} erase-data {at} 4") == "deleted"
+            assert await ask(f"{broker} erase {at} 0") == "stays"
+            assert await ask(f"{broker} erase {at} 0") == "stays", "brokers repeat themselves"
+            assert await ask(f"{broker} erase {at} 1") == "deleted"
+            assert await ask(f"{broker} list {at}") == "20,30,40"
+            await ask(f"{broker} unguard")
+            refused = await ask(f"{broker} move {at} 3 DELETE_SEGMENT_STARTED")
+            assert refused == "done", "no hold is about it"
+        assert await ask("1 guard") == "done"
+        await ask("1 close")
+        assert await ask("1 erase-data 1 2") == "ReplicaNotAvailableException"
+        await ask("2 close")
+    for broker in (1, 2):
+        shown = "trash", "show", "orders", broker, "--json"
+        (kept,) = lines(await asyncio.to_thread(run, tmp_path / "ledger.sqlite", *shown))
+        assert (kept["start_offset"], kept["deleted_by"]) == (0, "unknown")
+        assert "under the hold week" in kept["reason"]
 
 
 async def test_a_partition_is_kept_once_another_leaves_room(

@@ -37,6 +37,16 @@ STOCK = {
 """Settings of a broker that uses Kafka's own manager of remote log metadata."""
 
 
+_STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+
+GUARDED = {
+    "remote.log.storage.manager.class.name": "org.tierledger.kafka.GuardedRemoteStorageManager",
+    "remote.log.storage.manager.class.path": PLUGIN_JAR,
+    "rsm.config.tierledger.guard.class.name": _STORAGE,
+}
+"""Settings of a broker that asks the ledger before it deletes data."""
+
+
 class TieredBroker(KafkaBroker):
     """A broker with Kafka's own tier in a folder, and the plugin."""
 
@@ -59,11 +69,10 @@ class TieredBroker(KafkaBroker):
             "remote.log.metadata.manager.class.path": PLUGIN_JAR,
             "rlmm.config.tierledger.bootstrap": service,
         }
-        storage = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
         super().__init__(
             {
                 "remote.log.storage.system.enable": "true",
-                "remote.log.storage.manager.class.name": storage,
+                "remote.log.storage.manager.class.name": _STORAGE,
                 "rsm.config.dir": tier,
                 **self._plugin,
                 "remote.log.manager.task.interval.ms": 300,

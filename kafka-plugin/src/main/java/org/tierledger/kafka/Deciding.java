@@ -9,10 +9,13 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Collectors;
+import javax.management.ObjectName;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -30,7 +33,7 @@ import org.tierledger.door.v1.Role;
  * Kafka's own or tierledger. Role changes go to both. Each {@link Ownership} of the coordinator
  * tells who owns the metadata; while it moves from one manager to the other, no write begins.
  */
-final class Deciding implements Manager {
+final class Deciding implements Manager, DeletionsMBean {
     private static final String KAFKA = "kafka";
     private static final String TIERLEDGER = "tierledger";
     /** In place of an owner: that of the broker's last run, until a host answers. */
@@ -58,6 +61,8 @@ final class Deciding implements Manager {
     /** The owner epoch that this broker had seen before it started; 0: none. */
     private final long lastEpoch;
     private final long began = System.nanoTime();
+    /** Under which a guard in this JVM finds the plugin. */
+    private ObjectName answering;
     /** The newest that this broker obeys; before the first, one that its mode implies. */
     private volatile Ownership ownership;
     /** Completed when a newer {@link Ownership} has replaced {@link #ownership}. */
@@ -96,11 +101,16 @@ final class Deciding implements Manager {
         if (shadow != null) {
             shadow.begin();
         }
+        answering = SameBroker.register(
+            SameBroker.LEDGER, settings.brokerId, this, DeletionsMBean.class);
         loop.run(this::attend);
     }
 
     /** Close both managers and all threads; held writes fail. */
     void close() {
+        if (answering != null) {
+            SameBroker.unregister(answering);
+        }
         loop.run(() -> {
             isClosed = true;
             changed.completeExceptionally(
@@ -371,6 +381,24 @@ final class Deciding implements Manager {
             return hold(change, other.copy());
         }
         throw notReady(change.topicIdPartition(), now);
+    }
+
+    @Override
+    public boolean mayDelete(
+        String topicId, String topic, int partition, String segmentId, int epoch)
+        throws RemoteStorageException {
+        TopicIdPartition tip = new TopicIdPartition(Uuid.fromString(topicId), partition, topic);
+        Ownership now = ownership;
+        Manager manager = manager(writes(now));
+        if (manager == null) {
+            throw notReady(tip, now);
+        }
+        RemoteLogSegmentState state =
+            manager.state(new RemoteLogSegmentId(tip, Uuid.fromString(segmentId)), epoch);
+        if (state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED) {
+            throw ledger.notReady(tip, "the deletion of segment " + segmentId + " has not begun");
+        }
+        return state != null;
     }
 
     /** Write once a newer ownership has come, off the loop: Kafka's manager may block. */

@@ -16,6 +16,7 @@ import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
@@ -24,9 +25,11 @@ import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundExceptio
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.tierledger.door.v1.DeletionCause;
 import org.tierledger.door.v1.Found;
 import org.tierledger.door.v1.QuestionKind;
 import org.tierledger.door.v1.Role;
+import org.tierledger.door.v1.UpdateSegment;
 import org.tierledger.door.v1.Write;
 
 /**
@@ -148,9 +151,25 @@ final class Ledger implements Manager {
             if (update.state() == RemoteLogSegmentState.COPY_SEGMENT_STARTED) {
                 throw new IllegalArgumentException("expected a state after COPY_SEGMENT_STARTED");
             }
-            return write.setUpdate(segments.update(update));
+            UpdateSegment.Builder message = segments.update(update);
+            if (update.state() == RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+                && SameBroker.only(SameBroker.GUARD, settings.brokerId) != null) {
+                message.setGuardedFor(cause());
+            }
+            return write.setUpdate(message);
         }
         return write.setDelete(segments.delete((RemotePartitionDeleteMetadata) change));
+    }
+
+    /** Why the broker deletes, by the code that calls here; its names are those of 3.9 to 4.4. */
+    private static DeletionCause cause() {
+        return StackWalker.getInstance().walk(frames -> frames
+            .filter(one -> one.getClassName().contains(".RemoteLogManager"))
+            .map(one -> one.getClassName().endsWith("$RLMExpirationTask") ? DeletionCause.RETENTION
+                : one.getMethodName().equals("deleteRemoteLogPartition")
+                    ? DeletionCause.TOPIC_DELETION : null)
+            .filter(Objects::nonNull).findFirst()
+            .orElse(DeletionCause.DELETION_CAUSE_UNSPECIFIED));
     }
 
     @Override
@@ -175,6 +194,20 @@ final class Ledger implements Manager {
             roles.metrics.lookups.recordValue(System.nanoTime() - begun);
         }
         return answer;
+    }
+
+    /** From the replica, in no time; else the service lists the epoch. */
+    @Override
+    public RemoteLogSegmentState state(RemoteLogSegmentId segment, int epoch)
+        throws RemoteStorageException {
+        try {
+            Row row = hosted(segment.topicIdPartition()).replica.of(segment.id());
+            return row == null ? null : RemoteLogSegmentState.forId((byte) row.state);
+        } catch (Replica.NotReady why) {
+            return Manager.super.state(segment, epoch);
+        } catch (Replica.Deleted error) {
+            throw deleted(segment.topicIdPartition(), error);
+        }
     }
 
     private static RemoteResourceNotFoundException deleted(

@@ -10,6 +10,7 @@ import java.util.Optional;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.common.Uuid;
 import org.tierledger.door.v1.Change;
 import org.tierledger.door.v1.Claim;
 import org.tierledger.door.v1.Contents;
@@ -360,6 +361,11 @@ final class Replica {
     /** The first segment from there on that may have a transaction index; null: none. */
     synchronized Row nextWithTxnIndex(int epoch, long offset) throws NotReady, Deleted {
         return hit(known().nextWithTxnIndex(epoch, offset));
+    }
+
+    /** A segment, in whatever state it is; null: certainly none. */
+    synchronized Row of(Uuid id) throws NotReady, Deleted {
+        return certain().of(id);
     }
 
     /** All segments at one position, in no order; read without the lock. */

@@ -74,6 +74,12 @@ final class ReplicaRows {
         return ids.size();
     }
 
+    /** The row of a segment; null: there is none. */
+    Row of(Uuid id) {
+        int ref = ids.get(id);
+        return ref == IdTable.NONE ? null : slab.view().apply(ref);
+    }
+
     /** Bytes of the chunks that have the rows. */
     long size() {
         return slab.size();

@@ -113,7 +113,7 @@ final class Segments {
         return add.build();
     }
 
-    UpdateSegment update(RemoteLogSegmentMetadataUpdate update) {
+    UpdateSegment.Builder update(RemoteLogSegmentMetadataUpdate update) {
         UpdateSegment.Builder message = UpdateSegment.newBuilder()
             .setSegmentId(bytes(update.remoteLogSegmentId().id()))
             .setEventTimestampMs(update.eventTimestampMs())
@@ -121,7 +121,7 @@ final class Segments {
             .setBrokerId(update.brokerId());
         update.customMetadata().ifPresent(
             custom -> message.setCustomMetadata(ByteString.copyFrom(custom.value())));
-        return message.build();
+        return message;
     }
 
     DeletePartition delete(RemotePartitionDeleteMetadata metadata) {

@@ -54,6 +54,7 @@ public final class Managers {
     private static final long WAIT_NS = TimeUnit.MINUTES.toNanos(10);
 
     private final Map<Integer, RemoteLogMetadataManager> managers = new HashMap<>();
+    private final Map<Integer, GuardedRemoteStorageManager> guards = new HashMap<>();
     private long led;
 
     public static void main(String[] arguments) throws Exception {
@@ -104,6 +105,13 @@ public final class Managers {
                     RemoteLogSegmentState.valueOf(words[5]), 1)).get();
                 return "done";
             case "delete": return delete(manager, tip);
+            case "guard":
+                guards.put(broker, guard(broker));
+                return "done";
+            case "unguard": guards.remove(broker).close(); return "done";
+            case "erase": return erase(manager, guards.get(broker), added(tip, number(words, 4)));
+            case "erase-data":
+                return Erasing.by(guards.get(broker), added(tip, number(words, 4)));
             case "lookup":
                 return manager.remoteLogSegmentMetadata(tip, 0, number(words, 4))
                     .map(one -> one.startOffset() + ":" + one.state()).orElse("none");
@@ -225,6 +233,26 @@ public final class Managers {
         }
         manager.onStopPartitions(Set.of(tip));
         return seconds(begun) + " " + segments.size();
+    }
+
+    private static GuardedRemoteStorageManager guard(int broker) {
+        GuardedRemoteStorageManager guard = new GuardedRemoteStorageManager();
+        guard.configure(Map.of(
+            "broker.id", broker, GuardedRemoteStorageManager.CLASS_NAME, Erasing.class.getName()));
+        return guard;
+    }
+
+    /** What becomes of a segment's data when a broker's retention deletes it. */
+    private static String erase(
+        RemoteLogMetadataManager manager, GuardedRemoteStorageManager guard,
+        RemoteLogSegmentMetadata segment) throws Exception {
+        RemoteLogSegmentId id = segment.remoteLogSegmentId();
+        manager.updateRemoteLogSegmentMetadata(
+            moved(id, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)).get();
+        String done = Erasing.by(guard, segment);
+        manager.updateRemoteLogSegmentMetadata(
+            moved(id, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)).get();
+        return done;
     }
 
     private static String lookups(
