@@ -133,7 +133,8 @@ class Follower(Replaying):
                 return [msg.Reply(assigned.reply_to, self.position)]
             self._ready.discard(former)
         self._claims[claim.broker_id] = claim
-        self._awaiting_end.append(claim)
+        if self._trouble is None:
+            self._awaiting_end.append(claim)
         return [msg.Reply(assigned.reply_to, self.position), *self._read(again=True)]
 
     def _read(self, *, again: bool = False) -> list[msg.Effect]:
@@ -233,6 +234,7 @@ class Follower(Replaying):
             return []
         self.phase = Phase.QUARANTINED
         self._trouble = Quarantined(f"the log is not readable any further: {cause}")
+        self._read_again, self._awaiting_end, self._looking = False, [], []
         waiting, self._waiting = self._waiting, []
         return [
             quarantine_alarm(cause, story),

@@ -50,12 +50,12 @@ def snapshot_for(state: PartitionState, query: Query) -> answers.Snapshot:
     return answers.Snapshot(state, query.epoch if takes_epoch else None)
 
 
-async def walk(snapshot: answers.Snapshot, query: Query) -> Answered:
+async def walk(snapshot: answers.Snapshot, query: Query, *, stale: bool) -> Answered:
     """The answer to a query that needs a long walk, in slices."""
     while isinstance(found := asked(snapshot, query), answers.WalkPaused):
         query = query._replace(offset=found.offset)
         await asyncio.sleep(0)
-    return Answered(found, snapshot.position)
+    return Answered(found, snapshot.position, stale=stale)
 
 
 Failed: TypeAlias = "Callable[[Exception], RemoteStorageError]"
@@ -64,6 +64,7 @@ Failed: TypeAlias = "Callable[[Exception], RemoteStorageError]"
 class _OpenList(NamedTuple):
     rows: Iterator[bytes | None]
     position: int
+    stale: bool
     failed: Failed
 
 
@@ -77,13 +78,14 @@ class OpenLists:
         self._count = itertools.count(1)
 
     async def first_page(
-        self, snapshot: answers.Snapshot, query: Query, failed: Failed
+        self, snapshot: answers.Snapshot, query: Query, failed: Failed, *, stale: bool
     ) -> Answered:
         """The first page of a list, which stays open if it has more pages.
 
         `failed` makes the error that the reader of a later page gets if making it fails.
         """
-        return await self._page(_OpenList(asked(snapshot, query), snapshot.position, failed))
+        rows, position = asked(snapshot, query), snapshot.position
+        return await self._page(_OpenList(rows, position, stale, failed))
 
     async def next_page(self, cursor: str) -> Answered:
         """The next page of the list that `cursor` names.
@@ -110,8 +112,9 @@ class OpenLists:
             page.append(row)
             size += len(row)
             if len(page) == PAGE_ROWS or size >= PAGE_BYTES:
-                return Answered(page, open_list.position, self._keep(open_list))
-        return Answered(page, open_list.position)
+                cursor = self._keep(open_list)
+                return Answered(page, open_list.position, cursor, open_list.stale)
+        return Answered(page, open_list.position, stale=open_list.stale)
 
     def _keep(self, open_list: _OpenList) -> str:
         while len(self._open) >= CURSORS_MAX:

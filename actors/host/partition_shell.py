@@ -234,10 +234,10 @@ class PartitionShell:
             if answered is None:
                 snapshot = snapshot_for(state, query)
                 if QUERIES[query.kind].form is AnswerForm.ROW:
-                    work = partial(walk, snapshot, query)
+                    work = partial(walk, snapshot, query, stale=effect.stale)
                 else:
-                    lists = self.host.lists
-                    work = partial(lists.first_page, snapshot, query, self.unanswered)
+                    first_page, stale = self.host.lists.first_page, effect.stale
+                    work = partial(first_page, snapshot, query, self.unanswered, stale=stale)
         except Exception as error:  # noqa: BLE001 - A failure of one partition is its own.
             self.host.reply(effect.reply_to, self.unanswered(error))
         else:

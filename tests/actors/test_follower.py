@@ -26,6 +26,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
 )
 from tierledger.events.partition.state import PartitionState
+from tierledger.simulation.service.left_over import left_over
 
 FOLLOWS = cmd.Claim(broker_id=2, incarnation=1, announcement=1)
 
@@ -297,6 +298,19 @@ def test_a_quarantine_answers_those_who_waited(harness: Harness) -> None:
 
     assert isinstance(harness.error_for(waiting), Quarantined)
     assert not harness.follower.is_ready_for(FOLLOWS)
+
+
+def test_announcements_wait_for_nothing_in_a_quarantine(store: SlotStore) -> None:
+    store.slots[3] = flipped(store.slots[3], 0)
+    harness = Harness(Follower(SERDE), store)
+    harness.feed(assigned(0, FOLLOWS))
+    harness.load()
+    harness.settle()
+    harness.feed(assigned(1, FOLLOWS._replace(announcement=2)))
+    harness.settle()
+
+    assert harness.follower.phase is Phase.QUARANTINED
+    assert not list(left_over("host", harness.follower))
 
 
 def test_a_stopped_follower_answers_whoever_waited_and_is_gone(harness: Harness) -> None:

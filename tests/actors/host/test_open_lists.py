@@ -23,11 +23,14 @@ async def paged(monkeypatch: pytest.MonkeyPatch, rows: list[bytes]) -> list[list
     """The pages of a list of `rows`."""
     monkeypatch.setattr(answers, "list_all", lambda _: iter(rows))
     lists, snapshot = OpenLists("process"), _Rows()
-    page = await lists.first_page(snapshot, Query("list"), _failed)  # type: ignore[arg-type]
+    query = Query("list")
+    page = await lists.first_page(snapshot, query, _failed, stale=True)  # type: ignore[arg-type]
     pages: list[Any] = [page.value]
     while page.cursor is not None:
+        assert page.stale
         page = await lists.next_page(page.cursor)
         pages.append(page.value)
+    assert page.stale
     return pages
 
 

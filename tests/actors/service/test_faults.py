@@ -108,6 +108,9 @@ async def test_a_flipped_byte_quarantines_one_partition_and_no_other(world: Loca
     while answered.stale is False:
         answered = await other.ask(broken, LEADER, Query("highest_offset"))
     assert (answered.value, answered.position) == (9, 2)
+    for kind in ("list", "list_epoch", "next_txn"):
+        answered = await other.ask(broken, LEADER, Query(kind))
+        assert (answered.position, answered.stale) == (2, True)
     with hasty(other), pytest.raises(Quarantined):
         await other.add_remote_log_segment_metadata(segment(2, broken))
     assert not await other.is_ready(broken)
