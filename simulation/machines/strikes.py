@@ -471,49 +471,48 @@ def _second_coordinator(world: Struck) -> None:
 # Damage: a store must never do this, and the service has to notice if one does.
 
 
-def _damaged(world: World, slot: tuple[int, int], value: bytes) -> None:
-    world.medium.log[slot] = value
-    world.damaged.add(slot[0])
-    world.recording.event("damaged", *slot)
+def _damaged(world: Struck, partition: int, at: int, value: bytes) -> None:
+    world.damage(partition, at, value)
+    world.damaged.add(partition)
+    world.recording.event("damaged", partition, at)
 
 
 @_strike("rot")
-def _rot(world: World, partition: int, which: int, bit: int) -> None:
+def _rot(world: Struck, partition: int, which: int, bit: int) -> None:
     """One bit of a stored batch is flipped."""
-    head = world.medium.heads.get(partition, 0)
-    if head:
-        slot = (partition, which % head)
-        value = bytearray(world.medium.log[slot])
+    batches = world.batches(partition)
+    if batches:
+        at = which % len(batches)
+        value = bytearray(batches[at])
         if value:  # A batch that was torn at its first byte has no bits left.
             value[bit // 8 % len(value)] ^= 1 << bit % 8
             world.recording.mark("bit rot in the log")
-            _damaged(world, slot, bytes(value))
+            _damaged(world, partition, at, bytes(value))
 
 
 @_strike("tear")
-def _tear(world: World, partition: int, which: int, length: int) -> None:
+def _tear(world: Struck, partition: int, which: int, length: int) -> None:
     """Only the beginning of a batch is left."""
-    head = world.medium.heads.get(partition, 0)
-    if head:
-        slot = (partition, which % head)
-        value = world.medium.log[slot]
+    batches = world.batches(partition)
+    if batches:
+        at = which % len(batches)
+        value = batches[at]
         if value:
             world.recording.mark("torn batch")
-            _damaged(world, slot, value[: length % len(value)])
+            _damaged(world, partition, at, value[: length % len(value)])
 
 
 @_strike("stray")
-def _stray(world: World, partition: int, victim: int) -> None:
+def _stray(world: Struck, partition: int, victim: int) -> None:
     """A batch also lands in the next slot of another partition's log."""
-    head = world.medium.heads.get(partition, 0)
-    if head and victim != partition:
-        value = world.medium.log[partition, head - 1]
+    batches = world.batches(partition)
+    if batches and victim != partition:
         world.recording.mark("misdirected write")
-        _damaged(world, (victim, world.medium.heads.get(victim, 0)), value)
+        _damaged(world, victim, len(world.batches(victim)), batches[-1])
 
 
 @_strike("rot checkpoint")
-def _rot_checkpoint(world: World, partition: int, which: int, bit: int) -> None:
+def _rot_checkpoint(world: Struck, partition: int, which: int, bit: int) -> None:
     """One bit of a checkpoint's value is flipped; the log still has everything."""
     prefix = world.keys.state(world.tips[partition % len(world.tips)])
     keys = list(world.medium.state.irange(prefix, prefix + "\uffff"))

@@ -17,6 +17,7 @@ from tierledger.simulation.machines.environment.medium import REFUSE, Medium
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.simulation.machines.scenario.scenario import Scenario
+from tierledger.storage.keys import MetadataKeyFactory
 
 Heard = Callable[[RemoteStorageError | None], None]
 """What is called when a call ends, with its error."""
@@ -130,6 +131,8 @@ class Struck(Protocol):
     @property
     def tips(self) -> Sequence[TopicIdPartition]: ...
     @property
+    def keys(self) -> MetadataKeyFactory: ...
+    @property
     def keys_of(self) -> Sequence[PartitionKey]: ...
     @property
     def lives(self) -> Sequence[ProcessLife]: ...
@@ -156,6 +159,13 @@ class Struck(Protocol):
     def length(self) -> int:
         """The number of batches in all logs."""
         ...
+
+    def batches(self, number: int) -> Sequence[bytes]:
+        """The batches that were written to a partition's log, as readers get them."""
+        ...
+
+    def damage(self, number: int, at: int, value: bytes) -> None:
+        """Let readers get `value` in a slot of a partition's log, whatever is there."""
 
     def settled(self) -> None:
         """Note that from now on every true leader has to be able to write."""

@@ -94,6 +94,13 @@ class World(Processes):
     def length(self) -> int:
         return len(self.medium.log)
 
+    def batches(self, number: int) -> list[bytes]:
+        medium = self.medium
+        return [medium.log[number, at] for at in range(medium.heads.get(number, 0))]
+
+    def damage(self, number: int, at: int, value: bytes) -> None:
+        self.medium.log[number, at] = value
+
     def settled(self) -> None:
         self.healed_at = self.clock.now
 

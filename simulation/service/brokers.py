@@ -195,7 +195,12 @@ class Broker:
             await self._ready()
             answer = await caller.client.read(self._world.tips[partition], role, query)
             caller.is_busy = False
-            then(answer if isinstance(answer, RemoteStorageError) else None)
+            if isinstance(answer, RemoteStorageError):
+                then(answer)
+                return
+            if answer.stale:
+                self._world.recording.mark("stale answer, marked as stale")
+            then(None)
 
         caller.is_busy = True
         self._world.loop.spawn(self.life, read())

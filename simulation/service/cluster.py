@@ -22,7 +22,7 @@ from tierledger.actors.calls import (
     Request,
     refusal_of,
 )
-from tierledger.actors.conditions import Conditions
+from tierledger.actors.conditions import STORE_REFUSED, Conditions
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.coordinator.requests import FollowedCoordinator
@@ -73,7 +73,19 @@ class SkewedClock:
         return self._offset_ms + int(self._loop.time() * 1000)
 
 
-class HostProcess(VirtualProcess):
+class ServiceProcess(VirtualProcess):
+    """A process of the service: a host's or a coordinator's."""
+
+    conditions: Conditions
+
+    @property
+    def refuses_store(self) -> bool:
+        """Whether it has seen that the store is not as it was, and goes on all the same."""
+        held = [] if self.is_dead else self.conditions.plain()
+        return any(one["code"] == STORE_REFUSED for one in held)
+
+
+class HostProcess(ServiceProcess):
     """A process that runs one host."""
 
     def __init__(self, site: str, number: int) -> None:
@@ -85,7 +97,7 @@ class HostProcess(VirtualProcess):
         """The host and what serves its door, to see what is left over in them."""
 
 
-class CoordinatorProcess(VirtualProcess):
+class CoordinatorProcess(ServiceProcess):
     """A process that runs one coordinator."""
 
     def __init__(self, number: int) -> None:
@@ -280,6 +292,7 @@ class Cluster:
             opens=self._opens,
             give_up=lambda: self._give_up(process),
         )
+        process.conditions = service.conditions
         self.watch.coordinator(process, service)
         self.coordinator = process
         return process
@@ -331,6 +344,7 @@ class Cluster:
             give_up=lambda: self._give_up(process),
             oracle=self._oracle,
         )
+        process.conditions = host.report.conditions
         self.watch.host(process, host)
         process.context().run(process.host.start)
         self._open_door(address, process)

@@ -19,6 +19,7 @@ from tierledger.storage.backend import (
     MetadataStorageBackend,
     Operation,
 )
+from tierledger.storage.backends.memory import MemoryBackend
 
 T = TypeVar("T")
 
@@ -49,6 +50,20 @@ class LyingStore:
         self.passes = passes
         self.created_at: dict[str, int] = {}
         """When each key was created (virtual ns)."""
+        self._intact: dict[str, bytes | None] = {}
+        """By a key that was damaged, the value that was written there; None: none was."""
+
+    def damage(self, key: str, value: bytes) -> None:
+        """Let readers get `value` at `key`, whatever was written there."""
+        self._intact.setdefault(key, self.medium.state.get(key))
+        self.medium.state[key] = value
+
+    def written(self, prefix: str) -> dict[str, bytes]:
+        """The values that were written at keys with `prefix`, also if damaged since."""
+        state = self.medium.state
+        keys = state.irange(prefix, prefix + "\uffff")
+        found = ((key, self._intact.get(key, state[key])) for key in keys)
+        return {key: value for key, value in found if value is not None}
 
 
 class StoreConnection(MetadataStorageBackend):
@@ -57,6 +72,8 @@ class StoreConnection(MetadataStorageBackend):
     def __init__(self, store: LyingStore, process: VirtualProcess) -> None:
         self._store = store
         self._process = process
+        self._backend = MemoryBackend(store.medium.state)
+        """Its own one: if the store looks older than it was, this process refuses it."""
 
     @property
     def _is_host(self) -> bool:
@@ -86,13 +103,13 @@ class StoreConnection(MetadataStorageBackend):
 
     @override
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
-        return await self._read(partial(self._store.medium.backend.get_each, keys))
+        return await self._read(partial(self._backend.get_each, keys))
 
     @override
     async def get_like(
         self, prefix: str, *, after: str | None = None, limit: int = 1000
     ) -> list[tuple[str, bytes]]:
-        get_like = self._store.medium.backend.get_like
+        get_like = self._backend.get_like
         page = await self._read(partial(get_like, prefix, after=after, limit=limit))
         if self._is_host and page:
             await self._passes(READ)
@@ -102,11 +119,11 @@ class StoreConnection(MetadataStorageBackend):
 
     @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
-        return await self._read(partial(self._store.medium.backend.last_keys, prefixes))
+        return await self._read(partial(self._backend.last_keys, prefixes))
 
     @override
     async def remove_like(self, prefix: str) -> int:
-        return await self._write(partial(self._store.medium.backend.remove_like, prefix))
+        return await self._write(partial(self._backend.remove_like, prefix))
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
@@ -129,7 +146,7 @@ class StoreConnection(MetadataStorageBackend):
         self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former]
     ) -> list[CreateOutcome]:
         store, medium = self._store, self._store.medium
-        outcomes = await medium.backend.create_each(items, formers)
+        outcomes = await self._backend.create_each(items, formers)
         for (key, _), outcome in zip(items, outcomes, strict=True):
             store.recording.event("create", self._process.name, key, outcome.value)
             if outcome is CreateOutcome.CREATED:

@@ -35,9 +35,13 @@ CLOCK_OFF_BY_DAYS = "process whose clock is wrong by days"
 LOG_LINE_FAILED = "log line failed"
 """The mark of a line that a process could not write to its log."""
 
+ENDED_BY_OPERATOR = "service ended by its operator"
+"""The mark of the end of all hosts and coordinators, as one refused a damaged store."""
+
 FURTHER = (
     *DOOR_FAULTS,
     CLOCK_OFF_BY_DAYS,
+    ENDED_BY_OPERATOR,
     LEADER_MOVED,
     LOG_LINE_FAILED,
     "crash at any step",
@@ -78,11 +82,9 @@ UNKNOWN = frozenset(
     {
         "clock steps",
         "contend",
-        "damage",
         "import",
         "import, then delete",
         "lie",
-        "rot checkpoint",
     }
 )
 """Kinds of decisions of the machines' world that this one does not know."""

@@ -23,6 +23,7 @@ from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import StateSeen
 from tierledger.simulation.machines.asked import of_coordination, of_tables
+from tierledger.simulation.machines.at_rest import whole
 from tierledger.simulation.machines.laws.coordination_laws import (
     EQUAL_ENOUGH,
     against_kafka,
@@ -164,7 +165,8 @@ def _verdict_of(world: World) -> SeedVerdict:
             limits=world.settings.limits,
             drafts=world.drafts,
             asks=asking(COMMANDS),
-            minimums=None if world.scenario.is_part else MINIMUMS,
+            # Where the log was damaged early nothing may be written any more.
+            minimums=None if world.damaged or world.scenario.is_part else MINIMUMS,
         )
     violations += _late_followers(world, logs)
     for log in logs.values():
@@ -195,8 +197,10 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
         try:
             log = logs[key] = _log(world, tip)
             written = checkpoints[key] = checkpoints_written(medium, keys, serde, tip)
-            found += checkpoint_regressed(written, key)
             found += early_checkpoint(written, log)
+            if world.recording.marks.get("bit rot in a checkpoint"):
+                continue
+            found += checkpoint_regressed(written, key)
             store = CheckpointStore(medium.backend, keys, serde, tip)
             world.cluster.watch.observer.states += checkpoint_state(store, log, world.now_ns())
             prefix = keys.state(tip)
@@ -209,7 +213,9 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
 def _cold(world: World, logs: _Logs) -> Iterator[StateSeen]:
     """The states that a new process loads from the store after all others have ended."""
     serde, values = world.settings.serde(), world.medium.state
-    for tip in world.tips:
+    for number, tip in enumerate(world.tips):
+        if number in world.damaged or world.recording.marks.get("bit rot in a checkpoint"):
+            continue
         store = CheckpointStore(world.medium.backend, world.keys, serde, tip)
         prefix = world.keys.log(tip)
         batches = enumerate(value for key, value in values.items() if key.startswith(prefix))
@@ -246,11 +252,14 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
         message = f"{one.holder} still waits: {one.what}"
         yield Violation("left_over", None, message)
     until = world.now_ns() - int(SETTLED_S * 1e9)
+    keys = [world.keys_of[number] for number in whole(world)]
     yield from together(events, keys, loads(world), room, until)
     yield from unfollowed(following(world), followed(world), events)
     yield from unready(wanted(world), world.well_at)
     every = knobs.get("CHECKPOINT_EVENTS", CHECKPOINT_EVENTS)
     for key, log in logs.items():
+        if key.partition in world.damaged:
+            continue
         last, leader = next(reversed(checkpoints.get(key, ())), None), leader_at_end(world, log)
         yield from stalled_checkpoint(log, leader, world.well_at, last, every)
 
@@ -283,6 +292,8 @@ def _late_followers(world: World, logs: Mapping[PartitionKey, FinalLog]) -> Iter
         host, log = process.host, logs.get(shell.key)
         if host is None or log is None or not process.is_reachable:
             continue
+        if shell.key.partition in world.damaged:
+            continue
         if host._shells.get((shell.key, FOLLOWER)) is not shell:
             continue
         due = sum(at is not None and at <= since for at in log.durable_at) - 1
@@ -309,12 +320,11 @@ def _untimely(world: World, log: FinalLog) -> list[Violation]:
 
 
 def _log(world: World, tip: TopicIdPartition) -> FinalLog:
-    values, created_at = world.medium.state, world.store.created_at
-    keys = [key for key in values if key.startswith(world.keys.log(tip))]
+    values, created_at = world.store.written(world.keys.log(tip)), world.store.created_at
     batches = []
-    for number in range(len(keys)):
+    for number in range(len(values)):
         key = world.keys.log_batch(tip, number)
         if key not in values:
-            raise DataError(f"{tip}: {len(keys)} batches, and none has number {number}")
+            raise DataError(f"{tip}: {len(values)} batches, and none has number {number}")
         batches.append(LoggedBatch(number, values[key], created_at[key]))
     return decode_log(world.settings.serde(), CLUSTER_ID, tip, batches)

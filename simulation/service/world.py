@@ -28,10 +28,16 @@ from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.strikes import plan
 from tierledger.simulation.machines.struck import passes
 from tierledger.simulation.service.brokers import Broker
-from tierledger.simulation.service.cluster import Cluster, HostProcess, HostWay
+from tierledger.simulation.service.cluster import (
+    Cluster,
+    HostProcess,
+    HostWay,
+    ServiceProcess,
+)
 from tierledger.simulation.service.left_over import LeftOver
 from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.oracle import WorldOracle
+from tierledger.simulation.service.plan import ENDED_BY_OPERATOR
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.stranger import Stranger
 from tierledger.simulation.service.virtual_loop import VirtualProcess
@@ -50,6 +56,9 @@ a follower must have read a durable batch without a call, as its log is polled e
 SUSPECTED = 3 * S
 """How long (us) a coordinator's pings are lost to a host that it is to believe dead."""
 
+
+OPERATOR_S = 0.5
+"""Virtual time (s) between two looks of an operator whether the service refuses its store."""
 
 REST_S = 0.5
 """Virtual time (s) between two looks whether all has come to rest."""
@@ -190,6 +199,19 @@ class World(Stage):
             if role == FOLLOWER and shell.machine.state is not None
         ]
 
+    def _operate(self) -> None:
+        """End a service that refuses its store, as its operator would, and as it asks for.
+
+        If the newest batch of a log is damaged, the store looks like an older one. What is
+        started next remembers no former batch, and goes on.
+        """
+        served = [life for life in self.lives if isinstance(life, ServiceProcess)]
+        if any(life.refuses_store for life in served):
+            self.recording.mark(ENDED_BY_OPERATOR)
+            for life in served:
+                self.kill(life)
+        self.loop.call_later(OPERATOR_S, self._operate, context=WORLD_CONTEXT)
+
     # What decisions strike; see `Struck`.
 
     @override
@@ -211,6 +233,15 @@ class World(Stage):
     @property
     def length(self) -> int:
         return len(self.store.created_at)
+
+    def batches(self, number: int) -> list[bytes]:
+        keys = self.store.written(self.keys.log(self.tips[number]))
+        return [self.medium.state[key] for key in keys]
+
+    def damage(self, number: int, at: int, value: bytes) -> None:
+        if not self.damaged:
+            self._operate()
+        self.store.damage(self.keys.log_batch(self.tips[number], at), value)
 
     def settled(self) -> None:
         self.healed_at = self.now_ns()

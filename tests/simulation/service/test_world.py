@@ -15,11 +15,19 @@ from tests.models.simulation.mutant_hunts import JOBS
 from tierledger.simulation.campaign.campaign import Workers, mutant_named
 from tierledger.simulation.campaign.reduction import replay_command
 from tierledger.simulation.history.calls import FAIL, OK
+from tierledger.simulation.machines.environment.clockwork import MS
 from tierledger.simulation.machines.environment.marks import MARKS
+from tierledger.simulation.machines.scenario.scenario import SeedDecision
 from tierledger.simulation.machines.scenario.shape import shaped
 from tierledger.simulation.machines.scenario.shrink import shrunk
 from tierledger.simulation.mutants.catalogue import planted
-from tierledger.simulation.service.plan import FURTHER, LONE_FIRST, calm, drawn
+from tierledger.simulation.service.plan import (
+    ENDED_BY_OPERATOR,
+    FURTHER,
+    LONE_FIRST,
+    calm,
+    drawn,
+)
 from tierledger.simulation.service.verdict import judge, ran, verdict_of
 from tierledger.simulation.worlds import SERVICE
 
@@ -52,7 +60,7 @@ SEEN = {
     "write landed late",
     "write lost",
     "zombie broker wrote",
-} - {"gave up"}
+} - {"gave up", ENDED_BY_OPERATOR}
 """Marks that a few dozen seeds must have; "gave up" is a violation."""
 
 RARE = {"assigned by nobody", "kill broker", "write sent twice"}
@@ -114,6 +122,24 @@ def test_each_seed_is_asked_what_nobody_sent(number: str, checker: str) -> None:
         found = {one.checker for one in judge(calm(2, calls=40)).violations}
 
     assert found == {checker}
+
+
+def test_damage_is_noticed_and_costs_its_partition_alone() -> None:
+    newest = -1
+    damage = [
+        SeedDecision(1_020 * MS, "rot", (0, newest, 3)),
+        SeedDecision(1_030 * MS, "stray", (1, 2)),
+        SeedDecision(1_030 * MS, "tear", (3, 1, 40)),
+        SeedDecision(1_035 * MS, "rot checkpoint", (4, 1, 77)),
+    ]
+    whole = calm(2, calls=1200)._replace(knobs=(("CHECKPOINT_EVENTS", 5),))
+    decisions = sorted([*whole.decisions, *damage], key=lambda one: one.at)
+    verdict = judge(whole._replace(decisions=tuple(decisions)))
+
+    assert not verdict.violations
+    named = {"bit rot in the log", "misdirected write", "torn batch", "bit rot in a checkpoint"}
+    assert named | {"partition quarantined", ENDED_BY_OPERATOR} <= verdict.marks.keys()
+    assert verdict.ok_calls > 200
 
 
 def test_what_is_needed_of_a_scenario_is_left() -> None:
