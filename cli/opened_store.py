@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.output import print_note
 from tierledger.cli.settings import cluster_setting, store_config
+from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.pages.texts import span_text
 
 if TYPE_CHECKING:
@@ -95,6 +96,26 @@ async def ask(
     return answer
 
 
+async def state_then(reader: PartitionReader, as_of: AsOf) -> PartitionState:
+    """The state at `as_of`; one without any event if the log began later than that.
+
+    Raises:
+        RemoteResourceNotFound: What the log had then is forgotten.
+    """
+    try:
+        return await reader.state_as_of(**as_of._asdict())
+    except RemoteResourceNotFound:
+        start = (await reader.start()).state
+        if start.next_position:
+            raise
+        return start
+
+
+def note_later(log: object) -> None:
+    """Print a note why nothing is found: the log of a partition began after `--as-of`."""
+    print_note(f"nothing was known of {log} then: its log began later")
+
+
 async def ask_timed(
     reader: PartitionReader, as_of: AsOf | None, question: Callable[[PartitionState], T]
 ) -> tuple[T, int]:
@@ -108,7 +129,7 @@ async def ask_timed(
 
         answer, log_time_ms = await ask_newest(reader, with_time)
     else:
-        answer, log_time_ms = with_time(await reader.state_as_of(**as_of._asdict()))
+        answer, log_time_ms = with_time(await state_then(reader, as_of))
     print_notes(reader)
     return answer, await _ahead_ms(reader, as_of, log_time_ms)
 
@@ -136,7 +157,9 @@ async def whole_state(reader: PartitionReader, as_of: AsOf | None) -> PartitionS
     if as_of is None:
         state = (await reader.state()).state
     else:
-        state = await reader.state_as_of(**as_of._asdict())
+        state = await state_then(reader, as_of)
+        if not state.next_position:
+            note_later(reader.topic_id_partition)
     print_notes(reader)
     ahead_ms = await _ahead_ms(reader, as_of, state.log_time_ms)
     note_ahead(reader.topic_id_partition, ahead_ms)

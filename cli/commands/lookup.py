@@ -9,7 +9,13 @@ import typer
 
 from tierledger.cli.commands.segments import require_epoch
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.cli.opened_store import StoreOptions, ask, found_partition, opened_catalog
+from tierledger.cli.opened_store import (
+    StoreOptions,
+    ask,
+    found_partition,
+    note_later,
+    opened_catalog,
+)
 from tierledger.cli.options import (
     EPOCH_MAX,
     OFFSET_MAX,
@@ -76,6 +82,8 @@ async def _lookup(
     from tierledger.events.partition import answers
 
     def found(state: PartitionState) -> bytes | None:
+        if not state.next_position:
+            note_later(state.topic_id_partition)
         require_epoch(state, place[0])
         return answers.lookup(state, *place)
 

@@ -15,6 +15,7 @@ from tierledger.cli.opened_store import (
     found_partition,
     found_topic,
     note_ahead,
+    note_later,
     opened_catalog,
 )
 from tierledger.cli.options import (
@@ -71,6 +72,11 @@ class Summary(NamedTuple):
     log_time_ms: int
     log_time_ahead_ms: int = 0
     """By how much the log's time is ahead of now: a clock was wrong."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the log has an event yet."""
+        return self.position >= 0
 
     @property
     def is_hidden(self) -> bool:
@@ -169,7 +175,7 @@ async def _list(
             try:
                 summary, ahead_ms = await ask_timed(catalog.reader(tip), as_of, summary_of)
             except RemoteResourceNotFound:
-                continue  # It did not exist at that point.
+                continue  # What was there then is forgotten.
             except DataError as error:
                 damaged = True
                 _note_damage(tip, error)
@@ -177,7 +183,7 @@ async def _list(
                 continue
             if ahead_ms:
                 ahead.append((ahead_ms, tip))
-            if everything or not summary.is_hidden:
+            if summary.has_begun and (everything or not summary.is_hidden):
                 shown.append((tip, summary._replace(log_time_ahead_ms=ahead_ms)))
     for ahead_ms, tip in sorted(ahead, reverse=True)[:AHEAD_SHOWN]:
         note_ahead(tip, ahead_ms)
@@ -225,8 +231,10 @@ async def _describe(
 ) -> bool:
     """Print the partitions; returns whether one is damaged."""
     damaged = False
+    later: list[TopicIdPartition] = []
     async with opened_catalog(options) as catalog:
-        for tip in await _partitions(catalog, *chosen):
+        partitions = await _partitions(catalog, *chosen)
+        for tip in partitions:
             try:
                 (summary, more), ahead_ms = await ask_timed(
                     catalog.reader(tip), as_of, _details
@@ -244,11 +252,16 @@ async def _describe(
                     print_pairs([*_names(tip), ("log", "DAMAGED")])
                 continue
             note_ahead(tip, ahead_ms)
+            if not summary.has_begun:
+                later.append(tip)
+                continue
             summary = summary._replace(log_time_ahead_ms=ahead_ms)
             if json:
                 print_json({**_identity(tip), **summary.plain(), **more})
             else:
                 _print_details(tip, summary, more, wide=wide)
+    if later and later == partitions:
+        note_later(chosen[0] if later[1:] else later[0])
     return damaged
 
 

@@ -86,10 +86,11 @@ def require_epoch(state: PartitionState, epoch: int) -> None:
 
     Raises:
         PartitionDeleted: The partition's deletion has finished.
-        RemoteResourceNotFound: No segment of the partition ever had that leader epoch.
+        RemoteResourceNotFound: No segment of the partition ever had that leader epoch, though
+            its log has begun.
     """
     require_partition(state)
-    if epoch not in state.epochs:
+    if epoch not in state.epochs and state.next_position:
         known = sorted(state.epochs)
         listed = ", ".join(str(one) for one in known[-EPOCHS_NAMED:])
         has = (
