@@ -29,6 +29,9 @@ from tierledger.actors.ray.service import RayConnection, RayService, kill_host
 from tierledger.events.errors import NotAuthorized
 from tierledger.storage.connector import URL_SETTING
 
+WRITTEN_S = 6.0
+"""After so long a plugin has written down what it was fed, as its README says."""
+
 FRESH = Handover(Owner.TIERLEDGER, Owner.NOBODY)
 
 pytestmark = [pytest.mark.ray, pytest.mark.asyncio(loop_scope="module")]
@@ -452,4 +455,38 @@ async def test_a_restored_ledger_is_not_taken_for_the_present_one(
         await opened(1, url)
         assert await ask("1 ready 1") == "ready"
         assert len((await ask("1 list 1")).split(",")) == 12
+        assert await ask("1 close") == "done"
+
+
+@pytest.mark.long
+async def test_five_seconds_after_the_last_write_a_crash_forgets_nothing(
+    tmp_path: Path, plugins: Plugins
+) -> None:
+    ask, store, backup = plugins.ask, tmp_path / "store.sqlite", tmp_path / "backup.sqlite"
+    folder, crashed = tmp_path / "log", tmp_path / "crashed"
+    folder.mkdir()
+
+    async def opened(logs: Path, url: str) -> None:
+        assert await plugins.open(1, CLUSTER, url, **{"log.dir": logs}) == "done"
+        await ask("1 lead 1")
+
+    async with owning(store) as world:
+        await opened(folder, await world.service.url())
+        assert await ask("1 ready 1") == "ready"
+        assert await ask("1 copy 1 3") == "done"
+        assert await ask("1 close") == "done"
+    shutil.copy(store, backup)
+    async with owning(store) as world:
+        await opened(folder, await world.service.url())
+        assert await ask("1 ready 1") == "ready"
+        assert await ask("1 copy 1 3") == "done"
+        await asyncio.sleep(WRITTEN_S)
+        shutil.copytree(folder, crashed)  # So a crash would leave it.
+        assert await ask("1 close") == "done"
+    shutil.copy(backup, store)
+    async with owning(store) as world:
+        await opened(crashed, await world.service.url())
+        other = "1 metric PartitionsOfAnotherLedger"
+        while await ask(other) != "1":  # noqa: ASYNC110 - It has none.
+            await asyncio.sleep(0.01)
         assert await ask("1 close") == "done"
