@@ -210,6 +210,8 @@ class HostPing(NamedTuple):
     """The time of its own clock; None if it follows no common time."""
     newest: Former | None = None
     """The batch that it has committed last; its successor has to find it in the store."""
+    runs: tuple[tuple[PartitionKey, str, int], ...] = ()
+    """If more runs there than is placed: all of it, by partition, role and placement."""
 
 
 # What a process that serves as a host is asked, beside calls about partitions.
@@ -226,7 +228,9 @@ class AskedHost(Protocol):
 class CoordinatedHost(AskedHost, Protocol):
     """Answers the coordinator and other hosts, too."""
 
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing: ...
+    async def ping(
+        self, deletions: Deletions, time: CommonTime | None, placed: int | None = None
+    ) -> HostPing: ...
 
     async def heed(self, deletions: Deletions) -> list[PartitionKey]: ...
 
@@ -259,6 +263,8 @@ class PingCall(NamedTuple):
     deletions: Deletions
     time: CommonTime | None
     """None if it is not known."""
+    placed: int | None = None
+    """How many leaders and followers are placed there; None while placements are being sent."""
 
     def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, HostPing]:
         return asked.ping(*self)

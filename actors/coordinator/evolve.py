@@ -339,3 +339,21 @@ def standing_work(
         elif entry.leadership is not None and entry.leadership.assignment:
             placements.append(_leading(key, entry))
     return HostWork(host, tuple(placements))
+
+
+def strays(
+    state: CoordinatorState, host: str, runs: Iterable[tuple[PartitionKey, str, int]]
+) -> HostWork:
+    """The releases of what runs on `host` and is not placed there.
+
+    `runs`: by partition, role and placement. Placements that the log does not have yet here
+    are another coordinator's, and stay.
+    """
+    seats, placements = state.seats.get(host, {}), []
+    for key, role, number in runs:
+        newest = state.assignment if role == LEADER else state.next_position - 1
+        if (key, role) not in seats and number <= newest:
+            entry = state.partitions.get(key)
+            is_moved = entry is None or entry.is_hosted
+            placements.append(Placement(key, "", role, None, until=number, is_moved=is_moved))
+    return HostWork(host, tuple(placements))

@@ -506,12 +506,14 @@ class Hosts:
 
     def _ping(self, host: Host) -> msg.Effect:
         host.asked_s = self.now.s
-        return msg.Ping(host.name, host.address, host.watch, patience(host.took_s))
+        has_all = not (host.unsent or host.sending or host.set_aside)
+        placed = len(self._state.seats.get(host.name, ())) if has_all else None
+        return msg.Ping(host.name, host.address, host.watch, patience(host.took_s), placed)
 
     def _pinged(
         self, host: Host, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded
     ) -> list[msg.Effect]:
-        took_s = self.now.s - host.asked_s
+        took_s, effects = self.now.s - host.asked_s, list[msg.Effect]()
         if isinstance(stimulus, msg.HostEnded):
             return self._lose(host)
         if isinstance(stimulus, msg.PingMissed):
@@ -524,8 +526,10 @@ class Hosts:
             host.took_s = max(took_s, host.took_s * PING_FADES)
             if dropped := self._reported(host, stimulus.ping):
                 return dropped
+            strays = evolve.strays(self._state, host.name, stimulus.ping.runs)
+            effects = self.send([strays] if strays.placements else ())
         pause_s = max(WATCH_INTERVAL_S, len(self.running) / PINGS_PER_S)
-        return [msg.SetTimer(msg.Timer("ping", host.name, host.watch), pause_s)]
+        return [*effects, msg.SetTimer(msg.Timer("ping", host.name, host.watch), pause_s)]
 
     def _knock(self, host: Host) -> list[msg.Effect]:
         return [] if host.door is None else [msg.Knock(host.name, host.door, host.watch)]

@@ -402,6 +402,8 @@ class Ping(NamedTuple):
     address: str
     watch: int
     timeout_s: float
+    placed: int | None = None
+    """How many leaders and followers are placed there; None while placements are being sent."""
 
 
 class Knock(NamedTuple):

@@ -631,7 +631,7 @@ class CoordinatorService:
                 return msg.HostEnded(ping.host, ping.watch)
             self._handles[ping.address] = handle
             async with asyncio.timeout(ping.timeout_s):
-                answer = await self._pinged(ping.host, ping.address, handle)
+                answer = await self._pinged(ping.host, ping.address, handle, ping.placed)
             if answer.newest is not None:
                 self._newest[ping.host] = answer.newest
         except HostGone:
@@ -640,10 +640,13 @@ class CoordinatorService:
             return msg.PingMissed(ping.host, ping.watch)
         return msg.PingAnswered(ping.host, ping.watch, answer)
 
-    async def _pinged(self, host: str, address: str, handle: HostHandle) -> HostPing:
+    async def _pinged(
+        self, host: str, address: str, handle: HostHandle, placed: int | None = None
+    ) -> HostPing:
         """A host's answer to a ping, which also tells its clock, and what time it is."""
         sent_s, told = self._loop.time(), deletions(self._machine.state)
-        ping = await handle.ask(PingCall(told, self._clocks.common(sent_s, address)))
+        time = self._clocks.common(sent_s, address)
+        ping = await handle.ask(PingCall(told, time, placed))
         self._told[address] = told.position
         if ping.clock_ms is not None and isinstance(self._clock, ProcessClock):
             now, own, clocks = self._now(), self._clock, self._clocks

@@ -526,7 +526,9 @@ class Host:
                     del flights[shell]
         return [shell.key for shell in flights]
 
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
+    async def ping(
+        self, deletions: Deletions, time: CommonTime | None, placed: int | None = None
+    ) -> HostPing:
         """This host's report to the coordinator; that it comes shows that the host serves.
 
         Raises:
@@ -551,6 +553,7 @@ class Host:
             doors=self.report.doors,
             clock_ms=None if clock is None else clock.own_ms(),
             newest=self.committer.newest,
+            runs=self._machine.runs(placed),
         )
 
     def _is_loading(self, number: int) -> bool:

@@ -141,6 +141,18 @@ class HostMachine:
             if life.role == FOLLOWER and is_loading(life.number)
         ]
 
+    def runs(self, placed: int | None) -> tuple[tuple[PartitionKey, str, int], ...]:
+        """What runs here, by partition, role and placement; nothing if that is all `placed`.
+
+        A release is lost if the coordinator ends before it has sent it.
+        """
+        found = tuple(
+            (life.key, life.role, life.assignment)
+            for life in self.lives.values()
+            if life.role != STORAGE and life.phase is not Phase.LEAVING
+        )
+        return found if placed is not None and len(found) > placed else ()
+
     def _about(self, stimulus: msg.Stimulus) -> Life | None:
         match stimulus:
             case msg.Placed(placement=placement):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.calls import FOLLOWER, LEADER, STORAGE, PartitionKey
+from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.follower import Follower
 from tierledger.actors.follower import Phase as FollowerPhase
 from tierledger.actors.leader.machine import Leader
@@ -132,9 +133,21 @@ def _left_over(world: World) -> Iterator[LeftOver]:
     coordinator = world.cluster.coordinator
     if coordinator is not None and coordinator.is_reachable:
         yield from left_over(coordinator.name, coordinator.service)
+        yield from _strays(world, coordinator.service)
     for broker in world.brokers.values():
         if not (broker.life.is_dead or broker.is_fenced):
             yield from left_over(broker.life.name, broker._manager)
+
+
+def _strays(world: World, coordinator: CoordinatorService | None) -> Iterator[LeftOver]:
+    """What runs on a host that the coordinator has placed elsewhere, or nowhere."""
+    seats = {} if coordinator is None else coordinator._machine.state.seats
+    for process in hosts(world):
+        for life in [] if process.host is None else process.host._machine.lives.values():
+            if life.role != STORAGE and (life.key, life.role) not in seats.get(
+                process.site, {}
+            ):
+                yield LeftOver(process.name, "a stray", (life.key, life.role))
 
 
 def leader_at_end(world: World, log: FinalLog) -> str | None:

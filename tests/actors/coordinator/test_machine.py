@@ -6,7 +6,7 @@ import pytest
 
 from tests.models.actors.harness import SERDE
 from tests.models.actors.local_world import CLUSTER, KEYS
-from tierledger.actors.calls import HostPing, PartitionKey
+from tierledger.actors.calls import FOLLOWER, LEADER, HostPing, PartitionKey, Placement
 from tierledger.actors.coordinator import hosts as parts
 from tierledger.actors.coordinator import machine as rules
 from tierledger.actors.coordinator import messages as msg
@@ -578,6 +578,26 @@ def test_a_host_that_did_not_hear_is_told_the_same_again_and_then_the_rest() -> 
 
     following = [one for one in one.open if isinstance(one, msg.SendWork)][-1]
     assert [placed.key.partition for placed in following.work.placements] == [1]
+
+
+def test_what_runs_where_it_is_not_placed_is_released_as_its_release_was_lost() -> None:
+    one = Driven().started()
+    one.lead()
+    send, first = one.take(msg.SendWork), one.take(msg.Ping)
+    one.hear(msg.PingAnswered("host-0", first.watch, HostPing("host-0/1/p")))
+    one.hear(msg.TimerFired(msg.Timer("ping", "host-0", first.watch)))
+    assert one.take(msg.Ping).placed is None, "a placement is on its way"
+    one.hear(msg.WorkDone("host-0", send.watch))
+    one.hear(msg.TimerFired(msg.Timer("ping", "host-0", first.watch)))
+    assert one.take(msg.Ping).placed == 1
+
+    stray, newer = PartitionKey(ID, 5), 1000
+    runs = ((KEY, LEADER, 1), (KEY, FOLLOWER, 1), (stray, LEADER, 1), (stray, FOLLOWER, newer))
+    one.hear(msg.PingAnswered("host-0", first.watch, HostPing("host-0/1/p", runs=runs)))
+    assert one.take(msg.SendWork).work.placements == (
+        Placement(KEY, "", FOLLOWER, None, until=1, is_moved=True),
+        Placement(stray, "", LEADER, None, until=1, is_moved=True),
+    ), "what the log does not have yet here is another coordinator's"
 
 
 def test_a_start_that_fails_is_tried_again_later_at_another_address() -> None:

@@ -178,6 +178,17 @@ def test_followers_that_load_are_behind() -> None:
 # Loads.
 
 
+def test_all_that_runs_is_told_where_it_is_more_than_what_is_placed() -> None:
+    machine = hosting(placed(3), placed(5, FOLLOWER, at=1), placed(7, at=2), msg.Loaded(1))
+    machine.handle(read(1, at=4))
+    assert machine.runs(None) == machine.runs(3) == ()
+    all_of_it = ((key(), LEADER, 3), (key(1), FOLLOWER, 5), (key(2), LEADER, 7))
+    assert machine.runs(2) == all_of_it
+
+    machine.handle(released(3))
+    assert machine.runs(2) == (), "what leaves does not count"
+
+
 def test_some_load_at_once_and_the_rest_in_their_order() -> None:
     many = range(LOADS_AT_ONCE + 3)
     machine = hosting(*[placed(at=number) for number in many])

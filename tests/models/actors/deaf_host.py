@@ -73,7 +73,9 @@ class DeafHost:
         self._hear()
         return []
 
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
+    async def ping(
+        self, deletions: Deletions, time: CommonTime | None, placed: int | None = None
+    ) -> HostPing:
         self.pinged += 1
         self.told = time
         if self.is_gone:
@@ -88,7 +90,9 @@ class LostPing(DeafHost):
         super().__init__(backend, "host-1/1")
 
     @override
-    async def ping(self, deletions: Deletions, time: CommonTime | None) -> HostPing:
+    async def ping(
+        self, deletions: Deletions, time: CommonTime | None, placed: int | None = None
+    ) -> HostPing:
         raise OutcomeUnknown("the answer was lost")
 
 
