@@ -137,6 +137,14 @@ def whole_number(text: str, what: str, low: int = 0, high: int = OFFSET_MAX) -> 
     return int(text)
 
 
+DeletedOption = Annotated[
+    bool,
+    typer.Option(
+        "--deleted", help="With what was deleted and stays in the tier, as if it had not been."
+    ),
+]
+
+
 def number_with_unit(text: str, units: Mapping[str, int]) -> int | None:
     """`7d` or `10GiB` in the units' base; None if `text` is no number with one of them."""
     found = re.fullmatch(r"([0-9]{1,9})([A-Za-z]+)", text)
@@ -206,7 +214,7 @@ def parse_as_of(text: str | None) -> AsOf | None:
     return None if text is None else AsOf(*number_or_time(text, "--as-of", "position"))
 
 
-def live_role(source: str, as_of: AsOf | None) -> str | None:
+def live_role(source: str, as_of: AsOf | None, *, deleted: bool = False) -> str | None:
     """The role in a running service that is to answer; none to read the store itself."""
     if source == FROM_STORE:
         return None
@@ -216,5 +224,9 @@ def live_role(source: str, as_of: AsOf | None) -> str | None:
     if as_of is not None:
         raise InvalidArgument(
             f"--as-of: the past is read from the store, expected no --from {source}"
+        )
+    if deleted:
+        raise InvalidArgument(
+            f"--deleted: what is kept is read from the store, expected no --from {source}"
         )
     return source

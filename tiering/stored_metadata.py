@@ -13,6 +13,7 @@ from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition import answers
 from tierledger.events.partition.answers import PartitionSummary
 from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.restored import restored
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.partition.loading import LoadedPartition
 from tierledger.storage.partition.point_reads import ask, next_segment_with_txn_index
@@ -37,10 +38,20 @@ class StoredMetadata:
         CorruptLog: The partition's log does not verify.
     """
 
-    def __init__(self, reader: Callable[[TopicIdPartition], PartitionReader]) -> None:
-        """`reader` makes a partition's reader, as `storage.catalog.Catalog.reader` does."""
+    def __init__(
+        self,
+        reader: Callable[[TopicIdPartition], PartitionReader],
+        *,
+        with_deleted: bool = False,
+    ) -> None:
+        """`reader` makes a partition's reader, as `storage.catalog.Catalog.reader` does.
+
+        `with_deleted`: answer as if segments that are kept had not been deleted, as of the
+        first question about a partition.
+        """
         self._reader = reader
-        self._held: OrderedDict[TopicIdPartition, _HeldState] = OrderedDict()
+        self._with_deleted = with_deleted
+        self._held: OrderedDict[TopicIdPartition, _HeldState | _RestoredState] = OrderedDict()
 
     async def remote_log_segment_metadata(
         self, topic_id_partition: TopicIdPartition, epoch_for_offset: int, offset: int
@@ -97,20 +108,37 @@ class StoredMetadata:
 
     async def _ask(self, tip: TopicIdPartition, question: Callable[[PartitionState], T]) -> T:
         held = self._held.get(tip)
+        if held is None and self._with_deleted:
+            held = await self._hold(tip)
         if held is not None:
             self._held.move_to_end(tip)
             return await held.answer(question)
         return await ask(self._reader(tip), _unless_deleted(question))
 
-    async def _hold(self, tip: TopicIdPartition) -> _HeldState:
+    async def _hold(self, tip: TopicIdPartition) -> _HeldState | _RestoredState:
         held = self._held.get(tip)
         if held is None:
             reader = self._reader(tip)
-            held = self._held[tip] = _HeldState(reader, await reader.state())
+            loaded = await reader.state()
+            held = self._held[tip] = (
+                _RestoredState(restored(loaded.state))
+                if self._with_deleted
+                else _HeldState(reader, loaded)
+            )
         self._held.move_to_end(tip)
         while len(self._held) > HELD_MAX:
             self._held.popitem(last=False)
         return held
+
+
+class _RestoredState:
+    """A partition's state with what it keeps; it stays as it is."""
+
+    def __init__(self, state: PartitionState) -> None:
+        self._state = state
+
+    async def answer(self, question: Callable[[PartitionState], T]) -> T:
+        return question(self._state)
 
 
 class _HeldState:

@@ -17,6 +17,7 @@ from tierledger.cli.opened_store import StoreOptions, found_partition, opened_ca
 from tierledger.cli.options import (
     OFFSET_MAX,
     ClusterOption,
+    DeletedOption,
     PartitionArgument,
     StoreOption,
     TierOption,
@@ -104,6 +105,7 @@ class Wanted(NamedTuple):
     max_records: int | None
     isolation: str
     format: str
+    with_deleted: bool = False
 
     def check(self) -> None:
         """Refuse options that contradict each other, before anything is opened."""
@@ -137,6 +139,7 @@ def cat(
     isolation: IsolationOption = ISOLATIONS[0],
     format: FormatOption = JSON,  # noqa: A002 - The option's name.
     cache: CacheOption = None,
+    deleted: DeletedOption = False,
     store: StoreOption = None,
     cluster: ClusterOption = None,
 ) -> None:
@@ -145,7 +148,7 @@ def cat(
     if from_timestamp is not None:
         number, time_ms = number_or_time(from_timestamp, "--from-timestamp", "ms")
         since_ms = number if time_ms is None else time_ms
-    wanted = Wanted(from_offset, since_ms, to_offset, max_records, isolation, format)
+    wanted = Wanted(from_offset, since_ms, to_offset, max_records, isolation, format, deleted)
     wanted.check()
     log_to_stderr()
     options = StoreOptions(store, cluster)
@@ -168,7 +171,8 @@ async def _cat(
     async with opened_catalog(options) as catalog, open_tier(tier, tier_options()) as storage:
         tip = await found_partition(catalog, *where)
         async with _opened_cache(cache, storage) as indexes:
-            reader = RemoteLogReader(StoredMetadata(catalog.reader), storage, tip, indexes)
+            metadata = StoredMetadata(catalog.reader, with_deleted=wanted.with_deleted)
+            reader = RemoteLogReader(metadata, storage, tip, indexes)
             start = wanted.from_offset
             if wanted.from_timestamp is not None:
                 start = await reader.from_timestamp(wanted.from_timestamp)

@@ -15,6 +15,7 @@ from tierledger.cli.opened_store import (
     found_partition,
     note_later,
     opened_catalog,
+    whole_state,
 )
 from tierledger.cli.options import (
     EPOCH_MAX,
@@ -22,6 +23,7 @@ from tierledger.cli.options import (
     AsOf,
     AsOfOption,
     ClusterOption,
+    DeletedOption,
     FromOption,
     JsonOption,
     PartitionArgument,
@@ -50,18 +52,19 @@ def lookup(
     store: ServiceOption = None,
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
+    deleted: DeletedOption = False,
     json: JsonOption = False,
     source: FromOption = "store",
 ) -> None:
     """Show the segment that serves an offset in a leader epoch; exit 1 if none does."""
     when = parse_as_of(as_of)
-    role = live_role(source, when)
+    role = live_role(source, when, deleted=deleted)
     options, where = StoreOptions(store, cluster), (topic, partition)
     if role is None:
         from tierledger.cli.service_settings import refuse_doors
 
         refuse_doors(options, "expected --from leader or --from follower")
-        row = asyncio.run(_lookup(options, where, (epoch, offset), when))
+        row = asyncio.run(_lookup(options, where, (epoch, offset), when, deleted=deleted))
     else:
         from tierledger.cli.live_reads import lookup_live
 
@@ -77,9 +80,16 @@ def lookup(
 
 
 async def _lookup(
-    options: StoreOptions, where: tuple[str, int], place: tuple[int, int], as_of: AsOf | None
+    options: StoreOptions,
+    where: tuple[str, int],
+    place: tuple[int, int],
+    as_of: AsOf | None,
+    *,
+    deleted: bool,
 ) -> bytes | None:
     from tierledger.events.partition import answers
+    from tierledger.events.partition.restored import restored, rows_with_kept
+    from tierledger.events.tables.segment_rows import id_of_row
 
     def found(state: PartitionState) -> bytes | None:
         if not state.next_position:
@@ -89,4 +99,8 @@ async def _lookup(
 
     async with opened_catalog(options) as catalog:
         tip = await found_partition(catalog, *where)
+        if deleted:
+            state = await whole_state(catalog.reader(tip), as_of)
+            row = found(restored(state))
+            return None if row is None else rows_with_kept(state)[id_of_row(row)]
         return await ask(catalog.reader(tip), as_of, found)

@@ -18,6 +18,7 @@ from tierledger.cli.options import (
     AsOf,
     AsOfOption,
     ClusterOption,
+    DeletedOption,
     FromOption,
     JsonOption,
     PartitionArgument,
@@ -51,19 +52,21 @@ def segments(
     store: ServiceOption = None,
     cluster: ClusterOption = None,
     as_of: AsOfOption = None,
+    deleted: DeletedOption = False,
     json: JsonOption = False,
     wide: WideOption = False,
     source: FromOption = "store",
 ) -> None:
     """List a partition's segments by start offset, or one leader epoch's."""
     when = parse_as_of(as_of)
-    role = live_role(source, when)
+    role = live_role(source, when, deleted=deleted)
     options = StoreOptions(store, cluster)
     if role is None:
         from tierledger.cli.service_settings import refuse_doors
 
         refuse_doors(options, "expected --from leader or --from follower")
-        rows = _rows(asyncio.run(_state(options, topic, partition, when)), epoch)
+        state = asyncio.run(_state(options, topic, partition, when))
+        rows = _with_deleted(state, epoch) if deleted else _rows(state, epoch)
     else:
         from tierledger.cli.live_reads import list_live
 
@@ -111,6 +114,13 @@ def require_partition(state: PartitionState) -> None:
     """
     if state.is_finished:
         raise PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
+
+
+def _with_deleted(state: PartitionState, epoch: int | None) -> list[bytes]:
+    from tierledger.events.partition.restored import restored, rows_with_kept
+
+    stored = rows_with_kept(state)
+    return [stored[id_of_row(row)] for row in _rows(restored(state), epoch)]
 
 
 def _rows(state: PartitionState, epoch: int | None) -> list[bytes]:

@@ -17,11 +17,18 @@ from typer.testing import Result
 
 from tests.models.cli.command_line import invoke, refused, write
 from tests.models.storage.flipped_bits import flip
-from tests.models.storage.stored_partitions import TIP, import_trace
+from tests.models.storage.stored_partitions import TIP, StoredPartition, import_trace
 from tests.models.tiering import tier_trace
 from tests.models.tiering.odd_segments import OddSegment, write_odd_tier
 from tests.models.tiering.raw_batches import fields, raw_batch
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.lifecycle import DeletionCause, RemotePartitionDeleteState
+from tierledger.events.log_events import (
+    PartitionDeleteUpdated,
+    SegmentKept,
+    SegmentUpdated,
+)
+from tierledger.events.tables.segment_rows import CUSTOM, id_of_row, unpack_row
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.process_log import LOG
@@ -81,6 +88,38 @@ def test_it_prints_the_recordings_lines(
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines(keepends=True) == consumed(tip, isolation)
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("topic", [TRANSACTIONS, "codec-zstd"])
+def test_a_deleted_topic_that_is_kept_reads_as_it_did(
+    topic: str, isolation: str, tier_store: Path, tmp_path: Path
+) -> None:
+    store = Path(shutil.copy(tier_store, tmp_path / "ledger.sqlite"))
+    tip = next(one for one in tier_trace.topics() if one.topic == topic)
+    asyncio.run(delete_and_keep(store, tip))
+    arguments = asked_of(store, tmp_path)
+
+    gone = cat(arguments, topic, tip.partition)
+    kept = cat(arguments, topic, tip.partition, "--deleted", "--isolation", isolation)
+    found = invoke("lookup", topic, tip.partition, 0, 0, "--deleted", *arguments[:2])
+
+    assert "its deletion is finished" in gone.stderr
+    assert kept.stdout.splitlines(keepends=True) == consumed(tip, isolation), kept.output
+    assert "start offset" in found.stdout, found.output
+
+
+async def delete_and_keep(store: Path, tip: TopicIdPartition) -> None:
+    """Delete the partition as brokers with a guard do under a term."""
+    backend = await SqliteBackend.open(store)
+    partition = await StoredPartition.resumed(backend, tip)
+    for row in sorted(partition.state.rows):
+        deleting = SegmentUpdated(id_of_row(row), 2, 1, 9, unpack_row(row)[CUSTOM])
+        kept = SegmentKept(id_of_row(row), 10, DeletionCause.TOPIC, 1, 9, "undo")
+        await partition.append([deleting, kept])
+    for state in RemotePartitionDeleteState:
+        await partition.append([PartitionDeleteUpdated(int(state), 1, 9)])
+    await backend.close()
 
 
 def test_raw_is_the_log_byte_for_byte(arguments: list[str]) -> None:

@@ -57,6 +57,11 @@ def test_in_all_other_answers_it_is_deleted(tmp_path: Path) -> None:
     store = asyncio.run(with_trash(tmp_path / "ledger.sqlite"))
 
     (left,) = lines(invoke("segments", TIP.topic, "3", "--json", *store))
+    whole = lines(invoke("segments", TIP.topic, "3", "--json", "--deleted", *store))
+    epoch = lines(
+        invoke("segments", TIP.topic, "3", "--epoch", "0", "--json", "--deleted", *store)
+    )
+    live = invoke("segments", TIP.topic, "3", "--deleted", "--from", "leader", *store)
     before = lines(
         invoke("segments", TIP.topic, "3", "--json", "--as-of", "position:6", *store)
     )
@@ -66,6 +71,11 @@ def test_in_all_other_answers_it_is_deleted(tmp_path: Path) -> None:
 
     assert left["start_offset"] == 20
     assert len(before) == 3
+    assert [one["start_offset"] for one in whole] == [0, 10, 20]
+    assert epoch == whole
+    positions = {one["id"]: one["finished_at_position"] for one in before}
+    assert {one["id"]: one["finished_at_position"] for one in whole} == positions
+    assert "--deleted: what is kept is read from the store" in live.stderr
     events = [one for one in log if one["type"] == "SegmentKept"]
     assert [one["cause"] for one in events] == ["TOPIC", "RETENTION"]
     assert forgotten.exit_code == ExitStatus.USAGE, "its log is all that knows them"

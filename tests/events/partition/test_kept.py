@@ -24,8 +24,10 @@ from tierledger.events.event_codec import decode_events
 from tierledger.events.kafka.codec import decode
 from tierledger.events.lifecycle import DeletionCause
 from tierledger.events.metadata import RemoteLogSegmentMetadataUpdate
+from tierledger.events.partition.answers import Snapshot, lookup
 from tierledger.events.partition.imports import KEPT
 from tierledger.events.partition.invariants import check
+from tierledger.events.partition.restored import restored
 from tierledger.events.partition.state import KeptSegment, PartitionState
 from tierledger.events.tables.segment_rows import (
     CUSTOM,
@@ -112,6 +114,29 @@ def test_brokers_hear_what_they_would_if_it_were_deleted(
     partition.accept(import_of(history[cut:], cut))
     check(partition.state)
     assert [id_of_row(one.row) for one in all_kept(partition)] == keeping, "for ever"
+
+
+@given(histories(), st.integers(0, 40), st.integers(0, 2**10 - 1))
+def test_what_is_kept_can_be_read_as_if_it_had_not_been_deleted(
+    history: Step, cut: int, chosen: int
+) -> None:
+    partition = opened(imports=True)
+    partition.accept(import_of(history[:cut]))
+    before = Snapshot(partition.state)
+    rows = {id_of_row(row): unpack_row(row) for row in partition.state.rows}
+    finished = sorted(one for one, row in rows.items() if row[STATE] == COPY_FINISHED)
+    for at, segment_id in enumerate(finished):
+        if chosen >> at & 1 and not partition.state.is_finished:
+            partition.accept(deletion(segment_id))
+
+    after = restored(partition.state)
+    check(after)
+    for epoch in EPOCHS_PROBED:
+        for offset in OFFSETS_PROBED:
+            was, now = lookup(before, epoch, offset), lookup(after, epoch, offset)
+            assert (was is None) == (now is None), (epoch, offset)
+            if was is not None and now is not None:
+                assert id_of_row(was) == id_of_row(now), (epoch, offset)
 
 
 def test_its_id_never_comes_back_whoever_says_so() -> None:
