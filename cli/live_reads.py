@@ -33,7 +33,7 @@ DEADLINE_S = 10.0
 """How long to look for a host that answers."""
 
 
-class _Place(NamedTuple):
+class _Respondent(NamedTuple):
     """Where to ask: the partition, and the role of the node that answers."""
 
     router: Router
@@ -91,7 +91,7 @@ async def list_live(
 @asynccontextmanager
 async def _asking(
     options: StoreOptions, where: tuple[str, int], role: str
-) -> AsyncIterator[_Place]:
+) -> AsyncIterator[_Respondent]:
     key = None
     if not names_doors(options):
         async with opened_catalog(options) as catalog:
@@ -101,7 +101,7 @@ async def _asking(
     router = Router(link, DEADLINE_S)
     try:
         connection = await link.ready()  # A call itself would wait.
-        yield _Place(router, key or await _served(connection, *where), role)
+        yield _Respondent(router, key or await _served(connection, *where), role)
     finally:
         await router.close()
 

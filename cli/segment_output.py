@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tierledger.cli.output import print_json, print_pairs
 from tierledger.cli.table import (
     Cell,
-    Table,
+    PrintedTable,
     id_cell,
     print_table,
     size_cell,
@@ -48,7 +48,7 @@ def print_segments(rows: Iterable[bytes], *, json: bool, wide: bool = False) -> 
             print_json(plain_segment(row))
     else:
         cells = [_cells(plain_segment(row)) for row in rows]
-        print_table(Table(COLUMNS, cells, SPARE), wide=wide)
+        print_table(PrintedTable(COLUMNS, cells, SPARE), wide=wide)
 
 
 def print_segment(row: bytes, *, json: bool) -> None:

@@ -68,7 +68,7 @@ class Cell(NamedTuple):
     is_number: bool = False
 
 
-class Table(NamedTuple):
+class PrintedTable(NamedTuple):
     """A table's columns and rows; a row has any values, or cells."""
 
     columns: Sequence[str]
@@ -106,7 +106,7 @@ def time_cell(time_ms: int | None) -> Cell | None:
     return Cell(whole, text[: len("2026-11-28 00:00:00")], text[: len("2026-11-28 00:00")])
 
 
-def print_table(table: Table, *, wide: bool = False) -> None:
+def print_table(table: PrintedTable, *, wide: bool = False) -> None:
     """Print a table, numbers to the right; very long tables are printed without rich."""
     is_whole = wide or not sys.stdout.isatty()
     if len(table.rows) > STYLED_ROWS_MAX:
@@ -121,7 +121,7 @@ def print_table(table: Table, *, wide: bool = False) -> None:
         console.print(styled_table(table, console.width, tell=True))
 
 
-def styled_table(table: Table, width: int, *, tell: bool = False) -> RichTable:
+def styled_table(table: PrintedTable, width: int, *, tell: bool = False) -> RichTable:
     """A table for rich that is no wider; `tell` names on stderr what it leaves out."""
     fitted = _Fitted.to_width(table, width)
     if fitted.left_out and tell:
@@ -139,13 +139,13 @@ class _Fitted(NamedTuple):
     left_out: list[str]
 
     @classmethod
-    def whole(cls, table: Table) -> _Fitted:
+    def whole(cls, table: PrintedTable) -> _Fitted:
         cells = _cells_by_column(table)
         texts = [[escaped(one.whole) for one in column] for column in cells]
         return cls(list(table.columns), cells, texts, [])
 
     @classmethod
-    def to_width(cls, table: Table, width: int) -> _Fitted:
+    def to_width(cls, table: PrintedTable, width: int) -> _Fitted:
         cells = _cells_by_column(table)
         columns = list(table.columns)
         texts = [[escaped(one.shown) for one in column] for column in cells]
@@ -162,7 +162,7 @@ class _Fitted(NamedTuple):
         return cls(columns, cells, texts, left_out)
 
 
-def _cells_by_column(table: Table) -> list[list[Cell]]:
+def _cells_by_column(table: PrintedTable) -> list[list[Cell]]:
     return [[_cell(row[at]) for row in table.rows] for at in range(len(table.columns))]
 
 
@@ -215,7 +215,7 @@ def _terminal_width() -> int:
     return get_terminal_size().columns
 
 
-def _print_plain(table: Table, width: int | None) -> None:
+def _print_plain(table: PrintedTable, width: int | None) -> None:
     fitted = _Fitted.whole(table) if width is None else _Fitted.to_width(table, width)
     rows = [fitted.columns, *zip(*fitted.texts, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -74,7 +74,7 @@ class Drawing(NamedTuple):
         return "4px" if len(self.boxes) < DENSE_MIN else "1.5px"
 
 
-class Row(NamedTuple):
+class PlotRow(NamedTuple):
     """A line of a plot: its name on the left, and its drawing."""
 
     title: str

@@ -51,7 +51,7 @@ class TimedReplica(FedReplica):
         return goes_on
 
 
-class Reader:
+class ReaderCommands:
     """The commands of the process, by name."""
 
     def __init__(self, url: str) -> None:
@@ -95,7 +95,7 @@ class Reader:
 async def main(url: str) -> None:
     """Carry out commands until the input ends."""
     keep_pauses_short()
-    reader = Reader(url)
+    reader = ReaderCommands(url)
     while line := await asyncio.to_thread(sys.stdin.readline):
         name, *given = json.loads(line)
         begun = time.perf_counter()

@@ -100,7 +100,7 @@ async def changes(bench: Bench) -> None:
         async with served(bench.new_store(f"feed-{turn}"), DOOR) as (service, manager):
             await led(manager, tips)
             async with reading(service) as reader:
-                applied = [Applied(service, tip) for tip in tips]
+                applied = [AppliedTimes(service, tip) for tip in tips]
                 await reader.ask("follow", *tips)
                 writes = added(manager, workloads, range(bench["ray_calls"]))
                 rate = await per_second(writes)
@@ -115,7 +115,7 @@ async def changes(bench: Bench) -> None:
         bench.note(late_p99=quantile(lags, 0.99), rate=rate)
 
 
-class Applied:
+class AppliedTimes:
     """Notes when the leader of a partition applies each batch, in the same step."""
 
     def __init__(self, service: LocalService, tip: TopicIdPartition) -> None:

@@ -12,7 +12,7 @@ from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import readable
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import print_json, print_note, print_pairs
-from tierledger.cli.table import Table, print_table
+from tierledger.cli.table import PrintedTable, print_table
 from tierledger.cli.violation_output import print_violations, violation_as_json
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _print(record: RunRecord, judgement: Judgement) -> None:
         print_note("this history breaks an assumption, so no other checker was asked")
     others = {one.checker: "" for one in judgement.violations if one.checker not in known}
     rows = [(name, found[name], what) for name, what in {**known, **others}.items()]
-    print_table(Table(("checker", "violations", "what would be wrong"), rows))
+    print_table(PrintedTable(("checker", "violations", "what would be wrong"), rows))
     print_pairs([("made by", record.settings.origin or None), *_figures(record, judgement)])
     print_violations(judgement.violations)
     print(f"{len(judgement.violations)} violations")

@@ -28,7 +28,7 @@ from tierledger.cli.options import (
     parse_as_of,
 )
 from tierledger.cli.output import print_json, print_note, print_pairs
-from tierledger.cli.table import Cell, Table, WideOption, id_cell, print_table, size_cell
+from tierledger.cli.table import Cell, PrintedTable, WideOption, id_cell, print_table, size_cell
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -213,7 +213,7 @@ def _print_list(
     ]
     if not rows:
         print_note("there is no partition with segments or a leader")
-    print_table(Table(LIST_COLUMNS, rows, LIST_SPARE), wide=wide)
+    print_table(PrintedTable(LIST_COLUMNS, rows, LIST_SPARE), wide=wide)
 
 
 def _cells(found: Summary | DataError) -> tuple[object, ...]:
@@ -334,7 +334,7 @@ def _print_details(
             ]
             for epoch in more["epochs"]
         ]
-        print_table(Table(columns, rows, EPOCHS_SPARE), wide=wide)
+        print_table(PrintedTable(columns, rows, EPOCHS_SPARE), wide=wide)
 
 
 def _names(tip: TopicIdPartition) -> list[tuple[str, object]]:

@@ -95,7 +95,7 @@ ReportOption = Annotated[
 ]
 
 
-class Written(NamedTuple):
+class ReplayFiles(NamedTuple):
     """The files that a replay writes."""
 
     answers: dict[str, Path]
@@ -153,7 +153,7 @@ def replay_command(
     questions = [_questions(path, answer, check=check) for path in traces]
     options = ReplayOptions(strict=strict, churn=churn, seed=seed, sources=sources)
     log_to_stderr()
-    written = Written(answers, report, overwrite, json)
+    written = ReplayFiles(answers, report, overwrite, json)
     failed, refused = asyncio.run(
         _run(StoreOptions(store, cluster), hosts, loaded, questions, options, written)
     )
@@ -192,7 +192,7 @@ async def _run(
     loaded: Sequence[tuple[Path, LoadedTrace]],
     questions: Sequence[list[Question]],
     options: ReplayOptions,
-    written: Written,
+    written: ReplayFiles,
 ) -> tuple[bool, bool]:
     """Replay; returns whether an answer is not right, and whether a record was refused."""
     from tierledger.cli.service_settings import client_settings
@@ -237,7 +237,7 @@ def _answer_files(out: Path, sources: Sequence[str]) -> dict[str, Path]:
     return {source: out.with_suffix(f".{source}{out.suffix}") for source in sources}
 
 
-def _write_answers(written: Written, result: ReplayResult) -> None:
+def _write_answers(written: ReplayFiles, result: ReplayResult) -> None:
     from tierledger.conformance.answers import answer_line
 
     for source, path in written.answers.items():
@@ -307,7 +307,7 @@ async def _known(service: Service, trace: LoadedTrace) -> int:
 
 async def _page(service: Service, traces: Sequence[LoadedTrace]) -> str:
     """The report on all partitions of `traces`, from their logs."""
-    from tierledger.cli.pages.report.model import PartitionHistory
+    from tierledger.cli.pages.report.model import PartitionLog
     from tierledger.cli.pages.report.page import report_page
     from tierledger.cli.pages.stamp import stamp
     from tierledger.storage.connector import URL_SETTING
@@ -326,9 +326,7 @@ async def _page(service: Service, traces: Sequence[LoadedTrace]) -> str:
                 reader = PartitionReader(
                     backend, keys, settings.serde(), settings.cluster_id, tip
                 )
-                histories.append(
-                    PartitionHistory(tip, [event async for event in reader.events()])
-                )
+                histories.append(PartitionLog(tip, [event async for event in reader.events()]))
     finally:
         await backend.close()
     facts = {"cluster": settings.cluster_id, "traces": ", ".join(t.origin for t in traces)}

@@ -19,7 +19,7 @@ from tierledger.cli.options import ClusterOption, JsonOption, PartitionArgument,
 from tierledger.cli.output import print_json, print_note
 from tierledger.cli.segment_output import plain_segment
 from tierledger.cli.table import (
-    Table,
+    PrintedTable,
     WideOption,
     id_cell,
     print_table,
@@ -115,7 +115,9 @@ async def _list(options: StoreOptions, topic: str | None, *, json: bool, wide: b
         for one in plain:
             print_json(one)
     elif plain:
-        print_table(Table(LIST_COLUMNS, [_cells(one) for one in plain], LIST_SPARE), wide=wide)
+        print_table(
+            PrintedTable(LIST_COLUMNS, [_cells(one) for one in plain], LIST_SPARE), wide=wide
+        )
     else:
         print_note("nothing that was deleted is kept")
     return damaged
@@ -154,7 +156,7 @@ async def _show(
         )
         for one in plain
     ]
-    print_table(Table(SHOW_COLUMNS, rows, SHOW_SPARE), wide=wide)
+    print_table(PrintedTable(SHOW_COLUMNS, rows, SHOW_SPARE), wide=wide)
 
 
 async def _kept(catalog: Catalog, tip: TopicIdPartition) -> list[KeptSegment]:

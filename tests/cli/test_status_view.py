@@ -9,7 +9,7 @@ import pytest
 from tests.models.actors.reports import host, reading, served, session, silent
 from tests.models.cli.command_line import invoke, run
 from tierledger.cli.commands.status import view
-from tierledger.cli.commands.status.view import Page, ServiceIdentity, page_of, print_page
+from tierledger.cli.commands.status.view import Screen, ServiceIdentity, page_of, print_page
 from tierledger.cli.table import Cell
 from tierledger.events.typed_fields import time_text
 from tierledger.health.left import LeftPartition
@@ -18,14 +18,14 @@ from tierledger.health.status import Reading, status_of
 IDENTITY = ServiceIdentity("c1", "sqlite:/x", "127.0.0.1:1", 7, 0, None)
 
 
-def table(page: Page, first_column: str) -> list[dict[str, object]]:
+def table(page: Screen, first_column: str) -> list[dict[str, object]]:
     """The rows of the table whose first column is called so, as a pipe gets them."""
     (found,) = [one for one in page.tables if one.columns[0] == first_column]
     rows = [[one.whole if isinstance(one, Cell) else one for one in row] for row in found.rows]
     return [dict(zip(found.columns, row, strict=True)) for row in rows]
 
 
-def page(given: Reading, limit: int | None = 20) -> Page:
+def page(given: Reading, limit: int | None = 20) -> Screen:
     return page_of(IDENTITY, status_of(given), limit)
 
 

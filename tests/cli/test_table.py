@@ -15,7 +15,7 @@ from tests.models.cli.terminal import Shown, on_terminal
 from tierledger.cli.table import (
     STYLED_ROWS_MAX,
     Cell,
-    Table,
+    PrintedTable,
     id_cell,
     print_table,
     size_cell,
@@ -35,11 +35,11 @@ CELLS = st.one_of(
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> Table:
+def tables(draw: st.DrawFn) -> PrintedTable:
     columns = draw(st.lists(WORDS, min_size=1, max_size=6, unique=True))
     rows = draw(st.lists(st.tuples(*(CELLS for _ in columns)), max_size=5))
     spare = draw(st.permutations(columns).map(lambda names: names[: len(names) - 1]))
-    return Table(columns, rows, spare)
+    return PrintedTable(columns, rows, spare)
 
 
 def first_words(shown: Shown) -> list[str]:
@@ -50,7 +50,7 @@ def first_words(shown: Shown) -> list[str]:
 
 @given(tables(), st.integers(24, 300))
 def test_a_row_is_one_line_at_any_width_that_has_room_for_the_last_column(
-    table: Table, width: int
+    table: PrintedTable, width: int
 ) -> None:
     output = io.StringIO()
     Console(width=width, file=output).print(styled_table(table, width))
@@ -61,7 +61,7 @@ def test_a_row_is_one_line_at_any_width_that_has_room_for_the_last_column(
 
 
 @given(tables())
-def test_what_matters_most_is_left_out_last(table: Table) -> None:
+def test_what_matters_most_is_left_out_last(table: PrintedTable) -> None:
     kept = [
         [str(column.header) for column in styled_table(table, width).columns]
         for width in range(1, 300, 7)
@@ -120,7 +120,7 @@ def test_an_audit_has_each_finding_on_one_line_of_eighty_columns(
 def test_a_very_long_table_is_set_plainly(capsys: pytest.CaptureFixture[str]) -> None:
     cell = Cell("whole", "shown", "brief")
     rows = [("a\nb", one, cell) for one in range(STYLED_ROWS_MAX + 1)]
-    print_table(Table(("name", "count", "cell"), rows))
+    print_table(PrintedTable(("name", "count", "cell"), rows))
 
     text = capsys.readouterr().out.splitlines()
     assert len(text) == STYLED_ROWS_MAX + 2

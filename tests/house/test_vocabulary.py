@@ -8,7 +8,7 @@ import pytest
 
 from tierledger.cli.commands.jobs.stuck import STATE_NAMES
 from tierledger.cli.commands.status.view import _COMPARED
-from tierledger.cli.pages.report.model import Kind
+from tierledger.cli.pages.report.model import SegmentKind
 from tierledger.cli.segment_output import BRIEF_STATES
 from tierledger.cli.table import STYLES, state_cell
 from tierledger.conformance.verdicts import CheckReport, Verdict
@@ -29,7 +29,7 @@ ENUMS: tuple[type[StrEnum], ...] = (
     AnomalyKind,
     Verdict,
     Severity,
-    Kind,
+    SegmentKind,
 )
 
 

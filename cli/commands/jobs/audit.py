@@ -119,7 +119,7 @@ def _run(
     objects = open_store(url) if place is None else None
     if place is not None:
         require_inventory(place)
-    asked = _Asked(names, objects, inventory, now_ms - age_ms, age_ms)
+    asked = _AuditRequest(names, objects, inventory, now_ms - age_ms, age_ms)
     facts = {"tier": url.shown, "now": time_text(now_ms)}
     is_away = place is not None and "://" in place
     if is_away and job.engine == LOCAL:
@@ -137,7 +137,7 @@ def _run(
     _report(job, SPARK, made, facts)
 
 
-class _Asked(NamedTuple):
+class _AuditRequest(NamedTuple):
     """What to audit."""
 
     names: LayoutNames
@@ -156,7 +156,7 @@ class _Asked(NamedTuple):
 
 
 def _audited_here(
-    job: Job, plan: TablePlan, asked: _Asked, digest: AuditDigest
+    job: Job, plan: TablePlan, asked: _AuditRequest, digest: AuditDigest
 ) -> Audit | None:
     """The audit by this process; none if there are too many objects for it."""
     from tierledger.pipeline.inventory import listed_objects, read_inventory, totals
@@ -181,7 +181,9 @@ def _audited_here(
     return audited_here(plan, asked.names, lister, asked.orphans_before_ms, digest, writing)
 
 
-def _audited_by_spark(job: Job, store: JobStore, asked: _Asked, digest: AuditDigest) -> Audit:
+def _audited_by_spark(
+    job: Job, store: JobStore, asked: _AuditRequest, digest: AuditDigest
+) -> Audit:
     # Imported here: the other commands and the local engine need no Spark.
     with TemporaryDirectory(prefix="tierledger-audit-") as scratch, session_of(job) as session:
         from tierledger.pipeline.jobs.audit.job import audit as audited
@@ -198,7 +200,7 @@ def _audited_by_spark(job: Job, store: JobStore, asked: _Asked, digest: AuditDig
 
 
 def _lister(
-    session: SparkSession, asked: _Asked, file: Path
+    session: SparkSession, asked: _AuditRequest, file: Path
 ) -> Callable[[], Listed[DataFrame]]:
     from tierledger.pipeline.jobs.audit.here import Listed
     from tierledger.pipeline.listing import (

@@ -17,7 +17,7 @@ from tierledger.cli.table import size_cell, state_cell
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tierledger.cli.commands.jobs.job import Answer
+    from tierledger.cli.commands.jobs.job import TableResult
     from tierledger.pipeline.jobs.coverage.job import CoverageDigest, Totals
     from tierledger.pipeline.table_columns import PlainRow
     from tierledger.pipeline.tables.plan import TablePlan
@@ -85,7 +85,7 @@ def _cells(row: PlainRow) -> list[object]:
     ]
 
 
-def _draw(job: Job, plan: TablePlan, made: Answer[CoverageDigest]) -> None:
+def _draw(job: Job, plan: TablePlan, made: TableResult[CoverageDigest]) -> None:
     from tierledger.cli.pages.jobs.coverage import coverage_page
     from tierledger.cli.pages.stamp import stamp_of
 

@@ -32,8 +32,7 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.output import print_json, print_note, print_pairs, progress
 from tierledger.cli.settings import cluster_setting, store_config
-from tierledger.cli.table import Table as PrintedTable
-from tierledger.cli.table import print_table
+from tierledger.cli.table import PrintedTable, print_table
 from tierledger.cli.topics import TopicOption
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import time_text
@@ -227,7 +226,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[OptionalDigest]):
+class TableResult(Generic[OptionalDigest]):
     """The result of an engine for a table."""
 
     engine: str
@@ -238,7 +237,7 @@ class Answer(Generic[OptionalDigest]):
     damaged: list[DamagedLog]
 
 
-def answered(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[OptionalDigest]:
+def answered(job: Job, plan: TablePlan, digest: OptionalDigest) -> TableResult[OptionalDigest]:
     """Compute the planned table with the engine that suits; write it if a folder is given.
 
     Args:
@@ -264,13 +263,15 @@ def is_local(job: Job, plan: TablePlan) -> bool:
     return asyncio.run(is_small(plan.store, plan.logs))
 
 
-def _answered_here(job: Job, plan: TablePlan, digest: OptionalDigest) -> Answer[OptionalDigest]:
+def _answered_here(
+    job: Job, plan: TablePlan, digest: OptionalDigest
+) -> TableResult[OptionalDigest]:
     from tierledger.pipeline.engine import made_here
 
     counted = _counted(plan.logs, f"{job.name}: logs folded")
     with written_here(job, plan.table) as write, counted as logs:
         made = made_here(plan, logs, digest, write)
-    return Answer(LOCAL, made.digest, made.rows, made.damaged)
+    return TableResult(LOCAL, made.digest, made.rows, made.damaged)
 
 
 @contextmanager
@@ -304,7 +305,7 @@ def _counted(logs: Sequence[PlannedLog], what: str) -> Iterator[Iterable[Planned
 
 def _answered_by_spark(
     job: Job, plan: TablePlan, digest: OptionalDigest
-) -> Answer[OptionalDigest]:
+) -> TableResult[OptionalDigest]:
     with session_of(job) as session:
         # Imported here: the other commands and the local engine need no Spark.
         from tierledger.pipeline.spark_files import make
@@ -319,7 +320,7 @@ def _answered_by_spark(
         else:
             with shown(session, f"{job.name}: tasks done", tasks):
                 make(frame)
-        return Answer(SPARK, digests.joined(), rows, damage.logs())
+        return TableResult(SPARK, digests.joined(), rows, damage.logs())
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tierledger.cli.complete_file import complete_file, require_place
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption, OverwriteOption
 from tierledger.cli.output import print_json, print_note, print_pairs
-from tierledger.cli.table import Table, print_table
+from tierledger.cli.table import PrintedTable, print_table
 from tierledger.cli.violation_output import print_violations, violation_as_json
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _print(verdict: LiveVerdict, history: Path | None) -> None:
         for row in verdict.faults
     ]
     columns = ("fault", "strikes", "median gap", "longest gap", "calls", "ok", "answered")
-    print_table(Table(columns, [*rows, ("(none)", 0, "", "", *_shares(verdict.calm))]))
+    print_table(PrintedTable(columns, [*rows, ("(none)", 0, "", "", *_shares(verdict.calm))]))
     print_pairs(_figures(verdict))
     print_violations(verdict.violations)
     if history is not None:

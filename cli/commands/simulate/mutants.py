@@ -16,7 +16,7 @@ from tierledger.cli.commands.simulate.options import (
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import JsonOption
 from tierledger.cli.output import counted, print_json, print_note, print_pairs
-from tierledger.cli.table import Table, print_table
+from tierledger.cli.table import PrintedTable, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -266,12 +266,14 @@ def _print_coverage(summary: CampaignSummary) -> None:
         for mark, group in MARKS.items()
         for seen in (summary.marks[mark],)
     ]
-    print_table(Table(("group", "situation", "seeds", "one in", "seeds, logarithmic"), rows))
+    print_table(
+        PrintedTable(("group", "situation", "seeds", "one in", "seeds, logarithmic"), rows)
+    )
     counted = [
         (name, f"{count:,}", _one_in(summary.seeds, summary.counted[name]))
         for name, count in summary.counts.items()
     ]
-    print_table(Table(("what", "how much", "one in"), counted))
+    print_table(PrintedTable(("what", "how much", "one in"), counted))
     for failed in summary.failed:
         print_note(f"seed {failed.seed} failed: {failed.violations[0].message}")
     print_pairs([("never seen", ", ".join(summary.unseen_marks) or "none")])

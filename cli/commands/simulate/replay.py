@@ -35,7 +35,7 @@ SeedOption = Annotated[
 ]
 
 
-class Asked(NamedTuple):
+class ReplayRequest(NamedTuple):
     """The run to repeat."""
 
     seed: int
@@ -83,11 +83,11 @@ class Files(NamedTuple):
 
 def _asked(
     seed: int, mutant: str | None, keep: str | None, shape: str | None, world: str
-) -> Asked:
+) -> ReplayRequest:
     from tierledger.simulation.machines.scenario.shape import numbers_of
 
     kept = None if keep is None else numbers_of(keep)
-    return Asked(seed, mutant, kept, comma_separated(shape), checked_world(world))
+    return ReplayRequest(seed, mutant, kept, comma_separated(shape), checked_world(world))
 
 
 def replay(
@@ -127,7 +127,7 @@ def replay(
 
 
 def _write_of_machines(
-    asked: Asked, scenario: Scenario, verdict: SeedVerdict, files: Files
+    asked: ReplayRequest, scenario: Scenario, verdict: SeedVerdict, files: Files
 ) -> None:
     from tierledger.simulation.campaign.campaign import watched
     from tierledger.simulation.explain.text import text
@@ -141,7 +141,9 @@ def _write_of_machines(
         files.write(files.trace, [text(_timeline(asked, scenario, verdict)).encode()])
 
 
-def _write_of_service(asked: Asked, scenario: Scenario, _: SeedVerdict, files: Files) -> None:
+def _write_of_service(
+    asked: ReplayRequest, scenario: Scenario, _: SeedVerdict, files: Files
+) -> None:
     from tierledger.simulation.campaign.campaign import watched_service
     from tierledger.simulation.history.calls import history_as_lines
 
@@ -153,7 +155,7 @@ def _write_of_service(asked: Asked, scenario: Scenario, _: SeedVerdict, files: F
     world.loop.discard()
 
 
-def _timeline(asked: Asked, scenario: Scenario, verdict: SeedVerdict) -> RunTimeline:
+def _timeline(asked: ReplayRequest, scenario: Scenario, verdict: SeedVerdict) -> RunTimeline:
     from tierledger.simulation.campaign.campaign import watched, watched_service
     from tierledger.simulation.machines.timeline_of import timeline_of
     from tierledger.simulation.worlds import MACHINES
@@ -239,7 +241,7 @@ def explain(
     print(f"{len(scenario.decisions)} decisions, {len(verdict.violations)} violations: {out}")
 
 
-def _made_small(asked: Asked) -> Asked:
+def _made_small(asked: ReplayRequest) -> ReplayRequest:
     from tierledger.simulation.campaign.reduction import reduced
 
     print_note("it fails; it is made smaller first")

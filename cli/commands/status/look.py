@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tierledger.actors.connection import ServiceConnection
     from tierledger.actors.discovery.service_record import ServiceRecord
     from tierledger.actors.host_settings import ServiceSettings
-    from tierledger.cli.commands.status.view import Page, ServiceIdentity
+    from tierledger.cli.commands.status.view import Screen, ServiceIdentity
     from tierledger.health.left import LeftPartition
     from tierledger.health.status import ServiceStatus
     from tierledger.health.troubles import Trouble
@@ -43,7 +43,7 @@ class StatusOptions(NamedTuple):
     """Whether it is looked at again soon; then logs in the store are not read each time."""
 
 
-class Look(NamedTuple):
+class ClusterView(NamedTuple):
     """The result of one look."""
 
     cluster: str
@@ -63,7 +63,7 @@ class Look(NamedTuple):
         return troubles_of(self.service[1])
 
 
-async def take_look(options: StatusOptions) -> Look:
+async def take_look(options: StatusOptions) -> ClusterView:
     """The present status of the service, or that none runs.
 
     Raises:
@@ -88,7 +88,7 @@ async def take_look(options: StatusOptions) -> Look:
         is_live = record is not None and await asyncio.to_thread(lambda: record.is_live)
         if is_live or names_doors(options.store):
             raise
-        return Look(settings.cluster_id, None, await _count_stored(settings))
+        return ClusterView(settings.cluster_id, None, await _count_stored(settings))
     known = [] if record is None else record.host_doors
     hosts = {one.address.rpartition("/")[0]: one.address for one in known}
     try:
@@ -100,7 +100,7 @@ async def take_look(options: StatusOptions) -> Look:
         await connection.close()
     identity = _identity(settings, record)
     narrowed = status.narrowed(*options.chosen, options.host)
-    return Look(settings.cluster_id, (identity, narrowed), left=left)
+    return ClusterView(settings.cluster_id, (identity, narrowed), left=left)
 
 
 async def _left(
@@ -169,7 +169,7 @@ async def _count_stored(settings: ServiceSettings) -> tuple[int, bool] | None:
     return count, True
 
 
-def print_look(options: StatusOptions, look: Look) -> None:
+def print_look(options: StatusOptions, look: ClusterView) -> None:
     from tierledger.cli.commands.status.view import print_page
 
     if options.json:
@@ -180,7 +180,7 @@ def print_look(options: StatusOptions, look: Look) -> None:
         print_page(page_with_service(options, look), wide=options.wide)
 
 
-def page_with_service(options: StatusOptions, look: Look) -> Page:
+def page_with_service(options: StatusOptions, look: ClusterView) -> Screen:
     from tierledger.cli.commands.status.view import page_of
 
     assert look.service is not None, "the caller has looked"
@@ -189,14 +189,14 @@ def page_with_service(options: StatusOptions, look: Look) -> Page:
     return page_of(*look.service, limit, look.left or ())
 
 
-def page_without_service(look: Look) -> Page:
-    from tierledger.cli.commands.status.view import Page
+def page_without_service(look: ClusterView) -> Screen:
+    from tierledger.cli.commands.status.view import Screen
 
     stored = None
     if look.stored is not None:
         count, are_all = look.stored
         stored = f"{count}{'' if are_all else ' or more'}; tierledger ls lists them"
-    return Page(
+    return Screen(
         [
             ("cluster", look.cluster),
             ("service", "none runs on this store; start one with: tierledger serve"),
@@ -206,7 +206,7 @@ def page_without_service(look: Look) -> Page:
     )
 
 
-def _plain(look: Look) -> dict[str, object]:
+def _plain(look: ClusterView) -> dict[str, object]:
     troubles = [one.plain() for one in look.troubles]
     if look.service is None:
         count, are_all = look.stored or (None, False)

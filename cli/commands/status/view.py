@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.cli.output import print_pairs
 from tierledger.cli.table import (
-    Table,
+    PrintedTable,
     id_cell,
     print_table,
     size_cell,
@@ -115,11 +115,11 @@ class ServiceIdentity(NamedTuple):
     """The doors that were given."""
 
 
-class Page(NamedTuple):
+class Screen(NamedTuple):
     """The content of the screen, from top to bottom."""
 
     pairs: list[tuple[str, object]]
-    tables: list[Table]
+    tables: list[PrintedTable]
     remark: str | None = None
 
 
@@ -128,7 +128,7 @@ def page_of(
     status: ServiceStatus,
     limit: int | None,
     left: Sequence[LeftPartition] = (),
-) -> Page:
+) -> Screen:
     """The page about a service, with at most `limit` partitions.
 
     `left`: partitions with segments that no broker hosts.
@@ -138,22 +138,24 @@ def page_of(
     troubles = troubles_of(status)
     plugins = [] if status.coordinator is None else _plugin_rows(status.coordinator)
     tables = [
-        Table(TROUBLE_COLUMNS, _trouble_rows(troubles), TROUBLE_SPARE),
-        Table(HOST_COLUMNS, [_host_row(one) for one in status.hosts], HOST_SPARE),
-        Table(PARTITION_COLUMNS, [_partition_row(one) for one in shown], PARTITION_SPARE),
-        Table(BROKER_COLUMNS, brokers[:limit]),
-        Table(PLUGIN_COLUMNS, plugins[:limit], PLUGIN_SPARE),
+        PrintedTable(TROUBLE_COLUMNS, _trouble_rows(troubles), TROUBLE_SPARE),
+        PrintedTable(HOST_COLUMNS, [_host_row(one) for one in status.hosts], HOST_SPARE),
+        PrintedTable(
+            PARTITION_COLUMNS, [_partition_row(one) for one in shown], PARTITION_SPARE
+        ),
+        PrintedTable(BROKER_COLUMNS, brokers[:limit]),
+        PrintedTable(PLUGIN_COLUMNS, plugins[:limit], PLUGIN_SPARE),
         holds_table(status),
-        Table(LEFT_COLUMNS, [_left_row(one) for one in left[:limit]], LEFT_SPARE),
-        Table(FOREIGN_COLUMNS, _foreign_rows(status.coordinator)[:limit], FOREIGN_SPARE),
+        PrintedTable(LEFT_COLUMNS, [_left_row(one) for one in left[:limit]], LEFT_SPARE),
+        PrintedTable(FOREIGN_COLUMNS, _foreign_rows(status.coordinator)[:limit], FOREIGN_SPARE),
     ]
     more = len(status.partitions) - len(shown)
     remark = f"{more} more partitions, none of them worse; --all shows them" if more else None
     pairs = [*_identity_pairs(identity), *_total_pairs(status, troubles)]
-    return Page(pairs, [_without_empty(one) for one in tables if one.rows], remark)
+    return Screen(pairs, [_without_empty(one) for one in tables if one.rows], remark)
 
 
-def holds_table(status: ServiceStatus) -> Table:
+def holds_table(status: ServiceStatus) -> PrintedTable:
     """The holds that operators have placed."""
     rows: list[tuple[object, ...]] = [
         (
@@ -171,7 +173,7 @@ def holds_table(status: ServiceStatus) -> Table:
         )
         for one in status.holds()
     ]
-    return Table(HOLD_COLUMNS, rows, HOLD_SPARE)
+    return PrintedTable(HOLD_COLUMNS, rows, HOLD_SPARE)
 
 
 def _until_text(hold: Mapping[str, Any]) -> str | None:
@@ -218,16 +220,16 @@ def _foreign_rows(known: Mapping[str, Any] | None) -> list[tuple[object, ...]]:
     ]
 
 
-def _without_empty(table: Table) -> Table:
+def _without_empty(table: PrintedTable) -> PrintedTable:
     """A table without the columns that are empty in every row: room is scarce."""
     columns, rows, spare = table
     kept = [at for at in range(len(columns)) if any(row[at] is not None for row in rows)]
-    return Table(
+    return PrintedTable(
         [columns[at] for at in kept], [tuple(row[at] for at in kept) for row in rows], spare
     )
 
 
-def print_page(page: Page, *, wide: bool = False) -> None:
+def print_page(page: Screen, *, wide: bool = False) -> None:
     print_pairs(page.pairs)
     for table in page.tables:
         print_table(table, wide=wide)
@@ -235,7 +237,7 @@ def print_page(page: Page, *, wide: bool = False) -> None:
         print(page.remark)
 
 
-def rendered(page: Page, footer: str, width: int) -> RenderableType:
+def rendered(page: Screen, footer: str, width: int) -> RenderableType:
     """A page for a live display of that width."""
     from rich.console import Group
     from rich.text import Text

@@ -24,9 +24,9 @@ from tierledger.events.typed_fields import time_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tierledger.cli.commands.status.look import Look, StatusOptions
+    from tierledger.cli.commands.status.look import ClusterView, StatusOptions
 
-    Show = Callable[[Look], None]
+    Show = Callable[[ClusterView], None]
 
 
 def watch_status(options: StatusOptions, interval_s: float) -> None:
@@ -71,7 +71,7 @@ def _display(options: StatusOptions) -> Iterator[Show]:
 
     with Live(console=terminal_console(), auto_refresh=False, vertical_overflow="crop") as live:
 
-        def show(look: Look) -> None:
+        def show(look: ClusterView) -> None:
             is_served = look.service is not None
             page = page_with_service(options, look) if is_served else page_without_service(look)
             footer = f"{time_text(WallClock().now_ms())}, Ctrl-C ends this"
@@ -80,7 +80,7 @@ def _display(options: StatusOptions) -> Iterator[Show]:
         yield show
 
 
-def _print_block(options: StatusOptions, look: Look) -> None:
+def _print_block(options: StatusOptions, look: ClusterView) -> None:
     print_look(options, look)
     if not options.json:
         print(time_text(WallClock().now_ms()), end="\n\n")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tierledger.cli.pages.jobs.groups import GROUPS_SHOWN, Group, groups_of
+from tierledger.cli.pages.jobs.groups import GROUPS_SHOWN, PartitionGroup, groups_of
 from tierledger.cli.pages.jobs.strips import Share, shares
 from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS, Look, spelled
-from tierledger.pages.drawing import Row
+from tierledger.pages.drawing import PlotRow
 from tierledger.pages.environment import render
 from tierledger.pages.texts import count_text, many, size_text
 from tierledger.pipeline.jobs.audit.kinds import FINDINGS, AuditKind
@@ -66,7 +66,7 @@ def audit_page(facts: Mapping[str, object], made: Audit, stamp: Stamp) -> str:
     )
 
 
-def _overview(totals: Mapping[AuditKind, KindTotal]) -> list[Row]:
+def _overview(totals: Mapping[AuditKind, KindTotal]) -> list[PlotRow]:
     """What should be there and what is, on one scale."""
     should = [_share(kind, totals[kind], totals[kind].expected_bytes) for kind in EXPECTED]
     there = [
@@ -95,13 +95,13 @@ def _overview(totals: Mapping[AuditKind, KindTotal]) -> list[Row]:
 def _groups(
     partitions: Mapping[tuple[str | None, int | None], PartitionTotals],
     rows: Iterable[PlainRow],
-) -> list[Group]:
+) -> list[PartitionGroup]:
     worst = sorted(partitions.items(), key=lambda one: _place(one[1]))[:GROUPS_MAX]
     by_partition: dict[tuple[str | None, int | None], list[PlainRow]] = {}
     for row in rows:
         by_partition.setdefault((row["topic_id"], row["partition"]), []).append(row)
     return groups_of(
-        Group(
+        PartitionGroup(
             _bar(key, totals),
             key[0] or "",
             [kind for kind in AuditKind if kind in totals.kinds],
@@ -129,7 +129,7 @@ def _place(totals: PartitionTotals) -> tuple[object, ...]:
     )
 
 
-def _bar(key: tuple[str | None, int | None], totals: PartitionTotals) -> Row:
+def _bar(key: tuple[str | None, int | None], totals: PartitionTotals) -> PlotRow:
     """A partition: the bytes of the segments that it should have, then of all else there."""
     if key[0] is None:
         name = "no partition's"

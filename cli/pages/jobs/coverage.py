@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tierledger.cli.pages.jobs.groups import GROUPS_SHOWN, Group, groups_of
-from tierledger.cli.pages.jobs.strips import Mark, strip
+from tierledger.cli.pages.jobs.groups import GROUPS_SHOWN, PartitionGroup, groups_of
+from tierledger.cli.pages.jobs.strips import StripMark, strip
 from tierledger.events.vocabulary import WORDS as VOCABULARY
 from tierledger.events.vocabulary import spelled
 from tierledger.pages.environment import render
@@ -15,7 +15,7 @@ from tierledger.pipeline.jobs.coverage.rules import CoverageKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierledger.pages.drawing import Row
+    from tierledger.pages.drawing import PlotRow
     from tierledger.pages.environment import Stamp
     from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.jobs.coverage.job import Strip, Totals
@@ -60,12 +60,12 @@ def coverage_page(
     )
 
 
-def _group(one: Strip) -> Group:
+def _group(one: Strip) -> PartitionGroup:
     listed = sorted(
         (row for row in one.rows if row["kind"] in LISTED),
         key=lambda row: (LISTED.index(row["kind"]), row["start_offset"]),
     )
-    return Group(
+    return PartitionGroup(
         _strip(one.topic, one.partition, one.rows),
         one.topic_id,
         list(dict.fromkeys(row["kind"] for row in listed)),
@@ -74,11 +74,11 @@ def _group(one: Strip) -> Group:
     )
 
 
-def _strip(topic: str, number: int, rows: Sequence[PlainRow]) -> Row:
+def _strip(topic: str, number: int, rows: Sequence[PlainRow]) -> PlotRow:
     first = min(row["start_offset"] for row in rows)
     last = max(row["end_offset"] for row in rows)
     marks = [
-        Mark(
+        StripMark(
             row["start_offset"],
             row["end_offset"],
             WORDS[row["kind"]].look,

@@ -9,7 +9,7 @@ from tierledger.pages.texts import anchors
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tierledger.pages.drawing import Row
+    from tierledger.pages.drawing import PlotRow
     from tierledger.pipeline.table_columns import PlainRow
 
 GROUPS_SHOWN: Final = 40
@@ -19,10 +19,10 @@ OPEN_MAX: Final = 12
 """The most rows of a partition that is unfolded at first."""
 
 
-class Group(NamedTuple):
+class PartitionGroup(NamedTuple):
     """A partition."""
 
-    row: Row
+    row: PlotRow
     topic_id: str
     kinds: Sequence[str]
     """The words that are said of anything in it."""
@@ -35,7 +35,7 @@ class Group(NamedTuple):
     is_open: bool = False
 
 
-def groups_of(some: Iterable[Group]) -> list[Group]:
+def groups_of(some: Iterable[PartitionGroup]) -> list[PartitionGroup]:
     """`some` with their ids, in the same order; the first is open if it is short."""
     made = list(some)
     ids = anchors(one.row.title for one in made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.cli.pages.jobs.strips import Bar, bars
+from tierledger.cli.pages.jobs.strips import ValueBar, bars
 from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import Look
 from tierledger.pages.environment import render
@@ -57,7 +57,7 @@ def retention_page(
     )
 
 
-def _topic_bars(topics: Sequence[PlainRow]) -> list[Bar]:
+def _topic_bars(topics: Sequence[PlainRow]) -> list[ValueBar]:
     made = []
     for row in topics[:TOPICS_DRAWN]:
         name, count = row["topic"] or row["topic_id"], many(row["partitions"], "partition")
@@ -65,13 +65,13 @@ def _topic_bars(topics: Sequence[PlainRow]) -> list[Bar]:
             size, segments = row[f"bytes_{when}"], row[f"segments_{when}"]
             text = f"{size_text(size)}, {many(segments, 'segment')}"
             label, note = (name, count) if when == "before" else ("", "")
-            made.append(Bar(label, note, size, text, look, f"{name} {when}: {text}"))
+            made.append(ValueBar(label, note, size, text, look, f"{name} {when}: {text}"))
     return made
 
 
-def _time_bars(times: Sequence[PlainRow], question: Question) -> list[Bar]:
+def _time_bars(times: Sequence[PlainRow], question: Question) -> list[ValueBar]:
     return [
-        Bar(
+        ValueBar(
             "now" if row["since_ms"] == question.now_ms else time_text(row["since_ms"]),
             many(row["segments"], "segment"),
             row["bytes"],

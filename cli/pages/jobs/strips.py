@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.events.vocabulary import Look
-from tierledger.pages.drawing import Box, Drawing, Row, Text, by_column, percent, placed
+from tierledger.pages.drawing import Box, Drawing, PlotRow, Text, by_column, percent, placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ MARKS_MAX = 600
 BAND_HEIGHT, BAND_STEP = 14, 18
 
 
-class Mark(NamedTuple):
+class StripMark(NamedTuple):
     """A stretch of a strip, both ends inclusive."""
 
     start: int
@@ -30,7 +30,7 @@ class Mark(NamedTuple):
     """0 is the upper band; marks of a higher band are drawn below."""
 
 
-class Bar(NamedTuple):
+class ValueBar(NamedTuple):
     """One line of `bars`."""
 
     name: str
@@ -53,7 +53,9 @@ class Share(NamedTuple):
     tip: str
 
 
-def shares(name: str, note: str, some: Sequence[Share], height: int, longest: int = 0) -> Row:
+def shares(
+    name: str, note: str, some: Sequence[Share], height: int, longest: int = 0
+) -> PlotRow:
     """A bar of parts behind each other; `longest` is the sum that takes the whole width."""
     if not any(one.value for one in some):
         some = [one._replace(value=one.times) for one in some]
@@ -64,15 +66,15 @@ def shares(name: str, note: str, some: Sequence[Share], height: int, longest: in
             x, width = percent(at / whole * 100), percent(max(one.value / whole * 100, 0.05))
             boxes.append(Box(one.look, x, width, 1, height, one.tip))
         at += one.value
-    return Row(name, note, Drawing(height + 2, f"{name}: {note}", boxes))
+    return PlotRow(name, note, Drawing(height + 2, f"{name}: {note}", boxes))
 
 
-def strip(name: str, note: str, marks: Sequence[Mark], axis: Range) -> Row:
+def strip(name: str, note: str, marks: Sequence[StripMark], axis: Range) -> PlotRow:
     """A drawing of `marks` along `axis`, higher bands below; each mark has its tooltip.
 
     Marks come in any order; too many of one look and band are joined with neighbours.
     """
-    groups: dict[tuple[int, str], list[Mark]] = {}
+    groups: dict[tuple[int, str], list[StripMark]] = {}
     for mark in marks:
         groups.setdefault((mark.band, mark.look), []).append(mark)
     boxes: list[Box] = []
@@ -85,10 +87,10 @@ def strip(name: str, note: str, marks: Sequence[Mark], axis: Range) -> Row:
             for one in thinned
         )
     height = (max((band for band, _ in groups), default=0) + 1) * BAND_STEP
-    return Row(name, note, Drawing(height, f"{name}: {note}", boxes))
+    return PlotRow(name, note, Drawing(height, f"{name}: {note}", boxes))
 
 
-def _gravity(group: tuple[tuple[int, str], list[Mark]]) -> tuple[int, int]:
+def _gravity(group: tuple[tuple[int, str], list[StripMark]]) -> tuple[int, int]:
     """Where marks come in the order of drawing: the gravest last, so nothing hides them."""
     band, look = group[0]
     return band, _ORDER.index(look)
@@ -97,12 +99,12 @@ def _gravity(group: tuple[tuple[int, str], list[Mark]]) -> tuple[int, int]:
 _ORDER = (Look.IDLE, Look.GOOD, Look.KEPT, Look.LEAVING, Look.OPEN, Look.WARN, Look.BAD)
 
 
-def _thinned(marks: Sequence[Mark], axis: Range) -> list[Mark]:
+def _thinned(marks: Sequence[StripMark], axis: Range) -> list[StripMark]:
     """`marks`, ascending; those that begin in one column are joined if there are too many."""
     if len(marks) <= MARKS_MAX:
         return list(marks)
     width = (axis[1] - axis[0]) // MARKS_MAX + 1
-    joined: list[Mark] = []
+    joined: list[StripMark] = []
     for some in by_column(marks, attrgetter("start"), axis[0], width):
         first, end = some[0], max(one.end for one in some)
         more = f"{len(some)} from {first.start} to {end}; the first: {first.tip}"
@@ -110,7 +112,7 @@ def _thinned(marks: Sequence[Mark], axis: Range) -> list[Mark]:
     return joined
 
 
-def bars(items: Sequence[Bar]) -> list[Row]:
+def bars(items: Sequence[ValueBar]) -> list[PlotRow]:
     """Horizontal bars on one scale from 0, each followed by its value."""
     longest = max((item.value for item in items), default=0) or 1
     rows = []
@@ -121,5 +123,5 @@ def bars(items: Sequence[Bar]) -> list[Row]:
         label = item.tip or f"{item.name} {item.note}: {item.text}"
         boxes = [box] if item.value else []
         drawing = Drawing(18, label, boxes, [Text("", width, 13, item.text)])
-        rows.append(Row(item.name, item.note, drawing, "" if item.name else "more"))
+        rows.append(PlotRow(item.name, item.note, drawing, "" if item.name else "more"))
     return rows

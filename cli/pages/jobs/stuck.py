@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.cli.pages.jobs.strips import Bar, bars
+from tierledger.cli.pages.jobs.strips import ValueBar, bars
 from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS
 from tierledger.pages.environment import render
@@ -50,8 +50,8 @@ def stuck_page(
     )
 
 
-def _bar(row: PlainRow) -> Bar:
-    return Bar(
+def _bar(row: PlainRow) -> ValueBar:
+    return ValueBar(
         f"{row['topic']}-{row['partition']}",
         row["segment_id"] or "the partition",
         row["age_ms"],

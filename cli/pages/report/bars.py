@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierledger.cli.pages.report.model import Kind
+from tierledger.cli.pages.report.model import SegmentKind
 from tierledger.pages.drawing import by_column
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ class Bar(NamedTuple):
 
     start: int
     end: int
-    kind: Kind
+    kind: SegmentKind
     segment: int
     parts: int
 
 
-class Rows(NamedTuple):
+class LaneBars(NamedTuple):
     """A lane's bars: present ones, and below them deleted ones."""
 
     live: Sequence[Sequence[Bar]]
@@ -59,18 +59,20 @@ def lane_limit(lanes: Iterable[Lane]) -> int:
     return max(LANE_BARS_MIN, min(LANE_BARS_MAX, PAGE_BARS_MAX // len(sizes)))
 
 
-def rows_of(lane: Lane, limit: int) -> Rows:
+def rows_of(lane: Lane, limit: int) -> LaneBars:
     """The bars of `lane`, about `limit` at most.
 
     Only rows with too many bars are joined, kind by kind, so that rare kinds stay visible.
     """
-    live = _stacked((one for one in lane.parts if one.kind is not Kind.DELETED), ROWS_MAX)
-    gone = (one for one in lane.parts if one.kind is Kind.DELETED)
+    live = _stacked(
+        (one for one in lane.parts if one.kind is not SegmentKind.DELETED), ROWS_MAX
+    )
+    gone = (one for one in lane.parts if one.kind is SegmentKind.DELETED)
     deleted = _stacked(gone, DELETED_ROWS_MAX)
     if len(lane.parts) <= limit:
-        return Rows(live, deleted)
+        return LaneBars(live, deleted)
     budget = limit // (len(live) + len(deleted))
-    return Rows(
+    return LaneBars(
         [_fitted(row, budget) for row in live], [_fitted(row, budget) for row in deleted]
     )
 
@@ -131,11 +133,11 @@ def _joined(bars: Sequence[Bar], columns: int) -> list[Bar]:
 
 
 _RARE_LAST = (
-    Kind.SERVED,
-    Kind.DELETED,
-    Kind.SUPERSEDED,
-    Kind.DELETING,
-    Kind.COPYING,
-    Kind.RECOVERED,
+    SegmentKind.SERVED,
+    SegmentKind.DELETED,
+    SegmentKind.SUPERSEDED,
+    SegmentKind.DELETING,
+    SegmentKind.COPYING,
+    SegmentKind.RECOVERED,
 )
 """The order in which joined bars are drawn over each other."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierledger.cli.pages.report.bars import Bar, Rows, rows_of, thinned
+from tierledger.cli.pages.report.bars import Bar, LaneBars, rows_of, thinned
 from tierledger.cli.pages.report.intervals import common, length
-from tierledger.cli.pages.report.model import Kind
+from tierledger.cli.pages.report.model import SegmentKind
 from tierledger.events.vocabulary import WORDS
-from tierledger.pages.drawing import Box, Drawing, Row, Text, percent, placed
+from tierledger.pages.drawing import Box, Drawing, PlotRow, Text, percent, placed
 from tierledger.pages.texts import count_text, many, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tierledger.cli.pages.report.model import Lane, Picture
-    from tierledger.cli.pages.report.timeline import CopyRun, Flag, Leadership, Timeline
+    from tierledger.cli.pages.report.timeline import CopyRun, Flag, SessionSpan, Timeline
     from tierledger.pages.drawing import Range
 
 LIVE_HEIGHT, LIVE_STEP = 14, 17
@@ -34,7 +34,7 @@ def ticks(axis: Range) -> list[int]:
     return [axis[0] + (axis[1] - axis[0]) * at // TICKS for at in range(TICKS + 1)]
 
 
-def coverage_row(picture: Picture, axis: Range) -> Row:
+def coverage_row(picture: Picture, axis: Range) -> PlotRow:
     """Offsets of the log that finished segments hold over all epochs, and the holes."""
     boxes = [*_holes(picture.holes, picture.deleted, axis, 2, 8)]
     for (start, end), count in thinned(picture.coverage, axis, COLUMNS):
@@ -44,12 +44,12 @@ def coverage_row(picture: Picture, axis: Range) -> Row:
     note = many(len(picture.holes), "hole") if picture.coverage else "nothing finished"
     note += f", {many(picture.missing, 'offset')} missing" if picture.missing else ""
     drawing = Drawing(12, f"All epochs together: {note}", boxes, has_grid=True)
-    return Row("all epochs", note, drawing, "whole")
+    return PlotRow("all epochs", note, drawing, "whole")
 
 
 def lane_row(
     lane: Lane, axis: Range, limit: int, shown: dict[int, int], deleted: Sequence[Range]
-) -> Row:
+) -> PlotRow:
     """One leader epoch; adds to `shown` the segments whose details its bars need."""
     rows = rows_of(lane, limit)
     height = max(len(rows.live), 1 if lane.holes else 0) * LIVE_STEP + 2
@@ -57,7 +57,7 @@ def lane_row(
     # Over single bars, but only over the foot of joined ones: so neither hides the other.
     # What is being copied or deleted lies in holes, and is seen, too.
     foot = LIVE_HEIGHT if rows.bars == len(lane.parts) else LIVE_HEIGHT // 3
-    if any(part.kind in {Kind.COPYING, Kind.DELETING} for part in lane.parts):
+    if any(part.kind in {SegmentKind.COPYING, SegmentKind.DELETING} for part in lane.parts):
         foot = LIVE_HEIGHT // 3
     boxes += _holes(lane.holes, deleted, axis, 1 + LIVE_HEIGHT - foot, foot)
     for (start, end), count in thinned(lane.overlaps, axis, COLUMNS):
@@ -70,10 +70,10 @@ def lane_row(
     note, look = _lane_note(lane, rows), "dense" if rows.is_dense else ""
     label = f"Epoch {lane.epoch}: {note}"
     drawing = Drawing(height, label, boxes, look=look, has_grid=True)
-    return Row(f"epoch {lane.epoch}", note, drawing)
+    return PlotRow(f"epoch {lane.epoch}", note, drawing)
 
 
-def _lane_note(lane: Lane, rows: Rows) -> str:
+def _lane_note(lane: Lane, rows: LaneBars) -> str:
     live = sum(bar.parts for of in rows.live for bar in of)
     deleted = len(lane.parts) - live
     notes = [many(live, "segment")] if live else []
@@ -120,7 +120,7 @@ def _bars(
                 yield box._replace(tip=f"{tip}offsets {bar.start} to {bar.end}")
 
 
-def leaders_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
+def leaders_row(timeline: Timeline, brokers: Sequence[int]) -> PlotRow:
     """The leader at each log time."""
     boxes: list[Box] = []
     texts: list[Text] = []
@@ -146,10 +146,10 @@ def leaders_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
     note = many(len(some), "session")
     note += f", {many(timeline.disputes, 'dispute')}" if timeline.disputes else ""
     drawing = Drawing(24, f"Leaderships: {note}", boxes, texts, disputes, has_grid=True)
-    return Row("leaders", note, drawing)
+    return PlotRow("leaders", note, drawing)
 
 
-def copies_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
+def copies_row(timeline: Timeline, brokers: Sequence[int]) -> PlotRow:
     """The copying broker at each log time, for an imported log."""
     runs, axis = timeline.recorded, timeline.axis_ms
     boxes: list[Box] = []
@@ -167,7 +167,7 @@ def copies_row(timeline: Timeline, brokers: Sequence[int]) -> Row:
         texts += _inside(start, end, axis, who, 14, look)
     changes = many(len(runs) - 1, "change")
     label = f"Brokers that copied, by recorded history: {changes}"
-    return Row(
+    return PlotRow(
         "copied by", f"recorded, {changes}", Drawing(20, label, boxes, texts, has_grid=True)
     )
 
@@ -189,14 +189,14 @@ def _broker_look(broker_id: int, brokers: Sequence[int]) -> str:
     return f"b b{brokers.index(broker_id) % BROKER_COLOURS}" if broker_id in brokers else "b"
 
 
-def _leadership_label(one: Leadership) -> str:
+def _leadership_label(one: SessionSpan) -> str:
     if one.opened.import_cluster is not None:
         return f"import, session {one.opened.number}"
     epoch = one.opened.leader_epoch
     return f"broker {one.opened.broker_id}" + ("" if epoch is None else f", epoch {epoch}")
 
 
-def _leadership_tip(one: Leadership) -> str:
+def _leadership_tip(one: SessionSpan) -> str:
     opened = one.opened
     kind = "leader" if opened.import_cluster is None else f"import of {opened.import_cluster}"
     epoch = "unknown" if opened.leader_epoch is None else opened.leader_epoch

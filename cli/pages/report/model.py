@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionHistory:
+class PartitionLog:
     """One partition's whole log, from position 0."""
 
     topic_id_partition: TopicIdPartition
     events: Sequence[log.Event]
 
 
-class Kind(StrEnum):
+class SegmentKind(StrEnum):
     """The state of a segment in one leader epoch, by its word."""
 
     SERVED = "served"
@@ -52,7 +52,7 @@ class Kind(StrEnum):
 
 
 @dataclass(slots=True)
-class Segment:
+class SegmentLife:
     """One life of a segment: from its (last) copy start to its deletion, in log time."""
 
     added: log.SegmentAdded
@@ -61,7 +61,7 @@ class Segment:
     finished_ms: int | None = None
     delete_started_ms: int | None = None
     deleted_ms: int | None = None
-    kind: Kind = Kind.DELETED
+    kind: SegmentKind = SegmentKind.DELETED
 
     @property
     def offsets(self) -> Range:
@@ -74,7 +74,7 @@ class Part:
 
     start: int
     end: int
-    kind: Kind
+    kind: SegmentKind
     segment: int
 
 
@@ -90,7 +90,7 @@ class Lane:
     @property
     def is_deleted(self) -> bool:
         """Whether no segment of the epoch is left."""
-        return all(part.kind is Kind.DELETED for part in self.parts)
+        return all(part.kind is SegmentKind.DELETED for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Picture:
 
     topic_id_partition: TopicIdPartition
     topic: str
-    segments: list[Segment]
+    segments: list[SegmentLife]
     lanes: list[Lane]
     coverage: list[Range]
     holes: list[Range]
@@ -116,7 +116,7 @@ class Picture:
     dropped: dict[str, int]
     delete: RemotePartitionDeleteState | None
     last_broker: int | None
-    kinds: Counter[Kind] = field(default_factory=Counter)
+    kinds: Counter[SegmentKind] = field(default_factory=Counter)
     size: int = 0
 
     @property
@@ -147,7 +147,7 @@ class Picture:
             (one.start, one.end)
             for lane in self.lanes
             for one in lane.parts
-            if one.kind is not Kind.DELETED
+            if one.kind is not SegmentKind.DELETED
         ]
         if not left:
             return self.axis
@@ -164,14 +164,14 @@ class Picture:
         return bool(self.holes or self.overlaps or self.timeline.disputes)
 
 
-def picture_of(history: PartitionHistory) -> Picture:
+def picture_of(history: PartitionLog) -> Picture:
     """The partition at the end of its log.
 
     Raises:
         CorruptLog: The events are not a whole log that `decide` wrote.
     """
     state = PartitionState(history.topic_id_partition, b"")
-    lives = _Lives()
+    lives = _LivesSoFar()
     timeline = TimelineBuilder()
     for event in history.events:
         lives.note(state, event)
@@ -192,7 +192,7 @@ def picture_of(history: PartitionHistory) -> Picture:
             (one.start, one.end)
             for lane in lanes
             for one in lane.parts
-            if one.kind is Kind.DELETED
+            if one.kind is SegmentKind.DELETED
         ),
         timeline=timeline.timeline(),
         events=len(history.events),
@@ -204,12 +204,12 @@ def picture_of(history: PartitionHistory) -> Picture:
     )
 
 
-class _Lives:
+class _LivesSoFar:
     """Segments as they come and go; one that is added again has two lives."""
 
     def __init__(self) -> None:
-        self.current: dict[bytes, Segment] = {}
-        self.past: list[Segment] = []
+        self.current: dict[bytes, SegmentLife] = {}
+        self.past: list[SegmentLife] = []
         self._lives = SegmentLives()
 
     def note(self, state: PartitionState, event: log.Event) -> None:
@@ -217,7 +217,7 @@ class _Lives:
         body = event.body
         for segment_id, _, entered in self._lives.note(state, event):
             if isinstance(body, log.SegmentAdded):
-                segment = Segment(body, body.broker_id, event.log_time_ms)
+                segment = SegmentLife(body, body.broker_id, event.log_time_ms)
                 self.current[segment_id] = segment
                 continue
             segment = self.current[segment_id]
@@ -237,8 +237,8 @@ def _ranges(found: Iterable[CoverageRow], kind: CoverageKind) -> list[Range]:
 
 
 def _lanes(
-    state: PartitionState, lives: _Lives, found: Sequence[CoverageRow]
-) -> tuple[list[Lane], list[Segment]]:
+    state: PartitionState, lives: _LivesSoFar, found: Sequence[CoverageRow]
+) -> tuple[list[Lane], list[SegmentLife]]:
     segments = [*lives.current.values(), *lives.past]
     numbers = {segment_id: at for at, segment_id in enumerate(lives.current)}
     rows: dict[int, Row] = {}
@@ -257,9 +257,9 @@ def _lanes(
         for served in served_ranges(state, epoch) if epoch in state.epochs else ():
             at = numbers[served.segment_id]
             if served.is_recovered:
-                kinds[at] = Kind.RECOVERED
-            elif kinds[at] is not Kind.RECOVERED:
-                kinds[at] = Kind.SERVED
+                kinds[at] = SegmentKind.RECOVERED
+            elif kinds[at] is not SegmentKind.RECOVERED:
+                kinds[at] = SegmentKind.SERVED
         parts = [Part(start, end, kinds[at], at) for start, end, at in sorted(stretches)]
         of_epoch = [one for one in found if one.leader_epoch == epoch]
         holes, overlaps = (
@@ -279,23 +279,29 @@ def _stretches(added: log.SegmentAdded) -> Iterable[tuple[int, int, int]]:
             yield given[at], given[at + 1], end
 
 
-def _kind_of(row: Row | None) -> Kind:
+def _kind_of(row: Row | None) -> SegmentKind:
     """The kind of a segment that answers for nothing."""
     if row is None:
-        return Kind.DELETED
+        return SegmentKind.DELETED
     if row[STATE] == RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-        return Kind.COPYING
+        return SegmentKind.COPYING
     if row[STATE] == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-        return Kind.DELETING
-    return Kind.SUPERSEDED
+        return SegmentKind.DELETING
+    return SegmentKind.SUPERSEDED
 
 
-def _name_kinds(segments: list[Segment], lanes: list[Lane]) -> None:
+def _name_kinds(segments: list[SegmentLife], lanes: list[Lane]) -> None:
     """Give each segment its most telling kind over its epochs."""
-    kinds: defaultdict[int, set[Kind]] = defaultdict(set)
+    kinds: defaultdict[int, set[SegmentKind]] = defaultdict(set)
     for lane in lanes:
         for part in lane.parts:
             kinds[part.segment].add(part.kind)
-    order = (Kind.RECOVERED, Kind.SERVED, Kind.SUPERSEDED, Kind.COPYING, Kind.DELETING)
+    order = (
+        SegmentKind.RECOVERED,
+        SegmentKind.SERVED,
+        SegmentKind.SUPERSEDED,
+        SegmentKind.COPYING,
+        SegmentKind.DELETING,
+    )
     for at, segment in enumerate(segments):
-        segment.kind = next((kind for kind in order if kind in kinds[at]), Kind.DELETED)
+        segment.kind = next((kind for kind in order if kind in kinds[at]), SegmentKind.DELETED)

@@ -14,7 +14,7 @@ from tierledger.cli.pages.report.lanes import (
     ticks,
     time_texts,
 )
-from tierledger.cli.pages.report.model import Kind, picture_of
+from tierledger.cli.pages.report.model import SegmentKind, picture_of
 from tierledger.events.identifiers import Uuid
 from tierledger.events.vocabulary import WORDS
 from tierledger.pages.environment import render
@@ -23,15 +23,15 @@ from tierledger.pages.texts import anchors, exact
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tierledger.cli.pages.report.model import PartitionHistory, Picture, Segment
-    from tierledger.pages.drawing import Row
+    from tierledger.cli.pages.report.model import PartitionLog, Picture, SegmentLife
+    from tierledger.pages.drawing import PlotRow
     from tierledger.pages.environment import Stamp
 
 OPEN_LANES_MAX = 24
 """Epochs of a partition that are shown at first; older ones unfold."""
 
 
-class Column(NamedTuple):
+class SummaryColumn(NamedTuple):
     """A number of each partition, and its total."""
 
     name: str
@@ -41,7 +41,7 @@ class Column(NamedTuple):
     """How values other than 0 look."""
 
     @classmethod
-    def of_word(cls, word: str, of: Callable[[Picture], int], name: str = "") -> Column:
+    def of_word(cls, word: str, of: Callable[[Picture], int], name: str = "") -> SummaryColumn:
         """The number of what a word of the vocabulary is said of."""
         known = WORDS[word]
         return cls(name or word, known.meaning, of, known.look)
@@ -49,20 +49,20 @@ class Column(NamedTuple):
 
 COLUMNS: Final = (
     *(
-        Column.of_word(kind, lambda one, kind=kind: one.kinds[kind])  # type: ignore[misc]
-        for kind in Kind
+        SummaryColumn.of_word(kind, lambda one, kind=kind: one.kinds[kind])  # type: ignore[misc]
+        for kind in SegmentKind
     ),
-    Column("size", "Bytes of all segments that are not deleted", lambda one: one.size),
-    Column(
+    SummaryColumn("size", "Bytes of all segments that are not deleted", lambda one: one.size),
+    SummaryColumn(
         "sessions",
         "Leaderships, imports among them",
         lambda one: len(one.timeline.leaderships),
     ),
-    Column.of_word("disputed", lambda one: one.timeline.disputes),
-    Column.of_word("hole", lambda one: len(one.holes), "holes"),
-    Column.of_word("overlap", lambda one: one.overlaps, "overlaps"),
-    Column.of_word("dropped", lambda one: sum(one.dropped.values())),
-    Column("events", "Length of the log", lambda one: one.events),
+    SummaryColumn.of_word("disputed", lambda one: one.timeline.disputes),
+    SummaryColumn.of_word("hole", lambda one: len(one.holes), "holes"),
+    SummaryColumn.of_word("overlap", lambda one: one.overlaps, "overlaps"),
+    SummaryColumn.of_word("dropped", lambda one: sum(one.dropped.values())),
+    SummaryColumn("events", "Length of the log", lambda one: one.events),
 )
 
 
@@ -72,22 +72,22 @@ class Section(NamedTuple):
     id: str
     """By which links lead to it."""
     picture: Picture
-    coverage: Row
-    lanes: list[Row]
-    folded: list[Row]
+    coverage: PlotRow
+    lanes: list[PlotRow]
+    folded: list[PlotRow]
     """Epochs without segments, folded if there are too many epochs to show."""
     offsets: list[int]
     live: tuple[float, float]
     """Where on the axis the remaining segments begin and end, as fractions."""
-    leaders: Row
-    copies: Row | None
+    leaders: PlotRow
+    copies: PlotRow | None
     times: list[str]
     details: list[list[Any]]
     """The contents of segments' tooltips, by number."""
 
 
 def report_page(
-    partitions: Sequence[PartitionHistory],
+    partitions: Sequence[PartitionLog],
     title: str,
     facts: Mapping[str, str],
     stamp: Stamp,
@@ -118,7 +118,7 @@ def report_page(
         facts=facts,
         columns=COLUMNS,
         totals=[sum(column.of(picture) for picture in pictures) for column in COLUMNS],
-        kinds={kind: WORDS[kind] for kind in Kind},
+        kinds={kind: WORDS[kind] for kind in SegmentKind},
         sections=[
             _section(name, picture, brokers, limit)
             for name, picture in zip(
@@ -167,7 +167,7 @@ def _section(name: str, picture: Picture, brokers: Sequence[int], limit: int) ->
     )
 
 
-def _details(segment: Segment) -> list[Any]:
+def _details(segment: SegmentLife) -> list[Any]:
     """The content of a segment's tooltip; the script knows the order."""
     added = segment.added
     epochs = "; ".join(

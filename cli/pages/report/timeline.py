@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Leadership:
+class SessionSpan:
     """One session: from `opened_ms` until it closed, another opened, or the log ends."""
 
     opened: log.SessionOpened
@@ -55,7 +55,7 @@ class Timeline:
     """
 
     axis_ms: Range
-    leaderships: list[Leadership]
+    leaderships: list[SessionSpan]
     recorded: list[CopyRun]
     flags: list[Flag]
 
@@ -70,7 +70,7 @@ class TimelineBuilder:
     def __init__(self) -> None:
         self.topic = ""
         """The topic's name in the newest session."""
-        self._leaderships: list[Leadership] = []
+        self._leaderships: list[SessionSpan] = []
         self._recorded: list[CopyRun] = []
         self._flags: list[Flag] = []
         self._first_ms: int | None = None
@@ -105,7 +105,7 @@ class TimelineBuilder:
         self._end(event, f"replaced by session {body.number}")
         self.topic = body.topic or self.topic
         at, now_ms = event.position, event.log_time_ms
-        self._leaderships.append(Leadership(body, now_ms, now_ms, at, at))
+        self._leaderships.append(SessionSpan(body, now_ms, now_ms, at, at))
 
     def _end(self, event: log.Event, how: str) -> None:
         if self._leaderships and self._leaderships[-1].is_open:

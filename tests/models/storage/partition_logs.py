@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tierledger.cli.pages.report.model import PartitionHistory
+from tierledger.cli.pages.report.model import PartitionLog
 from tierledger.conformance.trace import read_records
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
@@ -53,23 +53,23 @@ def finished(
 
 def history(
     bodies: Sequence[log.Body], tip: TopicIdPartition | None = None, *, step_ms: int = 1000
-) -> PartitionHistory:
+) -> PartitionLog:
     first = opened(1, 1)
     events = [
         log.Event(at, 1, 1_700_000_000_000 + at * step_ms, 1, None, body)
         for at, body in enumerate([first, *bodies])
     ]
-    return PartitionHistory(tip or partition(), events)
+    return PartitionLog(tip or partition(), events)
 
 
-def folded(given: PartitionHistory) -> PartitionState:
+def folded(given: PartitionLog) -> PartitionState:
     state = PartitionState(given.topic_id_partition, b"")
     for event in given.events:
         evolve(state, event)
     return state
 
 
-def imported(trace: str) -> list[PartitionHistory]:
+def imported(trace: str) -> list[PartitionLog]:
     states: dict[TopicIdPartition, PartitionState] = {}
     logs: dict[TopicIdPartition, list[log.Event]] = {}
     claim = cmd.Claim(1, 1, 1)
@@ -92,7 +92,7 @@ def imported(trace: str) -> list[PartitionHistory]:
             record.partition, record.offset, record.timestamp_ms, recorded
         )
         apply(tip, cmd.ImportRecords(claim, (item,)), record.timestamp_ms)
-    return [PartitionHistory(tip, events) for tip, events in logs.items()]
+    return [PartitionLog(tip, events) for tip, events in logs.items()]
 
 
 def topic_id_partition(value: object) -> TopicIdPartition:

@@ -15,7 +15,7 @@ from tests.models.storage.partition_logs import (
     opened,
     updated,
 )
-from tierledger.cli.pages.report.model import Kind, PartitionHistory, picture_of
+from tierledger.cli.pages.report.model import PartitionLog, SegmentKind, picture_of
 from tierledger.events import log_events as log
 from tierledger.events.errors import CorruptLog
 from tierledger.events.partition.answers import lookup
@@ -23,7 +23,7 @@ from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.pipeline.jobs.coverage.job import COVERAGE
 
 
-def kinds(given: PartitionHistory, epoch: int = 0) -> dict[int, Kind]:
+def kinds(given: PartitionLog, epoch: int = 0) -> dict[int, SegmentKind]:
     picture = picture_of(given)
     lane = next(lane for lane in picture.lanes if lane.epoch == epoch)
     ids = [int.from_bytes(one.added.segment_id, "big") for one in picture.segments]
@@ -34,7 +34,7 @@ def kinds(given: PartitionHistory, epoch: int = 0) -> dict[int, Kind]:
 
 
 def test_a_segment_that_answers_lookups_is_served() -> None:
-    assert kinds(history(finished(1, 0, 9))) == {1: Kind.SERVED}
+    assert kinds(history(finished(1, 0, 9))) == {1: SegmentKind.SERVED}
 
 
 def test_each_state_has_its_own_kind() -> None:
@@ -49,24 +49,28 @@ def test_each_state_has_its_own_kind() -> None:
     ]
 
     assert kinds(history(bodies)) == {
-        1: Kind.SERVED,
-        2: Kind.COPYING,
-        3: Kind.DELETING,
-        4: Kind.DELETED,
+        1: SegmentKind.SERVED,
+        2: SegmentKind.COPYING,
+        3: SegmentKind.DELETING,
+        4: SegmentKind.DELETED,
     }
 
 
 def test_a_segment_whose_offsets_others_answer_for_is_superseded() -> None:
     bodies = [*finished(1, 0, 9), *finished(2, 0, 19)]
 
-    assert kinds(history(bodies)) == {1: Kind.SUPERSEDED, 2: Kind.SERVED}
+    assert kinds(history(bodies)) == {1: SegmentKind.SUPERSEDED, 2: SegmentKind.SERVED}
 
 
 def test_a_segment_that_kafka_lost_is_recovered() -> None:
     # The shorter one takes the longer one's key, so Kafka finds nothing at 10 to 19 any more.
     bodies = [*finished(1, 0, 19), *finished(2, 20, 29), *finished(3, 0, 9)]
 
-    assert kinds(history(bodies)) == {1: Kind.RECOVERED, 2: Kind.SERVED, 3: Kind.SERVED}
+    assert kinds(history(bodies)) == {
+        1: SegmentKind.RECOVERED,
+        2: SegmentKind.SERVED,
+        3: SegmentKind.SERVED,
+    }
 
 
 def test_of_two_lost_segments_the_one_that_finished_last_is_recovered() -> None:
@@ -77,8 +81,8 @@ def test_of_two_lost_segments_the_one_that_finished_last_is_recovered() -> None:
         *finished(3, 0, 9),
     ]
 
-    assert kinds(history(bodies))[1] is Kind.SUPERSEDED
-    assert kinds(history(bodies))[2] is Kind.RECOVERED
+    assert kinds(history(bodies))[1] is SegmentKind.SUPERSEDED
+    assert kinds(history(bodies))[2] is SegmentKind.RECOVERED
 
 
 def test_a_segment_of_two_epochs_stands_in_both_lanes() -> None:
@@ -136,7 +140,7 @@ def test_a_segment_that_came_back_has_two_lives() -> None:
 
     picture = picture_of(history(bodies))
 
-    assert [one.kind for one in picture.segments] == [Kind.SERVED, Kind.DELETED]
+    assert [one.kind for one in picture.segments] == [SegmentKind.SERVED, SegmentKind.DELETED]
 
 
 def test_a_deleted_partition_keeps_its_segments_as_outlines() -> None:
@@ -144,7 +148,7 @@ def test_a_deleted_partition_keeps_its_segments_as_outlines() -> None:
 
     picture = picture_of(history([*finished(1, 0, 9), added(2, 10, 19), *deletion]))
 
-    assert picture.kinds == {Kind.DELETED: 2}
+    assert picture.kinds == {SegmentKind.DELETED: 2}
     assert [flag.text.split()[0] for flag in picture.timeline.flags] == [
         "DELETE_PARTITION_MARKED",
         "DELETE_PARTITION_STARTED",
@@ -156,7 +160,7 @@ def test_events_that_do_not_follow_each_other_are_refused() -> None:
     whole = history(finished(1, 0, 9))
 
     with pytest.raises(CorruptLog):
-        picture_of(PartitionHistory(whole.topic_id_partition, whole.events[1:]))
+        picture_of(PartitionLog(whole.topic_id_partition, whole.events[1:]))
 
 
 @pytest.mark.parametrize("trace", [f"histories/seed-{seed:02d}" for seed in range(0, 30, 5)])
@@ -171,7 +175,7 @@ def test_what_lookups_find_is_what_is_shown_as_served(trace: str) -> None:
             shown = {
                 picture.segments[part.segment].added.segment_id
                 for part in lane.parts
-                if part.kind in {Kind.SERVED, Kind.RECOVERED}
+                if part.kind in {SegmentKind.SERVED, SegmentKind.RECOVERED}
             }
             assert {id_of_row(row) for row in found if row is not None} == shown
 

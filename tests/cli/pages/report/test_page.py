@@ -17,7 +17,7 @@ from tests.models.storage.partition_logs import (
     partition,
 )
 from tierledger.cli.pages.report.bars import LANE_BARS_MAX, lane_limit, rows_of
-from tierledger.cli.pages.report.model import Kind, PartitionHistory, picture_of
+from tierledger.cli.pages.report.model import PartitionLog, SegmentKind, picture_of
 from tierledger.cli.pages.report.page import report_page
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -36,7 +36,7 @@ def test_every_segment_of_the_final_state_is_on_the_page(trace: str) -> None:
     shown = {segment[0]: segment[4] for section in page.data() for segment in section}
     for one in histories:
         for row in folded(one).rows:
-            assert shown[str(Uuid(id_of_row(row)))] != Kind.DELETED.value
+            assert shown[str(Uuid(id_of_row(row)))] != SegmentKind.DELETED.value
     assert page.count("details", open="") == 0
     assert len([one for one in page.having("details") if one.get("data-name")]) == len(
         histories
@@ -49,7 +49,7 @@ def test_a_lane_has_a_bar_per_segment_and_marks_what_is_wrong() -> None:
     page = HtmlPage(report_page([history(bodies)], "t", {}, STAMP))
 
     # One more of each stands in the legend.
-    looks = {word: f"{word} {WORDS[word].look}" for word in (*Kind, "overlap", "hole")}
+    looks = {word: f"{word} {WORDS[word].look}" for word in (*SegmentKind, "overlap", "hole")}
     drawn = Counter({word: page.count("rect", _class=looks[word]) - 1 for word in looks})
     assert +drawn == {"served": 3, "copying": 1, "overlap": 1, "hole": 2}, "one of all epochs"
 
@@ -104,9 +104,7 @@ def test_two_topics_of_one_name_are_told_apart_by_their_ids() -> None:
 
 def test_an_empty_report_is_a_page_and_so_is_an_empty_partition() -> None:
     HtmlPage(report_page([], "nothing", {}, STAMP))
-    page = HtmlPage(
-        report_page([PartitionHistory(partition(), []), history([])], "t", {}, STAMP)
-    )
+    page = HtmlPage(report_page([PartitionLog(partition(), []), history([])], "t", {}, STAMP))
 
     assert "No segment was ever added." in page.text()
 
@@ -131,7 +129,7 @@ def test_very_many_segments_are_drawn_together_and_nothing_rare_is_lost() -> Non
     bars = [bar for row in rows.live for bar in row]
     assert len(bars) <= LANE_BARS_MAX
     assert sum(bar.parts for bar in bars) == 12_001
-    assert [bar.kind for bar in bars].count(Kind.COPYING) == 1
+    assert [bar.kind for bar in bars].count(SegmentKind.COPYING) == 1
     assert "neighbours drawn together" in page.text()
     assert len(html) < 1_000_000
 
