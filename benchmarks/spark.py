@@ -20,7 +20,7 @@ from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.imports.job import import_into, outcomes
 from tierledger.pipeline.imports.source import planned_source
 from tierledger.pipeline.jobs.retention.job import RetentionDigest, retention_table
-from tierledger.pipeline.jobs.retention.plan import Question
+from tierledger.pipeline.jobs.retention.plan import RetentionQuestion
 from tierledger.pipeline.session import spark_session
 from tierledger.pipeline.source.source import FORMAT, events
 from tierledger.pipeline.spark_files import make
@@ -202,8 +202,8 @@ async def retention(bench: Bench) -> None:
     half_ms = each * OFFSETS_PER_SEGMENT // 2
     bench.note(segments_there=segments)
     questions = {
-        "by_size": Question(-1, each * SEGMENT_BYTES // 2, now_ms, now_ms),
-        "by_time": Question(half_ms, -1, now_ms, now_ms),
+        "by_size": RetentionQuestion(-1, each * SEGMENT_BYTES // 2, now_ms, now_ms),
+        "by_time": RetentionQuestion(half_ms, -1, now_ms, now_ms),
     }
     with session(2) as spark:
         for name, question in questions.items():

@@ -43,7 +43,7 @@ def followed(spark: SparkSession, on_done: Callable[[int], None]) -> Iterator[No
         with _followed_at_a_server(spark, on_done):
             yield
         return
-    tracker, known = spark.sparkContext.statusTracker(), _Known(on_done)
+    tracker, known = spark.sparkContext.statusTracker(), _StageTotals(on_done)
     ended = threading.Event()
 
     def follow() -> None:
@@ -65,7 +65,7 @@ def followed(spark: SparkSession, on_done: Callable[[int], None]) -> Iterator[No
 def _followed_at_a_server(
     spark: SparkSession, on_done: Callable[[int], None]
 ) -> Iterator[None]:
-    known = _Known(on_done)
+    known = _StageTotals(on_done)
 
     def see(
         stages: Iterable[StageInfo] | None,
@@ -84,7 +84,7 @@ def _followed_at_a_server(
         spark.removeProgressHandler(handler)
 
 
-class _Known:
+class _StageTotals:
     """Turns totals of stages into what is new."""
 
     def __init__(self, on_done: Callable[[int], None]) -> None:

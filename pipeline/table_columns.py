@@ -132,7 +132,7 @@ class WatchingRows(TableRows):
         """Look at an event before it is applied; add final rows to `_certain`."""
 
 
-class Chunk(NamedTuple):
+class RowChunk(NamedTuple):
     """Some rows of one partition, column by column, in plain values."""
 
     table: Table
@@ -166,9 +166,9 @@ class Table(NamedTuple):
     identity: tuple[Column, ...] = IDENTITY
     """The first columns."""
 
-    def chunks(self, identity: Identity, rows: Iterable[Row]) -> Iterator[Chunk]:
+    def chunks(self, identity: Identity, rows: Iterable[Row]) -> Iterator[RowChunk]:
         """Chunks of plain values, made from folded `rows` of the partition `identity`."""
         left = iter(rows)
         while some := list(islice(left, ROWS_PER_CHUNK)):
             columns = zip(self.columns, zip(*some, strict=True), strict=True)
-            yield Chunk(self, identity, [one.plain(values) for one, values in columns])
+            yield RowChunk(self, identity, [one.plain(values) for one, values in columns])

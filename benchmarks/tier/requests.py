@@ -24,7 +24,7 @@ from tierledger.tiering.layouts.manifest.layout import ManifestStorageManager
 from tierledger.tiering.local.directory import LogDirectory
 from tierledger.tiering.local.producer_snapshots import ProducerSnapshots
 from tierledger.tiering.local.segment_data import describe_segment
-from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
+from tierledger.tiering.objects.request_counts import Operation, RequestCounts, RequestKind
 from tierledger.tiering.objects.store import ObjectStore
 from tierledger.tiering.remote_storage_manager import LogSegmentData, RemoteStorageManager
 
@@ -105,7 +105,7 @@ class SlowStore(ObjectStore):
     async def _ask(
         self,
         operation: Operation,
-        request: Request,
+        request: RequestKind,
         name: str,
         send: Callable[[], Awaitable[T]],
     ) -> T:

@@ -35,7 +35,7 @@ from tierledger.events.errors import InvalidArgument
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tierledger.tiering.scrub.progress import Finding, Progress
+    from tierledger.tiering.scrub.progress import DamagedObject, Progress
 
 UNLIMITED: Final = "unlimited"
 DEFAULT_RATE: Final = "100MiB/s"
@@ -207,15 +207,15 @@ def _report(made: Progress, *, json: bool) -> None:
     print_pairs(_summary(made).items())
 
 
-def _by_segment(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
-    found: dict[tuple[str, int, str], list[Finding]] = {}
+def _by_segment(findings: Iterable[DamagedObject]) -> Iterable[list[DamagedObject]]:
+    found: dict[tuple[str, int, str], list[DamagedObject]] = {}
     for one in findings:
         key = (one.topic_id, one.partition, one.segment_id)
         found.setdefault(key, []).append(one)
     return found.values()
 
 
-def _print_damage(found: list[Finding]) -> None:
+def _print_damage(found: list[DamagedObject]) -> None:
     """Print one segment's damage, as a line; several findings, with a line for each."""
     one = found[0]
     where = f"{one.topic}-{one.partition}, offsets {one.start_offset} to {one.end_offset}"

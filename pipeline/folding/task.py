@@ -14,7 +14,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.digests import Digest
 from tierledger.pipeline.fold import AsOf, LogFold, PlannedLog
 from tierledger.pipeline.folding.store import JobStore
-from tierledger.pipeline.table_columns import Chunk, Table
+from tierledger.pipeline.table_columns import RowChunk, Table
 from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.event_log import BATCHES_PER_READ, StoredBatch
@@ -51,7 +51,9 @@ class FoldTask:
         self._as_of = as_of
         self._report = report
 
-    def run(self, logs: Iterable[PlannedLog], digest: Digest | None = None) -> Iterator[Chunk]:
+    def run(
+        self, logs: Iterable[PlannedLog], digest: Digest | None = None
+    ) -> Iterator[RowChunk]:
         """The rows of `logs`, chunk by chunk. `digest` takes them, too.
 
         Raises:
@@ -72,7 +74,7 @@ class FoldTask:
                             digest.take(row)
                     yield chunk
 
-    def _rows_of(self, pages: _Pages, cluster: str) -> Iterator[Chunk]:
+    def _rows_of(self, pages: _Pages, cluster: str) -> Iterator[RowChunk]:
         table, rows, log = self._table, self._table.make(), pages.log
         fold: LogFold | None = None
         try:

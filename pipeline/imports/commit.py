@@ -26,7 +26,7 @@ ATTEMPTS = 10
 RETRY_DELAY_S = 0.2
 
 
-class Committer:
+class TaskCommitter:
     """Creates batches in steps: one in flight, one being filled. Used by one task."""
 
     def __init__(self, config: Mapping[str, object], socket: str | None) -> None:

@@ -100,7 +100,7 @@ ARROW = pa.schema(
 SORTED_BY = ("topic_id", "partition", "kind", "source", "offset")
 
 
-class Found(NamedTuple):
+class ScannedRecord(NamedTuple):
     """One record of the metadata topic, or something unreadable in its place."""
 
     source: int | None
@@ -119,7 +119,7 @@ class _Seen:
         self.count = 0
 
 
-class Rows:
+class ScanRows:
     """Collects what a task found as rows, and makes batches of them."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class Rows:
         seen.last = max(seen.last, last)
         seen.count += last - first + 1 - missing
 
-    def add(self, found: Found) -> None:
+    def add(self, found: ScannedRecord) -> None:
         source, offset, timestamp_ms, value, reason = found
         if is_seal(value):
             return
@@ -198,7 +198,7 @@ class ScanUnits:
                 yield from self._rows_of(self._units[number])
 
     def _rows_of(self, unit: Unit) -> Iterator[RecordBatch]:
-        rows = Rows()
+        rows = ScanRows()
         for one in _found_in(unit, rows):
             rows.add(one)
             if rows.is_full:
@@ -228,7 +228,7 @@ def _peeked(value: bytes | None) -> tuple[tuple[bytes, int] | None, str | None]:
     return (bytes(tip.topic_id), tip.partition), None
 
 
-def _found_in(unit: Unit, rows: Rows) -> Iterator[Found]:
+def _found_in(unit: Unit, rows: ScanRows) -> Iterator[ScannedRecord]:
     match unit:
         case JsonSplit():
             return _json_lines(unit, rows)
@@ -240,7 +240,7 @@ def _found_in(unit: Unit, rows: Rows) -> Iterator[Found]:
             assert_never(unit)
 
 
-def _json_lines(split: JsonSplit, rows: Rows) -> Iterator[Found]:
+def _json_lines(split: JsonSplit, rows: ScanRows) -> Iterator[ScannedRecord]:
     at = split.start
     opener: Any = gzip.open if split.is_gzipped else open
     with opener(split.path, "rb") as file:
@@ -264,12 +264,12 @@ def _json_lines(split: JsonSplit, rows: Rows) -> Iterator[Found]:
             at += len(line)
 
 
-def _parsed(path: str, at: int, line: bytes) -> Found:
+def _parsed(path: str, at: int, line: bytes) -> ScannedRecord:
     plain = _PLAIN_LINE.fullmatch(line)
     if plain is not None:
         number, place, time_ms, digits = plain.groups()
         if len(digits) % 2 == 0:
-            return Found(int(number), int(place), int(time_ms), unhexlify(digits))
+            return ScannedRecord(int(number), int(place), int(time_ms), unhexlify(digits))
     try:
         fields = json.loads(line)
         source = _integer(fields["partition"], 0, INT32_MAX)
@@ -281,10 +281,10 @@ def _parsed(path: str, at: int, line: bytes) -> Found:
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         shown = line[:80].decode(errors="replace").rstrip("\n")
         reason = f"field {error} is missing" if isinstance(error, KeyError) else str(error)
-        return Found(
+        return ScannedRecord(
             None, None, 0, None, f"{path}, byte {at}: not a recorded record ({reason}): {shown}"
         )
-    return Found(source, offset, timestamp_ms, value)
+    return ScannedRecord(source, offset, timestamp_ms, value)
 
 
 def _integer(value: object, low: int, high: int) -> int:
@@ -293,7 +293,7 @@ def _integer(value: object, low: int, high: int) -> int:
     return value
 
 
-def _segment(file: SegmentFile, rows: Rows) -> Iterator[Found]:
+def _segment(file: SegmentFile, rows: ScanRows) -> Iterator[ScannedRecord]:
     splitter = BatchSplitter(file.path, 0, 0)
     try:
         with Path(file.path).open("rb") as opened:
@@ -316,15 +316,15 @@ def _segment(file: SegmentFile, rows: Rows) -> Iterator[Found]:
         # A broker is still writing the last segment, or was killed: its torn end is ignored.
 
 
-def _records(batch: LogBatch, file: SegmentFile) -> Iterator[Found]:
+def _records(batch: LogBatch, file: SegmentFile) -> Iterator[ScannedRecord]:
     for records, lost in decoded(batch, file.path).parts():
         for one in records:
-            yield Found(file.partition, one.offset, one.timestamp_ms, one.value)
+            yield ScannedRecord(file.partition, one.offset, one.timestamp_ms, one.value)
         if lost is not None:
-            yield Found(file.partition, lost.first, 0, None, str(lost.error))
+            yield ScannedRecord(file.partition, lost.first, 0, None, str(lost.error))
 
 
-def _topic(part: TopicRange, rows: Rows) -> Iterator[Found]:
+def _topic(part: TopicRange, rows: ScanRows) -> Iterator[ScannedRecord]:
     # Imported here: reading files does not need aiokafka.
     from tierledger.pipeline.imports.topic import records_of  # noqa: PLC0415
 
@@ -335,4 +335,6 @@ def _topic(part: TopicRange, rows: Rows) -> Iterator[Found]:
         pages = records_of(part)
         while (page := loop.run_until_complete(anext(pages, None))) is not None:
             for record in page:
-                yield Found(part.partition, record.offset, record.timestamp, record.value)
+                yield ScannedRecord(
+                    part.partition, record.offset, record.timestamp, record.value
+                )

@@ -30,7 +30,7 @@ from tierledger.events.kafka.codec import peek_partition
 from tierledger.events.log_events import SessionOpened
 from tierledger.events.partition.state import PartitionState
 from tierledger.pipeline.folding.store import JobStore
-from tierledger.pipeline.imports.commit import Committer
+from tierledger.pipeline.imports.commit import TaskCommitter
 from tierledger.pipeline.imports.log import (
     NAMED_MAX,
     ImportingLog,
@@ -184,7 +184,7 @@ class ImportTask:
             opened = self.store.opened()
             catalog = loop.run_until_complete(opened.__aenter__())
             stack.callback(lambda: loop.run_until_complete(opened.__aexit__(None, None, None)))
-            committer = stack.enter_context(Committer(self.store.config, self.socket))
+            committer = stack.enter_context(TaskCommitter(self.store.config, self.socket))
             strays, tallies = _Strays(), list[Tally]()
             for (topic_id, _), rows in groupby(_rows_of(batches), key=itemgetter(0, 1)):
                 if topic_id is None:
@@ -199,7 +199,7 @@ class ImportTask:
         self,
         loop: asyncio.AbstractEventLoop,
         catalog: Catalog,
-        committer: Committer,
+        committer: TaskCommitter,
         rows: Iterator[Row],
     ) -> Tally:
         """Import one partition's rows. The tally is complete once `committer` is flushed."""

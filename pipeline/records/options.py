@@ -40,7 +40,7 @@ _TIER_OPTION = "tier."
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RecordBounds:
     """Limits of a partition's records. Each end is an offset, a time, or open."""
 
     starting_offset: int | None = None
@@ -72,7 +72,7 @@ class RecordsOptions:
     tier_options: dict[str, str] = field(repr=False)
     topic: str
     partition: int | None
-    bounds: Bounds
+    bounds: RecordBounds
     isolation: IsolationLevel
     skips_damage: bool
 
@@ -88,7 +88,7 @@ class RecordsOptions:
         for name in sorted(given):
             if name not in known and not name.startswith(_TIER_OPTION):
                 raise InvalidArgument(f"expected options {', '.join(OPTIONS)}; got {name!r}")
-        bounds = Bounds(
+        bounds = RecordBounds(
             number_of(given, "startingOffset", 0, INT64_MAX),
             number_of(given, "endingOffset", 0, INT64_MAX),
             number_of(given, "startingTimestamp", 0, INT64_MAX),

@@ -14,7 +14,7 @@ from tierledger.pipeline.source.columns import CORRUPT, DEFAULT_SCHEMA, EventCol
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import ReadTask, plan_batch
 from tierledger.pipeline.source.scan import Scanner
-from tierledger.pipeline.table_columns import EPOCH_MAP, Chunk, Column, Table, Values
+from tierledger.pipeline.table_columns import EPOCH_MAP, Column, RowChunk, Table, Values
 from tierledger.pipeline.tables.arrow import RecordBatch
 
 
@@ -46,7 +46,7 @@ def written_events(
     options: SourceOptions,
     tasks: list[ReadTask],
     bound: tuple[str, int],
-    write: Callable[[Chunk], None],
+    write: Callable[[RowChunk], None],
 ) -> tuple[int, list[DamagedLog]]:
     """Write the events of `tasks`; the number of rows, and the logs that end in damage.
 
@@ -60,7 +60,7 @@ def written_events(
     for batch in _batches(options, tasks, bound):
         columns: list[Values] = [_plain(batch, one) for one in EVENTS.columns]
         if batch.num_rows:
-            write(Chunk(EVENTS, NO_IDENTITY, columns))
+            write(RowChunk(EVENTS, NO_IDENTITY, columns))
         rows += batch.num_rows
         damaged += [
             DamagedLog(

@@ -15,7 +15,7 @@ from tierledger.pipeline.table_columns import (
     OBJECTS,
     STRING,
     STRINGS,
-    Chunk,
+    RowChunk,
     Table,
 )
 
@@ -56,7 +56,7 @@ def schema_of(table: Table) -> Schema:
     )
 
 
-def record_batch(chunk: Chunk, schema: Schema) -> RecordBatch:
+def record_batch(chunk: RowChunk, schema: Schema) -> RecordBatch:
     """The rows of `chunk`; `schema` is `schema_of` its table."""
     columns = [
         pa.array(one, TYPES[of.type])

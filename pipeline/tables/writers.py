@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tierledger.events.extras import naming_extras
-from tierledger.pipeline.table_columns import Chunk, Table
+from tierledger.pipeline.table_columns import RowChunk, Table
 
-Write: TypeAlias = "Callable[[Chunk], None]"
+Write: TypeAlias = "Callable[[RowChunk], None]"
 
 COMPLETE = "_SUCCESS"
 """The file that marks a complete folder, as Spark's do."""
@@ -57,7 +57,7 @@ def _csv(table: Table, folder: Path) -> Iterator[Write]:
     with (folder / "part-00000.csv").open("w", encoding="utf-8", newline="") as file:
         file.write(",".join(names) + "\n")
 
-        def write(chunk: Chunk) -> None:
+        def write(chunk: RowChunk) -> None:
             for row in chunk.rows():
                 file.write(",".join(map(_field, row.values())) + "\n")
 
@@ -68,7 +68,7 @@ def _csv(table: Table, folder: Path) -> Iterator[Write]:
 def _json(_: Table, folder: Path) -> Iterator[Write]:
     with (folder / "part-00000.json").open("w", encoding="utf-8", newline="") as file:
 
-        def write(chunk: Chunk) -> None:
+        def write(chunk: RowChunk) -> None:
             for row in chunk.rows():
                 file.write(_document(row) + "\n")
 

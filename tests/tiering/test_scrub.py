@@ -25,7 +25,7 @@ from tierledger.tiering.objects.request_counts import Operation
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 from tierledger.tiering.scrub.log_check import Damage, LogCheck
 from tierledger.tiering.scrub.pace import Pace
-from tierledger.tiering.scrub.progress import Finding, Progress, load_progress
+from tierledger.tiering.scrub.progress import DamagedObject, Progress, load_progress
 from tierledger.tiering.scrub.scrubber import Scrubber
 
 LAYOUTS = pytest.mark.parametrize("layout", list(Layout))
@@ -50,7 +50,7 @@ async def scrubbed(tier: DamagedTier) -> Progress:
     return progress
 
 
-def names(findings: list[Finding]) -> set[str]:
+def names(findings: list[DamagedObject]) -> set[str]:
     return {one.object for one in findings}
 
 

@@ -24,7 +24,7 @@ from tierledger.tiering.index_cache.entry import (
     warn_of_lacking_offsets,
 )
 from tierledger.tiering.index_cache.eviction import EvictionQueue
-from tierledger.tiering.index_cache.files import CacheDirectory, Found, SegmentKey
+from tierledger.tiering.index_cache.files import CacheDirectory, CacheFiles, CacheKey
 from tierledger.tiering.index_cache.threads import to_its_end
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
@@ -43,7 +43,7 @@ class _Slot:
 
     __slots__ = ("entry", "has_file", "key")
 
-    def __init__(self, key: SegmentKey, entry: IndexEntry | None, *, has_file: bool) -> None:
+    def __init__(self, key: CacheKey, entry: IndexEntry | None, *, has_file: bool) -> None:
         self.key = key
         self.entry = entry
         self.has_file = has_file
@@ -250,7 +250,7 @@ class RemoteIndexCache:
         return load
 
     async def _load(self, metadata: RemoteLogSegmentMetadata, load: _Load) -> IndexEntry:
-        key = SegmentKey(metadata.remote_log_segment_id.id, metadata.start_offset)
+        key = CacheKey(metadata.remote_log_segment_id.id, metadata.start_offset)
         entry = await self._read_back(metadata, key)
         if entry is not None:
             self.counts.empty_offset_indexes += warn_of_lacking_offsets(entry, metadata)
@@ -263,7 +263,7 @@ class RemoteIndexCache:
         return entry
 
     async def _read_back(
-        self, metadata: RemoteLogSegmentMetadata, key: SegmentKey
+        self, metadata: RemoteLogSegmentMetadata, key: CacheKey
     ) -> IndexEntry | None:
         slot = self._slots.get(key.segment_id)
         if slot is None or slot.entry is not None:
@@ -299,7 +299,7 @@ class RemoteIndexCache:
             self.counts.corrupt_downloads += 1
             raise
 
-    async def _keep(self, key: SegmentKey, entry: IndexEntry, load: _Load) -> None:
+    async def _keep(self, key: CacheKey, entry: IndexEntry, load: _Load) -> None:
         """Keep a loaded entry: with a file, or in memory alone if writing the file fails."""
         raw = entry.raw
         if not self._queue.takes(raw.file_size):
@@ -324,7 +324,7 @@ class RemoteIndexCache:
         self._slots[key.segment_id] = _Slot(key, entry, has_file=has_file)
         self._recount()
 
-    def _named(self, temporary: Path, key: SegmentKey) -> bool:
+    def _named(self, temporary: Path, key: CacheKey) -> bool:
         try:
             self._files.keep(temporary, key)
         except OSError as error:
@@ -334,7 +334,7 @@ class RemoteIndexCache:
         self._cleaner.spare(key)
         return True
 
-    def _take_over(self, found: Found) -> None:
+    def _take_over(self, found: CacheFiles) -> None:
         self.counts.files_removed_at_start += len(found.leftovers)
         self._cleaner.add(found.leftovers)
         for key, size in found.files:

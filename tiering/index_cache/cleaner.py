@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tierledger.tiering.index_cache.threads import to_its_end
 
 if TYPE_CHECKING:
-    from tierledger.tiering.index_cache.files import CacheDirectory, SegmentKey
+    from tierledger.tiering.index_cache.files import CacheDirectory, CacheKey
 
 RENAMES_AT_ONCE: Final = 20
 """Renames in one step of the event loop: together they block it a millisecond or two."""
@@ -27,18 +27,18 @@ class FileCleaner:
     def __init__(self, files: CacheDirectory, failed: Callable[[OSError], None]) -> None:
         self._files = files
         self._failed = failed
-        self._given_up: dict[SegmentKey, None] = {}
+        self._given_up: dict[CacheKey, None] = {}
         """Segments whose files still have their names. They are renamed on the event loop and
         not in a thread, which could hit a new file that the cache has just put in place."""
         self._nameless: list[Path] = []
         self._task: asyncio.Task[None] | None = None
 
-    def give_up(self, key: SegmentKey) -> None:
+    def give_up(self, key: CacheKey) -> None:
         """Have the file of `key` removed soon, unless `spare` is called first."""
         self._given_up[key] = None
         self._start()
 
-    def spare(self, key: SegmentKey) -> None:
+    def spare(self, key: CacheKey) -> None:
         """Do not remove the file of `key`: a new one took the name of the old."""
         self._given_up.pop(key, None)
 

@@ -39,7 +39,7 @@ _NAME = re.compile(r"(\d{1,19})_([A-Za-z0-9_-]{22})\.indexes", re.ASCII)
 _LEFTOVER = re.compile(r"(.+)\.(\d{1,19})\.(?:tmp|deleted)", re.ASCII)
 
 
-class SegmentKey(NamedTuple):
+class CacheKey(NamedTuple):
     """The segment that a file belongs to."""
 
     segment_id: Uuid
@@ -66,11 +66,11 @@ class RawIndexes(NamedTuple):
 class KnownFile(NamedTuple):
     """A file from before a restart. Its checksum is verified only when it is read."""
 
-    key: SegmentKey
+    key: CacheKey
     size: int
 
 
-class Found(NamedTuple):
+class CacheFiles(NamedTuple):
     """What a directory holds."""
 
     files: list[KnownFile]
@@ -79,14 +79,14 @@ class Found(NamedTuple):
     """Temporary and doomed files of a process that ended before it could remove them."""
 
 
-def encode(key: SegmentKey, indexes: RawIndexes) -> bytes:
+def encode(key: CacheKey, indexes: RawIndexes) -> bytes:
     lengths = map(len, indexes)
     header = _HEADER.pack(MAGIC, FORMAT_VERSION, key.segment_id, key.start_offset, *lengths)
     body = b"".join(indexes)
     return header + _CRC.pack(_checksum(header, body)) + body
 
 
-def decode(key: SegmentKey, data: bytes) -> RawIndexes:
+def decode(key: CacheKey, data: bytes) -> RawIndexes:
     """The indexes in `data`, the content of the file for `key`.
 
     Raises:
@@ -119,7 +119,7 @@ class CacheDirectory:
         self._lock: WriterLock | None = None
         self._numbers = itertools.count()
 
-    def open(self) -> Found:
+    def open(self) -> CacheFiles:
         """Make and lock the directory; return what it holds.
 
         Raises:
@@ -146,7 +146,7 @@ class CacheDirectory:
             self._lock.release()
             self._lock = None
 
-    def read(self, key: SegmentKey) -> RawIndexes:
+    def read(self, key: CacheKey) -> RawIndexes:
         """The indexes of the segment `key`.
 
         Raises:
@@ -155,11 +155,11 @@ class CacheDirectory:
         """
         return decode(key, (self.path / key.file_name).read_bytes())
 
-    def temporary(self, key: SegmentKey) -> Path:
+    def temporary(self, key: CacheKey) -> Path:
         """A new, unique path to which `write_temporary` may write the file of `key`."""
         return self._numbered(key.file_name, TEMPORARY_SUFFIX)
 
-    def write_temporary(self, path: Path, key: SegmentKey, indexes: RawIndexes) -> None:
+    def write_temporary(self, path: Path, key: CacheKey, indexes: RawIndexes) -> None:
         """Write the complete file of `key` to `path`; `keep` gives it its final name.
 
         Raises:
@@ -175,11 +175,11 @@ class CacheDirectory:
         """Write a file; tests override this to simulate a full disk."""
         path.write_bytes(data)
 
-    def keep(self, temporary: Path, key: SegmentKey) -> None:
+    def keep(self, temporary: Path, key: CacheKey) -> None:
         """Give a written file its final name; it replaces a file that has the name now."""
         temporary.replace(self.path / key.file_name)
 
-    def doom(self, key: SegmentKey) -> Path | None:
+    def doom(self, key: CacheKey) -> Path | None:
         """Rename the file of `key`; the path to remove, or none if there is no such file.
 
         Raises:
@@ -199,9 +199,9 @@ class CacheDirectory:
     def _numbered(self, name: str, suffix: str) -> Path:
         return self.path / f"{name}.{next(self._numbers)}{suffix}"
 
-    def _find(self) -> Found:
+    def _find(self) -> CacheFiles:
         known: list[tuple[int, KnownFile]] = []
-        found = Found([], [])
+        found = CacheFiles([], [])
         numbers = [-1]
         with os.scandir(self.path) as entries:
             for entry in entries:
@@ -223,10 +223,10 @@ def _leftover_number(name: str) -> int | None:
     return int(matched[2]) if matched and _key_of(matched[1]) else None
 
 
-def _key_of(name: str) -> SegmentKey | None:
+def _key_of(name: str) -> CacheKey | None:
     if (matched := _NAME.fullmatch(name)) is None:
         return None
-    key = SegmentKey(Uuid.parse(matched[2]), int(matched[1]))
+    key = CacheKey(Uuid.parse(matched[2]), int(matched[1]))
     return key if key.file_name == name else None
 
 
@@ -234,5 +234,5 @@ def _checksum(header: bytes, body: bytes) -> int:
     return int(google_crc32c.extend(google_crc32c.value(header), body))
 
 
-def _corrupt(key: SegmentKey, expected: str, got: str) -> CorruptRemoteData:
+def _corrupt(key: CacheKey, expected: str, got: str) -> CorruptRemoteData:
     return CorruptRemoteData(f"cache file {key.file_name}: expected {expected}, got {got}")

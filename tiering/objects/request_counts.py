@@ -21,7 +21,7 @@ class Operation(StrEnum):
     """The listing of the whole tier, for an audit."""
 
 
-class Request(StrEnum):
+class RequestKind(StrEnum):
     """Kinds of requests. A list or a deletion of many objects counts as one request."""
 
     PUT = "put"
@@ -38,8 +38,8 @@ class RequestCounts:
     """
 
     def __init__(self) -> None:
-        self.requests: Counter[tuple[Operation, Request]] = Counter()
-        self.failures: Counter[tuple[Operation, Request]] = Counter()
+        self.requests: Counter[tuple[Operation, RequestKind]] = Counter()
+        self.failures: Counter[tuple[Operation, RequestKind]] = Counter()
         """Requests that failed; a missing object is no failure."""
         self.corrupt: Counter[Operation] = Counter()
         """Operations that failed because an object is not what was copied."""

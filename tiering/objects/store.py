@@ -38,7 +38,7 @@ from tierledger.tiering.objects.directory import (
     sync_removal,
     walked,
 )
-from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
+from tierledger.tiering.objects.request_counts import Operation, RequestCounts, RequestKind
 
 if TYPE_CHECKING:
     from obstore import ListStream, ObjectMeta  # Stubs alone have them.
@@ -185,7 +185,7 @@ class ObjectStore:
 
         for attempts_left in reversed(range(1 if self._directory is None else FOLDER_ATTEMPTS)):
             try:
-                await self._ask(operation, Request.PUT, name, send)
+                await self._ask(operation, RequestKind.PUT, name, send)
                 break
             except RemoteResourceNotFound as error:
                 raise StoreRefused(f"{self.name_of(name)}: there is no such place") from error
@@ -201,7 +201,7 @@ class ObjectStore:
         Raises:
             RemoteResourceNotFound: There is no such object.
         """
-        data = await self._ask(operation, Request.GET, name, lambda: self._whole(name))
+        data = await self._ask(operation, RequestKind.GET, name, lambda: self._whole(name))
         self.counts.bytes_read += len(data)
         return data
 
@@ -222,7 +222,7 @@ class ObjectStore:
             return answer.meta["size"], bytes(await answer.bytes_async())
 
         try:
-            found, data = await self._ask(operation, Request.GET, name, send)
+            found, data = await self._ask(operation, RequestKind.GET, name, send)
         except _PastTheEndError:
             await self._check_length(operation, name, size)
             raise
@@ -241,7 +241,7 @@ class ObjectStore:
         def send() -> Awaitable[Sequence[ObjectMeta]]:
             return obstore.list(self._store, prefix=folder).collect_async()
 
-        found = await self._ask(operation, Request.LIST, folder, send)
+        found = await self._ask(operation, RequestKind.LIST, folder, send)
         self._check_directory()
         listed = {one["path"]: StoredObject(one["size"], one["e_tag"] or "") for one in found}
         return dict(sorted(listed.items()))
@@ -267,7 +267,7 @@ class ObjectStore:
         is_one_by_one = False
         while True:
             try:
-                found = await self._ask(Operation.LIST, Request.LIST, folder, page)
+                found = await self._ask(Operation.LIST, RequestKind.LIST, folder, page)
             except StorageUnavailable as error:
                 refused = _REFUSED_NAME.search(str(error))
                 behind = None if refused is None else _behind_refused(refused[1])
@@ -308,7 +308,7 @@ class ObjectStore:
             except TypeError as error:  # The client does not accept one of the names.
                 raise ValueError(f"{error}: {wanted}") from error
 
-        await self._ask(operation, Request.DELETE, name, send)
+        await self._ask(operation, RequestKind.DELETE, name, send)
 
     async def make_durable(self, folder: str) -> None:
         """Fsync everything below `folder`, if the store is a directory; else nothing."""
@@ -364,7 +364,7 @@ class ObjectStore:
         def send() -> Awaitable[ObjectMeta]:
             return obstore.head_async(self._store, name)
 
-        found = (await self._ask(operation, Request.HEAD, name, send))["size"]
+        found = (await self._ask(operation, RequestKind.HEAD, name, send))["size"]
         self._check_size(name, found, size)
 
     def _check_size(self, name: str, found: int, expected: int) -> None:
@@ -376,7 +376,7 @@ class ObjectStore:
     async def _ask(
         self,
         operation: Operation,
-        request: Request,
+        request: RequestKind,
         name: str,
         send: Callable[[], Awaitable[T]],
     ) -> T:
@@ -392,7 +392,9 @@ class ObjectStore:
                 self.counts.failures[operation, request] += 1
             raise documented from None  # obstore's error is long, and may show secrets.
 
-    def _documented(self, request: Request, name: str, error: Exception) -> RemoteStorageError:
+    def _documented(
+        self, request: RequestKind, name: str, error: Exception
+    ) -> RemoteStorageError:
         """The error of `events.errors` for one of obstore's."""
         # The rest of the text is a dump of obstore's internals.
         reason = _QUERY.sub(r"\1?...", str(error).partition("\n\nDebug source:")[0])

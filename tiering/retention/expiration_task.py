@@ -32,9 +32,9 @@ from tierledger.tiering.metrics.tier_metrics import (
 from tierledger.tiering.retention.plan import (
     UNLIMITED,
     Action,
-    Bounds,
     LineageSize,
     Reason,
+    RetentionBounds,
     RetentionWalk,
     expiry,
 )
@@ -173,7 +173,7 @@ class ExpirationTask:
             local_only = self._local_only_bytes(log.highest_offset_in_remote_storage)
             excess_max = _finished(summary) + local_only - retention.retention_bytes
             self._metrics.set(SIZE_COMPUTATION_MS, self._tip, 0)
-        bounds = Bounds(
+        bounds = RetentionBounds(
             lineage=Lineage(log.leader_epochs),
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
@@ -321,7 +321,7 @@ class ExpirationTask:
 class _Plan:
     """What one run has found so far. `is_full`: no more may be deleted in this run."""
 
-    def __init__(self, summary: PartitionSummary, bounds: Bounds) -> None:
+    def __init__(self, summary: PartitionSummary, bounds: RetentionBounds) -> None:
         self.summary = summary
         self.bounds = bounds
         self.finished_bytes = _finished(summary)

@@ -2,9 +2,9 @@
 
 The caller offers a `RetentionWalk` the segments of each local leader epoch, epochs ascending,
 each in the order in which it is listed. The walk stops at the first segment that stays, so a
-caller that lists lazily reads little more than what is due. `Bounds` has only an upper bound of
-the excess size. The exact size is measured once a segment is due by that bound: a partition in
-which nothing is due is never summed up.
+caller that lists lazily reads little more than what is due. `RetentionBounds` has only an upper
+bound of the excess size. The exact size is measured once a segment is due by that bound: a
+partition in which nothing is due is never summed up.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reason(Enum):
     RETAINED = "retained"
 
 
-class Verdict(NamedTuple):
+class RetentionVerdict(NamedTuple):
     """What becomes of a segment, and why."""
 
     action: Action
@@ -65,7 +65,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RetentionBounds:
     """State of a partition's log, and the limits of what is kept of it.
 
     Attributes:
@@ -94,7 +94,7 @@ class Bounds:
 class RetentionWalk:
     """One pass over a partition's segments; make a new one for each run."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: RetentionBounds) -> None:
         self._bounds = bounds
         self._excess = 0 if bounds.excess_max is None else max(0, bounds.excess_max)
         self._is_exact = self._excess == 0
@@ -106,13 +106,13 @@ class RetentionWalk:
         self.new_log_start_offset: int | None = None
         """Log start offset once all that is due by time or size is deleted; none: as it is."""
 
-    def offer(self, segment: RemoteLogSegmentMetadata) -> Verdict:
+    def offer(self, segment: RemoteLogSegmentMetadata) -> RetentionVerdict:
         """The verdict on the next segment of the epoch, or on the next epoch's first."""
         bounds, segment_id = self._bounds, segment.remote_log_segment_id
         if segment_id in bounds.being_copied:
-            return Verdict(Action.STOP, Reason.BEING_COPIED)
+            return RetentionVerdict(Action.STOP, Reason.BEING_COPIED)
         if segment.state == _DELETED or segment_id in self._seen:
-            return Verdict(Action.SKIP, Reason.SEEN)
+            return RetentionVerdict(Action.SKIP, Reason.SEEN)
         if segment.state == _DELETING:
             self.interrupted += 1
             return self._delete(segment, Reason.INTERRUPTED)
@@ -120,42 +120,44 @@ class RetentionWalk:
         if self._is_before_log_start(segment):
             return self._delete(segment, Reason.LOG_START_OFFSET, is_counted=is_held)
         if not is_held:
-            return Verdict(Action.SKIP, Reason.OTHER_LINEAGE)
+            return RetentionVerdict(Action.SKIP, Reason.OTHER_LINEAGE)
         expired_up_to = bounds.expired_up_to_ms
         if expired_up_to is not None and segment.max_timestamp_ms <= expired_up_to:
             return self._delete(segment, Reason.TIME, is_counted=True)
         size = max(0, segment.segment_size_in_bytes)
         if 0 < self._excess - self._freed >= size:
             if not self._is_exact:
-                return Verdict(Action.MEASURE, Reason.SIZE)
+                return RetentionVerdict(Action.MEASURE, Reason.SIZE)
             return self._delete(segment, Reason.SIZE, is_counted=True)
-        return Verdict(Action.STOP, Reason.RETAINED)
+        return RetentionVerdict(Action.STOP, Reason.RETAINED)
 
     def measured(self, excess: int) -> None:
         """Take the exact number of bytes above `retention.bytes` when this walk began."""
         self._excess, self._is_exact = excess, True
 
-    def offer_stale(self, segment: RemoteLogSegmentMetadata, earliest_epoch: int) -> Verdict:
+    def offer_stale(
+        self, segment: RemoteLogSegmentMetadata, earliest_epoch: int
+    ) -> RetentionVerdict:
         """The verdict on a segment listed for an epoch before the log's `earliest_epoch`."""
         segment_id = segment.remote_log_segment_id
         if segment_id in self._bounds.being_copied:
-            return Verdict(Action.SKIP, Reason.BEING_COPIED)
+            return RetentionVerdict(Action.SKIP, Reason.BEING_COPIED)
         if segment.state == _DELETED or segment_id in self._seen:
-            return Verdict(Action.SKIP, Reason.SEEN)
+            return RetentionVerdict(Action.SKIP, Reason.SEEN)
         if segment.state == _DELETING:
             self.interrupted += 1
             return self._delete(segment, Reason.INTERRUPTED)
         if max(segment.segment_leader_epochs) < earliest_epoch:
             return self._delete(segment, Reason.STALE_EPOCH)
-        return Verdict(Action.SKIP, Reason.RETAINED)
+        return RetentionVerdict(Action.SKIP, Reason.RETAINED)
 
-    def offer_interrupted(self, segment: RemoteLogSegmentMetadata) -> Verdict:
+    def offer_interrupted(self, segment: RemoteLogSegmentMetadata) -> RetentionVerdict:
         """The verdict on a segment that was listed only to find interrupted deletions."""
         segment_id = segment.remote_log_segment_id
         if segment.state != _DELETING or segment_id in self._bounds.being_copied:
-            return Verdict(Action.SKIP, Reason.RETAINED)
+            return RetentionVerdict(Action.SKIP, Reason.RETAINED)
         if segment_id in self._seen:
-            return Verdict(Action.SKIP, Reason.SEEN)
+            return RetentionVerdict(Action.SKIP, Reason.SEEN)
         self.interrupted += 1
         return self._delete(segment, Reason.INTERRUPTED)
 
@@ -171,7 +173,7 @@ class RetentionWalk:
 
     def _delete(
         self, segment: RemoteLogSegmentMetadata, reason: Reason, *, is_counted: bool = False
-    ) -> Verdict:
+    ) -> RetentionVerdict:
         self._seen.add(segment.remote_log_segment_id)
         if reason in {Reason.TIME, Reason.SIZE}:
             following = segment.end_offset + 1
@@ -180,7 +182,7 @@ class RetentionWalk:
             # As in Kafka an unfinished copy reduces the excess, although the excess does not
             # include it: better to keep a segment too many than one too few.
             self._freed += max(0, segment.segment_size_in_bytes)
-        return Verdict(Action.DELETE, reason)
+        return RetentionVerdict(Action.DELETE, reason)
 
 
 class LineageSize:
@@ -190,7 +192,7 @@ class LineageSize:
     list of each, so the sum of `remote_log_size` over the epochs would count it several times.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: RetentionBounds) -> None:
         self._bounds = bounds
         self._seen: set[RemoteLogSegmentId] = set()
         self.size_in_bytes = 0

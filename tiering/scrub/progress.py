@@ -14,7 +14,7 @@ from tierledger.storage.durable_files import replace_durably
 FORMAT: Final = 1
 
 
-class Finding(NamedTuple):
+class DamagedObject(NamedTuple):
     """One damaged object, and the segment that it belongs to."""
 
     topic: str
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     """What was expected, and what was found."""
 
 
-class Unread(NamedTuple):
+class UnreadSegment(NamedTuple):
     """A segment that could not be read or checked completely."""
 
     topic: str
@@ -65,8 +65,8 @@ class Progress:
     seconds: float = 0.0
     """Duration of all runs."""
     is_complete: bool = False
-    findings: list[Finding] = field(default_factory=list)
-    unread: list[Unread] = field(default_factory=list)
+    findings: list[DamagedObject] = field(default_factory=list)
+    unread: list[UnreadSegment] = field(default_factory=list)
     damaged_logs: list[str] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
@@ -94,8 +94,8 @@ def load_progress(path: Path, scope: Mapping[str, object]) -> Progress:
             raise FormatTooNew(f"{path}: expected format {FORMAT}, found {version}")
         progress = Progress(**found)
         progress.cursor = _made(Cursor, progress.cursor)
-        progress.findings = [Finding(*one) for one in progress.findings]
-        progress.unread = [Unread(*one) for one in progress.unread]
+        progress.findings = [DamagedObject(*one) for one in progress.findings]
+        progress.unread = [UnreadSegment(*one) for one in progress.unread]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidArgument(
             f"{path}: expected the progress of a scrub, got {error}"

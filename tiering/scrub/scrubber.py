@@ -23,7 +23,7 @@ from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.record_batches import BatchSplitter
 from tierledger.tiering.scrub.log_check import Damage, LogCheck
 from tierledger.tiering.scrub.pace import LoopClock, Pace, PaceClock
-from tierledger.tiering.scrub.progress import Cursor, Finding, Progress, Unread
+from tierledger.tiering.scrub.progress import Cursor, DamagedObject, Progress, UnreadSegment
 from tierledger.tiering.scrub.segments import SegmentSource
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _DAMAGE: Final = (CorruptRemoteData, RemoteResourceNotFound)
 
 
-_Finding = TypeVar("_Finding", Finding, Unread)
+_Finding = TypeVar("_Finding", DamagedObject, UnreadSegment)
 
 
 class _Place(NamedTuple):
@@ -139,8 +139,8 @@ class Scrubber:
     ) -> int:
         """Verify a segment, add its findings to `progress`, and return the bytes read."""
         progress, size = self.progress, 0
-        findings: list[Finding] = []
-        unread: list[Unread] = []
+        findings: list[DamagedObject] = []
+        unread: list[UnreadSegment] = []
         try:
             async for found in self._checked(metadata, known_epochs):
                 if isinstance(found, int):
@@ -166,7 +166,7 @@ class Scrubber:
 
     async def _checked(
         self, metadata: RemoteLogSegmentMetadata, known_epochs: Mapping[int, int]
-    ) -> AsyncIterator[int | Finding]:
+    ) -> AsyncIterator[int | DamagedObject]:
         """The number of bytes of each read, and the findings."""
         try:
             place = _Place(metadata, self._names.expected(metadata))
@@ -195,7 +195,7 @@ class Scrubber:
 
     async def _log(
         self, place: _Place, check: LogCheck, *, with_checksums: bool
-    ) -> AsyncIterator[int | Finding]:
+    ) -> AsyncIterator[int | DamagedObject]:
         """As `_checked`, for the log. Every object is read, even if one before is damaged."""
         metadata = place.metadata
         name = str(metadata.remote_log_segment_id)
@@ -227,11 +227,11 @@ class Scrubber:
                 for damage in check.report_log(splitter.position, str(error)):
                     yield self._finding_at(place, damage)
 
-    def _unfetched(self, place: _Place, name: str, error: RemoteStorageError) -> Finding:
+    def _unfetched(self, place: _Place, name: str, error: RemoteStorageError) -> DamagedObject:
         named = self._names.object_in(place.must, str(error))
         return _finding(place.metadata, named or name, None, str(error))
 
-    def _finding_at(self, place: _Place, damage: Damage) -> Finding:
+    def _finding_at(self, place: _Place, damage: Damage) -> DamagedObject:
         metadata = place.metadata
         if damage.index_type is not None:
             name = self._names.index_object(place.must, damage.index_type)
@@ -291,10 +291,10 @@ def _cursor(metadata: RemoteLogSegmentMetadata) -> Cursor:
 
 def _finding(
     metadata: RemoteLogSegmentMetadata, name: str, position: int | None, message: str
-) -> Finding:
+) -> DamagedObject:
     segment = metadata.remote_log_segment_id
     tip = segment.topic_id_partition
-    return Finding(
+    return DamagedObject(
         tip.topic,
         str(tip.topic_id),
         tip.partition,
@@ -307,7 +307,9 @@ def _finding(
     )
 
 
-def _unread(metadata: RemoteLogSegmentMetadata, error: RemoteStorageError) -> Unread:
+def _unread(metadata: RemoteLogSegmentMetadata, error: RemoteStorageError) -> UnreadSegment:
     segment = metadata.remote_log_segment_id
     tip = segment.topic_id_partition
-    return Unread(tip.topic, str(tip.topic_id), tip.partition, str(segment.id), str(error))
+    return UnreadSegment(
+        tip.topic, str(tip.topic_id), tip.partition, str(segment.id), str(error)
+    )

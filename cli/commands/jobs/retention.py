@@ -181,9 +181,11 @@ def _run(
         retention_table,
         with_topic_ids,
     )
-    from tierledger.pipeline.jobs.retention.plan import Question
+    from tierledger.pipeline.jobs.retention.plan import RetentionQuestion
 
-    question = Question(values["retention.ms"], values["retention.bytes"], *times, rules.broker)
+    question = RetentionQuestion(
+        values["retention.ms"], values["retention.bytes"], *times, rules.broker
+    )
     facts = None
     if local is not None:
         facts = asyncio.run(with_topic_ids(job.job_store(), read_local(readable(local, "csv"))))

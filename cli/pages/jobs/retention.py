@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tierledger.pages.environment import Stamp
     from tierledger.pipeline.folding.task import DamagedLog
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
-    from tierledger.pipeline.jobs.retention.plan import Question
+    from tierledger.pipeline.jobs.retention.plan import RetentionQuestion
     from tierledger.pipeline.table_columns import PlainRow
 
 TOPICS_DRAWN = 25
@@ -33,7 +33,7 @@ REASONS = {
 
 def retention_page(
     facts: Mapping[str, object],
-    question: Question,
+    question: RetentionQuestion,
     digest: RetentionDigest,
     damaged: Sequence[DamagedLog],
     stamp: Stamp,
@@ -69,7 +69,7 @@ def _topic_bars(topics: Sequence[PlainRow]) -> list[ValueBar]:
     return made
 
 
-def _time_bars(times: Sequence[PlainRow], question: Question) -> list[ValueBar]:
+def _time_bars(times: Sequence[PlainRow], question: RetentionQuestion) -> list[ValueBar]:
     return [
         ValueBar(
             "now" if row["since_ms"] == question.now_ms else time_text(row["since_ms"]),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.inventory import Seen, totals
-from tierledger.pipeline.jobs.audit.kinds import Standing
+from tierledger.pipeline.jobs.audit.kinds import LogStanding
 from tierledger.pipeline.jobs.audit.rows import (
     FOUND,
     LISTED_KINDS,
@@ -74,10 +74,10 @@ async def second_plan(
     return found, await planned(segments_table(names, settled), first.store)
 
 
-def standings_of(plan: TablePlan, damaged: Iterable[LogKey]) -> dict[LogKey, Standing]:
+def standings_of(plan: TablePlan, damaged: Iterable[LogKey]) -> dict[LogKey, LogStanding]:
     """The standing of each partition."""
     known = (LogKey(str(log.topic_id), log.partition) for log in plan.logs)
-    return dict.fromkeys(known, Standing.KNOWN) | dict.fromkeys(damaged, Standing.DAMAGED)
+    return dict.fromkeys(known, LogStanding.KNOWN) | dict.fromkeys(damaged, LogStanding.DAMAGED)
 
 
 def audited_here(

@@ -116,7 +116,7 @@ class FoundObjects(NamedTuple):
     """Time of the newest object; none if the age of any is unknown."""
 
 
-class Verdict(NamedTuple):
+class AuditRow(NamedTuple):
     """A row of the table."""
 
     kind: AuditKind
@@ -128,7 +128,7 @@ class Verdict(NamedTuple):
     detail: str
 
 
-class Standing(StrEnum):
+class LogStanding(StrEnum):
     """Whether the store has a partition's log, and can read it."""
 
     KNOWN = "known"
@@ -139,10 +139,10 @@ class Standing(StrEnum):
 def verdicts(
     known: KnownSegment | None,
     found: Collection[FoundObjects],
-    standing: Standing,
+    standing: LogStanding,
     orphans_before_ms: int,
     unseen: Sequence[Unseen] = (),
-) -> Iterator[Verdict]:
+) -> Iterator[AuditRow]:
     """The verdicts on one segment id of a partition.
 
     Args:
@@ -152,7 +152,7 @@ def verdicts(
         orphans_before_ms: Only objects written before this time may be orphans.
         unseen: What the list lacks. Without all of it nothing is an orphan.
     """
-    is_live = known is not None and known.state != DELETED and standing == Standing.KNOWN
+    is_live = known is not None and known.state != DELETED and standing == LogStanding.KNOWN
     place = known.place if known is not None and is_live else None
     here = next((one for one in found if one.place == place), None)
     if known is not None and is_live:
@@ -168,7 +168,7 @@ def verdicts(
             yield _verdict(kind, one.place, one, None, detail)
 
 
-def _of_segment(known: KnownSegment, here: FoundObjects | None) -> Verdict:
+def _of_segment(known: KnownSegment, here: FoundObjects | None) -> AuditRow:
     expected = known.log_bytes if known.weight is None else known.weight
     if known.state != FINISHED:
         return _verdict(AuditKind.UNFINISHED, known.place, here, None, known.state)
@@ -245,14 +245,14 @@ def _wrong_others(others: Sequence[ExpectedObject], sizes: Mapping[str, int]) ->
 
 
 def _of_stray(
-    known: KnownSegment | None, one: FoundObjects, standing: Standing, orphans_before_ms: int
+    known: KnownSegment | None, one: FoundObjects, standing: LogStanding, orphans_before_ms: int
 ) -> tuple[AuditKind, str]:
     """The verdict on objects that are not in the place of a live segment."""
     if not one.is_below_prefix:
         return AuditKind.FOREIGN, "not below the tier's prefix"
-    if standing == Standing.UNKNOWN:
+    if standing == LogStanding.UNKNOWN:
         return AuditKind.UNKNOWN_PARTITION, ""
-    if standing == Standing.DAMAGED:
+    if standing == LogStanding.DAMAGED:
         return AuditKind.DAMAGED_LOG, ""
     if known is not None and known.state != DELETED:
         detail = f"the segment's objects begin with {known.place}"
@@ -272,10 +272,10 @@ def _verdict(
     found: FoundObjects | None,
     expected_bytes: int | None,
     detail: str,
-) -> Verdict:
+) -> AuditRow:
     if found is None:
-        return Verdict(kind, place, 0, 0, expected_bytes, None, detail)
-    return Verdict(
+        return AuditRow(kind, place, 0, 0, expected_bytes, None, detail)
+    return AuditRow(
         kind,
         place,
         found.objects,

@@ -23,7 +23,7 @@ from tierledger.pipeline.jobs.audit.kinds import (
     AuditKind,
     FoundObjects,
     KnownSegment,
-    Standing,
+    LogStanding,
     verdicts,
 )
 from tierledger.pipeline.jobs.audit.segments import LogKey
@@ -140,7 +140,7 @@ class Judge:
     def __init__(
         self,
         cluster: str,
-        standings: Mapping[LogKey, Standing],
+        standings: Mapping[LogKey, LogStanding],
         orphans_before_ms: int,
         unseen: Sequence[Unseen],
     ) -> None:
@@ -171,7 +171,7 @@ class Judge:
             if known is None or one.known.state != DELETED:
                 known = one.known
         found = [_found(*place, places[place]) for place in sorted(places)]
-        standing = self._standings.get(LogKey(*key[:2]), Standing.UNKNOWN)
+        standing = self._standings.get(LogKey(*key[:2]), LogStanding.UNKNOWN)
         for verdict in verdicts(known, found, standing, self._before_ms, self._unseen):
             yield {
                 "cluster": self._cluster,

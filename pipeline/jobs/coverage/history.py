@@ -17,7 +17,7 @@ from tierledger.pipeline.tables.lineage import History, held_epochs
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 
-class Piece(NamedTuple):
+class EpochPiece(NamedTuple):
     """The offsets of one leader epoch that a finished segment holds, both ends inclusive."""
 
     start: int
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
     is_lost: bool
     """Whether Kafka's own manager lists the segment under no epoch, so it is never deleted."""
 
-    def cut(self, first: int, last: int) -> Piece:
+    def cut(self, first: int, last: int) -> EpochPiece:
         """The part within `first` and `last`; if it is empty, its end is before its start."""
         if first <= self.start and self.end <= last:
             return self
@@ -41,7 +41,7 @@ class Held:
     """The finished segments of a partition, as pieces by leader epoch."""
 
     def __init__(self, rows: Iterable[bytes]) -> None:
-        self.pieces: dict[int, list[Piece]] = {}
+        self.pieces: dict[int, list[EpochPiece]] = {}
         """Pieces by leader epoch, ascending."""
         self._history = History()
         self._reach: dict[int, tuple[list[int], list[int]]] = {}
@@ -64,7 +64,7 @@ class Held:
         offsets = max(1, end - starts[0][1] + 1)
         is_lost = all(placed == LOST for placed in fields[EPOCHS][2::3])
         for (epoch, start), last in zip(starts, ends, strict=True):
-            piece = Piece(start, last, fields[ID], max(0, fields[SIZE]), offsets, is_lost)
+            piece = EpochPiece(start, last, fields[ID], max(0, fields[SIZE]), offsets, is_lost)
             self.pieces.setdefault(epoch, []).append(piece)
 
     def history(self) -> dict[int, int]:
@@ -83,7 +83,7 @@ def ends_of(history: dict[int, int]) -> dict[int, int]:
     return dict(zip(history, last, strict=False))
 
 
-def _reach(pieces: Iterable[Piece]) -> Iterator[int]:
+def _reach(pieces: Iterable[EpochPiece]) -> Iterator[int]:
     """For each piece, the highest end of it and of all pieces before it."""
     furthest: int | None = None
     for piece in pieces:

@@ -25,7 +25,7 @@ from tierledger.events.partition.answers import OFFSET_MAX
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import END, ID, SIZE, START, STATE, unpack_row
 from tierledger.events.vocabulary import findings
-from tierledger.pipeline.jobs.coverage.history import Held, Piece, ends_of
+from tierledger.pipeline.jobs.coverage.history import EpochPiece, Held, ends_of
 from tierledger.pipeline.tables.lineage import epochs_of
 
 IDS_MAX = 100
@@ -82,7 +82,7 @@ def coverage_of(state: PartitionState) -> Iterator[CoverageRow]:
     parts = list(_of_the_log(held, history))
     begin = _begin([one for _, pieces in parts for one in pieces], state)
     covered: list[tuple[int, int]] = []
-    left_over: list[tuple[int, list[Piece]]] = []
+    left_over: list[tuple[int, list[EpochPiece]]] = []
     for epoch, pieces in parts:
         left_over.append((epoch, [one for one in pieces if one.end < begin]))
         kept = [one for one in pieces if one.end >= begin]
@@ -96,7 +96,7 @@ def coverage_of(state: PartitionState) -> Iterator[CoverageRow]:
         yield from _beside(CoverageKind.RECOVERED, left_over)
 
 
-def _of_the_log(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[Piece]]]:
+def _of_the_log(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[EpochPiece]]]:
     """By leader epoch, the pieces of finished segments inside the log's history; ascending."""
     ends = ends_of(history)
     for epoch, first in history.items():
@@ -104,7 +104,7 @@ def _of_the_log(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list
         yield epoch, sorted(one for one in cut if one.start <= one.end)
 
 
-def _begin(pieces: Sequence[Piece], state: PartitionState) -> int:
+def _begin(pieces: Sequence[EpochPiece], state: PartitionState) -> int:
     """The offset at which the tier's regular part begins; segments before it are left over.
 
     Retention deletes from the log's start, but only the segments that Kafka's own manager
@@ -126,7 +126,7 @@ def _row(
     epoch: int,
     start: int,
     end: int,
-    pieces: Sequence[Piece],
+    pieces: Sequence[EpochPiece],
     size: int,
     ids: Iterable[bytes] | None = None,
 ) -> CoverageRow:
@@ -136,9 +136,9 @@ def _row(
     return CoverageRow(kind, epoch, start, end, len(pieces), size, some, None)
 
 
-def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
+def _runs(pieces: Sequence[EpochPiece]) -> Iterator[tuple[int, int, list[EpochPiece]]]:
     """Unbroken ranges of `pieces`, which ascend: start, end, and the range's pieces."""
-    some: list[Piece] = []
+    some: list[EpochPiece] = []
     reach = 0
     for piece in pieces:
         if some and piece.start > reach + 1:
@@ -150,14 +150,14 @@ def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
         yield some[0].start, reach, some
 
 
-def _shares(pieces: Iterable[Piece]) -> int:
+def _shares(pieces: Iterable[EpochPiece]) -> int:
     """Bytes of `pieces`: of each segment's size, the piece's share of its offsets."""
     return sum(one.size * (one.end - one.start + 1) // one.offsets for one in pieces)
 
 
-def _overlaps(epoch: int, pieces: Sequence[Piece]) -> Iterator[CoverageRow]:
+def _overlaps(epoch: int, pieces: Sequence[EpochPiece]) -> Iterator[CoverageRow]:
     """Ranges held by several of `pieces`, which ascend, with the bytes beyond the largest."""
-    run: dict[bytes, Piece] = {}
+    run: dict[bytes, EpochPiece] = {}
     start = end = 0
     cost = Fraction(0)
     for first, last, holders in _held_twice(pieces):
@@ -173,7 +173,7 @@ def _overlaps(epoch: int, pieces: Sequence[Piece]) -> Iterator[CoverageRow]:
         yield _row(CoverageKind.OVERLAP, epoch, start, end, list(run.values()), int(cost))
 
 
-def _held_twice(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
+def _held_twice(pieces: Sequence[EpochPiece]) -> Iterator[tuple[int, int, list[EpochPiece]]]:
     """Ascending ranges that the same two or more pieces hold, with these pieces."""
     active: list[tuple[int, int]] = []
     at = since = 0
@@ -206,7 +206,7 @@ def _holes(
             start = end + 1
 
 
-def _outside(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[Piece]]]:
+def _outside(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[EpochPiece]]]:
     """By leader epoch, the pieces of finished segments outside the log's history."""
     ends = ends_of(history)
     for epoch in sorted(held.pieces):
@@ -223,7 +223,7 @@ def _outside(held: Held, history: dict[int, int]) -> Iterator[tuple[int, list[Pi
 
 
 def _beside(
-    kind: CoverageKind, parts: Iterable[tuple[int, list[Piece]]]
+    kind: CoverageKind, parts: Iterable[tuple[int, list[EpochPiece]]]
 ) -> Iterator[CoverageRow]:
     """Ranges of `kind`, which are no part of what the log covers."""
     for epoch, pieces in parts:

@@ -25,7 +25,7 @@ from tierledger.pipeline.jobs.retention.plan import (
     Deletion,
     LocalFacts,
     PartitionPlan,
-    Question,
+    RetentionQuestion,
 )
 from tierledger.pipeline.table_columns import (
     BIGINT,
@@ -70,7 +70,9 @@ class LocalKey(NamedTuple):
 
 
 class _Retention(TableRows):
-    def __init__(self, question: Question, local: Mapping[LocalKey, LocalFacts]) -> None:
+    def __init__(
+        self, question: RetentionQuestion, local: Mapping[LocalKey, LocalFacts]
+    ) -> None:
         self._question = question
         self._local = local
 
@@ -113,7 +115,7 @@ class _Retention(TableRows):
 
 
 def retention_table(
-    question: Question, local: Mapping[LocalKey, LocalFacts] | None = None
+    question: RetentionQuestion, local: Mapping[LocalKey, LocalFacts] | None = None
 ) -> Table:
     """The table that answers `question`; pass it to `tables.plan.planned`.
 
@@ -216,7 +218,7 @@ SUMS = ("segments_before", "segments_after", "bytes_before", "bytes_after")
 class RetentionDigest(Digest):
     """Totals of the deletions by topic, by reason and by time."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: RetentionQuestion) -> None:
         self._now_ms = question.now_ms
         self._step_ms = max(1, -(-(question.until_ms - question.now_ms + 1) // BUCKETS_MAX))
         self._topics: dict[tuple[str, str], tuple[int, ...]] = {}

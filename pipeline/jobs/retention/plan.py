@@ -34,11 +34,11 @@ from tierledger.tiering.local.leader_epochs import epochs_from
 from tierledger.tiering.retention.plan import (
     UNLIMITED,
     Action,
-    Bounds,
     LineageSize,
     Reason,
+    RetentionBounds,
+    RetentionVerdict,
     RetentionWalk,
-    Verdict,
     expiry,
 )
 
@@ -61,7 +61,7 @@ class LocalFacts(NamedTuple):
 UNKNOWN = LocalFacts()
 
 
-class Question(NamedTuple):
+class RetentionQuestion(NamedTuple):
     """The retention to simulate; -1 is no limit."""
 
     retention_ms: int
@@ -91,7 +91,7 @@ class PartitionPlan:
     """
 
     def __init__(
-        self, state: PartitionState, question: Question, local: LocalFacts = UNKNOWN
+        self, state: PartitionState, question: RetentionQuestion, local: LocalFacts = UNKNOWN
     ) -> None:
         """Take `state`, which must not change during the iteration."""
         self._question, self._local = question, local
@@ -149,13 +149,13 @@ class PartitionPlan:
             self.log_start_offset = walk.new_log_start_offset
             self._epochs = epochs_from(self._epochs, self.log_start_offset)
 
-    def _bounds(self, now_ms: int) -> Bounds:
+    def _bounds(self, now_ms: int) -> RetentionBounds:
         question, excess_max = self._question, None
         if question.retention_bytes > UNLIMITED:
             excess_max = (
                 self._finished_bytes + self._local.local_bytes - question.retention_bytes
             )
-        return Bounds(
+        return RetentionBounds(
             Lineage(self._epochs),
             self.log_start_offset,
             self._end,
@@ -164,7 +164,7 @@ class PartitionPlan:
         )
 
     def _due(
-        self, walk: RetentionWalk, bounds: Bounds, earliest: int | None
+        self, walk: RetentionWalk, bounds: RetentionBounds, earliest: int | None
     ) -> Iterator[tuple[RemoteLogSegmentMetadata, Reason]]:
         self._blocked_until = None
         yield from self._walk_lineage(walk, bounds)
@@ -181,7 +181,7 @@ class PartitionPlan:
                     yield segment, verdict.reason
 
     def _walk_lineage(
-        self, walk: RetentionWalk, bounds: Bounds
+        self, walk: RetentionWalk, bounds: RetentionBounds
     ) -> Iterator[tuple[RemoteLogSegmentMetadata, Reason]]:
         finished = self._finished_bytes
         for epoch in bounds.lineage.epochs:
@@ -196,13 +196,15 @@ class PartitionPlan:
                     self._note_blocked(segment, verdict)
                     return
 
-    def _note_blocked(self, segment: RemoteLogSegmentMetadata, verdict: Verdict) -> None:
+    def _note_blocked(
+        self, segment: RemoteLogSegmentMetadata, verdict: RetentionVerdict
+    ) -> None:
         kept_ms = self._question.retention_ms
         if verdict.reason == Reason.RETAINED and kept_ms > UNLIMITED:
             due_ms = max(segment.max_timestamp_ms, 0) + kept_ms
             self._blocked_until = due_ms + self._question.broker.keeps_at_limit
 
-    def _excess(self, bounds: Bounds, finished: int) -> int:
+    def _excess(self, bounds: RetentionBounds, finished: int) -> int:
         """The exact number of bytes above `retention.bytes` when the run began."""
         # A segment outside the lineage stays outside until the lineage changes.
         key = bounds.lineage.epochs, bounds.lineage.offsets[1:]

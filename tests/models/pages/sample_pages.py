@@ -27,7 +27,7 @@ from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
 from tierledger.pipeline.jobs.coverage.job import Strip, Totals
 from tierledger.pipeline.jobs.coverage.rules import CoverageKind
 from tierledger.pipeline.jobs.retention.job import RetentionDigest
-from tierledger.pipeline.jobs.retention.plan import Question
+from tierledger.pipeline.jobs.retention.plan import RetentionQuestion
 from tierledger.simulation.explain.page import page as run_page
 
 NOW_MS = 1_795_000_000_000
@@ -192,7 +192,7 @@ def _audited(kind: AuditKind, topic: str, partition: int, number: int) -> dict[s
 
 
 def retention(topic: str = "payments") -> str:
-    question = Question(DAY_MS, -1, NOW_MS, NOW_MS + 3 * DAY_MS)
+    question = RetentionQuestion(DAY_MS, -1, NOW_MS, NOW_MS + 3 * DAY_MS)
     digest = RetentionDigest(question)
     for number in range(4):
         digest.take(

@@ -19,7 +19,7 @@ from tierledger.pipeline.jobs.audit.kinds import (
     AuditKind,
     FoundObjects,
     KnownSegment,
-    Standing,
+    LogStanding,
     verdicts,
 )
 from tierledger.tiering.formats.index_files import OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY
@@ -143,7 +143,7 @@ class DamagedTier:
                 for (owner, place), some in found.items()
                 if owner == segment_id
             ]
-            for verdict in verdicts(known, sets, Standing.KNOWN, 0):
+            for verdict in verdicts(known, sets, LogStanding.KNOWN, 0):
                 if verdict.kind != AuditKind.WHOLE:
                     findings[segment_id] = f"{verdict.kind}: {verdict.detail}"
         return findings

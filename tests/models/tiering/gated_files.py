@@ -6,7 +6,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from tests.models.tiering.refusing_files import RefusingFiles
-from tierledger.tiering.index_cache.files import Found, RawIndexes, SegmentKey
+from tierledger.tiering.index_cache.files import CacheFiles, CacheKey, RawIndexes
 
 HELD_S = 60
 """Seconds after which a gate opens by itself, so that a failed test leaves no thread."""
@@ -43,12 +43,12 @@ class GatedFiles(RefusingFiles):
         return gate
 
     @override
-    def open(self) -> Found:
+    def open(self) -> CacheFiles:
         self._come_to("open")
         return super().open()
 
     @override
-    def read(self, key: SegmentKey) -> RawIndexes:
+    def read(self, key: CacheKey) -> RawIndexes:
         self._come_to("read")
         return super().read(key)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from tierledger.tiering.index_cache.files import CacheDirectory, SegmentKey
+from tierledger.tiering.index_cache.files import CacheDirectory, CacheKey
 
 
 class RefusingFiles(CacheDirectory):
@@ -29,12 +29,12 @@ class RefusingFiles(CacheDirectory):
         super().write(path, data)
 
     @override
-    def keep(self, temporary: Path, key: SegmentKey) -> None:
+    def keep(self, temporary: Path, key: CacheKey) -> None:
         self._rename()
         super().keep(temporary, key)
 
     @override
-    def doom(self, key: SegmentKey) -> Path | None:
+    def doom(self, key: CacheKey) -> Path | None:
         self._rename()
         return super().doom(key)
 

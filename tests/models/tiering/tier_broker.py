@@ -30,7 +30,7 @@ from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStora
 from tierledger.tiering.layouts.tier_url import parse
 from tierledger.tiering.local.directory import LogDirectory
 from tierledger.tiering.metrics.tier_metrics import TierMetrics
-from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
+from tierledger.tiering.objects.request_counts import Operation, RequestCounts, RequestKind
 from tierledger.tiering.objects.store import ObjectStore
 from tierledger.tiering.retention.expiration_task import ExpirationTask, Retention
 
@@ -144,7 +144,7 @@ class MortalStore(ObjectStore):
     async def _ask(
         self,
         operation: Operation,
-        request: Request,
+        request: RequestKind,
         name: str,
         send: Callable[[], Awaitable[T]],
     ) -> T:

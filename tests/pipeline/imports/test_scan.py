@@ -11,7 +11,7 @@ from tierledger.events.kafka.codec import encode, peek_partition
 from tierledger.events.kafka.seal import is_seal
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.metadata import RemotePartitionDeleteMetadata
-from tierledger.pipeline.imports.scan import RECORD, Found, Rows
+from tierledger.pipeline.imports.scan import RECORD, ScannedRecord, ScanRows
 
 RECORDED = [record.value or b"" for record in read_records(TRACES / "one-broker")][:20]
 MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
@@ -62,10 +62,10 @@ def whose(value: bytes) -> tuple[bytes, int] | None:
 )
 def test_the_scan_says_whose_a_record_is_as_the_codec_does(values: list[bytes]) -> None:
     records = [value for value in values if not is_seal(value)]  # A seal is no record.
-    rows = Rows()
+    rows = ScanRows()
     # Twice: what the first look remembers is what the second goes by.
     for offset, value in enumerate(values + values):
-        rows.add(Found(0, offset, 5, value))
+        rows.add(ScannedRecord(0, offset, 5, value))
 
     found = [row for row in rows.taken().to_pylist() if row["kind"] == RECORD]
     owners = [(row["topic_id"], row["partition"]) if row["topic_id"] else None for row in found]

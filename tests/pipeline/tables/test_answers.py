@@ -33,7 +33,7 @@ from tierledger.events.tables.segment_rows import FINISHED_AT, id_of_row, unpack
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.tables.lineage import lineage_of
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
-from tierledger.tiering.retention.plan import Bounds, LineageSize
+from tierledger.tiering.retention.plan import LineageSize, RetentionBounds
 
 
 class Recorded(NamedTuple):
@@ -169,7 +169,7 @@ def _measured(state: PartitionState) -> int:
     lineage = lineage_of(state)
     if lineage is None:
         return 0
-    size = LineageSize(Bounds(lineage.made(), 0, lineage.log_end_offset))
+    size = LineageSize(RetentionBounds(lineage.made(), 0, lineage.log_end_offset))
     for epoch in lineage.leader_epochs:
         for row in answers.list_epoch(Snapshot(state), epoch):
             if row is not None:

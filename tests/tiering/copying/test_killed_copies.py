@@ -13,7 +13,7 @@ from tests.models.tiering.segment_copies import copied, whole_log
 from tests.models.tiering.tier_trace import TieredSegment, segments
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
 from tierledger.tiering.layouts.tier_url import open_tier
-from tierledger.tiering.objects.request_counts import Operation, Request
+from tierledger.tiering.objects.request_counts import Operation, RequestKind
 from tierledger.tiering.objects.store import ObjectStore
 
 SEGMENT = next(one for one in segments() if len(one.indexes) == 5)
@@ -54,7 +54,7 @@ class DyingStore(ObjectStore):
 
     @override
     async def put(self, operation: Operation, name: str, data: bytes) -> None:
-        if self.counts.requests[operation, Request.PUT] == PARTS_BEFORE:
+        if self.counts.requests[operation, RequestKind.PUT] == PARTS_BEFORE:
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_FSIZE, (len(data) // 2, len(data) // 2))
@@ -64,7 +64,7 @@ class DyingStore(ObjectStore):
 async def repeated(storage: LedgerStorageManager, folder: Path) -> TieredSegment:
     """The segment, copied under the same id by a process that knows nothing of the first."""
     finished = await copied(storage, folder, SEGMENT)
-    assert storage.counts.requests[Operation.COPY, Request.PUT] == PARTS_AFTER + 1
+    assert storage.counts.requests[Operation.COPY, RequestKind.PUT] == PARTS_AFTER + 1
     assert await whole_log(storage, finished.metadata) == SEGMENT.log
     assert await storage.fetch_all_indexes(finished.metadata) == SEGMENT.indexes
     return finished

@@ -14,15 +14,15 @@ from tierledger.events.identifiers import Uuid
 from tierledger.tiering.index_cache.cache import RemoteIndexCache
 from tierledger.tiering.index_cache.files import (
     CacheDirectory,
+    CacheKey,
     RawIndexes,
-    SegmentKey,
     decode,
     encode,
 )
 
 FIRST, SECOND = segments_of("codec-none", 0)[:2]
 ID = FIRST.metadata.remote_log_segment_id.id
-KEY = SegmentKey(ID, FIRST.metadata.start_offset)
+KEY = CacheKey(ID, FIRST.metadata.start_offset)
 RAW = RawIndexes(b"offsets.", b"times of 12.", b"")
 HEADER = struct.Struct(">4sH16sq3I")
 
@@ -88,7 +88,7 @@ def test_a_name_is_not_taken_by_what_is_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 async def test_of_two_files_the_newer_one_stays(tmp_path: Path, *, is_reversed: bool) -> None:
-    keys = [SegmentKey(ID, offset) for offset in (0, 7)]
+    keys = [CacheKey(ID, offset) for offset in (0, 7)]
     older, newer = reversed(keys) if is_reversed else keys
     for time_ns, key in enumerate((older, newer), 10**18):
         path = tmp_path / key.file_name
@@ -105,7 +105,7 @@ async def test_of_two_files_the_newer_one_stays(tmp_path: Path, *, is_reversed: 
 @pytest.mark.parametrize(
     "other", [KEY._replace(start_offset=1), KEY._replace(segment_id=Uuid(bytes(15) + b"\x01"))]
 )
-def test_a_sound_file_of_another_segment_or_offset_is_refused(other: SegmentKey) -> None:
+def test_a_sound_file_of_another_segment_or_offset_is_refused(other: CacheKey) -> None:
     data = encode(other, RAW)
 
     assert decode(other, data) == RAW

@@ -25,7 +25,7 @@ from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.index_cache.cache import LOADS_MAX, RemoteIndexCache
 from tierledger.tiering.index_cache.cleaner import RENAMES_AT_ONCE
 from tierledger.tiering.index_cache.entry import CHECKED_IN_PLACE_BYTES_MAX
-from tierledger.tiering.index_cache.files import SegmentKey
+from tierledger.tiering.index_cache.files import CacheKey
 
 FIRST, SECOND = segments_of("codec-none", 0)[:2]
 
@@ -115,7 +115,7 @@ class CountingFiles(GatedFiles):
     doomed = 0
 
     @override
-    def doom(self, key: SegmentKey) -> Path | None:
+    def doom(self, key: CacheKey) -> Path | None:
         self.doomed += 1
         return super().doom(key)
 

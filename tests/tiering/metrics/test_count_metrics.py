@@ -18,7 +18,7 @@ from tierledger.tiering.metrics.count_metrics import (
     TierCountMetrics,
 )
 from tierledger.tiering.metrics.tier_metrics import TierMetrics
-from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
+from tierledger.tiering.objects.request_counts import Operation, RequestCounts, RequestKind
 
 EXPOSED = (*INDEX_CACHE_METRICS.values(), *REQUEST_METRICS.values())
 FIRST, SECOND = segments_of("codec-none", 0)[:2]
@@ -63,9 +63,9 @@ def test_requests_are_told_by_what_they_were_for() -> None:
     metrics = TierMetrics()
     counts = RequestCounts()
     TierCountMetrics(metrics.registry).add_storage(counts)
-    counts.requests[Operation.COPY, Request.PUT] += 3
-    counts.requests[Operation.DELETE, Request.LIST] += 1
-    counts.failures[Operation.COPY, Request.PUT] += 1
+    counts.requests[Operation.COPY, RequestKind.PUT] += 3
+    counts.requests[Operation.DELETE, RequestKind.LIST] += 1
+    counts.failures[Operation.COPY, RequestKind.PUT] += 1
     counts.bytes_written += 700
 
     assert scraped(metrics) == {
@@ -84,7 +84,7 @@ def test_several_of_a_kind_are_summed_up_and_what_they_share_counts_once() -> No
         counted.add_index_cache(IndexCacheCounts(hits=hits))
     shared, other = RequestCounts(), RequestCounts()
     for counts in (shared, other):
-        counts.requests[Operation.COPY, Request.PUT] += 5
+        counts.requests[Operation.COPY, RequestKind.PUT] += 5
     for counts in (shared, shared, other):
         counted.add_storage(counts)
 

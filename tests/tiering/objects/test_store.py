@@ -37,7 +37,7 @@ from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
 from tierledger.tiering.layouts.tier_url import open_store, open_tier, parse
 from tierledger.tiering.objects.directory import Unseen
-from tierledger.tiering.objects.request_counts import Operation, Request, RequestCounts
+from tierledger.tiering.objects.request_counts import Operation, RequestCounts, RequestKind
 from tierledger.tiering.objects.store import ObjectStore, StoreSettings
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ async def test_lasting_failures_end_soon(fault: Fault, tier: Tier, tmp_path: Pat
     assert "\n" not in str(caught.value)
     assert len(tier.proxy.seen) - before == PATIENT.retries_max + 1
     assert storage.counts.requests == storage.counts.failures
-    assert storage.counts.requests == {(Operation.FETCH_INDEXES, Request.GET): 1}
+    assert storage.counts.requests == {(Operation.FETCH_INDEXES, RequestKind.GET): 1}
 
 
 @pytest.mark.parametrize("lost", range(4))
@@ -121,7 +121,7 @@ async def test_a_put_that_kept_nothing_is_found(lost: int, tier: Tier, tmp_path:
     tier.proxy.plan = nothing_happens
     again = tier.open(AT_ONCE)
     finished = await copied(again, tmp_path, SEGMENT)
-    assert again.counts.requests[Operation.COPY, Request.PUT] == 1
+    assert again.counts.requests[Operation.COPY, RequestKind.PUT] == 1
     assert await whole_log(again, finished.metadata) == SEGMENT.log
 
 
@@ -154,7 +154,7 @@ async def test_a_panic_of_the_client_is_a_failure_of_the_store(
 
     with pytest.raises(StorageUnavailable, match="delete failed: rust future panicked"):
         await storage.delete_log_segment_data(finished.metadata)
-    assert storage.counts.failures == {(Operation.DELETE, Request.DELETE): 1}
+    assert storage.counts.failures == {(Operation.DELETE, RequestKind.DELETE): 1}
     capfd.readouterr()  # It has told of it itself.
 
 
@@ -168,7 +168,7 @@ async def test_only_a_range_behind_the_end_is_asked_again(tier: Tier, tmp_path: 
 
     with pytest.raises(StorageUnavailable, match=r"orange.*log\.00000: get failed"):
         await anext(storage.fetch_log_segment(finished.metadata, 0, 10))
-    assert storage.counts.requests == {(Operation.FETCH_LOG, Request.GET): 1}
+    assert storage.counts.requests == {(Operation.FETCH_LOG, RequestKind.GET): 1}
 
 
 async def test_a_range_behind_the_end_is_no_failure_that_passes(s3_server: S3Server) -> None:

@@ -13,11 +13,11 @@ from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 from tierledger.tiering.retention.plan import (
     Action,
-    Bounds,
     LineageSize,
     Reason,
+    RetentionBounds,
+    RetentionVerdict,
     RetentionWalk,
-    Verdict,
     expiry,
 )
 
@@ -56,8 +56,8 @@ def bounds(
     excess_max: int | None = None,
     log_start_offset: int = 0,
     being_copied: Iterable[RemoteLogSegmentMetadata] = (),
-) -> Bounds:
-    return Bounds(
+) -> RetentionBounds:
+    return RetentionBounds(
         Lineage(epochs or {0: 0}),
         log_start_offset,
         10_000,
@@ -81,8 +81,8 @@ def exact(excess: int, epochs: Mapping[int, int] | None = None) -> RetentionWalk
 def test_an_old_segment_is_deleted_and_the_next_ends_the_walk() -> None:
     walk = RetentionWalk(bounds(expired_up_to_ms=1000))
 
-    assert walk.offer(OLD) == Verdict(Action.DELETE, Reason.TIME)
-    assert walk.offer(NEW) == Verdict(Action.STOP, Reason.RETAINED)
+    assert walk.offer(OLD) == RetentionVerdict(Action.DELETE, Reason.TIME)
+    assert walk.offer(NEW) == RetentionVerdict(Action.STOP, Reason.RETAINED)
     assert walk.new_log_start_offset == 100
 
 
@@ -159,24 +159,26 @@ def test_size_deletes_no_segment_that_would_leave_too_little(excess: int, delete
 
     verdicts = [walk.offer(one) for one in (OLD, NEW)][: deleted + 1]
 
-    assert verdicts[:deleted] == [Verdict(Action.DELETE, Reason.SIZE)] * deleted
-    assert verdicts[deleted:] == [Verdict(Action.STOP, Reason.RETAINED)] * (deleted < 2)
+    assert verdicts[:deleted] == [RetentionVerdict(Action.DELETE, Reason.SIZE)] * deleted
+    assert verdicts[deleted:] == [RetentionVerdict(Action.STOP, Reason.RETAINED)] * (
+        deleted < 2
+    )
 
 
 def test_bytes_that_time_deletes_are_not_asked_for_again() -> None:
     walk = RetentionWalk(bounds(expired_up_to_ms=1000, excess_max=SIZE))
 
     assert walk.offer(OLD).reason == Reason.TIME
-    assert walk.offer(NEW) == Verdict(Action.STOP, Reason.RETAINED)
+    assert walk.offer(NEW) == RetentionVerdict(Action.STOP, Reason.RETAINED)
 
 
 def test_the_exact_excess_is_measured_only_when_a_segment_fits_its_bound() -> None:
     below, within = (RetentionWalk(bounds(excess_max=SIZE - gap)) for gap in (1, 0))
 
-    assert below.offer(OLD) == Verdict(Action.STOP, Reason.RETAINED)
-    assert within.offer(OLD) == Verdict(Action.MEASURE, Reason.SIZE)
+    assert below.offer(OLD) == RetentionVerdict(Action.STOP, Reason.RETAINED)
+    assert within.offer(OLD) == RetentionVerdict(Action.MEASURE, Reason.SIZE)
     within.measured(SIZE - 1)
-    assert within.offer(OLD) == Verdict(Action.STOP, Reason.RETAINED)
+    assert within.offer(OLD) == RetentionVerdict(Action.STOP, Reason.RETAINED)
 
 
 def test_bytes_that_the_log_start_frees_are_not_asked_for_again() -> None:
@@ -184,8 +186,8 @@ def test_bytes_that_the_log_start_frees_are_not_asked_for_again() -> None:
     walk = RetentionWalk(bounds({0: 100}, excess_max=SIZE, log_start_offset=100))
     walk.measured(SIZE)
 
-    assert walk.offer(OLD) == Verdict(Action.DELETE, Reason.LOG_START_OFFSET)
-    assert walk.offer(NEW) == Verdict(Action.STOP, Reason.RETAINED)
+    assert walk.offer(OLD) == RetentionVerdict(Action.DELETE, Reason.LOG_START_OFFSET)
+    assert walk.offer(NEW) == RetentionVerdict(Action.STOP, Reason.RETAINED)
     assert walk.new_log_start_offset is None
 
 
@@ -205,21 +207,21 @@ def test_what_lies_before_the_log_start_is_deleted_by_its_offsets(
 
     verdict = walk.offer(segment(0, end, epochs))
 
-    assert (verdict == Verdict(Action.DELETE, Reason.LOG_START_OFFSET)) == is_deleted
+    assert (verdict == RetentionVerdict(Action.DELETE, Reason.LOG_START_OFFSET)) == is_deleted
 
 
 def test_a_segment_that_is_being_copied_ends_the_walk_whatever_it_is() -> None:
     walk = RetentionWalk(bounds(expired_up_to_ms=NOW_MS, being_copied=[OLD]))
 
-    assert walk.offer(OLD) == Verdict(Action.STOP, Reason.BEING_COPIED)
+    assert walk.offer(OLD) == RetentionVerdict(Action.STOP, Reason.BEING_COPIED)
 
 
 def test_an_interrupted_deletion_is_finished_once_however_many_epochs_list_it() -> None:
     walk = RetentionWalk(bounds({0: 0, 1: 50}))
     half_gone = segment(0, 99, {0: 0, 1: 50}, state=DELETING)
 
-    assert walk.offer(half_gone) == Verdict(Action.DELETE, Reason.INTERRUPTED)
-    assert walk.offer(half_gone) == Verdict(Action.SKIP, Reason.SEEN)
+    assert walk.offer(half_gone) == RetentionVerdict(Action.DELETE, Reason.INTERRUPTED)
+    assert walk.offer(half_gone) == RetentionVerdict(Action.SKIP, Reason.SEEN)
     assert walk.interrupted == 1
     assert walk.new_log_start_offset is None
 
@@ -227,10 +229,10 @@ def test_an_interrupted_deletion_is_finished_once_however_many_epochs_list_it() 
 def test_segments_of_another_history_and_deleted_ones_do_not_end_the_walk() -> None:
     walk = RetentionWalk(bounds({0: 0, 2: 100}, expired_up_to_ms=1000))
 
-    assert walk.offer(segment(0, 150, {0: 0}, timestamp_ms=0)) == Verdict(
+    assert walk.offer(segment(0, 150, {0: 0}, timestamp_ms=0)) == RetentionVerdict(
         Action.SKIP, Reason.OTHER_LINEAGE
     )
-    assert walk.offer(segment(0, 99, {0: 0}, state=DELETED)) == Verdict(
+    assert walk.offer(segment(0, 99, {0: 0}, state=DELETED)) == RetentionVerdict(
         Action.SKIP, Reason.SEEN
     )
     assert walk.offer(OLD).action == Action.DELETE
@@ -250,12 +252,12 @@ def test_stale_segments_go_when_all_their_epochs_are_stale() -> None:
     copied = segment(7, 8, {0: 7})
     walk_beside_a_copy = RetentionWalk(bounds({5: 0}, being_copied=[copied]))
 
-    assert walk.offer_stale(segment(0, 9, {0: 0, 4: 5}), 5) == Verdict(
+    assert walk.offer_stale(segment(0, 9, {0: 0, 4: 5}), 5) == RetentionVerdict(
         Action.DELETE, Reason.STALE_EPOCH
     )
     assert walk.offer_stale(segment(0, 9, {0: 0, 4: 5}), 5).reason == Reason.SEEN
     assert walk.offer_stale(segment(1, 9, {0: 1, 5: 5}), 5).action == Action.SKIP
-    assert walk.offer_stale(segment(2, 9, {0: 2, 5: 5}, state=DELETING), 5) == Verdict(
+    assert walk.offer_stale(segment(2, 9, {0: 2, 5: 5}, state=DELETING), 5) == RetentionVerdict(
         Action.DELETE, Reason.INTERRUPTED
     )
     assert walk_beside_a_copy.offer_stale(copied, 5).reason == Reason.BEING_COPIED

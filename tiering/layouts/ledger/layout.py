@@ -108,7 +108,7 @@ class LedgerStorageManager(RemoteStorageManager):
         self, metadata: RemoteLogSegmentMetadata, log_segment_data: LogSegmentData
     ) -> CustomMetadata | None:
         place = place_of(metadata, self._prefix)
-        source = await asyncio.to_thread(_Source.opened, metadata, log_segment_data)
+        source = await asyncio.to_thread(_CopySource.opened, metadata, log_segment_data)
         await self._store.remove_leftovers(place)
         found = await self._store.list(Operation.COPY, place)
         part_size = self._settings.part_bytes
@@ -129,7 +129,7 @@ class LedgerStorageManager(RemoteStorageManager):
         return custom.to_custom_metadata()
 
     async def _put_parts(
-        self, source: _Source, sizes: dict[str, int], found: dict[str, StoredObject]
+        self, source: _CopySource, sizes: dict[str, int], found: dict[str, StoredObject]
     ) -> tuple[int, ...]:
         """Write all parts; return their checksums."""
         room = asyncio.Semaphore(self._settings.parts_at_once)
@@ -303,7 +303,7 @@ class LedgerStorageManager(RemoteStorageManager):
         return place_of(metadata, custom.prefix or ""), custom
 
 
-class _Source:
+class _CopySource:
     """The data of a segment that is being copied."""
 
     def __init__(self, log: Path, log_size: int, indexes: dict[IndexType, bytes]) -> None:
@@ -312,7 +312,7 @@ class _Source:
         self.indexes = indexes
 
     @staticmethod
-    def opened(metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> _Source:
+    def opened(metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> _CopySource:
         """The files of `data`, after a check against `metadata`."""
         paths = {
             IndexType.OFFSET: data.offset_index,
@@ -333,7 +333,7 @@ class _Source:
             )
         indexes[IndexType.PRODUCER_SNAPSHOT] = data.producer_snapshot_index
         indexes[IndexType.LEADER_EPOCH] = data.leader_epoch_index
-        return _Source(data.log_segment, size, indexes)
+        return _CopySource(data.log_segment, size, indexes)
 
     def read(self, start: int, size: int) -> bytes:
         """`size` bytes of the log from `start` on."""

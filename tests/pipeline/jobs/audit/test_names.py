@@ -12,7 +12,7 @@ from tierledger.pipeline.jobs.audit.kinds import (
     AuditKind,
     FoundObjects,
     KnownSegment,
-    Standing,
+    LogStanding,
     verdicts,
 )
 from tierledger.tiering.layouts.ledger.format import LedgerCustomMetadata
@@ -199,7 +199,7 @@ NEVER = WHOLE._replace(newest_ms=5)
 def test_each_kind_alone(
     known: KnownSegment | None, found: list[FoundObjects], standing: str, expected: list[str]
 ) -> None:
-    found_verdicts = list(verdicts(known, found, Standing(standing), orphans_before_ms=6))
+    found_verdicts = list(verdicts(known, found, LogStanding(standing), orphans_before_ms=6))
 
     assert [one.kind for one in found_verdicts] == [AuditKind(kind) for kind in expected]
 
@@ -220,6 +220,6 @@ def test_what_was_not_seen_is_not_missing_and_nothing_is_an_orphan(
     known: KnownSegment | None, found: list[FoundObjects], place: str, expected: list[str]
 ) -> None:
     unseen = [Unseen.below(place, "may not be listed")]
-    told = verdicts(known, found, Standing.KNOWN, 6, unseen)
+    told = verdicts(known, found, LogStanding.KNOWN, 6, unseen)
 
     assert [one.kind.value for one in told] == expected

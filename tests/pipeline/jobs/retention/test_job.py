@@ -27,7 +27,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage, without_empty_epochs
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import Snapshot, list_all, list_epoch, metadata_of
-from tierledger.pipeline.jobs.retention.plan import LocalFacts, PartitionPlan, Question
+from tierledger.pipeline.jobs.retention.plan import LocalFacts, PartitionPlan, RetentionQuestion
 from tierledger.pipeline.tables.lineage import lineage_of
 from tierledger.tiering.broker_version import BrokerVersion
 from tierledger.tiering.local.leader_epochs import epochs_from
@@ -49,8 +49,8 @@ def facts_of(world: RetentionWorld) -> LocalFacts:
 
 def question(
     ms: int = -1, size: int = -1, until_ms: int = NOW_MS, broker: BrokerVersion = BEFORE_4_3
-) -> Question:
-    return Question(ms, size, NOW_MS, until_ms, broker)
+) -> RetentionQuestion:
+    return RetentionQuestion(ms, size, NOW_MS, until_ms, broker)
 
 
 def is_past(time_ms: int, cutoff_ms: int, broker: BrokerVersion) -> bool:
@@ -58,7 +58,7 @@ def is_past(time_ms: int, cutoff_ms: int, broker: BrokerVersion) -> bool:
 
 
 def planned(
-    world: RetentionWorld, asked: Question, facts: LocalFacts | None = None
+    world: RetentionWorld, asked: RetentionQuestion, facts: LocalFacts | None = None
 ) -> list[Said]:
     plan = PartitionPlan(world.ledger.state(TIP), asked, facts or facts_of(world))
     return [
@@ -72,7 +72,7 @@ def planned(
     ]
 
 
-async def deleted(world: RetentionWorld, asked: Question) -> list[Said]:
+async def deleted(world: RetentionWorld, asked: RetentionQuestion) -> list[Said]:
     """The segments that the task deletes, run until it finds none."""
     task = world.task(asked.retention_ms, asked.retention_bytes, asked.broker)
     found: list[Said] = []
@@ -206,7 +206,7 @@ class Naive:
     log's start counts as freed if it was counted, and a segment is scheduled once.
     """
 
-    def __init__(self, world: RetentionWorld, asked: Question) -> None:
+    def __init__(self, world: RetentionWorld, asked: RetentionQuestion) -> None:
         self.left = world.ledger.segments(TIP)
         self.state = world.ledger.state(TIP)
         self.asked = asked

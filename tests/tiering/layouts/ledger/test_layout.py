@@ -21,7 +21,7 @@ from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.ledger.format import LedgerCustomMetadata, weight_of
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
 from tierledger.tiering.layouts.tier_url import open_tier
-from tierledger.tiering.objects.request_counts import Operation, Request
+from tierledger.tiering.objects.request_counts import Operation, RequestKind
 
 PARTS = LedgerSettings(part_bytes=5000)
 SEGMENT = next(one for one in segments() if len(one.indexes) == 5)
@@ -91,8 +91,8 @@ async def test_the_first_copy_asks_as_little_as_it_must(place: Place, tmp_path: 
     await copied(storage, tmp_path, SEGMENT)
 
     assert storage.counts.requests == {
-        (Operation.COPY, Request.LIST): 2,
-        (Operation.COPY, Request.PUT): 4,
+        (Operation.COPY, RequestKind.LIST): 2,
+        (Operation.COPY, RequestKind.PUT): 4,
     }
     assert storage.counts.bytes_written == sum(place.objects().values())
 
@@ -102,7 +102,7 @@ async def test_a_repeated_copy_writes_nothing_again(place: Place, tmp_path: Path
     again = place.open()
 
     assert await copied(again, tmp_path, SEGMENT) == first
-    assert again.counts.requests[Operation.COPY, Request.PUT] == 0
+    assert again.counts.requests[Operation.COPY, RequestKind.PUT] == 0
 
 
 async def test_a_repeated_copy_mends_what_is_damaged(place: Place, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_a_repeated_copy_mends_what_is_damaged(place: Place, tmp_path: Pat
 
     again = place.open()
     assert await copied(again, tmp_path, SEGMENT) == finished
-    assert again.counts.requests[Operation.COPY, Request.PUT] == 3
+    assert again.counts.requests[Operation.COPY, RequestKind.PUT] == 3
     assert await whole_log(again, finished.metadata) == SEGMENT.log
     assert len(place.objects()) == 4
 
@@ -132,12 +132,14 @@ async def test_a_cancelled_copy_goes_on_where_it_was(place: Place, tmp_path: Pat
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    written = storage.counts.requests[Operation.COPY, Request.PUT]
+    written = storage.counts.requests[Operation.COPY, RequestKind.PUT]
 
     again = place.open(many)
     finished = await copied(again, tmp_path, SEGMENT)
     assert 0 < written < SIZE // 500
-    assert again.counts.requests[Operation.COPY, Request.PUT] <= SIZE // 500 + 2 - written + 2
+    assert (
+        again.counts.requests[Operation.COPY, RequestKind.PUT] <= SIZE // 500 + 2 - written + 2
+    )
     assert await whole_log(again, finished.metadata) == SEGMENT.log
 
 
@@ -157,8 +159,8 @@ async def test_a_deletion_leaves_nothing_and_can_repeat(place: Place, tmp_path: 
         await storage.fetch_index(finished.metadata, IndexType.OFFSET)
     assert await whole_log(storage, other.metadata) == other.log
     # Before and behind the first; nothing is there to be deleted again.
-    assert storage.counts.requests[Operation.DELETE, Request.LIST] == 3
-    assert storage.counts.requests[Operation.DELETE, Request.DELETE] == 1
+    assert storage.counts.requests[Operation.DELETE, RequestKind.LIST] == 3
+    assert storage.counts.requests[Operation.DELETE, RequestKind.DELETE] == 1
 
 
 async def test_an_unconfirmed_copy_is_read_and_deleted(place: Place, tmp_path: Path) -> None:
