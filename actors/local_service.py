@@ -21,10 +21,11 @@ from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.host_door import DoorSettings, open_door
 from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.actors.ports import Clock, HostGone, LeaderOracle
+from tierledger.actors.ports import HostGone, LeaderOracle
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events.errors import NotReady
 from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.clock import Clock
 
 T = TypeVar("T")
 

@@ -13,14 +13,6 @@ from tierledger.events.identifiers import TopicIdPartition
 T = TypeVar("T")
 
 
-class Clock(Protocol):
-    """Tells the time."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970, as brokers count them; may step either way."""
-        ...
-
-
 class IdSource(Protocol):
     """Makes unique ids."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from tierledger.actors.calls import CommonTime
 from tierledger.actors.conditions import CLOCK_JUMPED, Conditions
-from tierledger.actors.ports import Clock
+from tierledger.storage.clock import Clock
 from tierledger.storage.slewed_clock import SPEED_MAX, SlewedClock
 
 OFF_MS = 60_000

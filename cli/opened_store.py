@@ -14,7 +14,7 @@ from tierledger.pages.texts import span_text
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from tierledger.cli.options import AsOf
+    from tierledger.events.as_of import AsOf
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.partition.state import PartitionState
     from tierledger.storage.catalog import Catalog, FoundTopic

@@ -6,12 +6,13 @@ import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.output import shortened
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import MS_MAX
 
@@ -116,13 +117,6 @@ UNITS_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 
 
 DIGITS_MAX = len(str(OFFSET_MAX))
 """The most digits of a number in an option."""
-
-
-class AsOf(NamedTuple):
-    """A point in a log, of which one field is given."""
-
-    position: int | None = None
-    time_ms: int | None = None
 
 
 def whole_number(text: str, what: str, low: int = 0, high: int = OFFSET_MAX) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
+from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.identifiers import Uuid
 from tierledger.events.log_events import Event, SessionOpened
 from tierledger.events.partition.state import PartitionState
@@ -17,23 +18,6 @@ from tierledger.storage.partition.event_log import StoredBatch, apply_events, de
 from tierledger.storage.serde import MetadataSerDe
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class AsOf(NamedTuple):
-    """A point in a log: after the event at a position, or at a time. At most one is given."""
-
-    position: int | None = None
-    time_ms: int | None = None
-
-    def holds(self, position: int, log_time_ms: int) -> bool:
-        """Whether an event at that position and time is not behind this point."""
-        if self.position is not None and position > self.position:
-            return False
-        return self.time_ms is None or log_time_ms <= self.time_ms
-
-
-NOW = AsOf()
-"""No bound but the log's end when the job was planned."""
 
 
 def point(as_of: int | datetime | None) -> AsOf:

@@ -16,8 +16,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import override
 
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.fold import AsOf, PlannedLog, point
+from tierledger.pipeline.fold import PlannedLog, point
 from tierledger.pipeline.folding.plan import divided
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.source.options import keeping, kept, number_of, own_options

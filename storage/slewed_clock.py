@@ -7,8 +7,9 @@ would delete what is not due.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
+from tierledger.storage.clock import Clock
 from tierledger.storage.process_log import ProcessLog
 
 SPEED_MAX: Final = 2
@@ -19,14 +20,6 @@ JUMP_MS: Final = 60_000
 """A jump is reported, once, when the wall clock is this far ahead of this clock."""
 
 _log = ProcessLog("tierledger.tiering")
-
-
-class Clock(Protocol):
-    """Tells the time; `actors.wall_clock.WallClock` is one."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970; may step either way."""
-        ...
 
 
 class SlewedClock:

@@ -61,7 +61,6 @@ from tierledger.actors.messages import (
 )
 from tierledger.actors.oracle.no_oracle import ORACLE_DEADLINE_S, NoOracle
 from tierledger.actors.ports import (
-    Clock,
     HostFailed,
     HostGone,
     HostHandle,
@@ -82,6 +81,7 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.storage.backend import Former, MetadataStorageBackend, older_store, require_all
+from tierledger.storage.clock import Clock
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.process_log import ProcessLog
 from tierledger.storage.serde import MetadataSerDe

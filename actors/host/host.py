@@ -46,7 +46,7 @@ from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import NoOracle
-from tierledger.actors.ports import Clock, HostFailed, LeaderOracle
+from tierledger.actors.ports import HostFailed, LeaderOracle
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.slices import Slices
 from tierledger.actors.turns import InProcess, Reader, Turns
@@ -59,6 +59,7 @@ from tierledger.events.errors import (
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.clock import Clock
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import ROWS_AT_ONCE
 from tierledger.storage.partition.reader import PartitionReader

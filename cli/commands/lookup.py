@@ -20,7 +20,6 @@ from tierledger.cli.opened_store import (
 from tierledger.cli.options import (
     EPOCH_MAX,
     OFFSET_MAX,
-    AsOf,
     AsOfOption,
     ClusterOption,
     DeletedOption,
@@ -34,6 +33,7 @@ from tierledger.cli.options import (
 from tierledger.cli.output import print_json
 from tierledger.cli.segment_output import print_segment
 from tierledger.cli.topics import TopicArgument
+from tierledger.events.as_of import AsOf
 
 if TYPE_CHECKING:
     from tierledger.events.partition.state import PartitionState

@@ -19,7 +19,6 @@ from tierledger.cli.opened_store import (
     opened_catalog,
 )
 from tierledger.cli.options import (
-    AsOf,
     AsOfOption,
     ClusterOption,
     JsonOption,
@@ -30,6 +29,7 @@ from tierledger.cli.options import (
 from tierledger.cli.output import print_json, print_note, print_pairs
 from tierledger.cli.table import Cell, PrintedTable, WideOption, id_cell, print_table, size_cell
 from tierledger.cli.topics import TopicArgument
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.typed_fields import time_text

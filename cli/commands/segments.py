@@ -15,7 +15,6 @@ from tierledger.cli.opened_store import (
 )
 from tierledger.cli.options import (
     EPOCH_MAX,
-    AsOf,
     AsOfOption,
     ClusterOption,
     DeletedOption,
@@ -29,6 +28,7 @@ from tierledger.cli.options import (
 from tierledger.cli.segment_output import print_segments
 from tierledger.cli.table import WideOption
 from tierledger.cli.topics import TopicArgument
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.tables.segment_rows import START, id_of_row, unpack_row
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple, TypeAlias
 
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.digests import Digest
-from tierledger.pipeline.fold import AsOf, LogFold, PlannedLog
+from tierledger.pipeline.fold import LogFold, PlannedLog
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.table_columns import RowChunk, Table
 from tierledger.pipeline.worker import page_loop, without_cycles

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.fold import NOW, AsOf, PlannedLog
+from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.plan import AheadLog, ahead_logs, planned_logs
 from tierledger.pipeline.folding.store import JobStore, require_cluster
 from tierledger.pipeline.folding.task import FoldTask, Report

@@ -24,6 +24,7 @@ from tests.models.storage.stored_partitions import (
     finished,
     updated,
 )
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import (
     CorruptLog,
     InvalidArgument,
@@ -32,7 +33,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.answers import metadata_of
-from tierledger.pipeline.fold import AsOf, PlannedLog, point
+from tierledger.pipeline.fold import PlannedLog, point
 from tierledger.pipeline.folding.plan import TASKS_PER_CORE, divided
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog

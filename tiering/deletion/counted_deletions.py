@@ -9,9 +9,9 @@ from contextlib import suppress
 from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.storage.clock import Clock
 from tierledger.storage.process_log import ProcessLog
 from tierledger.storage.slewed_clock import SlewedClock
-from tierledger.tiering.clock import Clock
 from tierledger.tiering.deletion.segment_deletion import delete_segment
 from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
 from tierledger.tiering.metrics.tier_metrics import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-from tierledger.tiering.clock import Clock
+from tierledger.storage.clock import Clock
 from tierledger.tiering.metadata_ports import RemoteLogMetadataStore
 
 if TYPE_CHECKING:

@@ -43,9 +43,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tierledger.cli.options import AsOf
+    from tierledger.events.as_of import AsOf
     from tierledger.pipeline.digests import Digest
-    from tierledger.pipeline.fold import AsOf as Point
     from tierledger.pipeline.fold import PlannedLog
     from tierledger.pipeline.folding.plan import AheadLog
     from tierledger.pipeline.folding.store import JobStore
@@ -195,12 +194,6 @@ class Job:
         config = store_config(self.store) or {URL_SETTING: str(default_store_url())}
         return JobStore.of(config, cluster_setting(self.cluster))
 
-    def point(self) -> Point:
-        from tierledger.pipeline.fold import NOW
-        from tierledger.pipeline.fold import AsOf as Point
-
-        return NOW if self.as_of is None else Point(*self.as_of)
-
     def planned(self, table: str | Table) -> TablePlan:
         """A folded table of the chosen logs, up to their present ends; needs no Spark.
 
@@ -209,13 +202,14 @@ class Job:
             RemoteResourceNotFound: There is no such cluster, topic or partition.
             StoreRefused: It is no store.
         """
+        from tierledger.events.as_of import NOW
         from tierledger.pipeline.tables.plan import planned
 
         async def plan() -> TablePlan:
             made = await planned(
                 table,
                 self.job_store(),
-                as_of=self.point(),
+                as_of=self.as_of or NOW,
                 topic=self.topic,
                 partition=self.partition,
             )

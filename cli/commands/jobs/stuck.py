@@ -9,8 +9,9 @@ import typer
 
 from tierledger.cli.commands.jobs.job import Job, answered, end, write_page
 from tierledger.cli.commands.jobs.times import NowOption, clock_ms, stated_time_ms
-from tierledger.cli.options import AsOf, duration_ms
+from tierledger.cli.options import duration_ms
 from tierledger.cli.table import size_cell, state_cell, time_cell
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import span_text

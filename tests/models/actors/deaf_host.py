@@ -18,10 +18,11 @@ from tierledger.actors.calls import (
 from tierledger.actors.coordinator.events import Announcement, Registered
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.holds import Deletions
-from tierledger.actors.ports import Clock, HostGone
+from tierledger.actors.ports import HostGone
 from tierledger.events.commands import Claim
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.storage.backends.memory import MemoryBackend
+from tierledger.storage.clock import Clock
 
 
 class DeafHost:

@@ -21,7 +21,7 @@ from tierledger.actors.door.server.host_door import DoorSettings
 from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings, limits_of
 from tierledger.actors.local_service import LocalService
-from tierledger.actors.ports import Clock, LeaderOracle
+from tierledger.actors.ports import LeaderOracle
 from tierledger.events.commands import Claim
 from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -35,6 +35,7 @@ from tierledger.events.metadata import (
 from tierledger.events.partition.decide import Limits
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.backend import MetadataStorageBackend, Put
+from tierledger.storage.clock import Clock
 from tierledger.storage.keys import DefaultMetadataKeyFactory
 from tierledger.storage.partition.event_log import EventLog, decode_batch
 

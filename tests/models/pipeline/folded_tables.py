@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.models.cli.command_line import Write, write
 from tests.models.storage.stored_partitions import TRACES, StoredPartition, import_trace
-from tierledger.pipeline.fold import NOW, AsOf
+from tierledger.events.as_of import NOW, AsOf
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.table_columns import Table

@@ -18,10 +18,11 @@ from tierledger.cli.commands.jobs import stuck as spark_stuck_command
 from tierledger.cli.commands.jobs.stuck import limits
 from tierledger.cli.commands.jobs.times import stated_time_ms
 from tierledger.cli.options import duration_ms
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import Uuid
 from tierledger.events.log_events import Body, PartitionDeleteUpdated
-from tierledger.pipeline.fold import AsOf, LogFold
+from tierledger.pipeline.fold import LogFold
 from tierledger.pipeline.jobs.stuck import ADVICE, stuck_table
 
 HOUR_MS = 3_600_000

@@ -20,8 +20,8 @@ from tests.models.storage.stored_partitions import (
     finished,
     import_trace,
 )
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import RemoteStorageError
-from tierledger.pipeline.fold import AsOf
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.spark_files import OPTIONS
 from tierledger.pipeline.spark_files import write as write_files

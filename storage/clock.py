@@ -1,4 +1,4 @@
-"""The clock interface of the tasks."""
+"""The wall clock as others see it."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ class Clock(Protocol):
     """Tells the time; `actors.wall_clock.WallClock` is one."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970; may step either way."""
+        """Milliseconds since 1970, as brokers count them; may step either way."""
         ...
