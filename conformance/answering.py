@@ -11,7 +11,13 @@ from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
 from tierledger.actors.queries import LISTS, QUERIES, AnswerForm, answer_of
-from tierledger.conformance.answers import Answer, Failure, Outcome, Question, recorded_segment
+from tierledger.conformance.answers import (
+    Failure,
+    Outcome,
+    QueryResult,
+    Question,
+    recorded_segment,
+)
 from tierledger.events.errors import PartitionDeleted, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.state import PartitionState
@@ -43,9 +49,9 @@ async def _ask(
     query = _query(question)
     try:
         if question.query in LISTS:
-            return Answer(_plain(question.query, await manager.rows(tip, query, role)))
+            return QueryResult(_plain(question.query, await manager.rows(tip, query, role)))
         answered = await manager.ask(tip, role, query)
-        return Answer(_plain(question.query, answered.value))
+        return QueryResult(_plain(question.query, answered.value))
     except RemoteStorageError as error:
         return Failure(type(error).__name__)
 
@@ -69,7 +75,7 @@ async def answer_from_storage(
 def outcome_from_state(state: PartitionState, question: Question) -> Outcome:
     """The answer of a partition in that state."""
     try:
-        return Answer(_plain(question.query, _from_state(state, question)))
+        return QueryResult(_plain(question.query, _from_state(state, question)))
     except RemoteStorageError as error:
         return Failure(type(error).__name__)
 

@@ -66,7 +66,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """A query's result: JSON's null, number, text or list."""
 
     value: Any
@@ -79,7 +79,7 @@ class Failure:
     error: str
 
 
-Outcome: TypeAlias = Answer | Failure
+Outcome: TypeAlias = QueryResult | Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def answer_line(question: Question, outcome: Outcome) -> str:
     """The line that answers `question`: its own fields in their order, then the outcome."""
     asked = {name: value for name, value in _fields(question).items() if name not in _OUTCOMES}
     match outcome:
-        case Answer(value=value):
+        case QueryResult(value=value):
             asked["answer"] = value
         case Failure(error=error):
             asked["error"] = error
@@ -242,5 +242,5 @@ def _outcome(line: JsonLine) -> Outcome | None:
     if "error" in line.fields:
         return Failure(line.text("error"))
     if "answer" in line.fields:
-        return Answer(line.fields["answer"])
+        return QueryResult(line.fields["answer"])
     return None

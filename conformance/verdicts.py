@@ -50,7 +50,7 @@ class Verdict(StrEnum):
     MISSED = "missed"
 
 
-class Finding(NamedTuple):
+class WrongAnswer(NamedTuple):
     """A wrong or missed answer."""
 
     verdict: Verdict
@@ -67,7 +67,7 @@ class CheckReport:
     counts: Mapping[Verdict, int]
     questions: int
     answers: int
-    findings: tuple[Finding, ...]
+    findings: tuple[WrongAnswer, ...]
 
     @property
     def passed(self) -> bool:
@@ -104,7 +104,7 @@ def check(
     """
     kafka, ours = list(kafka_lines), list(our_lines)
     counts: Counter[Verdict] = Counter(dict.fromkeys(Verdict, 0))
-    findings: list[Finding] = []
+    findings: list[WrongAnswer] = []
     for finding in _verdicts(RecordedTopic(records), kafka, ours):
         counts[finding.verdict] += 1
         if finding.why and len(findings) < FINDINGS_MAX:
@@ -130,7 +130,7 @@ class _Case(NamedTuple):
 
 def _verdicts(
     topic: RecordedTopic, kafka: list[AnsweredQuestion], ours: list[AnsweredQuestion]
-) -> Iterator[Finding]:
+) -> Iterator[WrongAnswer]:
     pairs = zip(kafka, ours, strict=False)
     for after, run in groupby(pairs, key=lambda pair: pair[0].question.after):
         topic.advance(after)
@@ -142,7 +142,7 @@ def _verdicts(
         }
         for line, our_line in at_once:
             verdict, why = _judge(topic, lists, line, our_line)
-            yield Finding(verdict, line.question, line.outcome, our_line.outcome, why)
+            yield WrongAnswer(verdict, line.question, line.outcome, our_line.outcome, why)
 
 
 def _epoch_of(question: Question) -> tuple[bytes, int, int | None]:

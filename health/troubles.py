@@ -45,7 +45,7 @@ class Severity(StrEnum):
     """It passes, or somebody chose it. It does not count for the exit status."""
 
 
-class Kind(NamedTuple):
+class TroubleKind(NamedTuple):
     """What all troubles with one code have in common."""
 
     severity: Severity
@@ -74,56 +74,56 @@ class Trouble(NamedTuple):
 _ASK_VERIFY = "run `tierledger verify`, which shows the place, and see the host's log"
 
 KINDS = {
-    "no-service": Kind(
+    "no-service": TroubleKind(
         Severity.CRITICAL,
         "no service runs on the store",
         "start it with `tierledger serve`",
     ),
-    "coordinator-silent": Kind(
+    "coordinator-silent": TroubleKind(
         Severity.CRITICAL,
         "the coordinator does not answer, and nobody else knows the hosts",
         "see the log of `serve`; if it lasts for more than 15 s, start the service again",
     ),
-    "unplaced": Kind(
+    "unplaced": TroubleKind(
         Severity.CRITICAL,
         "leaders or followers of partitions have no host",
         "see the log of `serve` for why no host can be started, or give it more hosts",
     ),
-    HOST_SILENT: Kind(
+    HOST_SILENT: TroubleKind(
         Severity.CRITICAL,
         "a host does not answer; what is placed there is not served",
         "the coordinator replaces it within seconds; if it does not, see the log of `serve`",
     ),
-    NOT_STARTED: Kind(
+    NOT_STARTED: TroubleKind(
         Severity.CRITICAL,
         "a host cannot be started",
         "mend what the text names; if it is Ray, start the service again",
     ),
-    HOST_UNREACHABLE: Kind(
+    HOST_UNREACHABLE: TroubleKind(
         Severity.WARNING,
         "a host lives, and clients do not reach its door; what it led has moved to others, as "
         "far as others are reached and have room",
         "see the network, the firewall and what `serve --advertise` names for that host",
     ),
-    DOORS_UNREACHABLE: Kind(
+    DOORS_UNREACHABLE: TroubleKind(
         Severity.CRITICAL,
         "the coordinator reaches few of the hosts' doors, so it cannot tell which hosts "
         "clients reach; what they lead stays where it is",
         "see the network between the coordinator's node and the hosts, and what `serve "
         "--advertise` names",
     ),
-    NO_STEPS: Kind(
+    NO_STEPS: TroubleKind(
         Severity.CRITICAL,
         "leaders on a host have made no step for 30 s though callers wait",
         "see whether the store answers; if it does, kill the host's process (its pid is in "
         "`tierledger status --json`): it is replaced",
     ),
-    STORE_REFUSED: Kind(
+    STORE_REFUSED: TroubleKind(
         Severity.CRITICAL,
         "the store takes no writes, such as a file that was replaced while it was open",
         "end the service, put back the store that the text names, and start the service again",
     ),
-    "store-older": Kind(
+    "store-older": TroubleKind(
         Severity.CRITICAL,
         "a broker's plugin has seen more than this store has, or another store: that broker "
         "does not read or write what the text names",
@@ -131,148 +131,148 @@ KINDS = {
         "is right, stop the broker, remove tierledger.positions from its log folder, and start "
         "it again",
     ),
-    QUARANTINED: Kind(Severity.CRITICAL, TROUBLES[QUARANTINED], _ASK_VERIFY),
-    NO_LEADER: Kind(
+    QUARANTINED: TroubleKind(Severity.CRITICAL, TROUBLES[QUARANTINED], _ASK_VERIFY),
+    NO_LEADER: TroubleKind(
         Severity.CRITICAL,
         TROUBLES[NO_LEADER],
         "if it lasts, see the logs of the coordinator and of its host",
     ),
-    NO_SESSION: Kind(
+    NO_SESSION: TroubleKind(
         Severity.CRITICAL,
         TROUBLES[NO_SESSION],
         "its broker's writes wait: see whether the store answers, and who claims to lead",
     ),
-    BEHIND: Kind(
+    BEHIND: TroubleKind(
         Severity.WARNING,
         TROUBLES[BEHIND],
         "if it lasts, the follower's host does not keep up: give it more room",
     ),
-    LOADING: Kind(Severity.NOTE, TROUBLES[LOADING], "wait"),
-    CLOCK_JUMPED: Kind(
+    LOADING: TroubleKind(Severity.NOTE, TROUBLES[LOADING], "wait"),
+    CLOCK_JUMPED: TroubleKind(
         Severity.WARNING,
         "the clock of a machine jumped ahead; the time in the logs follows only slowly",
         "set the machine's clock right; until then do not end the process, as its successor "
         "believes the clock if most others have that time",
     ),
-    CLOCK_OFF: Kind(
+    CLOCK_OFF: TroubleKind(
         Severity.WARNING,
         "a process's clock differs by more than a minute from the time that most others have, "
         "and it goes by that; of two that differ, the earlier holds",
         "set the clock of that process's machine right",
     ),
-    "set-aside": Kind(
+    "set-aside": TroubleKind(
         Severity.WARNING,
         "the coordinator has set an item aside that cannot be carried out",
         "mend what the reason names, and restart the broker that announced it",
     ),
-    "unknown-condition": Kind(
+    "unknown-condition": TroubleKind(
         Severity.WARNING,
         "a process reports a condition that this release does not know",
         "see that process's log, and use a command of its release",
     ),
-    "owner-moving": Kind(
+    "owner-moving": TroubleKind(
         Severity.NOTE,
         "the metadata moves to another owner, and brokers hold their writes",
         "wait for `tierledger handover` to end",
     ),
-    "move-overdue": Kind(
+    "move-overdue": TroubleKind(
         Severity.CRITICAL,
         "the metadata has been moving for longer than the move may take; brokers hold their "
         "writes all the while",
         "run `tierledger handover --to` the owner from before",
     ),
-    "writes-held": Kind(
+    "writes-held": TroubleKind(
         Severity.CRITICAL,
         "a broker holds its writes, though the metadata does not move",
         "if nobody owns the metadata yet, run `tierledger handover`; else see the broker's log",
     ),
-    "plugin-silent": Kind(
+    "plugin-silent": TroubleKind(
         Severity.CRITICAL,
         "the plugin of a broker has stopped reporting, and the broker is alive as far as "
         "anybody knows",
         "see whether the broker still has the plugin, and reaches the service's doors",
     ),
-    "plugin-missing": Kind(
+    "plugin-missing": TroubleKind(
         Severity.CRITICAL,
         "a broker is alive and no plugin of it reports, though tierledger owns the metadata",
         "without the plugin it does not see what others tier, and may delete it: stop the "
         "broker, and start it with the plugin",
     ),
-    "deletions-held": Kind(
+    "deletions-held": TroubleKind(
         Severity.CRITICAL,
         "a broker runs, or ran, without the plugin while tierledger owned the metadata; log "
         "starts may have risen, so brokers may not delete finished segments from the tier",
         "see that all brokers run with the plugin, then what would be deleted: `tierledger "
         "handover --confirm-deletions --dry-run`; without `--dry-run` brokers delete it",
     ),
-    "hold-refuses": Kind(
+    "hold-refuses": TroubleKind(
         Severity.NOTE,
         "brokers try to delete what is under a hold: their retention of that partition stands "
         "still, and the tier grows",
         "wait, or release the hold when nobody needs it any more: `tierledger hold release`",
     ),
-    "broker-down": Kind(
+    "broker-down": TroubleKind(
         Severity.WARNING,
         "the plugin of a broker has stopped reporting, and Kafka does not count the broker "
         "among the living",
         "start the broker, or ignore it for an hour if it has left for good",
     ),
-    "plugin-mode": Kind(
+    "plugin-mode": TroubleKind(
         Severity.CRITICAL,
         "a broker runs in a mode in which it cannot follow the owner",
         "restart it in the mode that docs/kafka.md names for this owner",
     ),
-    "plugin-not-registered": Kind(
+    "plugin-not-registered": TroubleKind(
         Severity.WARNING,
         "a broker's plugin reports, but has not registered",
         "see the broker's log for why the coordinator does not admit it",
     ),
-    "other-ledger": Kind(
+    "other-ledger": TroubleKind(
         Severity.CRITICAL,
         "another ledger has fed a broker's plugin, and this one owns nothing yet",
         "start the service on the store that fed it; if that store is lost, see docs/kafka.md "
         "before tierledger owns the metadata",
     ),
-    "shadow-differs": Kind(
+    "shadow-differs": TroubleKind(
         Severity.WARNING,
         "answers of tierledger and of Kafka's own manager differ on a broker in shadow",
         "see `shadows` in `tierledger status --json`; do not hand over before it is explained",
     ),
-    "other-cluster": Kind(
+    "other-cluster": TroubleKind(
         Severity.CRITICAL,
         "Kafka's brokers are of another cluster than the service; nothing is imported or "
         "mirrored, and their word on leaders is wrong",
         "start `serve` with the brokers of its own cluster, or with the right `--cluster`",
     ),
-    "kafka-not-asked": Kind(
+    "kafka-not-asked": TroubleKind(
         Severity.WARNING,
         "brokers use the service, and it was started without `--kafka`: nobody asks Kafka who "
         "leads, and nothing is imported or mirrored",
         "start `serve` with `--kafka`",
     ),
-    "foreign-records": Kind(
+    "foreign-records": TroubleKind(
         Severity.WARNING,
         "Kafka's metadata topic has records that tierledger neither wrote nor imported: a "
         "broker runs, or ran, without the plugin",
         "stop that broker; then let tierledger take over what it tiered and deleted: "
         "`tierledger handover --to kafka --accept-losses`, and `--to tierledger` again",
     ),
-    "follower-silent": Kind(
+    "follower-silent": TroubleKind(
         Severity.WARNING,
         "the process that follows Kafka's metadata topic has stopped reporting",
         "see whether `serve --kafka` still runs",
     ),
-    "import-fails": Kind(
+    "import-fails": TroubleKind(
         Severity.WARNING,
         "the import of Kafka's metadata topic fails",
         "mend what the text names; until then the metadata cannot be handed over",
     ),
-    "mirror-fails": Kind(
+    "mirror-fails": TroubleKind(
         Severity.WARNING,
         "the mirror into Kafka's metadata topic fails",
         "mend what the text names; until then the metadata cannot go back",
     ),
-    "seal-fails": Kind(
+    "seal-fails": TroubleKind(
         Severity.WARNING,
         "Kafka's metadata topic cannot be sealed",
         "mend what the text names; until then start no broker without the plugin",

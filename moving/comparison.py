@@ -52,7 +52,7 @@ SEGMENT = "segment "
 """How questions about one segment begin, before its id."""
 
 
-class Difference(NamedTuple):
+class Disagreement(NamedTuple):
     """A question that Kafka's topic and tierledger answer differently."""
 
     partition: TopicIdPartition
@@ -130,7 +130,7 @@ class Comparison:
                 changed.add(self._names.setdefault(PartitionKey.of(tip), tip))
         return changed
 
-    async def differences(self, partitions: Iterable[TopicIdPartition]) -> list[Difference]:
+    async def differences(self, partitions: Iterable[TopicIdPartition]) -> list[Disagreement]:
         """All differences of those partitions; of lists and sums only if no segment differs.
 
         Raises:
@@ -138,18 +138,18 @@ class Comparison:
         """
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(tip: TopicIdPartition) -> list[Difference]:
+        async def one(tip: TopicIdPartition) -> list[Disagreement]:
             async with gate:
                 return await self._differences(tip)
 
         return [each for found in await asyncio.gather(*map(one, partitions)) for each in found]
 
-    async def _differences(self, tip: TopicIdPartition) -> list[Difference]:
+    async def _differences(self, tip: TopicIdPartition) -> list[Disagreement]:
         kafka = self._topic.partition(tip.topic_id, tip.partition)
         by_kafka = answers_of(kafka)
         by_us = await self._answers(tip, kafka)
         found = [
-            Difference(tip, question, by_kafka.get(question), by_us.get(question))
+            Disagreement(tip, question, by_kafka.get(question), by_us.get(question))
             for question in sorted(by_kafka.keys() | by_us.keys())
             if by_kafka.get(question) != by_us.get(question)
         ]

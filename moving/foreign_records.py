@@ -26,7 +26,7 @@ LISTED_MAX = 50
 """Segments that are listed; all are counted."""
 
 
-class _Found:
+class _ForeignRecords:
     """Those of one metadata partition, folded without the records of others."""
 
     def __init__(self, since_ms: int) -> None:
@@ -67,7 +67,7 @@ class ForeignRecords:
         self._catalog = catalog
         self._imported: dict[tuple[Uuid, int], int] = {}
         """By partition: its records up to that offset are in its log."""
-        self._found: dict[int, _Found] = {}
+        self._found: dict[int, _ForeignRecords] = {}
         """By metadata partition."""
         self._report: dict[str, Any] | None = None
         """What `plain` last gave; None if something was met since."""
@@ -130,9 +130,9 @@ class ForeignRecords:
             "foreign_segments": segments[:LISTED_MAX],
         }
 
-    def _of(self, record: TraceRecord) -> _Found:
+    def _of(self, record: TraceRecord) -> _ForeignRecords:
         self._report = None
-        return self._found.setdefault(record.partition, _Found(record.timestamp_ms))
+        return self._found.setdefault(record.partition, _ForeignRecords(record.timestamp_ms))
 
     async def _imported_offset(self, tip: TopicIdPartition, metadata_partition: int) -> int:
         key = (tip.topic_id, tip.partition)

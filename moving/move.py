@@ -15,13 +15,13 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.moving import procedure as steps
-from tierledger.moving.comparison import Comparison, Difference
+from tierledger.moving.comparison import Comparison, Disagreement
 from tierledger.moving.procedure import Procedure
 from tierledger.moving.topic import kafka_cluster, reading
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 LOOK_S = 0.1
-"""Pause before each `Look`, in seconds."""
+"""Pause before each `ReadStatus`, in seconds."""
 
 COMPARE_PAUSE_S = 0.5
 """Pause before partitions that differ are compared again, in seconds."""
@@ -34,7 +34,7 @@ HOLD_S = GIVE_UP_AFTER_MS / 1000 - 2
 """Seconds for which brokers may hold their writes; the coordinator gives up 2 s later."""
 
 
-class Move:
+class OwnershipMove:
     """One attempt to move the metadata."""
 
     def __init__(
@@ -86,9 +86,9 @@ class Move:
             called_for = None
             for effect in effects:
                 match effect:
-                    case steps.Note(line=line):
+                    case steps.PrintLine(line=line):
                         tell(line)
-                    case steps.End(trouble=trouble):
+                    case steps.EndMove(trouble=trouble):
                         if trouble is not None:
                             raise RejectedError(trouble)
                         assert self._owned is not None, "the coordinator answered"
@@ -111,16 +111,16 @@ class Move:
             except RemoteStorageError as error:
                 stimulus = steps.Failed(str(error))
             effects = procedure.handle(stimulus)
-            if procedure.phase is steps.Phase.HOLDING and until is None:
+            if procedure.phase is steps.MovePhase.HOLDING and until is None:
                 until = asyncio.get_running_loop().time() + HOLD_S
-            if procedure.phase in {steps.Phase.RETURNING, steps.Phase.ENDING}:
+            if procedure.phase in {steps.MovePhase.RETURNING, steps.MovePhase.ENDING}:
                 until = None
 
     async def _carried_out(
         self, effect: steps.Effect, comparison: Comparison
     ) -> steps.Stimulus:
         match effect:
-            case steps.Look():
+            case steps.ReadStatus():
                 await asyncio.sleep(LOOK_S)
                 return await self._look()
             case steps.Compare(is_all=is_all, is_again=is_again):
@@ -128,7 +128,7 @@ class Move:
                 found = await self._differences(comparison, is_all=is_all)
                 segments = {str(one): one.segment for one in found if one.segment is not None}
                 return steps.Compared(tuple(map(str, found)), segments)
-            case steps.HandOver(wish=wish):
+            case steps.ChangeOwner(wish=wish):
                 self._owned = await self._coordinator.ask(wish)
                 return steps.HandedOver(self._owned)
             case _:
@@ -147,7 +147,7 @@ class Move:
     async def _alive(self) -> set[int]:
         return set((await kafka_cluster(self._brokers)).alive)
 
-    async def _differences(self, comparison: Comparison, *, is_all: bool) -> list[Difference]:
+    async def _differences(self, comparison: Comparison, *, is_all: bool) -> list[Disagreement]:
         """The differences, of all partitions or of those that changed or differed last time.
 
         Positions are read before the comparison, so a partition that changes while it is

@@ -57,7 +57,7 @@ WHAT_COUNTS = {
 """By the new owner."""
 
 
-class Phase(Enum):
+class MovePhase(Enum):
     """The step that a move is at."""
 
     NEW = "new"
@@ -127,7 +127,7 @@ class TimeIsUp(NamedTuple):
 # Effects.
 
 
-class Look(NamedTuple):
+class ReadStatus(NamedTuple):
     """Read the state of service and brokers; answer with `Looked`."""
 
 
@@ -139,40 +139,40 @@ class Compare(NamedTuple):
     """After a pause."""
 
 
-class HandOver(NamedTuple):
+class ChangeOwner(NamedTuple):
     """Ask the coordinator for this change; answer with `HandedOver`."""
 
     wish: Handover
 
 
-class Note(NamedTuple):
+class PrintLine(NamedTuple):
     """A line of progress for the user."""
 
     line: str
 
 
-class End(NamedTuple):
+class EndMove(NamedTuple):
     """The move is over. `trouble`: why it was refused or given back; None: it succeeded."""
 
     trouble: str | None
 
 
 Stimulus: TypeAlias = Begun | Looked | Compared | HandedOver | Failed | TimeIsUp
-Effect: TypeAlias = Look | Compare | HandOver | Note | End
+Effect: TypeAlias = ReadStatus | Compare | ChangeOwner | PrintLine | EndMove
 
-HEARS: Mapping[Phase, frozenset[type[Any]]] = {
-    Phase.NEW: frozenset({Begun}),
-    Phase.CHECKING: frozenset({Looked, Failed}),
-    Phase.COMPARING: frozenset({Compared, Looked, Failed}),
-    Phase.BEGINNING: frozenset({HandedOver, Failed}),
-    Phase.HOLDING: frozenset({Looked, Failed, TimeIsUp}),
-    Phase.TAKING: frozenset({Looked, Failed, TimeIsUp}),
-    Phase.SETTLING: frozenset({Compared, Failed, TimeIsUp}),
-    Phase.REPEATING: frozenset({HandedOver, Failed, TimeIsUp}),
-    Phase.WITNESSING: frozenset({Looked, Failed, TimeIsUp}),
-    Phase.ENDING: frozenset({HandedOver, Failed}),
-    Phase.RETURNING: frozenset({HandedOver, Failed}),
-    Phase.ENDED: frozenset(),
+HEARS: Mapping[MovePhase, frozenset[type[Any]]] = {
+    MovePhase.NEW: frozenset({Begun}),
+    MovePhase.CHECKING: frozenset({Looked, Failed}),
+    MovePhase.COMPARING: frozenset({Compared, Looked, Failed}),
+    MovePhase.BEGINNING: frozenset({HandedOver, Failed}),
+    MovePhase.HOLDING: frozenset({Looked, Failed, TimeIsUp}),
+    MovePhase.TAKING: frozenset({Looked, Failed, TimeIsUp}),
+    MovePhase.SETTLING: frozenset({Compared, Failed, TimeIsUp}),
+    MovePhase.REPEATING: frozenset({HandedOver, Failed, TimeIsUp}),
+    MovePhase.WITNESSING: frozenset({Looked, Failed, TimeIsUp}),
+    MovePhase.ENDING: frozenset({HandedOver, Failed}),
+    MovePhase.RETURNING: frozenset({HandedOver, Failed}),
+    MovePhase.ENDED: frozenset(),
 }
 """Stimuli that may arrive in each phase."""
 
@@ -189,7 +189,7 @@ class Procedure:
     ) -> None:
         """`accepts_losses`: differences are printed, and stop nothing."""
         assert to in TASKS, to
-        self.phase = Phase.NEW
+        self.phase = MovePhase.NEW
         self.owner_epoch: int | None = None
         """The move's newest owner epoch; None before it has begun."""
         self._to = to
@@ -229,8 +229,8 @@ class Procedure:
         assert type(stimulus) in heard, f"{type(stimulus).__name__} while {self.phase.value}"
         match stimulus:
             case Begun():
-                self.phase = Phase.CHECKING
-                return [Look()]
+                self.phase = MovePhase.CHECKING
+                return [ReadStatus()]
             case Looked():
                 return self._looked(stimulus)
             case Compared():
@@ -244,46 +244,46 @@ class Procedure:
                 return self._give_back(f"it took too long, while {self.phase.value}{busy}")
 
     def _looked(self, looked: Looked) -> list[Effect]:
-        if self.phase in {Phase.CHECKING, Phase.COMPARING}:
+        if self.phase in {MovePhase.CHECKING, MovePhase.COMPARING}:
             return self._looked_before(looked)
         if looked.owner_epoch != self.owner_epoch:
             later = f"{looked.owner} owns the metadata, owner epoch {looked.owner_epoch}"
             return self._end(f"the move was ended: {later}")
-        if self.phase is Phase.HOLDING:
+        if self.phase is MovePhase.HOLDING:
             self._busy = self._not_idle(looked)
             if self._busy:
-                return [Look()]
-            self.phase = Phase.TAKING
+                return [ReadStatus()]
+            self.phase = MovePhase.TAKING
             self._brokers |= looked.brokers | _attending(looked).keys()
             self._await_round(looked)
-            return [Note("all brokers hold their writes"), Look()]
+            return [PrintLine("all brokers hold their writes"), ReadStatus()]
         trouble = self._unfollowed(looked) or self._troubled(looked) or self._disturbed(looked)
         if trouble is not None:
             return self._give_back(trouble)
-        if self.phase is Phase.WITNESSING:
+        if self.phase is MovePhase.WITNESSING:
             self._busy = self._not_idle(looked)
             if self._busy:
-                return [Look()]
-            self.phase = Phase.ENDING
-            return [HandOver(Handover(self._to, Owner.MOVING, owner_epoch=self.owner_epoch))]
+                return [ReadStatus()]
+            self.phase = MovePhase.ENDING
+            return [ChangeOwner(Handover(self._to, Owner.MOVING, owner_epoch=self.owner_epoch))]
         if not self._has_gone_round(looked):
-            return [Look()]
+            return [ReadStatus()]
         assert looked.following is not None, "`_unfollowed` found no trouble"
-        self.phase, self._records = Phase.SETTLING, _records(looked)
-        return [Note("what they had written is taken over"), Compare(is_all=False)]
+        self.phase, self._records = MovePhase.SETTLING, _records(looked)
+        return [PrintLine("what they had written is taken over"), Compare(is_all=False)]
 
     def _looked_before(self, looked: Looked) -> list[Effect]:
         """Before the move begins: nothing is held, so the follower's trouble is waited for."""
-        is_new = self.phase is Phase.CHECKING
+        is_new = self.phase is MovePhase.CHECKING
         unfit = self._unfit(looked) if is_new else self._unfollowed(looked)
         if unfit is not None:
             return self._end(f"{unfit}; {AS_BEFORE}")
         if trouble := self._troubled(looked):
             return self._look_again(trouble)
         if is_new:
-            self.phase, self._brokers, self._looks = Phase.COMPARING, looked.brokers, 0
+            self.phase, self._brokers, self._looks = MovePhase.COMPARING, looked.brokers, 0
             note = f"brokers {_listed(looked.brokers)} attend in handover"
-            return [Note(note), Compare(is_all=True)]
+            return [PrintLine(note), Compare(is_all=True)]
         # Until the follower has gone round, it may lack what was written long ago.
         if _follower(looked) != self._follower:
             self._await_round(looked)
@@ -299,9 +299,9 @@ class Procedure:
             why = trouble or f"serve --kafka, {self.task}: no round has ended, see `status`"
             return self._end(f"{why}; {AS_BEFORE}")
         if trouble is None or trouble == self._waits:
-            return [Look()]
+            return [ReadStatus()]
         self._waits = trouble
-        return [Note(f"waiting: {trouble}"), Look()]
+        return [PrintLine(f"waiting: {trouble}"), ReadStatus()]
 
     def _await_round(self, looked: Looked) -> None:
         self._follower, self._last_report, self._round = _follower(looked), None, None
@@ -320,7 +320,7 @@ class Procedure:
 
     def _compared(self, compared: Compared) -> list[Effect]:
         found = compared.differences
-        is_written = self.phase is Phase.COMPARING
+        is_written = self.phase is MovePhase.COMPARING
         before = self._differences
         # While brokers write, one manager is always behind the other: only differences that
         # stay count. All partitions that differed are compared again once writes are held.
@@ -332,9 +332,9 @@ class Procedure:
         if differences and self._comparisons < (
             COMPARISONS if is_written else SETTLED_COMPARISONS
         ):
-            return [Look() if is_written else Compare(is_all=False, is_again=True)]
+            return [ReadStatus() if is_written else Compare(is_all=False, is_again=True)]
         self._differences, self._comparisons = None, 0
-        lines: list[Effect] = [Note(one) for one in differences]
+        lines: list[Effect] = [PrintLine(one) for one in differences]
         named = compared.segments
         accepted = tuple(sorted({named[one] for one in differences if one in named}))
         refused = self._refused(differences, len(accepted))
@@ -343,7 +343,7 @@ class Procedure:
                 return [*lines, *self._end(f"{refused}; {AS_BEFORE}")]
             return [*lines, *self._give_back(refused)]
         if is_written:
-            self.phase = Phase.BEGINNING
+            self.phase = MovePhase.BEGINNING
             wish = Handover(
                 Owner.MOVING,
                 self._from,
@@ -353,9 +353,9 @@ class Procedure:
             )
             counts = f"these differences are accepted: {WHAT_COUNTS[self._to]} from now on"
             same = counts if lines else SAME
-            return [*lines, Note(same), HandOver(wish)]
+            return [*lines, PrintLine(same), ChangeOwner(wish)]
         assert self.owner_epoch is not None, "it has begun"
-        self.phase = Phase.REPEATING
+        self.phase = MovePhase.REPEATING
         wish = Handover(
             Owner.MOVING,
             Owner.MOVING,
@@ -364,7 +364,7 @@ class Procedure:
             self._give_up_after_ms,
             accepted,
         )
-        return [*lines, HandOver(wish)]
+        return [*lines, ChangeOwner(wish)]
 
     def _refused(self, differences: tuple[str, ...], segments: int) -> str | None:
         """Why these differences end the move; None if they do not."""
@@ -381,36 +381,36 @@ class Procedure:
         return None
 
     def _handed_over(self, owned: Owned) -> list[Effect]:
-        if self.phase is Phase.BEGINNING:
-            self.phase, self.owner_epoch = Phase.HOLDING, owned.owner_epoch
-            return [Note(f"moving, owner epoch {owned.owner_epoch}"), Look()]
-        if self.phase is Phase.REPEATING:
-            self.phase, self.owner_epoch = Phase.WITNESSING, owned.owner_epoch
+        if self.phase is MovePhase.BEGINNING:
+            self.phase, self.owner_epoch = MovePhase.HOLDING, owned.owner_epoch
+            return [PrintLine(f"moving, owner epoch {owned.owner_epoch}"), ReadStatus()]
+        if self.phase is MovePhase.REPEATING:
+            self.phase, self.owner_epoch = MovePhase.WITNESSING, owned.owner_epoch
             return [
-                Note(f"all brokers are asked again, owner epoch {owned.owner_epoch}"),
-                Look(),
+                PrintLine(f"all brokers are asked again, owner epoch {owned.owner_epoch}"),
+                ReadStatus(),
             ]
         return self._end(None if self._trouble is None else f"{self._trouble}; {AS_BEFORE}")
 
     def _failed(self, why: str) -> list[Effect]:
-        if self.phase is Phase.RETURNING:
+        if self.phase is MovePhase.RETURNING:
             # Whether the owner is restored is in doubt. If it is not, the coordinator gives the
             # move up when its time is over.
             return self._end(f"{self._trouble}; not given back, see `status`: {why}")
         if self.owner_epoch is not None:
             return self._give_back(why)
         # Whether the move has begun may be in doubt; if it has, the coordinator gives it up.
-        begun = self.phase is Phase.BEGINNING
+        begun = self.phase is MovePhase.BEGINNING
         return self._end(f"{why}; see `status`" if begun else f"{why}; {AS_BEFORE}")
 
     def _give_back(self, trouble: str) -> list[Effect]:
         assert self.owner_epoch is not None, "it has begun"
-        self._trouble, self.phase = trouble, Phase.RETURNING
-        return [HandOver(Handover(self._from, Owner.MOVING, owner_epoch=self.owner_epoch))]
+        self._trouble, self.phase = trouble, MovePhase.RETURNING
+        return [ChangeOwner(Handover(self._from, Owner.MOVING, owner_epoch=self.owner_epoch))]
 
     def _end(self, trouble: str | None) -> list[Effect]:
-        self.phase = Phase.ENDED
-        return [End(trouble)]
+        self.phase = MovePhase.ENDED
+        return [EndMove(trouble)]
 
     def _unfit(self, looked: Looked) -> str | None:
         """Why this cluster cannot be moved now; None if it can."""
@@ -458,7 +458,7 @@ class Procedure:
             return f"brokers {_listed(late)} have joined meanwhile"
         if _follower(looked) != self._follower:
             return "another serve --kafka follows Kafka's metadata topic meanwhile"
-        settled = self.phase is Phase.WITNESSING
+        settled = self.phase is MovePhase.WITNESSING
         if settled and _records(looked) != self._records:
             return f"the manager of {self._from} was written to meanwhile"
         return None

@@ -142,7 +142,7 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
     from tierledger.actors.coordinator.requests import StatusCall
     from tierledger.actors.discovery.connecting import connect
     from tierledger.moving.freshness import refuse_owned
-    from tierledger.moving.move import Move
+    from tierledger.moving.move import OwnershipMove
 
     connection = await connect(settings)
     try:
@@ -157,7 +157,9 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
         if to == Owner.KAFKA and status["owner"] == Owner.NOBODY:
             await refuse_owned(wish.brokers, status["attending"])
             return await coordinator.ask(Handover(Owner.KAFKA, Owner.NOBODY))
-        move = Move(settings, connection, wish.brokers, to, accepts_losses=wish.accepts_losses)
+        move = OwnershipMove(
+            settings, connection, wish.brokers, to, accepts_losses=wish.accepts_losses
+        )
         return await move.made(print_note)
     finally:
         await connection.close()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tierledger.conformance.answers import (
-    Answer,
     Failure,
     Outcome,
+    QueryResult,
     Question,
     answer_line,
     grouped_by_after,
@@ -158,8 +158,8 @@ def test_a_question_keeps_what_it_asks_and_when(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcome", "last"),
     [
-        (Answer(None), '"answer":null'),
-        (Answer(["a", "é"]), '"answer":["a","é"]'),
+        (QueryResult(None), '"answer":null'),
+        (QueryResult(["a", "é"]), '"answer":["a","é"]'),
         (
             Failure("RemoteResourceNotFoundException"),
             '"error":"RemoteResourceNotFoundException"',
@@ -183,7 +183,7 @@ def test_an_answer_repeats_its_question_in_the_order_of_its_fields(
 def test_a_question_made_by_a_program_is_written_like_one_that_was_read(tmp_path: Path) -> None:
     asked = Question({0: 3}, "t", Uuid.parse(TOPIC_ID), 0, "size", epoch=2)
 
-    [read] = read_questions(written(tmp_path / "answers", answer_line(asked, Answer(0))))
+    [read] = read_questions(written(tmp_path / "answers", answer_line(asked, QueryResult(0))))
 
     assert read == asked
 

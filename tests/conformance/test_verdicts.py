@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from tierledger.conformance.answers import After, Answer, AnsweredQuestion, Failure, Question
+from tierledger.conformance.answers import (
+    After,
+    AnsweredQuestion,
+    Failure,
+    QueryResult,
+    Question,
+)
 from tierledger.conformance.trace import TraceRecord
 from tierledger.conformance.verdicts import FINDINGS_MAX, CheckReport, Verdict, check
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
@@ -78,12 +84,12 @@ def line(
     after: After = None,
 ) -> AnsweredQuestion:
     asked = Question(after, "t", TOPIC_ID, 0, query, epoch, offset)
-    return AnsweredQuestion(asked, Answer(value))
+    return AnsweredQuestion(asked, QueryResult(value))
 
 
 def verdict(kafka: AnsweredQuestion, ours: object, *context: AnsweredQuestion) -> Verdict:
     """The verdict on our answer `ours`; both managers answer `context` alike."""
-    our_line = replace(kafka, outcome=Answer(ours))
+    our_line = replace(kafka, outcome=QueryResult(ours))
     without = check(RECORDS, context, context).counts
     counts = check(RECORDS, [*context, kafka], [*context, our_line]).counts
 
@@ -202,13 +208,13 @@ def test_highest_offset_and_the_full_list_are_kafkas(
     ("kafka", "ours", "expected"),
     [
         (Failure("a"), Failure("b"), Verdict.EQUAL),
-        (Failure("a"), Answer(None), Verdict.WRONG),
-        (Answer(None), Failure("a"), Verdict.WRONG),
-        (Answer(None), None, Verdict.WRONG),
+        (Failure("a"), QueryResult(None), Verdict.WRONG),
+        (QueryResult(None), Failure("a"), Verdict.WRONG),
+        (QueryResult(None), None, Verdict.WRONG),
     ],
 )
 def test_an_error_is_answered_by_an_error(
-    kafka: Answer | Failure, ours: Answer | Failure | None, expected: Verdict
+    kafka: QueryResult | Failure, ours: QueryResult | Failure | None, expected: Verdict
 ) -> None:
     asked = line("highest_offset", None).question
 

@@ -12,18 +12,18 @@ from tierledger.moving.procedure import (
     LOOKS,
     SETTLED_COMPARISONS,
     Begun,
+    ChangeOwner,
     Compare,
     Compared,
     Effect,
-    End,
+    EndMove,
     Failed,
     HandedOver,
-    HandOver,
-    Look,
     Looked,
-    Note,
-    Phase,
+    MovePhase,
+    PrintLine,
     Procedure,
+    ReadStatus,
     Stimulus,
     TimeIsUp,
 )
@@ -76,7 +76,7 @@ class Driven:
     def hear(self, *stimuli: Stimulus) -> Effect:
         for stimulus in stimuli:
             self.effects = self.procedure.handle(stimulus)
-        found = [one for one in self.effects if not isinstance(one, Note)]
+        found = [one for one in self.effects if not isinstance(one, PrintLine)]
         assert len(found) == 1, "one thing at a time"
         return found[0]
 
@@ -89,30 +89,30 @@ TAKEN = (
     moving(idle(), following=follower(9, 6)),
     moving(idle(), following=follower(10, 8)),
 )
-ASKS_AGAIN = HandOver(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, FIRST))
+ASKS_AGAIN = ChangeOwner(Handover(Owner.MOVING, Owner.MOVING, Owner.TIERLEDGER, FIRST))
 AGAIN_COMPARED = Compare(is_all=False, is_again=True)
 REPEATED = (*TAKEN, Compared(()), HandedOver(Owned("moving", AGAIN)))
-GIVEN_BACK = HandOver(Handover(Owner.KAFKA, Owner.MOVING, owner_epoch=FIRST))
-GIVEN_BACK_LATE = HandOver(Handover(Owner.KAFKA, Owner.MOVING, owner_epoch=AGAIN))
+GIVEN_BACK = ChangeOwner(Handover(Owner.KAFKA, Owner.MOVING, owner_epoch=FIRST))
+GIVEN_BACK_LATE = ChangeOwner(Handover(Owner.KAFKA, Owner.MOVING, owner_epoch=AGAIN))
 
 
 def test_a_cluster_moves() -> None:
     one = Driven()
-    assert one.hear(Begun()) == Look()
+    assert one.hear(Begun()) == ReadStatus()
     assert one.hear(looked(plugin())) == Compare(is_all=True)
     begins = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER)
-    assert one.hear(Compared(())) == HandOver(begins)
-    assert one.hear(MOVING) == Look()
-    assert one.hear(moving(plugin(), plugin(2))) == Look()
-    assert one.hear(moving(idle(), plugin(2))) == Look()
-    assert one.hear(moving(idle(), idle(2))) == Look()
+    assert one.hear(Compared(())) == ChangeOwner(begins)
+    assert one.hear(MOVING) == ReadStatus()
+    assert one.hear(moving(plugin(), plugin(2))) == ReadStatus()
+    assert one.hear(moving(idle(), plugin(2))) == ReadStatus()
+    assert one.hear(moving(idle(), idle(2))) == ReadStatus()
     assert one.hear(*TAKEN[-3:]) == Compare(is_all=False)
     assert one.hear(Compared(())) == ASKS_AGAIN
-    assert one.hear(HandedOver(Owned("moving", AGAIN))) == Look()
-    assert one.hear(witnessed(idle(1, AGAIN), idle(2))) == Look()
-    ends = HandOver(Handover(Owner.TIERLEDGER, Owner.MOVING, None, AGAIN))
+    assert one.hear(HandedOver(Owned("moving", AGAIN))) == ReadStatus()
+    assert one.hear(witnessed(idle(1, AGAIN), idle(2))) == ReadStatus()
+    ends = ChangeOwner(Handover(Owner.TIERLEDGER, Owner.MOVING, None, AGAIN))
     assert one.hear(witnessed(idle(1, AGAIN), idle(2, AGAIN))) == ends
-    assert one.hear(HandedOver(Owned("tierledger", 4))) == End(None)
+    assert one.hear(HandedOver(Owned("tierledger", 4))) == EndMove(None)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_cluster_moves() -> None:
 def test_what_does_not_fit_is_refused_before_anything_begins(unfit: Looked, why: str) -> None:
     ended = Driven().hear(Begun(), unfit)
 
-    assert isinstance(ended, End)
+    assert isinstance(ended, EndMove)
     assert ended.trouble is not None
     assert why in ended.trouble
 
@@ -160,8 +160,8 @@ def test_every_broker_that_lives_lived_or_attends_has_to_be_idle_in_that_owner_e
 ) -> None:
     one = Driven()
 
-    assert one.hear(*HELD[:-1], busy) == Look()
-    assert one.procedure.phase is Phase.HOLDING
+    assert one.hear(*HELD[:-1], busy) == ReadStatus()
+    assert one.procedure.phase is MovePhase.HOLDING
     assert one.hear(TimeIsUp()) == GIVEN_BACK
 
 
@@ -176,7 +176,10 @@ def test_every_broker_that_lives_lived_or_attends_has_to_be_idle_in_that_owner_e
 def test_a_round_has_to_begin_and_end_after_all_were_idle(reports: tuple[Any, ...]) -> None:
     one = Driven()
 
-    assert one.hear(*HELD, *(moving(idle(), following=report) for report in reports)) == Look()
+    assert (
+        one.hear(*HELD, *(moving(idle(), following=report) for report in reports))
+        == ReadStatus()
+    )
 
 
 DIFFERS = (Compared(("orders-0",)),)
@@ -204,15 +207,15 @@ WHY = f"1 differences, the first is orders-0; {ACCEPTS}"
 
 def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
     one = Driven()
-    assert one.hear(*HELD[:2], *compared_again(*DIFFERS * (COMPARISONS - 1))) == Look()
+    assert one.hear(*HELD[:2], *compared_again(*DIFFERS * (COMPARISONS - 1))) == ReadStatus()
     assert one.hear(*gone_round(0)) == Compare(is_all=False)
-    assert one.hear(*DIFFERS) == End(WHY)
+    assert one.hear(*DIFFERS) == EndMove(WHY)
     one = Driven()
     assert one.hear(*TAKEN, *DIFFERS * (SETTLED_COMPARISONS - 1)) == AGAIN_COMPARED
     assert one.hear(*DIFFERS) == GIVEN_BACK
-    assert one.hear(HandedOver(Owned("kafka", 3))) == End(WHY)
+    assert one.hear(HandedOver(Owned("kafka", 3))) == EndMove(WHY)
     one = Driven(accepts_losses=True)
-    assert isinstance(one.hear(*HELD[:2], *compared_again(*DIFFERS * COMPARISONS)), HandOver)
+    assert isinstance(one.hear(*HELD[:2], *compared_again(*DIFFERS * COMPARISONS)), ChangeOwner)
     begun = (MOVING, *TAKEN[4:])
     assert one.hear(*begun, *DIFFERS * SETTLED_COMPARISONS) == ASKS_AGAIN
 
@@ -226,15 +229,15 @@ def test_what_is_accepted_is_named_in_both_owner_epochs_of_the_move() -> None:
     begins = one.hear(*HELD[:2], *compared_again(first, *[later] * (COMPARISONS - 1)))
 
     both = Handover(Owner.MOVING, Owner.KAFKA, Owner.TIERLEDGER)
-    assert begins == HandOver(both._replace(accepted=(b"A" * 16,))), "B did not stay"
+    assert begins == ChangeOwner(both._replace(accepted=(b"A" * 16,))), "B did not stay"
     assert one.effects[:2] == [
-        Note("orders-0, segment A"),
-        Note("these differences are accepted: what tierledger says counts from now on"),
+        PrintLine("orders-0, segment A"),
+        PrintLine("these differences are accepted: what tierledger says counts from now on"),
     ]
     asks_again = one.hear(MOVING, *TAKEN[4:], *[first] * SETTLED_COMPARISONS)
     assert isinstance(ASKS_AGAIN.wish, Handover)
     accepted = (b"A" * 16, b"B" * 16)
-    assert asks_again == HandOver(ASKS_AGAIN.wish._replace(accepted=accepted))
+    assert asks_again == ChangeOwner(ASKS_AGAIN.wish._replace(accepted=accepted))
 
 
 def test_more_than_a_move_can_name_is_not_accepted() -> None:
@@ -243,7 +246,7 @@ def test_more_than_a_move_can_name_is_not_accepted() -> None:
 
     ended = one.hear(*HELD[:2], *compared_again(*[Compared(tuple(many), many)] * COMPARISONS))
 
-    assert ended == End(
+    assert ended == EndMove(
         "10001 segments differ; at most 10000 can be accepted; the owner is as before"
     )
 
@@ -251,11 +254,11 @@ def test_more_than_a_move_can_name_is_not_accepted() -> None:
 def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
     written = Compared(("orders-0: 7 segments, 6 segments",)), Compared(("orders-0: 8, 7",))
     one = Driven()
-    assert isinstance(one.hear(*HELD[:2], *compared_again(*written)), HandOver)
+    assert isinstance(one.hear(*HELD[:2], *compared_again(*written)), ChangeOwner)
     one = Driven()
     lost = Compared(("orders-0, segment 5: none", "orders-0: 9, 8"))
     stays = [Compared((lost.differences[0],))] * (COMPARISONS - 1)
-    assert one.hear(*HELD[:2], *compared_again(lost, *stays)) == End(
+    assert one.hear(*HELD[:2], *compared_again(lost, *stays)) == EndMove(
         f"1 differences, the first is orders-0, segment 5: none; {ACCEPTS}"
     )
 
@@ -264,12 +267,12 @@ def test_while_brokers_write_only_what_stays_as_it_is_differs() -> None:
 def test_while_the_follower_has_not_gone_round_nothing_is_compared_again(begun: int) -> None:
     """Kafka's manager may have been restarted, and lack old records."""
     one = Driven()
-    assert one.hear(*HELD[:2], *DIFFERS, *gone_round(0)[:begun]) == Look()
+    assert one.hear(*HELD[:2], *DIFFERS, *gone_round(0)[:begun]) == ReadStatus()
     another = looked(plugin(), following=follower(9, 9, follower="another"))
-    assert one.hear(another, another) == Look()
+    assert one.hear(another, another) == ReadStatus()
     stuck = [another] * (LOOKS - begun - 2)
-    assert one.hear(*stuck) == Look()
-    assert one.hear(another) == End(
+    assert one.hear(*stuck) == ReadStatus()
+    assert one.hear(another) == EndMove(
         "serve --kafka, import: no round has ended, see `status`; the owner is as before"
     )
 
@@ -281,7 +284,7 @@ TROUBLED = looked(plugin(), following=follower(trouble="a log"))
     ("before", "goes_on"),
     [
         ([Begun()], Compare(is_all=True)),
-        ([Begun(), looked(plugin()), *DIFFERS], Look()),
+        ([Begun(), looked(plugin()), *DIFFERS], ReadStatus()),
     ],
 )
 def test_trouble_of_the_follower_is_waited_for_before_it_begins(
@@ -289,14 +292,14 @@ def test_trouble_of_the_follower_is_waited_for_before_it_begins(
 ) -> None:
     """Kafka's brokers may just have been restarted."""
     one = Driven()
-    assert one.hear(*before, TROUBLED) == Look()
-    assert one.effects == [Note("waiting: serve --kafka, import: a log"), Look()]
-    assert one.hear(TROUBLED) == Look()
-    assert one.effects == [Look()]
+    assert one.hear(*before, TROUBLED) == ReadStatus()
+    assert one.effects == [PrintLine("waiting: serve --kafka, import: a log"), ReadStatus()]
+    assert one.hear(TROUBLED) == ReadStatus()
+    assert one.effects == [ReadStatus()]
     assert one.hear(looked(plugin())) == goes_on
 
     stays = Driven().hear(*before, *[TROUBLED] * (LOOKS + 1))
-    assert stays == End("serve --kafka, import: a log; the owner is as before")
+    assert stays == EndMove("serve --kafka, import: a log; the owner is as before")
 
 
 def test_once_they_hold_their_writes_all_that_differs_counts() -> None:
@@ -329,7 +332,7 @@ def test_who_comes_or_writes_after_all_were_idle_has_it_given_back(
 
     assert one.hear(*REPEATED, late) == GIVEN_BACK_LATE
     ended = one.hear(HandedOver(Owned("kafka", 4)))
-    assert isinstance(ended, End)
+    assert isinstance(ended, EndMove)
     assert why in str(ended.trouble)
 
 
@@ -353,7 +356,7 @@ def test_who_comes_while_records_are_taken_over_has_it_given_back() -> None:
 def test_all_have_to_be_idle_in_the_second_owner_epoch_too(busy: Looked) -> None:
     one = Driven()
 
-    assert one.hear(*REPEATED, busy) == Look()
+    assert one.hear(*REPEATED, busy) == ReadStatus()
     assert one.hear(TimeIsUp()) == GIVEN_BACK_LATE
 
 
@@ -365,7 +368,7 @@ def test_whatever_fails_after_it_began_gives_it_back(heard: int, what: Stimulus)
     assert one.hear(*TAKEN[:heard], what) == GIVEN_BACK
     ended = one.hear(Failed("away as well"))
 
-    assert isinstance(ended, End)
+    assert isinstance(ended, EndMove)
     assert ended.trouble is not None
     assert "not given back" in ended.trouble
 
@@ -377,7 +380,7 @@ def test_a_follower_that_is_not_well_meanwhile_gives_it_back() -> None:
 def test_a_move_that_a_later_owner_epoch_has_ended_is_over() -> None:
     ended = Driven().hear(*HELD, looked(idle(), owner_epoch=AGAIN))
 
-    assert ended == End("the move was ended: kafka owns the metadata, owner epoch 3")
+    assert ended == EndMove("the move was ended: kafka owns the metadata, owner epoch 3")
 
 
 def test_whether_the_last_request_was_carried_out_is_settled_by_giving_back() -> None:

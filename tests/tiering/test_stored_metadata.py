@@ -16,7 +16,7 @@ from tests.models.storage.stored_partitions import (
     updated,
 )
 from tests.models.tiering import tier_trace
-from tierledger.conformance.answers import Answer, AnsweredQuestion, read_answers
+from tierledger.conformance.answers import AnsweredQuestion, QueryResult, read_answers
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import PartitionDeleteUpdated
@@ -70,7 +70,7 @@ async def test_it_answers_as_the_broker_did(checkpoint_at: float) -> None:
     ]
 
     for one in asked:
-        assert isinstance(one.outcome, Answer)
+        assert isinstance(one.outcome, QueryResult)
         expected = one.outcome.value
         if one.question.query == "list":
             expected = sorted(segment["id"] for segment in expected)

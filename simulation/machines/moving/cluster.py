@@ -292,19 +292,19 @@ class Command:
         turn, note = self._turn, self._world.recording.moment
         for effect in effects:
             match effect:
-                case steps.Note(line=line):
+                case steps.PrintLine(line=line):
                     note(self.life.name, "move", line)
-                case steps.End(trouble=trouble):
+                case steps.EndMove(trouble=trouble):
                     note(self.life.name, "move", f"it ends: {trouble or 'done'}")
                     self._world.recording.mark("move refused" if trouble else "cluster moved")
                     self._procedure = None
                     if self._world.is_healing:
                         self._clock.after(PAUSE, self.life, self.move)
-                case steps.Look():
+                case steps.ReadStatus():
                     self._clock.after(LOOK, self.life, self._look, turn)
                 case steps.Compare(is_all=is_all):
                     self._compare(turn, is_all=is_all)
-                case steps.HandOver(wish=wish):
+                case steps.ChangeOwner(wish=wish):
                     self._hand_over(wish, lambda result: self._handed_over(result, turn))
 
     def _handed_over(self, result: Any, turn: int) -> None:  # noqa: ANN401
@@ -312,7 +312,7 @@ class Command:
         if not isinstance(result, Owned):
             self._hears(steps.Failed(str(result)), turn)
             return
-        if procedure is not None and procedure.phase is steps.Phase.BEGINNING:
+        if procedure is not None and procedure.phase is steps.MovePhase.BEGINNING:
             self._clock.after(PATIENCE, self.life, self._time_is_up, procedure)
         self._hears(steps.HandedOver(result), turn)
 
@@ -323,7 +323,7 @@ class Command:
     def _compare(self, turn: int, *, is_all: bool) -> None:
         procedure, moving, segments = self._procedure, self._moving, self._moving.segments
         assert procedure is not None, "it has begun"
-        is_settling = procedure.phase is steps.Phase.SETTLING and procedure.task == "import"
+        is_settling = procedure.phase is steps.MovePhase.SETTLING and procedure.task == "import"
         if is_settling and moving.latecomers:
             moving.latecomers -= 1
             moving.comes_late()

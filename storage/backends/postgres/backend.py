@@ -43,7 +43,7 @@ from tierledger.storage.backend import (
 from tierledger.storage.backends.checking import checked_beside
 from tierledger.storage.backends.postgres.pool import Pool
 from tierledger.storage.backends.postgres.schema import CONFLICT, OLDER, check
-from tierledger.storage.backends.postgres.session import Address, Answer
+from tierledger.storage.backends.postgres.session import Address, StatementResult
 from tierledger.storage.locate import StoreUrl
 from tierledger.storage.own_process import OwnProcess
 
@@ -189,7 +189,7 @@ class PostgresBackend(MetadataStorageBackend):
             raise _first_conflict(plan, changes, detail) from None
         self._note(answer)
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, answer: StatementResult) -> None:
         """Note how far the server's log was written when a change was confirmed."""
         for *_, position in answer.rows[-1:]:
             self._pool.written_to = max(self._pool.written_to, position or 0)
@@ -222,7 +222,7 @@ class PostgresBackend(MetadataStorageBackend):
 
     async def _append(
         self, parameters: Sequence[object], formers: Mapping[str, Former]
-    ) -> Answer:
+    ) -> StatementResult:
         try:
             return await self._pool.run(APPEND, parameters, changes=True)
         except StorageUnavailable as error:
@@ -270,7 +270,7 @@ class PostgresBackend(MetadataStorageBackend):
             raise StoreRefused(*self._older.args)
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """The effect of all operations on one key: what they need to find, and what they leave."""
 
     key: str
@@ -290,7 +290,7 @@ class Change(NamedTuple):
 class Plan(NamedTuple):
     """The effect of a list of operations."""
 
-    changes: dict[str, Change]
+    changes: dict[str, KeyChange]
     conflict: tuple[int, AtomicConflict] | None
     """Index and error of an operation that must fail because of those before it."""
 
@@ -301,7 +301,7 @@ def _plan(operations: Sequence[Operation]) -> Plan:
     Only the first operation on a key depends on the store's value; what later ones find is
     known from those before them.
     """
-    changes: dict[str, Change] = {}
+    changes: dict[str, KeyChange] = {}
     for place, operation in enumerate(operations):
         key = operation.key
         stays = not isinstance(operation, Remove)
@@ -309,7 +309,7 @@ def _plan(operations: Sequence[Operation]) -> Plan:
         before = changes.get(key)
         if before is None:
             guard, expected = _guard(operation)
-            changes[key] = Change(key, place, guard, expected, stays, value)
+            changes[key] = KeyChange(key, place, guard, expected, stays, value)
             continue
         why = conflict_of(operation, before.value if before.stays else None)
         if why is not None:
@@ -338,7 +338,7 @@ def _detail(error: StorageUnavailable, code: str) -> str | None:
     return cause.diag.message_detail or ""
 
 
-def _first_conflict(plan: Plan, changes: Sequence[Change], detail: str) -> AtomicConflict:
+def _first_conflict(plan: Plan, changes: Sequence[KeyChange], detail: str) -> AtomicConflict:
     """The first conflict, in the order of the list."""
     conflicts = [plan.conflict] if plan.conflict is not None else []
     for met in detail.split():

@@ -19,7 +19,12 @@ from typing import LiteralString
 import psycopg
 
 from tierledger.events.errors import OutcomeUnknown, StorageUnavailable, StoreRefused
-from tierledger.storage.backends.postgres.session import Address, Answer, Identity, Session
+from tierledger.storage.backends.postgres.session import (
+    Address,
+    PostgresSession,
+    ServerProcess,
+    StatementResult,
+)
 
 CONNECTIONS_MAX = 6
 """Connections of one process. PostgreSQL allows 100 by default: enough for 16 processes."""
@@ -53,10 +58,10 @@ class Pool:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._idle: list[Session] = []
+        self._idle: list[PostgresSession] = []
         self._every = asyncio.Semaphore(CONNECTIONS_MAX)
         self._bulk = asyncio.Semaphore(BULK_CONNECTIONS_MAX)
-        self._unsettled: list[Identity] = []
+        self._unsettled: list[ServerProcess] = []
         self._settling: asyncio.Task[None] | None = None
         self._took_over_at: int | None = None
         self.written_to = 0
@@ -69,8 +74,8 @@ class Pool:
         *,
         changes: bool = False,
         bulk: bool = False,
-    ) -> Answer:
-        """Carry out one statement, durably if it `changes` something; see `Session.run`.
+    ) -> StatementResult:
+        """Carry out a statement, durably if it `changes` something; see `PostgresSession.run`.
 
         Raises:
             StorageUnavailable: The server is away or refused; nothing was kept.
@@ -92,12 +97,12 @@ class Pool:
 
     async def _run(
         self,
-        session: Session,
+        session: PostgresSession,
         statement: LiteralString,
         parameters: Sequence[object] | None,
         *,
         changes: bool,
-    ) -> Answer:
+    ) -> StatementResult:
         try:
             answer = await session.run(statement, parameters)
         except psycopg.Error as error:
@@ -114,13 +119,13 @@ class Pool:
         await self._put_back(session)
         return answer
 
-    async def _put_back(self, session: Session) -> None:
+    async def _put_back(self, session: PostgresSession) -> None:
         if session.is_open:
             self._idle.append(session)  # A stack: the last used is used next.
         else:
             await session.close()
 
-    async def _usable_session(self) -> Session:
+    async def _usable_session(self) -> PostgresSession:
         session = await self._session()
         if self._unsettled:
             try:
@@ -130,13 +135,13 @@ class Pool:
                 raise
         return session
 
-    async def _session(self) -> Session:
+    async def _session(self) -> PostgresSession:
         while self._idle:
             session = self._idle.pop()
             if session.is_still_open():
                 return session
             await session.close()
-        session = await Session.open(self.address)
+        session = await PostgresSession.open(self.address)
         if session.took_over_at in (None, self._took_over_at):
             return session
         # What was written here is there if the log that the other server had goes beyond it.
@@ -146,7 +151,7 @@ class Pool:
         self._took_over_at = session.took_over_at
         return session
 
-    async def _settled(self, session: Session) -> None:
+    async def _settled(self, session: PostgresSession) -> None:
         """Return when each statement in doubt has been carried out or never will be.
 
         One task settles for all callers at a time: they wait, and fail, together.
@@ -155,7 +160,7 @@ class Pool:
             self._settling = asyncio.create_task(self._settle(session))
         await asyncio.shield(self._settling)
 
-    async def _settle(self, session: Session) -> None:
+    async def _settle(self, session: PostgresSession) -> None:
         while self._unsettled:
             in_doubt = len(self._unsettled)
             try:
@@ -166,7 +171,7 @@ class Pool:
                 raise session.meaning(self.address.where, error, changes=False) from error
             del self._unsettled[:in_doubt]
 
-    async def _end(self, session: Session, identity: Identity) -> None:
+    async def _end(self, session: PostgresSession, identity: ServerProcess) -> None:
         for _ in range(SETTLE_TRIES):
             answer = await session.run(END_PROCESS, identity)
             # A process leaves the list only after its transaction has committed or aborted.

@@ -174,14 +174,14 @@ DAMAGE = {"XX001", "XX002"}
 """Codes by which the server reports damage of its own files."""
 
 
-class Identity(NamedTuple):
+class ServerProcess(NamedTuple):
     """The server's process for a connection; with its start, as process ids are reused."""
 
     pid: int
     started: str
 
 
-class Answer(NamedTuple):
+class StatementResult(NamedTuple):
     """The result of a statement."""
 
     rows: list[tuple[Any, ...]]
@@ -274,7 +274,7 @@ LIMITS = {
 """Parameters of a connection where neither the URL nor libpq's variables set them."""
 
 
-class Session:
+class PostgresSession:
     """A connection that one call uses at a time."""
 
     def __init__(self, connection: psycopg.AsyncConnection[tuple[Any, ...]]) -> None:
@@ -293,10 +293,10 @@ class Session:
         """Where the log of the server before this one was cut off, if this one was a standby
         that took over and has not been restarted since; where its own log ended, if it has
         restarted after a crash."""
-        self.identity = Identity(connection.info.backend_pid, "")
+        self.identity = ServerProcess(connection.info.backend_pid, "")
 
     @classmethod
-    async def open(cls, address: Address) -> Session:
+    async def open(cls, address: Address) -> PostgresSession:
         """A new session with our settings, of a server whose encoding and durability are right.
 
         Raises:
@@ -316,7 +316,7 @@ class Session:
         return session
 
     @classmethod
-    async def _connected(cls, address: Address) -> Session:
+    async def _connected(cls, address: Address) -> PostgresSession:
         try:
             return cls(
                 await psycopg.AsyncConnection.connect(
@@ -373,7 +373,7 @@ class Session:
         Nothing but questions is asked before: a setting would stay for those others.
         """
         own = await self._pid()
-        other = await Session._connected(address)
+        other = await PostgresSession._connected(address)
         connect_timeout_s = int(address.parameters.get("connect_timeout", 0))
         other._answer_timeout_s = connect_timeout_s or CONNECT_TIMEOUT_S
         try:
@@ -392,7 +392,7 @@ class Session:
             await other.close()
         if not is_kept:
             raise StoreRefused(f"{address.where}: {POOLED}")
-        self.identity = Identity(own, "")
+        self.identity = ServerProcess(own, "")
 
     async def _pid(self) -> int:
         ((pid,),) = (await self._ask("SELECT pg_backend_pid()")).rows
@@ -401,7 +401,7 @@ class Session:
 
     async def run(
         self, statement: LiteralString, parameters: Sequence[object] | None
-    ) -> Answer:
+    ) -> StatementResult:
         """Carry out one statement, which refers to `IN_SESSION`; raises what psycopg raises.
 
         With None for `parameters` there may be several statements, in one transaction.
@@ -424,7 +424,7 @@ class Session:
                 raise
             raise
 
-    async def _ask(self, statement: str, parameters: Sequence[object] = ()) -> Answer:
+    async def _ask(self, statement: str, parameters: Sequence[object] = ()) -> StatementResult:
         loop = asyncio.get_running_loop()
         timer = None
         if self._answer_timeout_s is not None:
@@ -440,7 +440,7 @@ class Session:
         if self._is_unconfirmed:
             await self.close()
             raise psycopg.OperationalError(UNCONFIRMED)
-        return Answer(rows, cursor.rowcount)
+        return StatementResult(rows, cursor.rowcount)
 
     def _notice(self, notice: psycopg.errors.Diagnostic) -> None:
         # The server reports a commit that no standby has as a success, with a warning.

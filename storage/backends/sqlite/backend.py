@@ -56,7 +56,7 @@ from tierledger.storage.backends.sqlite.file import (
     open_guard,
     open_writer,
 )
-from tierledger.storage.backends.sqlite.mark import Mark, put_mark
+from tierledger.storage.backends.sqlite.mark import StoreMark, put_mark
 from tierledger.storage.own_process import OwnProcess
 
 T = TypeVar("T")
@@ -174,10 +174,10 @@ class _Writer:
         """Have SQLite copy the log into the file, with a mark of that."""
         copied, self._pages = self._mark.copied + 1, 0
         try:
-            put_mark(self.connection, Mark(copied, needs_log=True))
+            put_mark(self.connection, StoreMark(copied, needs_log=True))
             ended = self.connection.execute(CHECKPOINT.format("PASSIVE")).fetchone()
             if ended == (0, ended[1], ended[1]):  # Else a reader needs the file as it is.
-                self._mark = Mark(copied)
+                self._mark = StoreMark(copied)
             put_mark(self.connection, self._mark)
         except sqlite3.Error:
             self.unsettled = True  # As after a commit that failed; the next one tries again.
@@ -225,7 +225,7 @@ class _Writer:
             self._guard.close()
             # The file alone is the whole store then, though readers have it open. If one of
             # them reads for so long that SQLite gives up, a later process does it.
-            put_mark(self.connection, Mark(self._mark.copied + 1))
+            put_mark(self.connection, StoreMark(self._mark.copied + 1))
             self.connection.execute(CHECKPOINT.format("TRUNCATE"))
         with suppress(sqlite3.Error):
             self.connection.close()

@@ -32,7 +32,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
     StoreRefused,
 )
-from tierledger.storage.backends.sqlite.mark import Mark, make_mark, mark_of
+from tierledger.storage.backends.sqlite.mark import StoreMark, make_mark, mark_of
 from tierledger.storage.durable_files import flush
 
 APPLICATION_ID = int.from_bytes(b"tldg", "big")
@@ -359,7 +359,7 @@ def _checked(path: Path, options: str) -> sqlite3.Connection:
     return connection
 
 
-def _check_mark(path: Path, mark: Mark) -> None:
+def _check_mark(path: Path, mark: StoreMark) -> None:
     """Refuse a file whose log is missing, and one that is older than its log."""
     log = f"{path.name}-wal"
     if not _is_there(_beside(path, "-wal")):
@@ -378,17 +378,17 @@ def _check_mark(path: Path, mark: Mark) -> None:
             )
 
 
-def known_mark(connection: sqlite3.Connection) -> Mark:
+def known_mark(connection: sqlite3.Connection) -> StoreMark:
     """The store's mark; the first one if it is damaged, which is reported when it is read."""
     try:
         return mark_of(connection)
     except sqlite3.DatabaseError as error:
         if not is_corrupt(error):
             raise
-        return Mark()
+        return StoreMark()
 
 
-def _mark_in(path: Path) -> Mark:
+def _mark_in(path: Path) -> StoreMark:
     """The mark in the file at `path` alone, without its log."""
     with closing(_connect(path, "mode=ro&immutable=1")) as connection:
         return mark_of(connection)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 SCHEMA = "CREATE TABLE IF NOT EXISTS mark (copied INTEGER, needs_log INTEGER) STRICT"
 
 
-class Mark(NamedTuple):
+class StoreMark(NamedTuple):
     """The mark of a store, or of its file alone."""
 
     copied: int = 0
@@ -22,16 +22,16 @@ class Mark(NamedTuple):
     needs_log: bool = False
 
 
-def mark_of(connection: sqlite3.Connection) -> Mark:
+def mark_of(connection: sqlite3.Connection) -> StoreMark:
     """The store's mark as `connection` sees it; the first one if the store has none yet."""
     (known,) = connection.execute(
         "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'mark'"
     ).fetchone()
     rows = connection.execute("SELECT copied, needs_log FROM mark").fetchall() if known else []
-    return Mark(rows[0][0], bool(rows[0][1])) if rows else Mark()
+    return StoreMark(rows[0][0], bool(rows[0][1])) if rows else StoreMark()
 
 
-def put_mark(connection: sqlite3.Connection, mark: Mark) -> None:
+def put_mark(connection: sqlite3.Connection, mark: StoreMark) -> None:
     """Make `mark` the store's, in a commit of its own."""
     connection.execute("UPDATE mark SET copied = ?, needs_log = ?", mark)
 

@@ -14,10 +14,10 @@ from tierledger.actors.feed import source
 from tierledger.actors.feed.replica import Replica
 from tierledger.conformance.answering import outcome_from_state, partition_of
 from tierledger.conformance.answers import (
-    Answer,
     AnsweredQuestion,
     Failure,
     Outcome,
+    QueryResult,
     Question,
     grouped_by_after,
     read_answers,
@@ -42,19 +42,19 @@ def outcome_of(replica: Replica, question: Question) -> Outcome:
     try:
         match question.query:
             case "lookup":
-                return Answer(_text(replica.lookup(epoch, offset)))
+                return QueryResult(_text(replica.lookup(epoch, offset)))
             case "next_txn":
-                return Answer(_text(replica.next_segment_with_txn_index(epoch, offset)))
+                return QueryResult(_text(replica.next_segment_with_txn_index(epoch, offset)))
             case "highest_offset":
-                return Answer(replica.highest_offset_for_epoch(epoch))
+                return QueryResult(replica.highest_offset_for_epoch(epoch))
             case "size":
-                return Answer(replica.remote_log_size(epoch))
+                return QueryResult(replica.remote_log_size(epoch))
             case "list_epoch":
-                return Answer([_text(row) for row in replica.list_epoch(epoch)])
+                return QueryResult([_text(row) for row in replica.list_epoch(epoch)])
             case _:
                 segments = [recorded_segment(row) for row in replica.list_all()]
                 segments.sort(key=lambda one: (one["start_offset"], one["id"]))
-                return Answer(segments)
+                return QueryResult(segments)
     except RemoteStorageError as error:
         return Failure(type(error).__name__)
 

@@ -3,7 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tierledger.conformance.answers import Answer, AnsweredQuestion, Question, grouped_by_after
+from tierledger.conformance.answers import (
+    AnsweredQuestion,
+    QueryResult,
+    Question,
+    grouped_by_after,
+)
 from tierledger.conformance.trace import TraceRecord
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import decode
@@ -42,7 +47,7 @@ def answer_all(
         for question in run:
             asked = TopicIdPartition(question.topic_id, question.partition, question.topic)
             model = partitions.get(asked) or SlowPartition()
-            yield AnsweredQuestion(question, Answer(_answer(model, question)))
+            yield AnsweredQuestion(question, QueryResult(_answer(model, question)))
 
 
 def plain_record(value: bytes) -> tuple[TopicIdPartition, Record]:

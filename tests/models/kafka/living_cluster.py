@@ -56,7 +56,7 @@ from tierledger.moving.comparison import Comparison
 from tierledger.moving.following import Following, FollowOptions
 from tierledger.moving.importing import TailImport
 from tierledger.moving.mirroring import Mirror
-from tierledger.moving.move import Move
+from tierledger.moving.move import OwnershipMove
 from tierledger.moving.topic import KafkaCluster
 from tierledger.simulation.machines.environment.clockwork import S
 from tierledger.simulation.service.cluster import Cluster, CoordinatorWay
@@ -145,7 +145,7 @@ class LivingFollowing(Following):
         return KafkaCluster(CLUSTER_ID, frozenset(alive))
 
 
-class LivingMove(Move):
+class LivingMove(OwnershipMove):
     """The command, in a cluster whose living brokers are known."""
 
     def __init__(

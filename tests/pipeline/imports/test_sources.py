@@ -19,7 +19,7 @@ from tests.models.pipeline.imported_logs import assert_answers, import_now, stor
 from tests.models.storage.stored_partitions import TRACES
 from tierledger.benchmarks.kafka_broker import KafkaBroker
 from tierledger.conformance.answering import partition_of
-from tierledger.conformance.answers import Answer, read_answers
+from tierledger.conformance.answers import QueryResult, read_answers
 from tierledger.conformance.trace import TraceRecord, answers_path, read_records
 from tierledger.events.errors import InvalidArgument
 from tierledger.moving.topic import reading
@@ -155,14 +155,17 @@ async def test_a_service_leads_what_was_imported(spark: SparkSession, sqlite_url
     await world.start()
     try:
         for one in asked:
-            assert isinstance(one.outcome, Answer)
+            assert isinstance(one.outcome, QueryResult)
             manager = await world.leader(partition_of(one.question))
             listed = manager.list_remote_log_segments(partition_of(one.question))
             ids = {str(segment.remote_log_segment_id.id) async for segment in listed}
             assert ids == {segment["id"] for segment in one.outcome.value}
     finally:
         await world.stop()
-    assert sum(len(one.outcome.value) for one in asked if isinstance(one.outcome, Answer)) > 10
+    assert (
+        sum(len(one.outcome.value) for one in asked if isinstance(one.outcome, QueryResult))
+        > 10
+    )
 
 
 def test_the_command_imports_and_says_what_it_refused(
