@@ -66,7 +66,7 @@ class Tried:
         return self._spark.read.format(kind).option("store", self._store).load().count()
 
     def _table(self, name: str) -> int:
-        damage = frames.DamagedLogs(self._spark)
+        damage = frames.Damage(self._spark)
         rows = getattr(frames, name)(self._spark, self._store, damage=damage).count()
         assert not damage.logs()
         return int(rows)

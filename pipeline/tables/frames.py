@@ -99,7 +99,7 @@ class _Reports:
         return [report for one in each for report in one.get(type(self), ())]
 
 
-class DamagedLogs(_Reports):
+class Damage(_Reports):
     """Collects the damaged logs that jobs left out; complete once an action has run."""
 
     def logs(self) -> list[DamagedLog]:
@@ -147,7 +147,7 @@ class _Tasks:
 
     def __call__(self, numbers: Iterable[RecordBatch], report: Report) -> Iterator[RecordBatch]:
         schema = schema_of(self._plan.table)
-        fold = self._plan.fold(partial(report, DamagedLogs) if self._sets_aside else None)
+        fold = self._plan.fold(partial(report, Damage) if self._sets_aside else None)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 digest = deepcopy(self._empty)
@@ -215,7 +215,7 @@ def tasks_of(plan: TablePlan, spark: SparkSession) -> list[list[PlannedLog]]:
 def made(
     plan: TablePlan,
     spark: SparkSession,
-    damage: DamagedLogs | None = None,
+    damage: Damage | None = None,
     digests: Digests[Any] | None = None,
 ) -> DataFrame:
     """The table as a lazy frame: nothing is read before its rows are computed."""
@@ -238,7 +238,7 @@ class Selection(TypedDict, total=False):
     partition: int | None
     """Only partitions of that number."""
 
-    damage: DamagedLogs | None
+    damage: Damage | None
     """Collects damaged logs, which are left out. Without it, the first damaged log fails the
     query with `CorruptLog`."""
 

@@ -91,7 +91,7 @@ def test_records_are_read_from_the_tier(connected: SparkSession, url: str) -> No
 def test_tables_are_folded_and_name_what_is_damaged(
     connected: SparkSession, store: Path
 ) -> None:
-    damage = frames.DamagedLogs(connected)
+    damage = frames.Damage(connected)
 
     made = {
         name: getattr(frames, name)(connected, f"sqlite:{store}", damage=damage)
@@ -116,7 +116,7 @@ def rows_as_text(found: list[dict[str, object]]) -> list[str]:
 def test_what_tasks_report_is_one_text_as_servers_of_spark_4_0_send_no_array(
     connected: SparkSession, store: Path
 ) -> None:
-    damage = frames.DamagedLogs(connected)
+    damage = frames.Damage(connected)
 
     frames.segments(connected, f"sqlite:{store}", damage=damage).count()
 

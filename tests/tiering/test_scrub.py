@@ -23,7 +23,7 @@ from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
 from tierledger.tiering.layouts.tier_url import Layout
 from tierledger.tiering.objects.request_counts import Operation
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-from tierledger.tiering.scrub.log_check import Damage, LogCheck
+from tierledger.tiering.scrub.log_check import LogCheck, SegmentFault
 from tierledger.tiering.scrub.pace import Pace
 from tierledger.tiering.scrub.progress import DamagedObject, Progress, load_progress
 from tierledger.tiering.scrub.scrubber import Scrubber
@@ -342,7 +342,7 @@ def checked(
     indexes: Mapping[IndexType, bytes],
     log: bytes,
     known_epochs: dict[int, int],
-) -> list[Damage]:
+) -> list[SegmentFault]:
     check = LogCheck(metadata, indexes, known_epochs)
     splitter = BatchSplitter("it", 0, len(log))
     found = list(check.begin())

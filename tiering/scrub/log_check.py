@@ -40,7 +40,7 @@ _NOT_OPEN = -1
 """The first offset in a producer snapshot if no transaction is open."""
 
 
-class Damage(NamedTuple):
+class SegmentFault(NamedTuple):
     """A fault of one index, or of the log."""
 
     index_type: IndexType | None
@@ -71,7 +71,7 @@ class LogCheck:
         self._checks: list[_IndexCheck] = []
         self._next_offset = metadata.start_offset
 
-    def begin(self) -> Iterator[Damage]:
+    def begin(self) -> Iterator[SegmentFault]:
         """The damages that show without the log. Call it first."""
         bounds = SegmentBounds.of(self._metadata)
         name = bounds.segment
@@ -90,9 +90,11 @@ class LogCheck:
                 try:
                     found[kind] = read(self._raw[kind])
                 except CorruptRemoteData as error:
-                    yield from self._note(Damage(kind, None, str(error)))
+                    yield from self._note(SegmentFault(kind, None, str(error)))
             elif kind in REQUIRED_INDEX_TYPES:
-                yield from self._note(Damage(kind, None, "expected it to be there, it is not"))
+                yield from self._note(
+                    SegmentFault(kind, None, "expected it to be there, it is not")
+                )
         offsets, times = found.get(IndexType.OFFSET), found.get(IndexType.TIMESTAMP)
         if isinstance(offsets, OffsetIndex):
             self._checks.append(_Offsets(offsets))
@@ -103,7 +105,7 @@ class LogCheck:
                 message = (
                     f"expected entries as the {len(times)} of the time index have, got none"
                 )
-                yield from self._note(Damage(IndexType.OFFSET, 0, message))
+                yield from self._note(SegmentFault(IndexType.OFFSET, 0, message))
         transactions = found.get(IndexType.TRANSACTION, TransactionIndex(b""))
         producers = found.get(IndexType.PRODUCER_SNAPSHOT)
         open_from = _OpenTransactions(self._metadata.start_offset)
@@ -117,19 +119,21 @@ class LogCheck:
         if isinstance(producers, list):
             self._checks.append(_Producers(producers, open_from, self._metadata.end_offset))
 
-    def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
+    def take(self, batch: RecordBatch, position: int) -> Iterator[SegmentFault]:
         """The damages that show with the log's next batch, which begins at `position`."""
         metadata = self._metadata
         if batch.base_offset < self._next_offset or batch.last_offset > metadata.end_offset:
             expected = f"a batch within {self._next_offset} to {metadata.end_offset}"
             got = f"one from {batch.base_offset} to {batch.last_offset}"
-            yield from self._note(Damage(None, position, f"expected {expected}, got {got}"))
+            yield from self._note(
+                SegmentFault(None, position, f"expected {expected}, got {got}")
+            )
         epoch = epoch_for_offset(metadata.segment_leader_epochs, batch.last_offset)
         # If the log start offset is within the segment, the epochs before it are not known.
         if epoch is not None and batch.leader_epoch not in {NO_LEADER_EPOCH, epoch}:
             message = f"expected leader epoch {epoch} for offset {batch.base_offset}"
             yield from self._note(
-                Damage(None, position, f"{message}, got {batch.leader_epoch}")
+                SegmentFault(None, position, f"{message}, got {batch.leader_epoch}")
             )
         self._next_offset = batch.last_offset + 1
         if None not in self._damaged:
@@ -137,18 +141,18 @@ class LogCheck:
                 for damage in check.take(batch, position):
                     yield from self._note(damage)
 
-    def finish(self) -> Iterator[Damage]:
+    def finish(self) -> Iterator[SegmentFault]:
         """The damages that show at the log's end; none if the log itself is damaged."""
         if None not in self._damaged:
             for check in self._checks:
                 for damage in check.finish():
                     yield from self._note(damage)
 
-    def report_log(self, position: int | None, message: str) -> Iterator[Damage]:
+    def report_log(self, position: int | None, message: str) -> Iterator[SegmentFault]:
         """Report that the log is damaged. From then on the indexes are not compared with it."""
-        yield from self._note(Damage(None, position, message))
+        yield from self._note(SegmentFault(None, position, message))
 
-    def _note(self, damage: Damage) -> Iterator[Damage]:
+    def _note(self, damage: SegmentFault) -> Iterator[SegmentFault]:
         if damage.index_type not in self._damaged:
             self._damaged.add(damage.index_type)
             yield damage
@@ -180,10 +184,10 @@ class _IndexCheck(ABC):
     """The check of one index. Only the first damage that it reports is used."""
 
     @abstractmethod
-    def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
+    def take(self, batch: RecordBatch, position: int) -> Iterator[SegmentFault]:
         """Compare the next batch, which begins at `position`."""
 
-    def finish(self) -> Iterator[Damage]:
+    def finish(self) -> Iterator[SegmentFault]:
         """Compare at the log's end."""
         return iter(())
 
@@ -202,7 +206,7 @@ class _Offsets(_IndexCheck):
         """The offset at which a batch must end; none if no entry demands one now."""
 
     @override
-    def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
+    def take(self, batch: RecordBatch, position: int) -> Iterator[SegmentFault]:
         while self._next is not None and self._next[1].position <= position:
             number, entry = self._next
             if self._offset is not None:
@@ -221,7 +225,7 @@ class _Offsets(_IndexCheck):
             self._offset = None
 
     @override
-    def finish(self) -> Iterator[Damage]:
+    def finish(self) -> Iterator[SegmentFault]:
         if self._offset is not None:
             yield self._damage(-1, f"a batch to end with {self._offset}")
         if self._next is not None:
@@ -229,9 +233,9 @@ class _Offsets(_IndexCheck):
             yield self._damage(number, f"a batch to begin at {entry.position}")
 
     @staticmethod
-    def _damage(number: int, expected: str) -> Damage:
+    def _damage(number: int, expected: str) -> SegmentFault:
         at = number * OFFSET_ENTRY.size if number >= 0 else None
-        return Damage(IndexType.OFFSET, at, f"expected {expected}, the log has none")
+        return SegmentFault(IndexType.OFFSET, at, f"expected {expected}, the log has none")
 
 
 class _Times(_IndexCheck):
@@ -244,13 +248,13 @@ class _Times(_IndexCheck):
         self._entered_ms = -1
 
     @override
-    def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
+    def take(self, batch: RecordBatch, position: int) -> Iterator[SegmentFault]:
         while self._next is not None and self._next[1].offset <= batch.last_offset:
             number, (time, offset) = self._next
             is_there = batch.base_offset <= offset and batch.max_timestamp_ms == time
             if not is_there or self._latest_ms >= time:
                 latest = max(self._latest_ms, batch.max_timestamp_ms)
-                yield Damage(
+                yield SegmentFault(
                     IndexType.TIMESTAMP,
                     number * TIME_ENTRY.size,
                     f"expected time {time} to be reached at offset {offset}, the log has "
@@ -261,10 +265,10 @@ class _Times(_IndexCheck):
         self._latest_ms = max(self._latest_ms, batch.max_timestamp_ms)
 
     @override
-    def finish(self) -> Iterator[Damage]:
+    def finish(self) -> Iterator[SegmentFault]:
         last_ms = self._entered_ms if self._next is None else self._next[1].timestamp_ms
         if self._next is not None or self._latest_ms != last_ms:
-            yield Damage(
+            yield SegmentFault(
                 IndexType.TIMESTAMP,
                 None,
                 f"expected it to end with the log's latest time {self._latest_ms}, "
@@ -285,7 +289,7 @@ class _OpenTransactions(_IndexCheck):
         """By producer: the last offset of its newest data batch."""
 
     @override
-    def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
+    def take(self, batch: RecordBatch, position: int) -> Iterator[SegmentFault]:
         producer = batch.producer_id
         if batch.is_control:
             self.firsts.pop(producer, None)
@@ -314,14 +318,14 @@ class _Aborted(_IndexCheck):
         self._name = name
 
     @override
-    def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
+    def take(self, batch: RecordBatch, position: int) -> Iterator[SegmentFault]:
         if not batch.is_control:
             return
         number, entry = self._by_marker.pop(batch.base_offset, (None, None))
         kind, producer = end_of(batch, self._name), batch.producer_id
         first = self._opened.firsts.get(producer)
         if kind == ABORT and entry is None and first is not None:
-            yield Damage(
+            yield SegmentFault(
                 IndexType.TRANSACTION,
                 None,
                 f"expected an aborted transaction of producer {producer} from {first} to "
@@ -330,7 +334,7 @@ class _Aborted(_IndexCheck):
         if number is None or entry is None:
             return
         if kind == COMMIT or not self._fits(entry, producer, batch.base_offset):
-            yield Damage(
+            yield SegmentFault(
                 IndexType.TRANSACTION,
                 number * TRANSACTION_ENTRY.size,
                 f"expected what the {kind or 'marker'} of producer {producer} at "
@@ -351,9 +355,9 @@ class _Aborted(_IndexCheck):
         )
 
     @override
-    def finish(self) -> Iterator[Damage]:
+    def finish(self) -> Iterator[SegmentFault]:
         for number, entry in self._by_marker.values():
-            yield Damage(
+            yield SegmentFault(
                 IndexType.TRANSACTION,
                 number * TRANSACTION_ENTRY.size,
                 f"expected a marker at {entry.last_offset}, the log has none",
@@ -374,11 +378,11 @@ class _Producers(_IndexCheck):
         self._end_offset = end_offset
 
     @override
-    def take(self, batch: RecordBatch, position: int) -> Iterator[Damage]:
+    def take(self, batch: RecordBatch, position: int) -> Iterator[SegmentFault]:
         return iter(())
 
     @override
-    def finish(self) -> Iterator[Damage]:
+    def finish(self) -> Iterator[SegmentFault]:
         opened = self._opened
         for producer, one in self._producers.items():
             last, first = opened.lasts.get(producer), one.current_txn_first_offset
@@ -397,6 +401,6 @@ class _Producers(_IndexCheck):
             yield self._damage(producer, "an open transaction", "nothing of that producer")
 
     @staticmethod
-    def _damage(producer: int, expected: str, got: str) -> Damage:
+    def _damage(producer: int, expected: str, got: str) -> SegmentFault:
         message = f"of producer {producer}: expected {expected}, got {got}"
-        return Damage(IndexType.PRODUCER_SNAPSHOT, None, message)
+        return SegmentFault(IndexType.PRODUCER_SNAPSHOT, None, message)

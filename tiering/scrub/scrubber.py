@@ -21,7 +21,7 @@ from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.closing import closing
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.formats.record_batches import BatchSplitter
-from tierledger.tiering.scrub.log_check import Damage, LogCheck
+from tierledger.tiering.scrub.log_check import LogCheck, SegmentFault
 from tierledger.tiering.scrub.pace import LoopClock, Pace, PaceClock
 from tierledger.tiering.scrub.progress import Cursor, DamagedObject, Progress, UnreadSegment
 from tierledger.tiering.scrub.segments import SegmentSource
@@ -231,7 +231,7 @@ class Scrubber:
         named = self._names.object_in(place.must, str(error))
         return _finding(place.metadata, named or name, None, str(error))
 
-    def _finding_at(self, place: _Place, damage: Damage) -> DamagedObject:
+    def _finding_at(self, place: _Place, damage: SegmentFault) -> DamagedObject:
         metadata = place.metadata
         if damage.index_type is not None:
             name = self._names.index_object(place.must, damage.index_type)
@@ -248,7 +248,7 @@ class Scrubber:
         await self._pace.spend(size)
 
 
-def _batches(splitter: BatchSplitter, check: LogCheck, piece: bytes) -> Iterator[Damage]:
+def _batches(splitter: BatchSplitter, check: LogCheck, piece: bytes) -> Iterator[SegmentFault]:
     """The damages of log and indexes that show with the batches in `piece`."""
     batches = splitter.feed(piece)
     while True:

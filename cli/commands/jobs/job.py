@@ -303,9 +303,9 @@ def _answered_by_spark(
     with session_of(job) as session:
         # Imported here: the other commands and the local engine need no Spark.
         from tierledger.pipeline.spark_files import make
-        from tierledger.pipeline.tables.frames import DamagedLogs, Digests, made, tasks_of
+        from tierledger.pipeline.tables.frames import Damage, Digests, made, tasks_of
 
-        damage = DamagedLogs(session)
+        damage = Damage(session)
         digests = Digests(session, digest)
         frame = made(plan, session, damage, digests)
         tasks, rows = len(tasks_of(plan, session)), 0

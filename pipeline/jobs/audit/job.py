@@ -44,7 +44,7 @@ from tierledger.pipeline.listing import totals
 from tierledger.pipeline.spark_files import make
 from tierledger.pipeline.table_columns import ROWS_PER_CHUNK
 from tierledger.pipeline.tables.arrow import schema_of
-from tierledger.pipeline.tables.frames import DamagedLogs, Digests, Report, made, reported
+from tierledger.pipeline.tables.frames import Damage, Digests, Report, made, reported
 from tierledger.pipeline.tables.plan import planned
 from tierledger.tiering.layouts.listed_objects import LayoutNames
 
@@ -179,7 +179,7 @@ def audit(
     listing = found.rows.mapInArrow(ParseTask(names), from_arrow_schema(PARSED))
     with _persisted(listing, StorageLevel.DISK_ONLY) as parsed:
         counted = totals(parsed)
-        damage = DamagedLogs(spark)
+        damage = Damage(spark)
         with _persisted(made(second, spark, damage), StorageLevel.DISK_ONLY) as segments:
             unread = segments.where(sql.col("what") == DAMAGED).select(*LogKey._fields)
             standings = standings_of(second, (LogKey(*row) for row in unread.collect()))

@@ -27,12 +27,12 @@ def test_rows_and_damage_are_the_same_without_accumulators(
 ) -> None:
     path = tmp_path / "store"
     write(path, orders, damaged)
-    here, seen = frames.DamagedLogs(spark), list[object]()
+    here, seen = frames.Damage(spark), list[object]()
     for name in (frames.segments, frames.anomalies):
         expected = name(spark, f"sqlite:{path}", damage=here)
         with monkeypatch.context() as patch:
             patch.setattr(frames, "is_classic", lambda _: False)
-            damage = frames.DamagedLogs(spark)
+            damage = frames.Damage(spark)
             found = name(spark, f"sqlite:{path}", damage=damage)
 
             assert found.schema == expected.schema

@@ -120,7 +120,7 @@ def test_damage_is_told_once_however_often_a_query_runs(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     url = damaged_store(tmp_path / "s")
-    damage = tables.DamagedLogs(spark)
+    damage = tables.Damage(spark)
 
     frame = tables.segments(spark, url, damage=damage)
     counts = [frame.count(), frame.count()]
