@@ -18,6 +18,7 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.follower import Follower
 from tierledger.actors.host.heads import Hints
 from tierledger.actors.host.host import Host
+from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.mutants.mistakes import Patches, declared_in, mistake
@@ -133,6 +134,16 @@ def reader_of_an_answered_call() -> Patches:
 def announced_though_not_stored() -> Patches:
     """A broker hears that its announcement is durable, though it could not be stored."""
     return rewritten(Coordinator._failed, "one.refusal = error", "pass")
+
+
+@mistake("D15", "unstored_checkpoint", within=10, world=SERVICE)
+def checkpoint_taken_for_stored() -> Patches:
+    """A leader hears that its checkpoint is stored, whatever came of it."""
+    return rewritten(
+        PartitionShell._write_checkpoint,
+        "await self._insisting(partial(writer.write, plan))",
+        "Standing.OURS",
+    )
 
 
 DOOR_MUTANTS = declared_in(__name__)

@@ -20,6 +20,7 @@ from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.follower import Follower
 from tierledger.actors.host.machine import HostMachine
+from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.placement_order import PlacementOrder
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader.checkpoints import Checkpoints
@@ -33,14 +34,13 @@ from tierledger.events.partition.state import PartitionState, Tombstones
 from tierledger.events.tables import segment_rows
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import Page, PagedMap
-from tierledger.simulation.machines.nodes.shell import Shell
 from tierledger.simulation.mutants.catalogue import Mutant
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.simulation.worlds import MACHINES, SERVICE
 from tierledger.storage.partition import event_log
 from tierledger.storage.partition.checkpoint import CheckpointStore, CheckpointWriter
 
-_IN_SERVICE = (event_log.BatchLog.page,)
+_IN_SERVICE = (event_log.BatchLog.page, PartitionShell._write_checkpoint)
 """Functions that the world of the machines does not run; it has its own, or none."""
 
 
@@ -73,9 +73,9 @@ _NOTICED_BY_NOBODY = (
     ),
     (
         "a checkpoint's conflict is always taken for one's own write",
-        Shell._conflict_read,
-        "is Standing.OURS",
-        "is not None",
+        PartitionShell._write_checkpoint,
+        "standing is Standing.OURS, standing is Standing.LESS",
+        "True, False",
     ),
 )
 """Slips that neither tests nor the simulator had found before."""

@@ -1,24 +1,30 @@
-"""A checker of what a host and a leader remember between messages.
+"""A checker of what hosts, leaders and followers remember between messages.
 
-Which placements are late, which claims wait for the oracle, and what the next checkpoint holds
-are small tables with rules of their own. They get random messages, and so does a plain list.
+Which placements are late, which claims wait for the oracle or for a look at the log's end, and
+what the next checkpoint holds are small tables with rules of their own. They get random
+messages, and so does a plain list.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement
+from tierledger.actors.follower import Follower
 from tierledger.actors.host.placement_order import PlacementOrder
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import WaitingClaims
 from tierledger.events import commands as cmd
-from tierledger.events.errors import NotLeader
+from tierledger.events.errors import NotLeader, StorageUnavailable
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.content import first_difference
 from tierledger.simulation.checkers.violation import ASKED, Violation
+from tierledger.storage.serde import MsgpackSerDe
 
 CLAIM = cmd.Claim(1, 1, 1)
 
@@ -27,7 +33,7 @@ GONE = NotLeader("asked")
 
 def wrong_memory(seed: int, count: int) -> Iterator[Violation]:
     """One of `count` random messages has another result than all messages before it imply."""
-    for ask in (_order_differs, _waiting_differs, _checkpoints_differ):
+    for ask in (_order_differs, _waiting_differs, _checkpoints_differ, _readiness_differs):
         try:
             why = ask(Random(f"{seed}:{ask.__name__}"), count)
         except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
@@ -182,3 +188,74 @@ def _checkpoints_differ(random: Random, count: int) -> str | None:
         ):
             return f"a checkpoint is written, or holds back {waiting} events, or not"
     return None
+
+
+def _readiness_differs(random: Random, count: int) -> str | None:
+    """A follower is ready for other claims than it should be, or forgets one."""
+    asked = _AskedFollower()
+    for step in range(count):
+        asked.happen(step, random.random(), random)
+        why = asked.differs()
+        if why is not None:
+            return f"message {step} to a follower: {why}"
+    return None
+
+
+class _AskedFollower:
+    """A follower of an empty log, and for which claims it may be ready.
+
+    That is so once a look at the next slot that began when the claim was there found nothing.
+    """
+
+    def __init__(self) -> None:
+        self._follower = Follower(MsgpackSerDe())
+        self._came: dict[cmd.Claim, int] = {}
+        self._newest: dict[int, cmd.Claim] = {}
+        self._ready: set[cmd.Claim] = set()
+        self._under_way: deque[tuple[msg.Effect, int]] = deque()
+        """Reads, each with the step of its beginning."""
+        tip = TopicIdPartition(Uuid(bytes(16)), 0, "orders")
+        self._tell(0, msg.StateLoaded(PartitionState(tip, bytes(32)), 0))
+
+    def _tell(self, step: int, stimulus: msg.Stimulus) -> None:
+        for effect in self._follower.handle(stimulus):
+            if isinstance(effect, msg.ReadLog | msg.ReadSlot):
+                self._under_way.append((effect, step))
+
+    def happen(self, step: int, chance: float, random: Random) -> None:
+        """Let a claim or a hint come, or a read end."""
+        if chance < 0.2:
+            broker_id, number = (int(random.random() * most) for most in (2, 9))
+            self._claimed(step, cmd.Claim(broker_id, 1, number))
+        elif chance < 0.3:
+            self._tell(step, msg.HintArrived(step))
+        elif self._under_way:
+            effect, began = self._under_way.popleft()
+            if isinstance(effect, msg.ReadLog):
+                self._tell(step, msg.LogRead(effect.number, (), is_end=True))
+            elif chance < 0.5:
+                self._tell(step, msg.ProbeFailed(0, StorageUnavailable("asked")))
+            elif chance < 0.6:
+                self._tell(step, msg.SlotRead(0, b"written since"))
+            else:
+                claims = self._newest.values()
+                self._ready |= {one for one in claims if self._came[one] <= began}
+                self._tell(step, msg.SlotRead(0, None))
+
+    def _claimed(self, step: int, claim: cmd.Claim) -> None:
+        former = self._newest.get(claim.broker_id, claim)
+        if former <= claim:
+            self._ready.discard(former)
+            self._newest[claim.broker_id] = claim
+            self._came.setdefault(claim, step)
+        self._tell(step, msg.Assigned(msg.Assignment(step, claim), None, 0))
+
+    def differs(self) -> str | None:
+        """How the follower's readiness is wrong; none if it is not."""
+        for claim in self._newest.values():
+            is_ready = self._follower.is_ready_for(claim)
+            if is_ready and claim not in self._ready:
+                return f"it is ready for {claim}, and has not looked since that came"
+            if not (is_ready or self._under_way):
+                return f"it is not ready for {claim}, and no longer looks"
+        return None

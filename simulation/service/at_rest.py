@@ -71,19 +71,19 @@ def wanted(world: World) -> Iterator[WantedReplica]:
     """Each broker's claims in the roles that Kafka gave it last."""
     running = shells(world)
     for broker in world.brokers.values():
-        roles = broker._manager._roles
-        if roles is None or broker.is_fenced or broker.life.is_dead:
+        if broker.is_fenced or broker.life.is_dead:
             continue
         for number in whole(world):
             key = world.keys_of[number]
-            role, claim = roles._claims.get(key, ("", None))
+            role, claim = broker.role(number) or ("", None)
             leads = world.controller.leader[number] == broker.broker_id
             is_hosted = broker.broker_id in world.controller.replicas[number]
             if claim is None or not is_hosted or (role == LEADER) != leads:
                 continue
             replicas = [one for one in running if (one.key, one.role) == (key, role)]
             is_ready = any(_is_ready(one.machine, claim) for one in replicas)
-            yield WantedReplica(key, role, claim, is_ready)
+            was_told = broker.ready.get(number) == claim
+            yield WantedReplica(key, role, claim, is_ready and was_told)
 
 
 def _is_ready(machine: Leader | Follower, claim: Claim) -> bool:

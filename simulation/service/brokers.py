@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
-from tierledger.events.commands import NO_CLAIM
+from tierledger.events.commands import NO_CLAIM, Claim
 from tierledger.events.errors import Fenced, RemoteStorageError
 from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.metadata import (
@@ -31,6 +32,9 @@ from tierledger.simulation.machines.environment.clockwork import S
 from tierledger.simulation.machines.struck import Heard
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.virtual_loop import VirtualProcess
+
+READY_FIRST_S, READY_LAST_S = 0.06, 1.0
+"""Pauses before a broker asks again if its replica is ready; they double up to the last."""
 
 Connecting: TypeAlias = "Callable[[ServiceSettings], Awaitable[ServiceConnection]]"
 
@@ -62,6 +66,9 @@ class Broker:
         self.is_fenced = False
         self.led: dict[int, int] = {}
         """By partition that this broker believes it leads, the epoch it was notified of."""
+        self.ready: dict[int, Claim] = {}
+        """By partition, the claim for which its replica was last said to be ready."""
+        self._asking: set[tuple[int, str, Claim]] = set()
         self._announcing = 0
         self._world = world
         self._fenced = fenced
@@ -140,6 +147,29 @@ class Broker:
         finally:
             self._announcing -= 1
         self.led.update(leads)
+        for number in (*leads, *follows):
+            self._world.loop.spawn(self.life, self._ask_ready(number))
+
+    def role(self, number: int) -> tuple[str, Claim] | None:
+        """What the broker has announced of a partition last, and its claim; None: nothing."""
+        roles = self._manager._roles
+        return None if roles is None else roles._claims.get(self._world.keys_of[number])
+
+    async def _ask_ready(self, number: int) -> None:
+        """Ask whether the replica is ready until it is, or is wanted in another role."""
+        known = self.role(number)
+        if known is None or known[1] == NO_CLAIM or (number, *known) in self._asking:
+            return
+        self._asking.add((number, *known))
+        pause_s = READY_FIRST_S
+        while self.role(number) == known and not self.is_fenced:
+            with suppress(RemoteStorageError):
+                if await self._manager.is_ready(self._world.tips[number]):
+                    self.ready[number] = known[1]
+                    break
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, READY_LAST_S)
+        self._asking.discard((number, *known))
 
     # Calls.
 

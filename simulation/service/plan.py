@@ -11,7 +11,11 @@ from tierledger.simulation.machines.scenario.doors import DoorPlan
 from tierledger.simulation.machines.scenario.drawing import delays_of, elections, skews, work
 from tierledger.simulation.machines.scenario.faults import FAULTS, Draw, Fault, faults
 from tierledger.simulation.machines.scenario.knobs import KNOBS
-from tierledger.simulation.machines.scenario.scenario import Scenario, SeedDecision
+from tierledger.simulation.machines.scenario.scenario import (
+    RETENTIONS_MS,
+    Scenario,
+    SeedDecision,
+)
 from tierledger.simulation.machines.scenario.streams import Size, chance, pick
 
 DOOR_FAULTS = (
@@ -70,6 +74,7 @@ FAULTS_MEAN = 2.0
 """The average number of faults of a kind that is on."""
 
 KNOBS_OF_SERVICE = {
+    "REQUESTS_KEPT": (32, 256),
     "WRITES_MAX": (1, 3, 200),
     "SETTLED_S": (0, 1, 60),
     "SPREAD": (1, 4),
@@ -159,6 +164,7 @@ def drawn(seed: int) -> Scenario:
         decisions=tuple(decisions),
         patience=4 * S,
         rows_kept=pick(seed, "rows", (1, 3, 6)),
+        retention_ms=pick(seed, "retention", RETENTIONS_MS),
         oracle_behind=pick(seed, "behind", (0, 0, 1)),
         oracle_delay=pick(seed, "oracle delay", (1 * MS, 20 * MS, 50 * MS)),
         asks_kafka=True,
@@ -223,11 +229,13 @@ def _clock_off(size: Size) -> tuple[str, int] | None:
 
 
 def _knobs(seed: int) -> tuple[tuple[str, int], ...]:
-    # A client bounds only its own retries. A zombie of the same broker may retry requests that
-    # are older, which a leader with fewer `REQUESTS_KEPT` would no longer recognize.
     turned = {**KNOBS, **KNOBS_OF_SERVICE}
-    del turned["REQUESTS_KEPT"]
-    return tuple((name, pick(seed, name, values)) for name, values in turned.items())
+    found = {name: pick(seed, name, values) for name, values in turned.items()}
+    if found["WRITES_MAX"] >= found["REQUESTS_KEPT"] // 8:
+        # A client bounds only its own retries. A zombie of the same broker may retry requests
+        # that are older, which a leader with few `REQUESTS_KEPT` would no longer recognize.
+        del found["REQUESTS_KEPT"]
+    return tuple(found.items())
 
 
 def _doors(size: Size, *, is_lone: bool) -> DoorPlan:

@@ -26,6 +26,7 @@ from tierledger.simulation.machines.environment.clockwork import Clockwork, Proc
 from tierledger.simulation.machines.environment.observer import Observer
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.machines.laws.coordination_laws import AnnouncedTo
+from tierledger.simulation.machines.laws.run_laws import CheckpointTold
 
 
 class WatchedShell(NamedTuple):
@@ -61,6 +62,8 @@ class ProcessWatch:
         and the pair of incarnation and announcement."""
         self.accepted: list[AnnouncedTo] = []
         """The announcements of which clients were told that they are durable."""
+        self.checkpoints: list[CheckpointTold] = []
+        """The checkpoints of which leaders were told that they are stored."""
         self.informed: dict[tuple[Claim, PartitionKey], list[LeaderVerdict | None]] = {}
         """By claim and partition, Kafka's answers about an announcement."""
         self.named: dict[PartitionKey, list[tuple[int, LeaderVerdict]]] = {}
@@ -98,11 +101,11 @@ class ProcessWatch:
         name = f"{process.name}/{shell.key.partition}/{shell.role}/{shell.life}"
         watched = WatchedShell(process, name, shell.role, shell.key, shell.machine)
         self.shells[process.name, shell.life] = watched
-        guard, observer, loads = shell._guard, self.observer, 0
+        guard, observer, loads, frozen_at = shell._guard, self.observer, 0, -1
         handle, failed = guard.handle, guard.failed
 
         def handled(stimulus: msg.Stimulus) -> list[msg.Effect]:
-            nonlocal watched, loads
+            nonlocal frozen_at, loads, watched
             machine = watched.machine
             if type(stimulus) is msg.StateLoaded:
                 if loads:  # A log that was forgotten meanwhile is loaded anew.
@@ -117,6 +120,12 @@ class ProcessWatch:
                 observer.leader_heard(watched, stimulus, before, had_claimed=had_claimed)
             elif type(stimulus) is msg.LogRead and machine.position > before:
                 observer.read_on(watched, before)
+            if type(stimulus) is msg.CheckpointDone and stimulus.stored:
+                now = self._clock.now * 1000
+                told = CheckpointTold(now, watched.name, watched.key, frozen_at)
+                self.checkpoints.append(told)
+            if any(type(effect) is msg.WriteCheckpoint for effect in effects):
+                frozen_at = machine.position
             self._note(watched, effects)
             return effects
 

@@ -39,7 +39,7 @@ class Stage:
         self.medium = Medium(self.clock, self.wires, self.recording)
         self.store = LyingStore(self.loop, self.medium, self.recording, self.passes)
         self.keys = DefaultMetadataKeyFactory(CLUSTER_ID)
-        limits = Limits(custom_metadata_bytes_max=CUSTOM_BYTES_MAX)
+        limits = Limits(CUSTOM_BYTES_MAX, scenario.retention_ms)
         self.settings = ServiceSettings(CLUSTER_ID, {}, limits)
         self.tips = [
             TopicIdPartition(Uuid(bytes(15) + b"\x07"), number, "orders")

@@ -49,6 +49,7 @@ from tierledger.simulation.machines.laws.run_laws import (
     early_checkpoint,
     early_forgetting,
     unsettled_dispute,
+    unstored_checkpoint,
 )
 from tierledger.simulation.machines.laws.stored_states import (
     checkpoint_state,
@@ -240,6 +241,7 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
     yield from against_kafka(events, watch.informed)
     yield from early_ready(events, watch.observer.ready, logs)
     yield from watch.observer.failures
+    yield from unstored_checkpoint(watch.checkpoints, checkpoints)
     for key, log in logs.items():
         yield from unsettled_dispute(log, watch.named.get(key, ()), resigned(events, key))
         yield from early_forgetting(log, world.settings.limits.tombstone_retention_ms)

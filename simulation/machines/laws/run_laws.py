@@ -6,7 +6,7 @@ with the logs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -65,6 +65,34 @@ def checkpoint_regressed(
             )
             yield Violation("checkpoint_regressed", key, message)
         latest = position
+
+
+class CheckpointTold(NamedTuple):
+    """A leader was told that the checkpoint which it has given away is stored."""
+
+    time: int
+    """Nanoseconds, as in histories."""
+    node_life: str
+    key: PartitionKey
+    position: int
+    """The last position that the checkpoint covers."""
+
+
+def unstored_checkpoint(
+    told: Iterable[CheckpointTold], written: Mapping[PartitionKey, Collection[Written]]
+) -> Iterator[Violation]:
+    """A leader was told that its checkpoint is stored, and it never was.
+
+    It would write the next one only after as many events more, and others load from the former.
+    """
+    for time, life, key, position in told:
+        stored = [one.position for one in written.get(key, ()) if one.time <= time]
+        if key in written and position not in stored:
+            message = (
+                f"{life} was told at {ms_text(time)} that its checkpoint up to position "
+                f"{position} is stored; up to then, {stored[-3:]} were the last"
+            )
+            yield Violation("unstored_checkpoint", key, message)
 
 
 def early_checkpoint(checkpoints: Iterable[Written], log: FinalLog) -> Iterator[Violation]:

@@ -13,6 +13,7 @@ from tierledger.actors.coordinator import evolve as coordinator_evolve
 from tierledger.actors.coordinator.events import HostStarted
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
+from tierledger.actors.follower import Follower
 from tierledger.actors.host.placement_order import PlacementOrder
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import WaitingClaims
@@ -136,6 +137,8 @@ MEMORY = (
     (WaitingClaims.hold, "command.waited_ms + delay_ms", "delay_ms"),
     (WaitingClaims.withdraw, "and waiting.command.claim == claim", ""),
     (Checkpoints.done, "self._events += self._held", "pass"),
+    (Follower._slot_read, "and read.value is None", ""),
+    (Follower._look_failed, "self._looking + self._awaiting_end", "self._awaiting_end"),
 )
 """In what is kept in mind."""
 
