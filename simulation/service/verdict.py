@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 import gc
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 import structlog
 
-from tierledger.actors.calls import FOLLOWER, PartitionKey
+from tierledger.actors.calls import PartitionKey
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS
 from tierledger.actors.process_clock import OFF_MS
 from tierledger.events.errors import DataError
@@ -43,11 +43,13 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     unready,
 )
 from tierledger.simulation.machines.laws.run_laws import (
+    Hindrance,
     Written,
     checkpoint_regressed,
     checkpoints_written,
     early_checkpoint,
     early_forgetting,
+    late_follower,
     unsettled_dispute,
     unstored_checkpoint,
 )
@@ -169,7 +171,6 @@ def _verdict_of(world: World) -> SeedVerdict:
             # Where the log was damaged early nothing may be written any more.
             minimums=None if world.damaged or world.scenario.is_part else MINIMUMS,
         )
-    violations += _late_followers(world, logs)
     for log in logs.values():
         violations += bounded(_untimely(world, log))
     ok_calls = sum(op.outcome == "ok" for op in history.operations)
@@ -241,6 +242,7 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
     yield from against_kafka(events, watch.informed)
     yield from early_ready(events, watch.observer.ready, logs)
     yield from watch.observer.failures
+    yield from _behind(world, logs)
     yield from unstored_checkpoint(watch.checkpoints, checkpoints)
     for key, log in logs.items():
         yield from unsettled_dispute(log, watch.named.get(key, ()), resigned(events, key))
@@ -266,6 +268,19 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
         yield from stalled_checkpoint(log, leader, world.well_at, last, every)
 
 
+def _behind(world: World, logs: _Logs) -> Iterator[Violation]:
+    """Followers that are behind at any time, and not only when all has healed."""
+    hindrances = [
+        *world.paused,
+        *(
+            Hindrance(site, since * 1000, until * 1000)
+            for site, since, until in world.medium.mistreated
+        ),
+    ]
+    whole = {key: log for key, log in logs.items() if key.partition not in world.damaged}
+    yield from late_follower(world.seen, whole, hindrances, int(READ_S * 1e9))
+
+
 def _of_the_run(world: World) -> list[Violation]:
     """Violations that need no log: unexpected exceptions, wrong frames, no recovery."""
     found = [
@@ -285,23 +300,6 @@ def _of_the_run(world: World) -> list[Violation]:
     if not world.is_well:
         found.append(Violation("liveness", None, "not well again after all had healed"))
     return found
-
-
-def _late_followers(world: World, logs: Mapping[PartitionKey, FinalLog]) -> Iterator[Violation]:
-    """Followers that lack batches which have been durable for `READ_S`."""
-    since = world.now_ns() - int(READ_S * 1e9)
-    for process, shell in world.followers if world.is_well else ():
-        host, log = process.host, logs.get(shell.key)
-        if host is None or log is None or not process.is_reachable:
-            continue
-        if shell.key.partition in world.damaged:
-            continue
-        if host._shells.get((shell.key, FOLLOWER)) is not shell:
-            continue
-        due = sum(at is not None and at <= since for at in log.durable_at) - 1
-        if shell.machine.position < due:
-            message = f"{process.name} is at {shell.machine.position}, behind {due}"
-            yield Violation("late_follower", shell.key, message)
 
 
 def _untimely(world: World, log: FinalLog) -> list[Violation]:

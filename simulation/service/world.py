@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, PlaceCall, Placement
+from tierledger.actors.follower import Phase as FollowerPhase
 from tierledger.actors.host.host import Host
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.leader.machine import Leader, Phase
@@ -23,6 +24,7 @@ from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
 from tierledger.simulation.machines.controller import Controller
 from tierledger.simulation.machines.copier import Copiers
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
+from tierledger.simulation.machines.laws.run_laws import FollowerSeen, Hindrance
 from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.strikes import plan
@@ -47,6 +49,12 @@ HEALING_S = 60.0
 
 LED_S = 15.0
 """Virtual time (s) after which hosts whose doors are closed lead nothing, if others run."""
+
+SEEN_S = 0.25
+"""Virtual time (s) between two looks at all followers."""
+
+FOR_GOOD = 1 << 62
+"""A time (ns) that no run reaches."""
 
 FOLLOWED_S = 2.0
 READ_S = 1.5
@@ -86,14 +94,11 @@ class World(Stage):
         """Every batch that a leader has drafted."""
         self.is_well = False
         """Whether the service recovered after all faults had ended; `run` sets it."""
-        self.followers: list[tuple[HostProcess, PartitionShell]] = []
-        """The followers that read when brokers stopped calling, each with its host's process.
-
-        Not those that were still loading: with small pages and slow messages that takes longer
-        than this world then runs.
-        """
         self.left_over: set[LeftOver] | None = None
         """What was left over each time that anybody looked since brokers make no calls."""
+        self.seen: list[FollowerSeen] = []
+        """The followers that ran, each `SEEN_S`."""
+        self.paused: list[Hindrance] = []
         self.unreached: list[tuple[PartitionKey, str]] = []
         """Partitions that a host with a closed door led `LED_S` after all other faults had
         ended, with that host."""
@@ -141,13 +146,14 @@ class World(Stage):
             self.loop.create_task(self.cluster.keep_coordinator(), context=WORLD_CONTEXT.copy())
             plan(self)
             Stranger(self).start()
+            self._see_followers()
             self.loop.run(until=self.scenario.duration / S)
             self._heal()
             self.loop.call_later(LED_S, self._note_unreached, context=WORLD_CONTEXT)
             deadline = self.loop.time() + HEALING_S
             self.loop.run(until=deadline)
             if self.is_well:
-                self._note_followers()
+                self.is_quiet, self.well_at = True, self.now_ns()
                 self.loop.run(until=self.loop.time() + FOLLOWED_S)
             while self.is_well and self.loop.time() < deadline and not is_at_rest():
                 self.loop.run(until=self.loop.time() + REST_S)
@@ -188,16 +194,18 @@ class World(Stage):
             if entry.leader_host in closed and entry.leadership is not None
         ]
 
-    def _note_followers(self) -> None:
-        """Note the followers that read now: brokers make no more calls."""
-        self.is_quiet, self.well_at = True, self.now_ns()
-        self.followers = [
-            (process, shell)
-            for process in self.cluster.hosts.values()
-            if process.host is not None and process.is_reachable and not process.is_frozen
-            for (_, role), shell in process.host._shells.items()
-            if role == FOLLOWER and shell.machine.state is not None
-        ]
+    def _see_followers(self) -> None:
+        now = self.now_ns()
+        for one in self.cluster.watch.shells.values():
+            machine, life = one.machine, one.life
+            if one.role == FOLLOWER and not life.is_dead:
+                is_reading = machine.phase is FollowerPhase.FOLLOWING
+                self.seen.append(
+                    FollowerSeen(
+                        now, one.name, life.site, one.key, machine.position, is_reading
+                    )
+                )
+        self.loop.call_later(SEEN_S, self._see_followers, context=WORLD_CONTEXT)
 
     def _operate(self) -> None:
         """End a service that refuses its store, as its operator would, and as it asks for.
@@ -287,6 +295,8 @@ class World(Stage):
     def pause(self, life: ProcessLife, duration: int) -> None:
         if not (life.is_dead or life.is_paused):
             self.recording.moment(life.name, "pause")
+            now = self.now_ns()
+            self.paused.append(Hindrance(life.site, now, now + duration * 1000))
             self.loop.pause(_own(life))
             self.clock.after(duration, None, self.resume, life)
 
@@ -298,6 +308,7 @@ class World(Stage):
 
     def freeze(self, life: ProcessLife) -> None:
         self.recording.moment(life.name, "pause")
+        self.paused.append(Hindrance(life.site, self.now_ns(), FOR_GOOD))
         _own(life).is_frozen = True
         self.loop.pause(_own(life))
 

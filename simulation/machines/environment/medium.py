@@ -102,6 +102,8 @@ class Medium:
         self.heads: dict[int, int] = {}
         """By partition, the number of its next batch."""
         self.away_until = 0
+        self.mistreated: list[tuple[str, int, int]] = []
+        """The site of each request that met a fault, when (us), and until when it may last."""
         self.on_created: Callable[[ProcessLife], None] | None = None
         """Called when new slots are durable, before their sender can get the answer."""
         self._clock = clock
@@ -286,6 +288,7 @@ class Medium:
                 fate = self._take_fate(life, writes=writes)
             if fate is not None:
                 self._recording.mark(FATES[fate[0]])
+                self.mistreated.append((life.site, clock.now, arrives + fate[1] + TIMEOUT))
                 if self._recording.keeps:
                     self._recording.asked(life, _lands(fate, arrives), apply, args)
                 self._mistreat(fate, life, arrives, apply, args, then, given)

@@ -6,7 +6,7 @@ with the logs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -65,6 +65,61 @@ def checkpoint_regressed(
             )
             yield Violation("checkpoint_regressed", key, message)
         latest = position
+
+
+class FollowerSeen(NamedTuple):
+    """A follower at some moment."""
+
+    time: int
+    """Nanoseconds, as in histories."""
+    node_life: str
+    site: str
+    key: PartitionKey
+    position: int
+    is_reading: bool
+    """Whether it has loaded a state and reads on; a quarantined one does not."""
+
+
+class Hindrance(NamedTuple):
+    """A time in which a fault kept a site from reading the store."""
+
+    site: str
+    since: int
+    until: int
+    """Nanoseconds."""
+
+
+def late_follower(
+    seen: Iterable[FollowerSeen],
+    logs: Mapping[PartitionKey, FinalLog],
+    hindrances: Sequence[Hindrance],
+    patience: int,
+) -> Iterator[Violation]:
+    """A follower lacks what has been durable for `patience` (ns), and nothing hindered it.
+
+    `seen`: in order of time. Only who has followed for that long is judged, once.
+    """
+    since: dict[str, int] = {}
+    late: set[str] = set()
+    for time, life, site, key, position, is_reading in seen:
+        from_then = time - patience
+        if not is_reading:
+            since.pop(life, None)
+            continue
+        if since.setdefault(life, time) > from_then or key not in logs or life in late:
+            continue
+        due = logs[key].durable_before(from_then) - 1
+        if position >= due or any(
+            one.site == site and one.since <= time and one.until >= from_then
+            for one in hindrances
+        ):
+            continue
+        late.add(life)
+        message = (
+            f"{life} is at position {position} at {ms_text(time)}; {due} was durable "
+            f"{ms_text(patience)} before, and nothing hindered it since"
+        )
+        yield Violation("late_follower", key, message)
 
 
 class CheckpointTold(NamedTuple):
