@@ -22,7 +22,7 @@ from tierledger.pipeline.fold import PlannedLog, point
 from tierledger.pipeline.folding.plan import divided
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.source.options import keeping, kept, number_of, own_options
-from tierledger.pipeline.source.source import checked_schema
+from tierledger.pipeline.source.source import TierledgerSource, checked_schema
 from tierledger.pipeline.tables.arrow import RecordBatch, record_batch, schema_of
 from tierledger.pipeline.tables.plan import TABLES, TablePlan, planned
 from tierledger.storage.keys import INT32_MAX
@@ -81,6 +81,15 @@ def _as_of(text: str | None) -> AsOf:
         raise InvalidArgument(
             f"expected a position or a time like 2026-11-28T09:00:00Z for as_of, got {text!r}"
         ) from error
+
+
+class EventsSource(TierledgerSource):
+    """The format `tierledger.events`: the raw events, under the name of their table."""
+
+    @classmethod
+    @override
+    def name(cls) -> str:
+        return "tierledger.events"
 
 
 class LogsTask(InputPartition):

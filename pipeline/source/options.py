@@ -106,9 +106,19 @@ def keeping(schema: StructType, given: Mapping[str, str]) -> StructType:
 
 
 def kept(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
-    """The options of a read: those of the table that `schema` is of, and those `given` now."""
+    """The options of a read: those of the table that `schema` is of, and those `given` now.
+
+    Raises:
+        InvalidArgument: There are none; to a table made with columns Spark passes none.
+    """
     found = [one.metadata[KEPT] for one in schema.fields if KEPT in (one.metadata or {})]
-    return {**(json.loads(found[0]) if found else {}), **given}
+    options = {**(json.loads(found[0]) if found else {}), **given}
+    if "store" not in {name.lower() for name in options}:
+        raise InvalidArgument(
+            "expected the option store, for example sqlite:FILE; a table has it if its "
+            "CREATE TABLE names no columns: these are chosen by SELECT"
+        )
+    return options
 
 
 def _of_table(given: Mapping[str, str]) -> dict[str, str]:

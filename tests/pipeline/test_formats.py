@@ -37,6 +37,14 @@ def test_a_format_has_the_rows_of_its_table(spark: SparkSession, url: str, name:
     assert sorted(map(str, found.collect())) == sorted(map(str, expected.collect()))
 
 
+def test_events_are_a_format_under_their_tables_name_too(spark: SparkSession, url: str) -> None:
+    found = spark.read.format("tierledger.events").option("store", url).load()
+
+    expected = spark.read.format("tierledger").option("store", url).load()
+    assert found.schema == expected.schema
+    assert found.count() == expected.count() > 0
+
+
 def test_options_choose_logs_and_a_point_in_them(
     spark: SparkSession, url: str, table: str
 ) -> None:

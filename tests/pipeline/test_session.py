@@ -17,6 +17,7 @@ from tierledger.pipeline.session import (
     spark_error,
     spark_session,
 )
+from tierledger.pipeline.tables.plan import TABLES
 
 
 def java_that_runs(folder: Path, script: str) -> Path:
@@ -172,10 +173,21 @@ def test_what_failed_on_another_machine_names_it_and_what_to_do(
     assert re.search(shown, str(spark_error(ELSEWHERE.format(failure))))
 
 
-def test_a_server_without_tierledger_is_told_what_it_needs() -> None:
-    text = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: tierledger. Make sure"
+@pytest.mark.parametrize(
+    "name", ["tierledger", *(f"tierledger.{one}" for one in ("events", "records", *TABLES))]
+)
+def test_a_server_without_tierledger_is_told_what_it_needs(name: str) -> None:
+    text = f"[DATA_SOURCE_NOT_FOUND] Failed to find the data source: {name}. Make sure"
 
     assert "expected tierledger[spark] in the Python" in str(spark_error(text))
+
+
+def test_a_format_that_nobody_has_is_not_taken_for_a_missing_package() -> None:
+    text = (
+        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: tierledger.covers. Make sure"
+    )
+
+    assert "expected" not in str(spark_error(text))
 
 
 def test_a_python_that_is_not_on_the_drivers_machine_is_refused(

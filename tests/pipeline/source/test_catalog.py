@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.models.spark.tier import BROKERS_TIER, import_metadata
@@ -40,6 +41,17 @@ def test_a_table_of_records_is_read_as_the_format_is(spark: SparkSession, store:
     )
 
     assert spark.sql("SELECT min(offset) FROM kept").first() == (10,)
+
+
+def test_a_table_with_columns_of_its_own_is_told_that_it_has_no_options(
+    spark: SparkSession, store: str
+) -> None:
+    """Spark keeps a table's options in none but the schema that it asks for."""
+    table = f"logged (position BIGINT) USING tierledger OPTIONS (store '{store}')"
+    spark.sql(f"CREATE TABLE {table}")
+
+    with pytest.raises(PySparkException, match="if its CREATE TABLE names no columns"):
+        spark.sql("SELECT count(*) FROM logged").collect()
 
 
 def test_an_option_that_nobody_knows_is_refused_in_a_table_too(
