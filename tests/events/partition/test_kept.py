@@ -1,5 +1,6 @@
 """A segment that is kept is in no answer, and in the state with its whole row."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ from tierledger.events.tables.segment_rows import (
     id_of_row,
     unpack_row,
 )
+from tierledger.simulation.checkers.slow.decisions import Facts, Refused, decided
 from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
@@ -173,6 +175,24 @@ def test_a_deletion_that_had_begun_is_not_kept() -> None:
     partition.accept(deletion(ID_OF_ONE))
 
     assert all_kept(partition) == []
+
+
+def test_the_simulators_slow_rules_keep_the_same() -> None:
+    other = bytes([7]) * 16
+    commands = [
+        *(command_of(one) for one in (ADDED, ADDED._replace(segment_id=other), FINISHED)),
+        *(deletion(one) for one in (ID_OF_ONE, other, ID_OF_ONE)),
+        command_of(Update(ID_OF_ONE, DELETE_FINISHED, 2, 7)),
+    ]
+    partition, facts = opened(), Facts(128, 1_000)
+    for event in decode_events(partition.stored, 0, GENESIS)[0]:
+        facts.take(event)
+
+    for command in commands:
+        assert tuple(decided(facts, command, 50).events) == partition.accept(command, 50).events
+    with pytest.raises(Refused, match="InvalidStateTransition"):
+        decided(facts, command_of(ADDED), 50)
+    assert facts.kept == {ID_OF_ONE}
 
 
 def test_the_end_of_a_partitions_deletion_lets_it_stay() -> None:

@@ -15,7 +15,13 @@ from tests.models.simulation.recorded_run import (
     small_run,
 )
 from tierledger.actors.messages import Query
-from tierledger.events.log_events import SegmentAdded, SegmentUpdated, TombstonesDropped
+from tierledger.events.log_events import (
+    Body,
+    SegmentAdded,
+    SegmentKept,
+    SegmentUpdated,
+    TombstonesDropped,
+)
 from tierledger.events.partition.decide import (
     CUSTOM_METADATA_BYTES_CEILING,
     Accepted,
@@ -243,6 +249,48 @@ def test_an_event_that_the_rules_forbid_is_found(log: FinalLog, what: str) -> No
 
     assert {one.checker for one in found} == {"lifecycle"}
     assert any(what in one.message for one in found)
+
+
+def keeping(*bodies: Body) -> FinalLog:
+    """`LOG` up to the deletion of its first segment, and then these events."""
+    last = LOG.events[7]
+    added = [
+        last._replace(position=at, request_id=bytes([at]), body=body)
+        for at, body in enumerate(bodies, 8)
+    ]
+    return relogged(LOG, [*LOG.events[:8], *added])
+
+
+FIRST_ID, THIRD_ID = b"\x01" * 16, b"\x03" * 16
+FIRST_KEPT, THIRD_KEPT = (SegmentKept(one, 9, 1, 1, 1, "undo") for one in (FIRST_ID, THIRD_ID))
+
+
+def test_what_a_guarded_broker_deletes_may_be_kept() -> None:
+    assert lifecycle(keeping(FIRST_KEPT)) == []
+
+
+@pytest.mark.parametrize(
+    ("log", "what"),
+    [
+        (keeping(THIRD_KEPT), "was kept, and was COPY_SEGMENT_STARTED"),
+        (
+            keeping(SegmentUpdated(THIRD_ID, 2, 1, 1, None), THIRD_KEPT),
+            "was kept, and its copy never finished",
+        ),
+        (
+            keeping(FIRST_KEPT, LOG.events[1].body),
+            "is kept from deletion, and came back",
+        ),
+        (
+            keeping(FIRST_KEPT, SegmentUpdated(FIRST_ID, 3, 1, 1, None)),
+            "from nothing to DELETE_SEGMENT_FINISHED",
+        ),
+    ],
+)
+def test_what_must_not_be_kept_and_what_must_stay_so_is_found(log: FinalLog, what: str) -> None:
+    found = lifecycle(log)
+
+    assert any(what in one.message for one in found), found
 
 
 def test_the_limit_is_the_leader_s_and_equal_is_allowed() -> None:
