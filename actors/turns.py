@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 
-class Reader(Protocol):
+class AnswerReader(Protocol):
     """Who asked for long work: a client's stream, or a caller in this process."""
 
     @property

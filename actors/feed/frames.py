@@ -40,7 +40,7 @@ class Subscription(NamedTuple):
     floor: Int64 = -1
     """The highest position that the replica ever answered at, whatever it holds now."""
     claim: Claim | None = None
-    """The claim of its broker, for which the source is to send `Ready`."""
+    """The claim of its broker, for which the source is to send `FeedReady`."""
     without_rows: bool = False
     """The replica remembers `position`, but holds no rows: it needs a snapshot."""
     head_only: bool = False
@@ -107,14 +107,14 @@ class Change(NamedTuple):
     checksum: Checksum
 
 
-class Ready(NamedTuple):
+class FeedReady(NamedTuple):
     """A replica at `position` has all that the log held when `claim` was announced."""
 
     claim: Claim
     position: Int64
 
 
-class Fenced(NamedTuple):
+class FeedFenced(NamedTuple):
     """The log holds that `claim` no longer leads."""
 
     claim: Claim
@@ -132,4 +132,4 @@ class Head(NamedTuple):
     position: Int64
 
 
-Frame: TypeAlias = SnapshotBegun | Slice | Change | Ready | Fenced | OtherHistory
+Frame: TypeAlias = SnapshotBegun | Slice | Change | FeedReady | FeedFenced | OtherHistory

@@ -15,10 +15,10 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.feed.checksum import checksum
 from tierledger.actors.feed.frames import (
     Change,
-    Fenced,
+    FeedFenced,
+    FeedReady,
     Frame,
     OtherHistory,
-    Ready,
     Slice,
     SnapshotBegun,
     Subscription,
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _DELETED = int(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
 
 
-class Refusal(NamedTuple):
+class Resubscription(NamedTuple):
     """Why the replica needs a new subscription."""
 
     reason: str
@@ -68,7 +68,7 @@ class Replica:
         self._rows = ReplicaRows()
 
     def expect(self, claim: Claim | None) -> None:
-        """The broker announced itself: not ready before a source sends `Ready` for `claim`."""
+        """The broker announced itself: not ready until a source sends `FeedReady` for `claim`."""
         self.claim, self.is_ready = claim, False
 
     def subscription(self) -> Subscription:
@@ -80,7 +80,7 @@ class Replica:
 
     # The feed.
 
-    def take(self, frame: Frame) -> Refusal | None:
+    def take(self, frame: Frame) -> Resubscription | None:
         """Apply the next frame of a subscription; repeated frames do nothing."""
         match frame:
             case SnapshotBegun():
@@ -89,19 +89,19 @@ class Replica:
                 return self._slice(frame)
             case Change():
                 return self._change(frame)
-            case Ready():
+            case FeedReady():
                 return self._ready(frame)
-            case Fenced(claim=claim):
+            case FeedFenced(claim=claim):
                 self.is_ready = self.is_ready and claim != self.claim
             case OtherHistory(position=position):
                 return self._refused(f"the log differs at position {position}")
         return None
 
-    def _refused(self, reason: str) -> Refusal:
+    def _refused(self, reason: str) -> Resubscription:
         self._drop()
-        return Refusal(reason, is_dropped=True)
+        return Resubscription(reason, is_dropped=True)
 
-    def _begin(self, begun: SnapshotBegun) -> Refusal | None:
+    def _begin(self, begun: SnapshotBegun) -> Resubscription | None:
         if begun.position < self.floor:
             return self._refused(f"a snapshot of {begun.position} came after {self.floor}")
         self._drop()
@@ -110,7 +110,7 @@ class Replica:
         self._snapshot = begun.position, 0
         return None
 
-    def _slice(self, part: Slice) -> Refusal | None:
+    def _slice(self, part: Slice) -> Resubscription | None:
         if self._snapshot is None or (part.position, part.number) < self._snapshot:
             return None
         if (part.position, part.number) != self._snapshot:
@@ -119,26 +119,26 @@ class Replica:
         self._rows.put(part.contents, but=self._newer)
         return self._whole() if part.is_last else None
 
-    def _ready(self, ready: Ready) -> Refusal | None:
+    def _ready(self, ready: FeedReady) -> Resubscription | None:
         if not self.is_whole:
             return self._refused("ready came before the last slice")
         if self.position < ready.position:
             reason = f"ready came for position {ready.position}, {self.position} is here"
-            return Refusal(reason, is_dropped=False)
+            return Resubscription(reason, is_dropped=False)
         self.is_ready = self.is_ready or ready.claim == self.claim
         return None
 
-    def _whole(self) -> Refusal | None:
+    def _whole(self) -> Resubscription | None:
         self.is_whole, self._snapshot, self._newer = True, None, set()
         return self._verified()
 
-    def _change(self, part: Change) -> Refusal | None:
+    def _change(self, part: Change) -> Resubscription | None:
         if part.position <= self.position:
             return None
         if part.after != self.position or part.number > len(self._parts):
             where = f"{self.position}, {len(self._parts)} parts of the next"
             reason = f"part {part.number} of {part.after} to {part.position} came after {where}"
-            return Refusal(reason, is_dropped=False)
+            return Resubscription(reason, is_dropped=False)
         self._parts[part.number :] = [part]
         if not part.is_last:
             return None
@@ -155,7 +155,7 @@ class Replica:
             return self._whole()  # Slices that are still missing are not needed.
         return self._verified()
 
-    def _verified(self) -> Refusal | None:
+    def _verified(self) -> Resubscription | None:
         if not self.is_whole:
             return None
         shares = self._rows.shares

@@ -27,10 +27,10 @@ from tierledger.actors.feed.frames import (
     Change,
     Contents,
     EpochNumbers,
-    Fenced,
+    FeedFenced,
+    FeedReady,
     Frame,
     OtherHistory,
-    Ready,
     Slice,
     SnapshotBegun,
     Strays,
@@ -61,7 +61,7 @@ HASHED_AT_ONCE = 1000
 _FREED = object()
 
 
-class Fed(Protocol):
+class StateHolder(Protocol):
     """A leader or follower."""
 
     @property
@@ -119,14 +119,16 @@ class _Subscriber:
         self.ready_under: int | None = None
         self.ready_at = -1
         """The position that it has to reach to be ready under the session `ready_under`."""
-        self.sent: type[Ready | Fenced] | None = None
+        self.sent: type[FeedReady | FeedFenced] | None = None
         self.is_refused = False
 
 
 class FeedSource:
     """Feeds one partition's replicas. Its machine calls `changed` and `restarted`."""
 
-    def __init__(self, machine: Fed, ready_under: Callable[[Claim], int | None]) -> None:
+    def __init__(
+        self, machine: StateHolder, ready_under: Callable[[Claim], int | None]
+    ) -> None:
         """`ready_under`: whether the machine has all that the log held when a claim came.
 
         Its result is None if not. Otherwise it is the number of the session under which that
@@ -230,7 +232,7 @@ class FeedSource:
     def has_more(self, number: int) -> bool:
         """Whether there may be another frame for a subscriber that has just been sent one."""
         one = self._subscribers[number]
-        is_settled = one.claim is None or one.sent is Ready
+        is_settled = one.claim is None or one.sent is FeedReady
         return not is_settled or one.slices is not None or one.next_entry != self._entries
 
     def unproven(self, number: int) -> tuple[int, bytes] | None:
@@ -347,7 +349,7 @@ class FeedSource:
             self._position, self._chain_hash, _delete_state(state), self._checksum(state)
         )
 
-    def _news_of_claim(self, one: _Subscriber) -> Ready | Fenced | None:
+    def _news_of_claim(self, one: _Subscriber) -> FeedReady | FeedFenced | None:
         """The news about the claim of `one`, at the position that it has been sent."""
         claim, state = one.claim, self._machine.state
         if claim is None or state is None:
@@ -357,18 +359,18 @@ class FeedSource:
             if one.ready_under != under:
                 one.ready_under, one.ready_at = under, self._position
                 # Another session was open meanwhile, and the subscriber was not told.
-                if one.sent is Ready:
-                    one.sent = Fenced
-                    return Fenced(claim)
-            if one.sent is Ready or one.slices is not None or one.given[0] < one.ready_at:
+                if one.sent is FeedReady:
+                    one.sent = FeedFenced
+                    return FeedFenced(claim)
+            if one.sent is FeedReady or one.slices is not None or one.given[0] < one.ready_at:
                 return None
-            one.sent = Ready
-            return Ready(claim, one.given[0])
+            one.sent = FeedReady
+            return FeedReady(claim, one.given[0])
         one.ready_under = None
-        if one.sent is Fenced or not _is_fenced(state, claim):
+        if one.sent is FeedFenced or not _is_fenced(state, claim):
             return None
-        one.sent = Fenced
-        return Fenced(claim)
+        one.sent = FeedFenced
+        return FeedFenced(claim)
 
     # The machine.
 

@@ -36,7 +36,7 @@ LINGER_S = 60.0
 ring and needs no snapshot."""
 
 
-class Fed:
+class FeedSubscriber:
     """One subscriber. Call `take` until it returns None whenever `wake` was called."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Fed:
         feed: _OpenFeed,
         subscription: Subscription,
         wake: Callable[[], None],
-        turns: Turns,
+        turns: SnapshotTurns,
     ) -> None:
         """Made by `Feeds.subscribe`."""
         self._feed = feed
@@ -129,7 +129,7 @@ class Fed:
         self._feed.drop(self, self._number)
 
 
-class Turns:
+class SnapshotTurns:
     """The snapshots that are under way on a host; further ones wait, first come, first served.
 
     When a host takes over many replicas that all need a snapshot, this lets the first ones
@@ -137,12 +137,12 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self.under_way: dict[Fed, float] = {}
+        self.under_way: dict[FeedSubscriber, float] = {}
         """By subscriber: when its snapshot began."""
-        self.waiting: dict[Fed, None] = {}
+        self.waiting: dict[FeedSubscriber, None] = {}
         self.proofs = asyncio.Semaphore(PROOFS_AT_ONCE)
 
-    def begin(self, fed: Fed) -> bool:
+    def begin(self, fed: FeedSubscriber) -> bool:
         """Whether the snapshot of `fed` may begin now; if not, it is woken when it may."""
         loop = asyncio.get_running_loop()
         now = loop.time()
@@ -156,7 +156,7 @@ class Turns:
         self.under_way[fed] = now
         return True
 
-    def end(self, fed: Fed) -> None:
+    def end(self, fed: FeedSubscriber) -> None:
         """End the turn of `fed`, or its wait for one, and wake those that are next."""
         self.waiting.pop(fed, None)
         if self.under_way.pop(fed, None) is not None:
@@ -176,7 +176,7 @@ class _OpenFeed:
         self._close = close
         self.is_gone = False
         self._is_beginning = False
-        self.fed: dict[Fed, None] = {}
+        self.fed: dict[FeedSubscriber, None] = {}
         """The subscribers, in the order in which they are woken."""
         self.closing: asyncio.TimerHandle | None = None
         """Set while there is no subscriber."""
@@ -199,7 +199,7 @@ class _OpenFeed:
             self.source.begin_on()
             self.stepped()
 
-    def drop(self, fed: Fed, number: int) -> None:
+    def drop(self, fed: FeedSubscriber, number: int) -> None:
         if fed not in self.fed:
             return
         del self.fed[fed]
@@ -223,11 +223,11 @@ class Feeds:
         """`shells`: the host's live table of what runs there."""
         self._shells = shells
         self._open: dict[PartitionShell, _OpenFeed] = {}
-        self._turns = Turns()
+        self._turns = SnapshotTurns()
         self._overtaken = 0
         """Overtaken subscribers of feeds that are closed by now."""
 
-    def subscribe(self, subscription: Subscription, wake: Callable[[], None]) -> Fed:
+    def subscribe(self, subscription: Subscription, wake: Callable[[], None]) -> FeedSubscriber:
         """Feed a replica. `wake` is called whenever there may be a frame, and at the end.
 
         Raises:
@@ -240,7 +240,7 @@ class Feeds:
         if feed is None:
             feed = self._open[shell] = _OpenFeed(shell, _opened(shell), self._close)
             shell.after_step = feed.stepped
-        fed = Fed(feed, subscription, wake, self._turns)
+        fed = FeedSubscriber(feed, subscription, wake, self._turns)
         feed.keep()
         feed.fed[fed] = None
         if not feed.source.has_begun:

@@ -49,7 +49,7 @@ from tierledger.actors.oracle.no_oracle import NoOracle
 from tierledger.actors.ports import HostFailed, LeaderOracle
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.slices import Slices
-from tierledger.actors.turns import InProcess, Reader, Turns
+from tierledger.actors.turns import AnswerReader, InProcess, Turns
 from tierledger.events.errors import (
     InvalidArgument,
     NotLeader,
@@ -143,7 +143,7 @@ class Host:
         """The leaders and followers, which take calls directly, without the machine."""
         self._closed = asyncio.Event()
         self._replies: dict[int, Callable[[object], None]] = {}
-        self._readers: dict[int, Reader] = {}
+        self._readers: dict[int, AnswerReader] = {}
         """Who reads the answers of queries among `_replies`, if that is a stream."""
         self._turns = Turns()
         self._in_process = InProcess()
@@ -209,7 +209,7 @@ class Host:
         return future
 
     def answer(
-        self, call: Call, then: Callable[[object], None], reader: Reader | None = None
+        self, call: Call, then: Callable[[object], None], reader: AnswerReader | None = None
     ) -> int:
         """Carry out a checked call; returns the number under which it can be given up.
 
@@ -239,7 +239,7 @@ class Host:
         return reply_to
 
     def _await(
-        self, reply_to: int, then: Callable[[object], None], reader: Reader | None
+        self, reply_to: int, then: Callable[[object], None], reader: AnswerReader | None
     ) -> None:
         self._replies[reply_to] = then
         if reader is not None:

@@ -62,7 +62,7 @@ Notice: TypeAlias = "msg.HeadMoved | msg.Alarm | msg.ClaimRefused | msg.Gone"
 _log = ProcessLog("tierledger.partition")
 
 
-class Process(Protocol):
+class HostServices(Protocol):
     """Where a partition runs, beside others."""
 
     committer: Committer
@@ -84,7 +84,7 @@ class PartitionShell:
 
     def __init__(
         self,
-        host: Process,
+        host: HostServices,
         reader: PartitionReader,
         role: str,
         machine: Leader | Follower,

@@ -50,7 +50,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tierledger.actors.door.addresses import PORT_MAX
 from tierledger.actors.processes import descendants
-from tierledger.actors.ray.sessions import Session, remove_dead
+from tierledger.actors.ray.sessions import RaySession, remove_dead
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.storage.process_log import ProcessLog
 
@@ -112,7 +112,7 @@ def start_cluster() -> str:
     # Ray would send SIGTERM first, which its processes do not get if this thread blocks it.
     node: Any = ray._private.worker._global_node
     node.kill_all_processes = lambda **_: end_own_cluster()
-    node.session = Session(Path(node.get_session_dir_path()))
+    node.session = RaySession(Path(node.get_session_dir_path()))
     remove_dead(Path(node.get_temp_dir_path()))
     address: str = context.address_info["gcs_address"]
     return address
@@ -185,7 +185,7 @@ def own_cluster_died() -> bool:
 def own_cluster_lacks() -> Path | None:
     """A deleted file without which the cluster that this process started starts no process."""
     node: Any = ray._private.worker._global_node
-    session: Session | None = getattr(node, "session", None)
+    session: RaySession | None = getattr(node, "session", None)
     return None if session is None else session.lacks()
 
 

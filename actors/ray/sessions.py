@@ -30,7 +30,7 @@ DEAD_KEPT = 1
 _log = ProcessLog("tierledger.ray")
 
 
-class Session:
+class RaySession:
     """The folder of a living cluster; locked until this process ends."""
 
     def __init__(self, folder: Path) -> None:

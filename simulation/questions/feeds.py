@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from random import Random
 
 from tierledger.actors.calls import LEADER
-from tierledger.actors.feed.frames import Fenced, Frame, Ready, SnapshotBegun
+from tierledger.actors.feed.frames import FeedFenced, FeedReady, Frame, SnapshotBegun
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.events.commands import Claim
@@ -147,12 +147,12 @@ class _Asked:
             match frame:
                 case SnapshotBegun():
                     self._got_ready = False
-                case Ready(claim=claim) if claim == self._claim:
+                case FeedReady(claim=claim) if claim == self._claim:
                     self._got_ready = True
                     if self._replica.position < since:
                         why = f"it is ready at {self._replica.position}, and needs {since}"
                         self.wrong.append(("early_ready", why))
-                case Fenced(claim=claim) if claim == self._claim:
+                case FeedFenced(claim=claim) if claim == self._claim:
                     self._got_ready = False
                 case _:
                     pass

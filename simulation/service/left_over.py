@@ -115,7 +115,7 @@ RESTS: Mapping[type[Any], _Rest] = {
     Heads: _Rest(strays=lambda one: one._watched.keys() - {*one._shells.values()}),
     Hints: _Rest(strays=_of_none),
     feeds.Feeds: _Rest((), ("_turns",), lambda one: one._open.keys() - {*one._shells.values()}),
-    feeds.Turns: _Rest(("under_way",)),
+    feeds.SnapshotTurns: _Rest(("under_way",)),
     # Its door.
     Gateway: _Rest(
         (),

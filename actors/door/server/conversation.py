@@ -78,7 +78,7 @@ class Unread:
             self._bytes -= stream.unread_bytes
 
 
-class _Open:
+class _OpenCall:
     """A call that has no answer yet."""
 
     __slots__ = ("answering", "message")
@@ -114,7 +114,7 @@ class Conversation:
         self._context = context
         self._last_id = 0
         self._loop = asyncio.get_running_loop()
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenCall] = {}
         self._patience: AlarmClock[int] = AlarmClock(self._expire)
         """The calls' deadlines, by call number."""
         self._frames: deque[tuple[pb.HostFrame, int]] = deque()
@@ -236,7 +236,7 @@ class Conversation:
         self._last_id = number
         self._unwritten += 1
         # Noted before `answer`, which may answer at once.
-        one = self._open[number] = _Open(message)
+        one = self._open[number] = _OpenCall(message)
         try:
             check_allowed(identity, message)
             one.answering = self._desk.answer(message, partial(self._answered, number), self)

@@ -31,7 +31,7 @@ from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads
 from tierledger.actors.routes import Routes
-from tierledger.actors.turns import Reader
+from tierledger.actors.turns import AnswerReader
 from tierledger.events.errors import (
     InvalidArgument,
     NotReady,
@@ -61,7 +61,7 @@ class ServingHost(Protocol):
     def call(self, call: Call) -> asyncio.Future[Any]: ...
 
     def answer(
-        self, call: Call, then: Callable[[object], None], reader: Reader | None = None
+        self, call: Call, then: Callable[[object], None], reader: AnswerReader | None = None
     ) -> int: ...
 
     def give_up(self, reply_to: int) -> None: ...
@@ -87,7 +87,7 @@ class Desk:
         self._bounds = Bounds()
 
     def answer(
-        self, message: pb.Call, then: Callable[[object], None], reader: Reader
+        self, message: pb.Call, then: Callable[[object], None], reader: AnswerReader
     ) -> int | asyncio.Task[object]:
         """Have `message` answered to `reader`; returns what to pass to `give_up`.
 

@@ -22,7 +22,7 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.wire.failures import failure_message
 from tierledger.actors.door.wire.feed import claim_in, put_frame, subscription_of
 from tierledger.actors.feed.frames import FRAME_BYTES, Change, Frame, Head, Slice, Subscription
-from tierledger.actors.host.feeds import Fed
+from tierledger.actors.host.feeds import FeedSubscriber
 from tierledger.actors.host.heads import WatchedHead
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
@@ -51,14 +51,14 @@ ELSEWHERE_S = 5.0
 """How long the coordinator may take to name another host that feeds a partition."""
 
 
-class _Subscribed:
+class _FeedSubscription:
     """A subscription of this stream."""
 
     __slots__ = ("fed", "subscription")
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
-        self.fed: Fed | WatchedHead | None = None
+        self.fed: FeedSubscriber | WatchedHead | None = None
         """None while another host that feeds the partition is searched for."""
 
 
@@ -74,7 +74,7 @@ class FeedConversation(Conversation):
         unread: Unread | None = None,
     ) -> None:
         super().__init__(desk, limits, context, credential, unread)
-        self._subscribed: dict[int, _Subscribed] = {}
+        self._subscribed: dict[int, _FeedSubscription] = {}
         self._due: dict[int, None] = {}
         """Subscriptions that may have an item, in the order in which they are asked."""
         self._ended: dict[int, pb.FeedEnded] = {}
@@ -134,7 +134,7 @@ class FeedConversation(Conversation):
         except RemoteStorageError as error:
             self._end_one(number, error)
             return
-        one = self._subscribed[number] = _Subscribed(subscription)
+        one = self._subscribed[number] = _FeedSubscription(subscription)
         try:
             wake = partial(self._wake, number)
             if subscription.head_only:

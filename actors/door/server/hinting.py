@@ -33,7 +33,7 @@ ROUTES_AT_ONCE = 500
 _log = ProcessLog("tierledger.host")
 
 
-class _Told:
+class _HintTaker:
     """Passes the hints about one partition on to `Hints`."""
 
     def __init__(self, hints: Hints, key: PartitionKey) -> None:
@@ -46,7 +46,7 @@ class _Told:
         return True
 
 
-class _Subscribed(NamedTuple):
+class _HintSubscription(NamedTuple):
     stream: FeedStream
     number: int
 
@@ -59,7 +59,7 @@ class Hinting:
         self._host = host
         self._desk = desk
         self._streams = streams
-        self._subscribed: dict[PartitionKey, _Subscribed] = {}
+        self._subscribed: dict[PartitionKey, _HintSubscription] = {}
 
     async def run(self) -> None:
         """Subscribe until cancelled, and again if a subscription ended or brings no hints."""
@@ -104,13 +104,13 @@ class Hinting:
             return
         for key in keys:
             number, ended = stream.begin(
-                Subscription(key, LEADER, head_only=True), _Told(self._host.hints, key)
+                Subscription(key, LEADER, head_only=True), _HintTaker(self._host.hints, key)
             )
-            one = self._subscribed[key] = _Subscribed(stream, number)
+            one = self._subscribed[key] = _HintSubscription(stream, number)
             ended.add_done_callback(partial(self._ended, key, one))
 
     def _ended(
-        self, key: PartitionKey, one: _Subscribed, ended: asyncio.Future[pb.FeedEnded]
+        self, key: PartitionKey, one: _HintSubscription, ended: asyncio.Future[pb.FeedEnded]
     ) -> None:
         ended.exception()  # Marked as seen: the next search subscribes again.
         if self._subscribed.get(key) is one:

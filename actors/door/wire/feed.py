@@ -12,12 +12,12 @@ from tierledger.actors.feed.frames import (
     Checksum,
     Contents,
     EpochNumbers,
-    Fenced,
+    FeedFenced,
+    FeedReady,
     Frame,
     Hash,
     Head,
     OtherHistory,
-    Ready,
     Slice,
     SnapshotBegun,
     Strays,
@@ -113,9 +113,9 @@ def put_frame(frame: Frame | Head, into: pb.Fed) -> None:
             )
             _put_head(frame, change)
             _put_contents(frame.contents, change.contents)
-        case Ready(claim=claim, position=position):
+        case FeedReady(claim=claim, position=position):
             into.ready.CopyFrom(pb.FeedReady(claim=claim_message(claim), position=position))
-        case Fenced(claim=claim):
+        case FeedFenced(claim=claim):
             into.fenced.CopyFrom(pb.FeedFenced(claim=claim_message(claim)))
         case OtherHistory(position=position):
             into.other_history.CopyFrom(pb.OtherHistory(position=position))
@@ -169,9 +169,9 @@ def frame_of(message: pb.Fed) -> Frame:
             contents = _contents_of(change.contents)
             return Change(change.after, position, number, contents, change.is_last, *head)
         case "ready":
-            return Ready(claim_of(message.ready.claim), message.ready.position)
+            return FeedReady(claim_of(message.ready.claim), message.ready.position)
         case "fenced":
-            return Fenced(claim_of(message.fenced.claim))
+            return FeedFenced(claim_of(message.fenced.claim))
         case "other_history":
             return OtherHistory(message.other_history.position)
         case other:

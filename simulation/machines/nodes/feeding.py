@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER
-from tierledger.actors.feed.frames import Change, Fenced, Frame, SnapshotBegun
+from tierledger.actors.feed.frames import Change, FeedFenced, Frame, SnapshotBegun
 from tierledger.actors.feed.replica import Replica
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.messages import Query
@@ -181,7 +181,7 @@ class Feeding:
             self._count("replica took a snapshot")
             if node.is_fed:
                 self._count("replica was overtaken")
-        elif isinstance(frame, Fenced):
+        elif isinstance(frame, FeedFenced):
             self._count("replica hears that it is fenced")
         elif isinstance(frame, Change) and not node.is_fed and was_at >= 0:
             self._count("replica went on from where it was")

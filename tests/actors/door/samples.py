@@ -40,16 +40,16 @@ from tierledger.actors.feed.frames import (
     Change,
     Contents,
     EpochNumbers,
+    FeedFenced,
+    FeedReady,
     Frame,
     Head,
     OtherHistory,
-    Ready,
     Slice,
     SnapshotBegun,
     Strays,
     Subscription,
 )
-from tierledger.actors.feed.frames import Fenced as FedFenced
 from tierledger.actors.holds import Hold
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
@@ -143,8 +143,8 @@ FRAMES: dict[str, Frame] = {
     "fed-slice-of-nothing": Slice(41, 0, Contents(), False),
     "fed-change": Change(41, 43, 1, CONTENTS, True, b"chain-hash", 2, bytes(range(16))),
     "fed-change-of-no-row": Change(-1, 0, 0, Contents(), False, b"x", None, bytes(16)),
-    "fed-ready": Ready(CLAIM, 43),
-    "fed-fenced": FedFenced(CLAIM),
+    "fed-ready": FeedReady(CLAIM, 43),
+    "fed-fenced": FeedFenced(CLAIM),
     "fed-other-history": OtherHistory(43),
 }
 

@@ -230,15 +230,15 @@ async def test_so_many_snapshots_are_under_way_and_the_rest_wait_for_their_turn(
     monkeypatch.setattr(source, "FRAME_ROWS", 1)
     monkeypatch.setattr(feeds, "SNAPSHOTS_AT_ONCE", 2)
     seen: list[dict[str, int]] = []
-    take = feeds.Fed.take
+    take = feeds.FeedSubscriber.take
 
-    def watched(self: feeds.Fed) -> Frame | None:
+    def watched(self: feeds.FeedSubscriber) -> Frame | None:
         frame = take(self)
         turns = self._turns
         seen.append({"under_way": len(turns.under_way), "waiting": len(turns.waiting)})
         return frame
 
-    monkeypatch.setattr(feeds.Fed, "take", watched)
+    monkeypatch.setattr(feeds.FeedSubscriber, "take", watched)
     manager = await world.leader(TIP)
     await copy(manager, *map(segment, range(50)))
     feeding_host = world.service.host("host-0").host

@@ -17,10 +17,10 @@ from tierledger.actors.feed.frames import (
     Change,
     Contents,
     EpochNumbers,
-    Fenced,
+    FeedFenced,
+    FeedReady,
     Frame,
     OtherHistory,
-    Ready,
     Slice,
     SnapshotBegun,
     Strays,
@@ -156,7 +156,7 @@ def test_a_snapshot_and_its_changes_are_well_formed_and_bounded(small_frames: No
     assert kinds[:5] == [SnapshotBegun, Slice, Change, Slice, Change], (
         "none waits for the other"
     )
-    assert kinds[-1] is Ready
+    assert kinds[-1] is FeedReady
     assert len(whole(frames).list_all()) == 2 * SEGMENTS
 
 
@@ -363,7 +363,7 @@ def test_too_many_subscribers_are_told_so() -> None:
 def test_nothing_is_absent_before_the_replica_is_ready() -> None:
     partition = fed()
     frames = sent(partition)
-    assert isinstance(frames[-1], Ready)
+    assert isinstance(frames[-1], FeedReady)
     replica = whole(frames[:-1])
 
     assert replica.lookup(0, 5) is not None
@@ -407,8 +407,8 @@ def test_ready_is_of_one_claim_and_fenced_ends_it() -> None:
     assert one.catch_up().is_ready
     replica.expect(CLAIM)
     assert not replica.is_ready
-    replica.take(Fenced(RIVAL))
-    replica.take(Ready(RIVAL, replica.position))
+    replica.take(FeedFenced(RIVAL))
+    replica.take(FeedReady(RIVAL, replica.position))
     assert not replica.is_ready
 
 
@@ -441,12 +441,12 @@ def test_a_broken_connection_leaves_a_replica_ready() -> None:
 def test_a_claim_on_a_live_subscription_is_heard_of() -> None:
     partition = fed()
     number = partition.feed.subscribe(Subscription(KEY, LEADER))
-    assert Ready not in map(type, partition.feed.take(number, 100))
+    assert FeedReady not in map(type, partition.feed.take(number, 100))
 
     partition.feed.expect(number, CLAIM)
 
     position = partition.state.next_position - 1
-    assert partition.feed.take(number) == [Ready(CLAIM, position)]
+    assert partition.feed.take(number) == [FeedReady(CLAIM, position)]
     assert partition.feed.take(number) == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tierledger.actors.ray.sessions import MARK, NEEDED, Session, remove_dead
+from tierledger.actors.ray.sessions import MARK, NEEDED, RaySession, remove_dead
 
 
 def session(
@@ -27,7 +27,7 @@ def test_only_dead_sessions_of_ours_are_removed_and_the_newest_stays(tmp_path: P
     old, newer = session(tmp_path, "b", died_s=1), session(tmp_path, "a", died_s=2)
     foreign = session(tmp_path, "c", is_ours=False)
     living = session(tmp_path, "d")
-    Session(living)
+    RaySession(living)
     latest = tmp_path / "session_latest"
     latest.symlink_to(old)
 
@@ -41,8 +41,8 @@ def test_a_session_is_dead_once_its_process_has_ended_and_not_before(tmp_path: P
     old, newer = session(tmp_path, "a"), session(tmp_path, "b", died_s=1)
     program = (
         "import sys; from pathlib import Path;"
-        "from tierledger.actors.ray.sessions import Session;"
-        "Session(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+        "from tierledger.actors.ray.sessions import RaySession;"
+        "RaySession(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program, str(old)]
     pipe = subprocess.PIPE
@@ -62,7 +62,7 @@ def test_a_session_is_dead_once_its_process_has_ended_and_not_before(tmp_path: P
 @pytest.mark.parametrize("lost", NEEDED)
 def test_a_deleted_file_that_ray_needs_is_missed(lost: str, tmp_path: Path) -> None:
     folder = session(tmp_path, "a")
-    held = Session(folder)
+    held = RaySession(folder)
     assert held.lacks() is None
 
     (folder / lost).unlink()
@@ -74,4 +74,4 @@ def test_what_was_never_there_is_not_missed(tmp_path: Path) -> None:
     folder = session(tmp_path, "a")
     (folder / NEEDED[1]).unlink()
 
-    assert Session(folder).lacks() is None
+    assert RaySession(folder).lacks() is None

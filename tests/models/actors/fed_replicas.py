@@ -11,7 +11,7 @@ from typing_extensions import override
 from tests.models.events.driven_partition import DrivenPartition, open_session
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.feed.frames import Frame, SnapshotBegun
-from tierledger.actors.feed.replica import Refusal, Replica
+from tierledger.actors.feed.replica import Replica, Resubscription
 from tierledger.actors.feed.source import FeedSource
 from tierledger.actors.leader.claim import is_under
 from tierledger.events.commands import Claim
@@ -53,7 +53,7 @@ class Connected:
         self.replica = Replica(key, LEADER)
         self.replica.expect(claim)
         self.on_its_way: deque[Frame] = deque()
-        self.refusals: list[Refusal] = []
+        self.refusals: list[Resubscription] = []
         self.snapshots = 0
         self.connections = 0
         self.looked_for: list[tuple[int, bytes]] = []
