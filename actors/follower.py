@@ -34,7 +34,7 @@ RETRY_DELAY_MS = 50
 """Pause before a slot is read again that the store failed to read."""
 
 
-class Phase(Enum):
+class FollowerPhase(Enum):
     """Where a follower is in its life."""
 
     LOADING = "loading"
@@ -54,7 +54,7 @@ class Follower(Replaying):
 
     def __init__(self, serde: MetadataSerDe) -> None:
         super().__init__(serde)
-        self.phase = Phase.LOADING
+        self.phase = FollowerPhase.LOADING
         self._waiting: list[msg.QueryArrived] = []
         self._reading = False
         self._read_again = False
@@ -118,7 +118,7 @@ class Follower(Replaying):
 
     def is_ready_for(self, claim: Claim) -> bool:
         """Whether all that the log held when `claim` was announced is applied."""
-        return self.phase is Phase.FOLLOWING and claim in self._ready
+        return self.phase is FollowerPhase.FOLLOWING and claim in self._ready
 
     @override
     def session_under(self, claim: Claim) -> int | None:
@@ -139,7 +139,11 @@ class Follower(Replaying):
 
     def _read(self, *, again: bool = False) -> list[msg.Effect]:
         """Read on. `again`: once more after a read that may have begun too early."""
-        if self.state is None or self.phase is Phase.QUARANTINED or self.phase is Phase.GONE:
+        if (
+            self.state is None
+            or self.phase is FollowerPhase.QUARANTINED
+            or self.phase is FollowerPhase.GONE
+        ):
             return []
         if self._reading:
             self._read_again = self._read_again or again
@@ -172,7 +176,7 @@ class Follower(Replaying):
         if self._read_again or self._hint_max > self.position:
             self._read_again, self._hint_max = False, -1
             return effects + self._read()
-        self.phase = Phase.FOLLOWING
+        self.phase = FollowerPhase.FOLLOWING
         return effects + self._look()
 
     def _look(self, delay_ms: int = 0) -> list[msg.Effect]:
@@ -203,11 +207,11 @@ class Follower(Replaying):
 
     def _query(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
         is_here = self.state is not None and arrived.position_min <= self.position
-        if self.phase is Phase.QUARANTINED and is_here:
+        if self.phase is FollowerPhase.QUARANTINED and is_here:
             return [msg.Answer(arrived.reply_to, arrived.query, stale=True)]
         if self._trouble is not None:
             return [msg.ReplyError(arrived.reply_to, self._trouble)]
-        if self.phase is Phase.LOADING:
+        if self.phase is FollowerPhase.LOADING:
             error = NotReady("the partition's log is being loaded")
             return [msg.ReplyError(arrived.reply_to, error)]
         if is_here:
@@ -230,9 +234,9 @@ class Follower(Replaying):
         ]
 
     def _quarantine(self, cause: str, story: str = "") -> list[msg.Effect]:
-        if self.phase in {Phase.QUARANTINED, Phase.GONE}:
+        if self.phase in {FollowerPhase.QUARANTINED, FollowerPhase.GONE}:
             return []
-        self.phase = Phase.QUARANTINED
+        self.phase = FollowerPhase.QUARANTINED
         self._trouble = Quarantined(f"the log is not readable any further: {cause}")
         self._read_again, self._awaiting_end, self._looking = False, [], []
         waiting, self._waiting = self._waiting, []
@@ -242,7 +246,7 @@ class Follower(Replaying):
         ]
 
     def _stop(self, stop: msg.StopArrived) -> list[msg.Effect]:
-        self.phase = Phase.GONE
+        self.phase = FollowerPhase.GONE
         self._trouble = NotReady("this host does not follow the partition any more")
         waiting, self._waiting = self._waiting, []
         effects: list[msg.Effect] = [

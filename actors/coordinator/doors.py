@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tierledger.actors.calls import HostPing
 from tierledger.actors.conditions import Condition
 from tierledger.actors.coordinator import messages as msg
-from tierledger.actors.coordinator.placement import ALL_OPEN, Closed
+from tierledger.actors.coordinator.placement import ALL_OPEN, ClosedHosts
 
 KNOCKS_MISSED = 3
 """Knocks in a row that nobody answers after which a door counts as not reached."""
@@ -86,7 +86,7 @@ class Doors:
         self._cut_off_since: msg.Moment | None = None
         self.unproven = frozenset[str]()
         """Hosts of `closed` that nobody has reached yet."""
-        self.closed: Closed = ALL_OPEN
+        self.closed: ClosedHosts = ALL_OPEN
         """The hosts that get nothing new, and those whose leaders and followers move away."""
 
     def add(self, name: str, address: str, at: str) -> None:
@@ -180,7 +180,7 @@ class Doors:
         if 2 * len(shut | new) > len(self._doors):
             new = frozenset()
         self.unproven = new
-        self.closed = Closed(shut | new, shut)
+        self.closed = ClosedHosts(shut | new, shut)
 
 
 def _is_cut_off(reached: Collection[bool]) -> bool:

@@ -83,7 +83,7 @@ def patience(took: float) -> float:
     return min(max(PING_TIMEOUT_S, PING_PATIENCE * took), PING_TIMEOUT_MAX_S)
 
 
-class Host:
+class HostRecord:
     """A process that serves as a host, and the work that it has still to be sent."""
 
     def __init__(self, name: str, address: str, ping: HostPing, watch: int, s: float) -> None:
@@ -137,7 +137,7 @@ class Start:
         return self.step is Step.ENDING and former is not None and former[0] == address
 
 
-class Look:
+class ProcessSearch:
     """A search for a process that the log names, and that this coordinator did not start."""
 
     def __init__(self, address: str, process: str, watch: int) -> None:
@@ -158,9 +158,9 @@ class Hosts:
         self, state: CoordinatorState, wanted: int, partitions_per_host: int, writer: str | None
     ) -> None:
         """`writer`: the host whose process must have ended before its successor starts."""
-        self.running: dict[str, Host] = {}
+        self.running: dict[str, HostRecord] = {}
         self.starting: dict[str, Start] = {}
-        self.looking: dict[str, Look] = {}
+        self.looking: dict[str, ProcessSearch] = {}
         self.doors = Doors()
         """Which of the running hosts clients can reach."""
         self.heard_ms: dict[str, int] = {}
@@ -209,7 +209,7 @@ class Hosts:
             case _:
                 raise AssertionError(f"no host is concerned by {stimulus!r}")
 
-    def _watched(self, name: str, watch: int) -> Host | None:
+    def _watched(self, name: str, watch: int) -> HostRecord | None:
         host = self.running.get(name)
         return host if host is not None and host.watch == watch else None
 
@@ -374,12 +374,12 @@ class Hosts:
     def _look_for(self, name: str) -> list[msg.Effect]:
         address, process = self._state.addresses[name], self._state.hosts[name]
         former = self.looking.get(name)
-        look = self.looking[name] = Look(address, process, next(self._watches))
+        look = self.looking[name] = ProcessSearch(address, process, next(self._watches))
         forget = [] if former is None else [msg.Forget(former.address)]
         return [*forget, msg.Ping(name, address, look.watch, PING_TIMEOUT_S)]
 
     def _looked(
-        self, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded, look: Look
+        self, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded, look: ProcessSearch
     ) -> list[msg.Effect]:
         name = stimulus.host
         if isinstance(stimulus, msg.PingMissed):
@@ -397,14 +397,14 @@ class Hosts:
             return [forget, *self._start(name, (look.address, look.process))]
         return [forget, *self._give_up(name, look.address, look.process)]
 
-    def _add(self, name: str, address: str, ping: HostPing) -> Host:
-        host = Host(name, address, ping, next(self._watches), self.now.s)
+    def _add(self, name: str, address: str, ping: HostPing) -> HostRecord:
+        host = HostRecord(name, address, ping, next(self._watches), self.now.s)
         self.running[name] = host
         if host.door is not None:
             self.doors.add(name, address, host.door)
         return host
 
-    def _take_on(self, host: Host) -> list[msg.Effect]:
+    def _take_on(self, host: HostRecord) -> list[msg.Effect]:
         """Queue all placements of a host, in pieces, and begin to send them."""
         if self._state.hosts.get(host.name) != host.process:
             self.is_news = True  # Its start has to be in the log first.
@@ -417,7 +417,7 @@ class Hosts:
         ]
         return self._send_next(host)
 
-    def _is_older(self, host: Host) -> bool:
+    def _is_older(self, host: HostRecord) -> bool:
         """Whether the log names a later process of that host."""
         address = self._state.addresses.get(host.name)
         return address is not None and _number(address) > _number(host.address)
@@ -504,14 +504,14 @@ class Hosts:
 
     # Watching.
 
-    def _ping(self, host: Host) -> msg.Effect:
+    def _ping(self, host: HostRecord) -> msg.Effect:
         host.asked_s = self.now.s
         has_all = not (host.unsent or host.sending or host.set_aside)
         placed = len(self._state.seats.get(host.name, ())) if has_all else None
         return msg.Ping(host.name, host.address, host.watch, patience(host.took_s), placed)
 
     def _pinged(
-        self, host: Host, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded
+        self, host: HostRecord, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded
     ) -> list[msg.Effect]:
         took_s, effects = self.now.s - host.asked_s, list[msg.Effect]()
         if isinstance(stimulus, msg.HostEnded):
@@ -531,10 +531,10 @@ class Hosts:
         pause_s = max(WATCH_INTERVAL_S, len(self.running) / PINGS_PER_S)
         return [*effects, msg.SetTimer(msg.Timer("ping", host.name, host.watch), pause_s)]
 
-    def _knock(self, host: Host) -> list[msg.Effect]:
+    def _knock(self, host: HostRecord) -> list[msg.Effect]:
         return [] if host.door is None else [msg.Knock(host.name, host.door, host.watch)]
 
-    def _knocked(self, host: Host, *, opens: bool) -> list[msg.Effect]:
+    def _knocked(self, host: HostRecord, *, opens: bool) -> list[msg.Effect]:
         before = self.doors.closed
         notes = self.doors.knocked(host.name, self.now, opens=opens)
         if self.doors.closed != before:
@@ -545,7 +545,7 @@ class Hosts:
         pause_s = max(pause_s, len(self.running) / PINGS_PER_S)
         return [*notes, msg.SetTimer(msg.Timer("knock", host.name, host.watch), pause_s)]
 
-    def _reported(self, host: Host, ping: HostPing) -> list[msg.Effect]:
+    def _reported(self, host: HostRecord, ping: HostPing) -> list[msg.Effect]:
         """Take note of a host's report. Effects only if a later process has replaced it."""
         name, state = host.name, self._state
         self.heard_ms[name] = self.now.ms
@@ -565,7 +565,7 @@ class Hosts:
             self.is_news = True
         return []
 
-    def _lose(self, host: Host) -> list[msg.Effect]:
+    def _lose(self, host: HostRecord) -> list[msg.Effect]:
         name = host.name
         is_early = self.now.s - host.since_s < AT_ONCE_S
         self._deaths[name] = self._deaths.get(name, 0) + 1 if is_early else 0
@@ -581,7 +581,7 @@ class Hosts:
         self.is_news = True
         return [msg.EndProcess(name, address, process)]
 
-    def _drop(self, host: Host) -> list[msg.Effect]:
+    def _drop(self, host: HostRecord) -> list[msg.Effect]:
         """Forget a host's process, and the work that it was not sent yet."""
         del self.running[host.name]
         self.doors.drop(host.name)
@@ -589,7 +589,7 @@ class Hosts:
 
     # Sending work.
 
-    def _send_next(self, host: Host) -> list[msg.Effect]:
+    def _send_next(self, host: HostRecord) -> list[msg.Effect]:
         """Send the next piece of work, unless one is on its way."""
         while not host.sending and host.unsent:
             self._take_pieces(host)
@@ -597,7 +597,7 @@ class Hosts:
             return []
         return [self._send_effect(host)]
 
-    def _take_pieces(self, host: Host) -> None:
+    def _take_pieces(self, host: HostRecord) -> None:
         """Take the next piece of work, with the placements behind it that fit into one call."""
         placements: list[Placement] = []
         while host.unsent and len(placements) < PLACEMENTS_PER_CALL:
@@ -615,7 +615,7 @@ class Hosts:
         if placements:
             host.sending.append(tuple(placements))
 
-    def _send_effect(self, host: Host) -> msg.Effect:
+    def _send_effect(self, host: HostRecord) -> msg.Effect:
         host.is_sending = True
         items = host.sending[0]
         if isinstance(items[0], Placement):
@@ -625,7 +625,7 @@ class Hosts:
         return msg.SendWork(host.address, host.watch, work)
 
     def _work_ended(
-        self, host: Host, stimulus: msg.WorkDone | msg.WorkInDoubt | msg.WorkFailed
+        self, host: HostRecord, stimulus: msg.WorkDone | msg.WorkInDoubt | msg.WorkFailed
     ) -> list[msg.Effect]:
         if isinstance(stimulus, msg.WorkInDoubt):
             # The host may not have got it. If its pings go on, the same piece is sent again.
@@ -645,7 +645,7 @@ class Hosts:
         return [*effects, *self._send_next(host)]
 
     def _set_aside(
-        self, host: Host, item: Placement | CloseCall, error: Exception
+        self, host: HostRecord, item: Placement | CloseCall, error: Exception
     ) -> msg.Effect:
         key, role = _seat(item)
         what = f"{key.named('?')}, {role} on {host.name}"

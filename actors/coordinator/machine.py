@@ -74,7 +74,7 @@ ITEMS_PER_STEP = 200
 """Partitions decided on, or events applied, before other tasks get to run: 2 ms."""
 
 
-class Phase(StrEnum):
+class CoordinatorPhase(StrEnum):
     """What the coordinator is doing about its log."""
 
     NEW = "new"
@@ -108,15 +108,15 @@ _HOSTS = frozenset(
 )
 _ALWAYS = _HOSTS | {msg.Requested, msg.TimerFired, msg.Stopped}
 
-HEARS: dict[Phase, frozenset[type[Any]]] = {
-    Phase.NEW: frozenset({msg.Started, msg.Requested, msg.Stopped}),
-    Phase.IDLE: _ALWAYS,
-    Phase.DECIDING: _ALWAYS | {msg.Resumed},
-    Phase.APPENDING: _ALWAYS | {store.AppendAnswered, msg.AppendFailed},
-    Phase.DOUBTING: _ALWAYS | {store.SlotRead, store.ProbeFailed},
-    Phase.READING: _ALWAYS | {store.LogRead, store.LoadFailed},
-    Phase.LOOKING: _ALWAYS | {store.SlotRead, store.ProbeFailed},
-    Phase.FOLDING: _ALWAYS | {msg.Resumed},
+HEARS: dict[CoordinatorPhase, frozenset[type[Any]]] = {
+    CoordinatorPhase.NEW: frozenset({msg.Started, msg.Requested, msg.Stopped}),
+    CoordinatorPhase.IDLE: _ALWAYS,
+    CoordinatorPhase.DECIDING: _ALWAYS | {msg.Resumed},
+    CoordinatorPhase.APPENDING: _ALWAYS | {store.AppendAnswered, msg.AppendFailed},
+    CoordinatorPhase.DOUBTING: _ALWAYS | {store.SlotRead, store.ProbeFailed},
+    CoordinatorPhase.READING: _ALWAYS | {store.LogRead, store.LoadFailed},
+    CoordinatorPhase.LOOKING: _ALWAYS | {store.SlotRead, store.ProbeFailed},
+    CoordinatorPhase.FOLDING: _ALWAYS | {msg.Resumed},
 }
 """Stimuli that may arrive in each phase. A stopped coordinator accepts all and does nothing."""
 
@@ -165,7 +165,7 @@ class Coordinator:
             writer: The host that writes for all, where the store has one writer.
         """
         self.fold = fold
-        self.phase = Phase.NEW
+        self.phase = CoordinatorPhase.NEW
         self.is_started = False
         """Whether the log was read to its end and its hosts are being pinged."""
         self.hosts = Hosts(fold.state, hosts, partitions_per_host, writer)
@@ -211,7 +211,7 @@ class Coordinator:
     def handle(self, stimulus: msg.Stimulus, now: msg.Moment) -> list[msg.Effect]:
         """The effects that `stimulus` calls for, to be carried out in order."""
         self._now = self.hosts.now = now
-        if self.phase is Phase.STOPPED:
+        if self.phase is CoordinatorPhase.STOPPED:
             return self._when_stopped(stimulus)
         assert type(stimulus) in HEARS[self.phase], (
             f"{type(stimulus).__name__} while {self.phase.value}; before: {self.story}"
@@ -221,7 +221,7 @@ class Coordinator:
         if not self._is_ready:
             effects += self._ready()
         effects += self._watch_move()
-        if self.phase is Phase.IDLE:
+        if self.phase is CoordinatorPhase.IDLE:
             effects += self._wake()
         self.story.note(stimulus, _about(stimulus), effects)
         for check in CHECKS:
@@ -235,7 +235,9 @@ class Coordinator:
             case msg.Requested():
                 return self._requested(stimulus)
             case msg.Resumed():
-                return self._fold() if self.phase is Phase.FOLDING else self._decide()
+                return (
+                    self._fold() if self.phase is CoordinatorPhase.FOLDING else self._decide()
+                )
             case store.AppendAnswered():
                 return self._append_answered(stimulus.outcome)
             case msg.AppendFailed():
@@ -272,7 +274,7 @@ class Coordinator:
         if error is not None:
             return self._give_up(error)
         effects = self.hosts.handle(stimulus)
-        if not self.is_started and self.phase is Phase.IDLE and self._has_writer():
+        if not self.is_started and self.phase is CoordinatorPhase.IDLE and self._has_writer():
             effects += self._read()  # Until now the writer's predecessor may have written.
         return effects
 
@@ -281,7 +283,7 @@ class Coordinator:
 
     def _take_up(self) -> list[msg.Effect]:
         """The log was read: find the writer, then send all hosts their placements again."""
-        self.phase = Phase.IDLE
+        self.phase = CoordinatorPhase.IDLE
         self._works.clear()  # `take_up` sends all that the log holds.
         if not self._has_writer():
             return self.hosts.seek_writer()
@@ -295,7 +297,7 @@ class Coordinator:
 
     def _ready(self, *, waited: bool = False) -> list[msg.Effect]:
         """Report once that hosts serve. The log alone may name hosts that are gone by now."""
-        if not self.is_started or self.phase is Phase.STOPPED:
+        if not self.is_started or self.phase is CoordinatorPhase.STOPPED:
             return []
         if not waited and self.hosts.serving < self.hosts.wanted:
             return []
@@ -306,7 +308,7 @@ class Coordinator:
         return [*self._stop(error), msg.GiveUp(error)]
 
     def _stop(self, error: RemoteStorageError) -> list[msg.Effect]:
-        self.phase = Phase.STOPPED
+        self.phase = CoordinatorPhase.STOPPED
         waiting = [*(self.taken or ()), *self.waiting]
         self.taken, self.batch = None, None
         self.waiting.clear()
@@ -318,7 +320,7 @@ class Coordinator:
         match timer.kind:
             case "look":
                 again = msg.SetTimer(timer, LOG_INTERVAL_S)
-                if self.phase is not Phase.IDLE:
+                if self.phase is not CoordinatorPhase.IDLE:
                     return [again]
                 self._balance()
                 return [again, *self._look()]
@@ -377,7 +379,7 @@ class Coordinator:
         """Begin a round after other tasks have run, so that more requests may join it."""
         if not self.is_started or not (self.waiting or self.hosts.is_news):
             return []
-        self.phase = Phase.DECIDING
+        self.phase = CoordinatorPhase.DECIDING
         return [msg.Resume()]
 
     def _take(self) -> list[Waiting]:
@@ -392,7 +394,7 @@ class Coordinator:
 
     def _decide(self) -> list[msg.Effect]:
         """Decide on a piece of the round, each request on the state after those before it."""
-        self.phase = Phase.DECIDING
+        self.phase = CoordinatorPhase.DECIDING
         if self.taken is None:
             self.taken = self._take()
             self._begin()
@@ -509,9 +511,9 @@ class Coordinator:
             if one.refusal is not None:
                 effects.append(store.ReplyError(one.reply_to, one.refusal))
             else:
-                effects.append(msg.Reply(one.reply_to, one.request.answer(self.state)))
+                effects.append(msg.ReplyToRequest(one.reply_to, one.request.answer(self.state)))
         self.taken, self._draft, self._is_placing = None, None, False
-        self.phase = Phase.IDLE
+        self.phase = CoordinatorPhase.IDLE
         return effects
 
     def _failed(self, error: RemoteStorageError) -> list[msg.Effect]:
@@ -542,7 +544,7 @@ class Coordinator:
 
     def _send(self) -> list[msg.Effect]:
         assert self.batch is not None, "something is to be appended"
-        self.phase = Phase.APPENDING
+        self.phase = CoordinatorPhase.APPENDING
         return [store.Append(self.batch.sent.number, self.batch.sent.value, self.beginning)]
 
     def _append_answered(self, outcome: AppendOutcome) -> list[msg.Effect]:
@@ -566,7 +568,7 @@ class Coordinator:
             case NextStep.SEND:
                 return self._send()
             case NextStep.LOOK:
-                self.phase = Phase.DOUBTING
+                self.phase = CoordinatorPhase.DOUBTING
                 return [store.ReadSlot(self.fold.next_batch)]
             case NextStep.YIELD:
                 # It may have died since: do its work, too.
@@ -583,7 +585,7 @@ class Coordinator:
             return self._failed(
                 OutcomeUnknown(f"{self.fold.key(self.fold.next_batch)}: {error}")
             )
-        self.phase = Phase.DOUBTING
+        self.phase = CoordinatorPhase.DOUBTING
         return [store.ReadSlot(self.fold.next_batch, delay_ms=DOUBT_PAUSE_MS)]
 
     def _slot_read(self, read: store.SlotRead) -> list[msg.Effect]:
@@ -603,11 +605,11 @@ class Coordinator:
     # Reading and folding.
 
     def _read(self) -> list[msg.Effect]:
-        self.phase = Phase.READING
+        self.phase = CoordinatorPhase.READING
         return [store.ReadLog(self.fold.next_batch)]
 
     def _look(self) -> list[msg.Effect]:
-        self.phase = Phase.LOOKING
+        self.phase = CoordinatorPhase.LOOKING
         return [store.ReadSlot(self.fold.next_batch)]
 
     def _looked(self, value: bytes | None) -> list[msg.Effect]:
@@ -619,7 +621,7 @@ class Coordinator:
 
     def _fold(self) -> list[msg.Effect]:
         """Apply a piece of the durable events; go on with the round when all are applied."""
-        self.phase = Phase.FOLDING
+        self.phase = CoordinatorPhase.FOLDING
         effects: list[msg.Effect] = []
         items = 0
         while self._folding or self._unread or self._folded_hash:
@@ -662,7 +664,7 @@ class Coordinator:
         if not self.is_started:
             return self._take_up()
         if self.taken is None:
-            self.phase = Phase.IDLE
+            self.phase = CoordinatorPhase.IDLE
             return []
         if self._is_placing:
             return self._place()

@@ -366,7 +366,7 @@ class Resume(NamedTuple):
     """Let other tasks run, then answer with `Resumed`."""
 
 
-class Reply(NamedTuple):
+class ReplyToRequest(NamedTuple):
     """The answer to a request: its events are durable, and the whole log has been read."""
 
     reply_to: ReplyTo
@@ -483,7 +483,7 @@ Effect: TypeAlias = (
     | ReadLog
     | ReadSlot
     | Resume
-    | Reply
+    | ReplyToRequest
     | ReplyError
     | Prepare
     | StartProcess

@@ -42,7 +42,7 @@ WRITER = "host-0"
 """The host that writes for all, where a store has one writer."""
 
 
-class Closed(NamedTuple):
+class ClosedHosts(NamedTuple):
     """Hosts that run, and are not to be used as others are."""
 
     hosts: frozenset[str]
@@ -51,14 +51,14 @@ class Closed(NamedTuple):
     """Those of them whose leaders and followers move away."""
 
 
-ALL_OPEN = Closed(frozenset(), frozenset())
+ALL_OPEN = ClosedHosts(frozenset(), frozenset())
 
 
 class _Room:
     """Finds the host that runs the fewest leaders and followers and has room for one more."""
 
     def __init__(
-        self, state: CoordinatorState, partitions_per_host: int, closed: Closed
+        self, state: CoordinatorState, partitions_per_host: int, closed: ClosedHosts
     ) -> None:
         self._bound = partitions_per_host
         self._loads = {host: state.loads[host] for host in state.hosts.keys() - closed.hosts}
@@ -94,7 +94,7 @@ class _Placing:
     """The placements of one round, collected by host."""
 
     def __init__(
-        self, state: CoordinatorState, partitions_per_host: int, closed: Closed
+        self, state: CoordinatorState, partitions_per_host: int, closed: ClosedHosts
     ) -> None:
         self.state = state
         self.closed = closed
@@ -152,7 +152,7 @@ def place(
     state: CoordinatorState,
     partitions_per_host: int = PARTITIONS_PER_HOST,
     behind: Collection[PartitionKey] = (),
-    closed: Closed = ALL_OPEN,
+    closed: ClosedHosts = ALL_OPEN,
 ) -> list[CoordinatorBody]:
     """Events that place announced partitions that run nowhere, as far as hosts have room.
 
@@ -185,7 +185,7 @@ def place(
     return placing.bodies()
 
 
-def stranded(state: CoordinatorState, closed: Closed) -> list[Seat]:
+def stranded(state: CoordinatorState, closed: ClosedHosts) -> list[Seat]:
     """The seats on hosts that clients cannot reach, as far as a broker needs them."""
     return [
         (key, role)
@@ -269,7 +269,7 @@ def hosts_wanted(
     hosts: int,
     partitions_per_host: int,
     starting: Collection[str],
-    closed: Closed = ALL_OPEN,
+    closed: ClosedHosts = ALL_OPEN,
 ) -> list[str]:
     """Hosts to start, besides those that run or are `starting`; call it after `place`.
 

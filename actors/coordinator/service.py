@@ -466,7 +466,7 @@ class CoordinatorService:
                 self._spawn(self._read_slot, number, delay_ms)
             case msg.Resume():
                 self._after(0, msg.Resumed())
-            case msg.Reply(reply_to=caller, value=value):
+            case msg.ReplyToRequest(reply_to=caller, value=value):
                 self._answer(caller, value, None)
             case ReplyError(reply_to=caller, error=error):
                 self._answer(caller, None, error)

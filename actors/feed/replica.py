@@ -68,7 +68,7 @@ class Replica:
         self._rows = ReplicaRows()
 
     def expect(self, claim: Claim | None) -> None:
-        """The broker announced itself: not ready until a source sends `FeedReady` for `claim`."""
+        """The broker announced itself: ready once a source sends `FeedReady` for `claim`."""
         self.claim, self.is_ready = claim, False
 
     def subscription(self) -> Subscription:

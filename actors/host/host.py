@@ -33,7 +33,7 @@ from tierledger.actors.calls import (
 )
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.deadline import AlarmClock
-from tierledger.actors.follower import Follower, Phase
+from tierledger.actors.follower import Follower, FollowerPhase
 from tierledger.actors.foreign_errors import failure_of
 from tierledger.actors.holds import Deletions
 from tierledger.actors.host import messages as lives
@@ -398,7 +398,7 @@ class Host:
 
     def _look_if_read(self, shell: PartitionShell) -> None:
         """Report a load for reads as done once the log is read to its end, or cannot be."""
-        if shell.machine.phase is not Phase.LOADING:
+        if shell.machine.phase is not FollowerPhase.LOADING:
             shell.after_step = None
             self._handle(lives.Loaded(shell.life))
 
@@ -558,7 +558,7 @@ class Host:
         )
 
     def _is_loading(self, number: int) -> bool:
-        return self._lives[number].machine.phase is Phase.LOADING
+        return self._lives[number].machine.phase is FollowerPhase.LOADING
 
     async def counts(self) -> dict[str, Any]:
         """The host's names and door, and its counts since its process began."""

@@ -44,7 +44,7 @@ READS_MAX = 1024
 """Reads that may wait for a load; the next is answered `Overloaded` at once."""
 
 
-class Phase(Enum):
+class LifePhase(Enum):
     """Where a partition is in its life on the host."""
 
     QUEUED = "queued"
@@ -59,11 +59,11 @@ class Phase(Enum):
 _COORDINATOR = frozenset({msg.Placed, msg.BrokerLeft})
 _READS = frozenset({msg.ReadArrived, msg.ReadGivenUp})
 
-HEARS: dict[Phase, frozenset[type[Any]]] = {
-    Phase.QUEUED: _COORDINATOR | _READS,
-    Phase.LOADING: _COORDINATOR | _READS | {msg.Loaded},
-    Phase.RUNNING: _COORDINATOR | {msg.Ended, msg.Refused},
-    Phase.LEAVING: _COORDINATOR | {msg.Ended, msg.Refused},
+HEARS: dict[LifePhase, frozenset[type[Any]]] = {
+    LifePhase.QUEUED: _COORDINATOR | _READS,
+    LifePhase.LOADING: _COORDINATOR | _READS | {msg.Loaded},
+    LifePhase.RUNNING: _COORDINATOR | {msg.Ended, msg.Refused},
+    LifePhase.LEAVING: _COORDINATOR | {msg.Ended, msg.Refused},
 }
 """Stimuli that may arrive about a life in each phase; for one that is gone, all are late.
 
@@ -80,7 +80,7 @@ class Life:
         self.number = number
         self.key = key
         self.role = role
-        self.phase = Phase.QUEUED
+        self.phase = LifePhase.QUEUED
         self.assignment = 0
         """The number of its newest assignment."""
         self.calls: dict[int, QueryCall] = {}
@@ -149,7 +149,7 @@ class HostMachine:
         found = tuple(
             (life.key, life.role, life.assignment)
             for life in self.lives.values()
-            if life.role != STORAGE and life.phase is not Phase.LEAVING
+            if life.role != STORAGE and life.phase is not LifePhase.LEAVING
         )
         return found if placed is not None and len(found) > placed else ()
 
@@ -219,8 +219,8 @@ class HostMachine:
         assigned = partition.Assigned(assignment, None, now_ms, self._opener)
         if life is not None:
             life.assignment = assignment.number
-            if life.phase is Phase.LEAVING:
-                life.phase = Phase.RUNNING  # A new claim ends the stop.
+            if life.phase is LifePhase.LEAVING:
+                life.phase = LifePhase.RUNNING  # A new claim ends the stop.
             return [msg.Feed(life.number, assigned)]
         life = self._new_life(placement.key, placement.role)
         life.assignment = assignment.number
@@ -234,9 +234,9 @@ class HostMachine:
 
     def _let_go(self, life: Life, stop: partition.StopArrived) -> list[msg.Effect]:
         feed = msg.Feed(life.number, stop)
-        if life.phase in {Phase.QUEUED, Phase.LOADING}:  # It has accepted no calls.
+        if life.phase in {LifePhase.QUEUED, LifePhase.LOADING}:  # It has accepted no calls.
             return [feed, *self._forget(life)]
-        life.phase = Phase.LEAVING
+        life.phase = LifePhase.LEAVING
         return [feed]
 
     def _close(self, now_ms: int) -> list[msg.Effect]:
@@ -264,9 +264,9 @@ class HostMachine:
         effects: list[msg.Effect] = []
         while self.queue and len(self.loading) < LOADS_AT_ONCE:
             life = self.queue.popleft()
-            if life.phase is not Phase.QUEUED:
+            if life.phase is not LifePhase.QUEUED:
                 continue  # It was stopped meanwhile.
-            life.phase = Phase.LOADING
+            life.phase = LifePhase.LOADING
             self.loading.add(life.number)
             effects.append(msg.Load(life.number))
         return effects
@@ -275,7 +275,7 @@ class HostMachine:
         if life.role == STORAGE:
             return self._read(life)
         self.loading.discard(life.number)
-        life.phase = Phase.RUNNING
+        life.phase = LifePhase.RUNNING
         return self._load_next()
 
     def _ended(self, life: Life, reason: str) -> list[msg.Effect]:
@@ -290,7 +290,7 @@ class HostMachine:
         return effects
 
     def _forget(self, life: Life) -> list[msg.Effect]:
-        life.phase = Phase.GONE
+        life.phase = LifePhase.GONE
         del self.lives[life.number], self.seats[life.key, life.role]
         self.loading.discard(life.number)
         return [msg.Drop(life.number), *self._load_next()]
@@ -308,7 +308,7 @@ class HostMachine:
         if life is None:
             return self._begin_read(call.key, {reply_to: call})
         self.readers[reply_to] = life
-        waiting = life.calls if life.phase is Phase.QUEUED else life.later
+        waiting = life.calls if life.phase is LifePhase.QUEUED else life.later
         waiting[reply_to] = call
         return []
 

@@ -41,7 +41,7 @@ def is_under(session: Session | None, claim: cmd.Claim) -> bool:
     return session is not None and session.is_open and session.is_of(claim)
 
 
-class _Waiting(NamedTuple):
+class _WaitingClaim(NamedTuple):
     number: int
     """The last question to the oracle; answers to earlier ones are ignored."""
     arrived: msg.CommandArrived
@@ -52,7 +52,7 @@ class WaitingClaims:
     """The claims that wait for the leader oracle's answer, at most one of each broker."""
 
     def __init__(self) -> None:
-        self._of_broker: dict[int, _Waiting] = {}
+        self._of_broker: dict[int, _WaitingClaim] = {}
         self._asked = 0
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class WaitingClaims:
         assert isinstance(command, cmd.OpenSession), "only a claim can be undecided"
         self._asked += 1
         waited = command._replace(verdict=None, waited_ms=command.waited_ms + delay_ms)
-        newest = _Waiting(self._asked, arrived, waited)
+        newest = _WaitingClaim(self._asked, arrived, waited)
         other = self._of_broker.get(command.claim.broker_id)
         if other is not None and _age(other.command) > _age(command):
             return [_replaced(newest, other.command)]
@@ -146,7 +146,7 @@ def _age(command: cmd.OpenSession) -> tuple[int, int, int]:
     return (claim.incarnation, claim.announcement, command.assignment)
 
 
-def _replaced(older: _Waiting, newer: cmd.OpenSession) -> msg.ReplyError:
+def _replaced(older: _WaitingClaim, newer: cmd.OpenSession) -> msg.ReplyError:
     broker_id, *pair = older.command.claim
     error = Fenced(
         f"broker {broker_id} announced {tuple(pair)} before {tuple(newer.claim[1:])}"

@@ -59,7 +59,7 @@ RETRY_DELAY_MS = 50
 """Pause before the slot of an append without an answer is read (again)."""
 
 
-class Phase(Enum):
+class LeaderPhase(Enum):
     """Where a leader is in its life."""
 
     LOADING = "loading"
@@ -81,9 +81,9 @@ _CALLS: frozenset[type[msg.Stimulus]] = frozenset(
 )
 _ALWAYS = _CALLS | {msg.StepFailed, msg.CheckpointDone, msg.OracleAnswered}
 
-HEARS: dict[Phase, frozenset[type[msg.Stimulus]]] = {
-    Phase.LOADING: _ALWAYS | {msg.StateLoaded, msg.LogRead, msg.LoadFailed},
-    Phase.LEADING: _ALWAYS
+HEARS: dict[LeaderPhase, frozenset[type[msg.Stimulus]]] = {
+    LeaderPhase.LOADING: _ALWAYS | {msg.StateLoaded, msg.LogRead, msg.LoadFailed},
+    LeaderPhase.LEADING: _ALWAYS
     | {msg.AppendAnswered, msg.AppendRefused, msg.SlotRead, msg.ProbeFailed},
 }
 """Stimuli that may arrive in each phase. In the last two all may: answers come late."""
@@ -94,7 +94,7 @@ class Leader(Replaying):
 
     def __init__(self, serde: MetadataSerDe, limits: Limits, first: msg.Assigned) -> None:
         super().__init__(serde)
-        self.phase = Phase.LOADING
+        self.phase = LeaderPhase.LOADING
         self.undecided = WaitingClaims()
         """The claims about which the leader oracle is asked."""
         self._limits = limits
@@ -170,7 +170,7 @@ class Leader(Replaying):
     @property
     def may_wait(self) -> bool:
         """Whether a command that comes now will be decided on; else it is refused at once."""
-        return self.phase is Phase.LEADING and self._stop is None
+        return self.phase is LeaderPhase.LEADING and self._stop is None
 
     def holds(self, claim: cmd.Claim) -> bool:
         """Whether this leader holds the session that was opened for `claim`."""
@@ -179,7 +179,7 @@ class Leader(Replaying):
     @override
     def session_under(self, claim: cmd.Claim) -> int | None:
         """The number of the session that was opened for `claim`; None if not held here."""
-        if self.state is None or not self._has_claimed or self.phase is not Phase.LEADING:
+        if self.state is None or not self._has_claimed or self.phase is not LeaderPhase.LEADING:
             return None
         session = self.state.session
         return session.number if session is not None and is_under(session, claim) else None
@@ -188,7 +188,7 @@ class Leader(Replaying):
 
     def _log_read(self, stimulus: msg.LogRead) -> list[msg.Effect]:
         state = self.state
-        if self.phase is not Phase.LOADING or state is None:
+        if self.phase is not LeaderPhase.LOADING or state is None:
             return []
         if stimulus.number != self.next_batch:
             return []
@@ -202,7 +202,7 @@ class Leader(Replaying):
         # This actor does not lead yet: its claim is the first command in the inbox. Only a
         # partition whose deletion has finished is served without a session, since that is
         # final and no session may be opened any more.
-        self.phase = Phase.LEADING
+        self.phase = LeaderPhase.LEADING
         self._has_claimed = state.is_finished
         return self._pump()
 
@@ -213,9 +213,9 @@ class Leader(Replaying):
         return effects if self._is_held else [*effects, msg.ReadLog(self.next_batch)]
 
     def _quarantine(self, cause: str, story: str = "") -> list[msg.Effect]:
-        if self.phase in {Phase.QUARANTINED, Phase.GONE}:
+        if self.phase in {LeaderPhase.QUARANTINED, LeaderPhase.GONE}:
             return []
-        self.phase = Phase.QUARANTINED
+        self.phase = LeaderPhase.QUARANTINED
         self._is_held = False
         self._trouble = Quarantined(f"the partition takes no writes: {cause}")
         effects: list[msg.Effect] = [quarantine_alarm(cause, story)]
@@ -242,7 +242,7 @@ class Leader(Replaying):
 
     def _queued(self, arrived: msg.CommandArrived) -> list[msg.Effect]:
         """Queue a command; the effects that it has before its turn comes."""
-        if self.phase is Phase.GONE or not self._stays_for(arrived):
+        if self.phase is LeaderPhase.GONE or not self._stays_for(arrived):
             return [msg.ReplyError(arrived.reply_to, self._gone_error())]
         if self._trouble is not None:
             return [msg.ReplyError(arrived.reply_to, self._trouble)]
@@ -256,9 +256,9 @@ class Leader(Replaying):
         return []
 
     def _query(self, arrived: msg.QueryArrived) -> list[msg.Effect]:
-        if self.phase is Phase.GONE:
+        if self.phase is LeaderPhase.GONE:
             return [msg.ReplyError(arrived.reply_to, self._gone_error())]
-        if self.phase is Phase.QUARANTINED:
+        if self.phase is LeaderPhase.QUARANTINED:
             return self._query_in_quarantine(arrived)
         if len(self._queries) >= INBOX_MAX:
             error = Overloaded(f"{INBOX_MAX} reads wait for this partition; try again later")
@@ -283,7 +283,7 @@ class Leader(Replaying):
 
     def _pump(self) -> list[msg.Effect]:
         """Start the next append or probe if neither is in flight."""
-        if self.phase is not Phase.LEADING or self._in_flight or self._probe is not None:
+        if self.phase is not LeaderPhase.LEADING or self._in_flight or self._probe is not None:
             return []
         if not self._inbox and not self._queries:
             return self._when_idle()
@@ -339,7 +339,7 @@ class Leader(Replaying):
     def _stop_arrived(self, stop: msg.StopArrived) -> list[msg.Effect]:
         self._stop = stop
         dropped = self.undecided.drop(self._gone_error())
-        if self.phase is not Phase.LEADING or not (self._in_flight or self._has_claimed):
+        if self.phase is not LeaderPhase.LEADING or not (self._in_flight or self._has_claimed):
             return dropped + self._leave(msg.STOPPED)
         # A batch in flight may be stored already: its callers wait for its true outcome.
         return dropped + self._pump()
@@ -356,7 +356,7 @@ class Leader(Replaying):
 
     def _leave(self, reason: str) -> list[msg.Effect]:
         """Refuse the callers that still wait, and end."""
-        self.phase = Phase.GONE
+        self.phase = LeaderPhase.GONE
         self._is_held = False
         error = self._gone_error()
         effects = self._refuse_all(error)
@@ -487,7 +487,7 @@ class Leader(Replaying):
             # A former leader appended while we loaded: read its batches, then claim again.
             self._inbox.extendleft(reversed(flight.commands))
             self._in_flight = None
-            self.phase = Phase.LOADING
+            self.phase = LeaderPhase.LOADING
             return [msg.ReadLog(self.next_batch)]
         # `NotLeader` and not `Fenced`: only the new leader knows whether the callers' claim
         # still leads, so they ask it.

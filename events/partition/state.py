@@ -81,7 +81,7 @@ class DeleteMetadata(NamedTuple):
     event_timestamp_ms: int
 
 
-class Head(NamedTuple):
+class StoredHead(NamedTuple):
     """The stored form of all that is neither a row nor in an epoch's table."""
 
     log_time_ms: Int64
@@ -375,7 +375,7 @@ class PartitionState:
         ]
 
     def restore_head(self, fields: Sequence[Any]) -> None:
-        """Set the fields that `head_fields` returned; `fields` must be a valid `Head`."""
+        """Set the fields that `head_fields` returned; `fields` must be a valid `StoredHead`."""
         log_time, session, heard, requests, delete, imported, dropped, strays, *rest = fields
         self.log_time_ms = log_time
         self.session = None if session is None else Session(*session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
-from tierledger.actors.follower import Phase
+from tierledger.actors.follower import FollowerPhase
 from tierledger.events.commands import Claim
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog
@@ -69,7 +69,7 @@ def followed(world: World) -> set[PartitionKey]:
         for host in world.hosts.values()
         if host.life.is_reachable
         for shell in host.shells.values()
-        if shell.role == FOLLOWER and shell.machine.phase is Phase.FOLLOWING
+        if shell.role == FOLLOWER and shell.machine.phase is FollowerPhase.FOLLOWING
     }
 
 

@@ -9,7 +9,7 @@ import msgpack
 
 from tierledger.actors import messages as msg
 from tierledger.actors import replaying
-from tierledger.actors.follower import Follower, Phase
+from tierledger.actors.follower import Follower, FollowerPhase
 from tierledger.actors.leader.machine import Leader
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
@@ -62,7 +62,7 @@ def follower_regresses_after_restart() -> Patches:
     query = Follower._query
 
     def hasty(self: Follower, arrived: msg.QueryArrived) -> list[msg.Effect]:
-        if self.phase is Phase.LOADING and self.state is not None:
+        if self.phase is FollowerPhase.LOADING and self.state is not None:
             return [msg.Answer(arrived.reply_to, arrived.query)]
         return query(self, arrived)
 

@@ -304,12 +304,12 @@ class _Asking:
             return f"hosts {wanted} are wanted; by the slow rules {expected_hosts}"
         return None
 
-    def _closed(self) -> placement.Closed:
+    def _closed(self) -> placement.ClosedHosts:
         """Hosts whose doors are shut or unproven; mostly none."""
         chance = self._pick((0.0, 0.0, 0.3))
         hosts = [host for host in sorted(self.slow.hosts) if self._random.random() < chance]
         emptied = [host for host in hosts if self._pick((True, True, False))]
-        return placement.Closed(frozenset(hosts), frozenset(emptied))
+        return placement.ClosedHosts(frozenset(hosts), frozenset(emptied))
 
     def _forget(self) -> str | None:
         """An operator removes a partition that nobody hosts."""

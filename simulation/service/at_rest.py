@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from tierledger.actors.calls import FOLLOWER, LEADER, STORAGE, PartitionKey
 from tierledger.actors.coordinator.service import CoordinatorService
-from tierledger.actors.follower import Follower
-from tierledger.actors.follower import Phase as FollowerPhase
+from tierledger.actors.follower import Follower, FollowerPhase
 from tierledger.actors.leader.machine import Leader
 from tierledger.events.commands import Claim
 from tierledger.simulation.history.final_log import FinalLog

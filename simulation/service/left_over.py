@@ -28,18 +28,16 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.feeding import FeedConversation
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.hinting import Hinting
-from tierledger.actors.follower import Follower
-from tierledger.actors.follower import Phase as FollowerPhase
+from tierledger.actors.follower import Follower, FollowerPhase
 from tierledger.actors.host import feeds
 from tierledger.actors.host.heads import Heads, Hints
 from tierledger.actors.host.host import Host
-from tierledger.actors.host.machine import HostMachine, Life, Phase
+from tierledger.actors.host.machine import HostMachine, Life, LifePhase
 from tierledger.actors.host.machine_guard import MachineGuard
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.store_queues import Committer, SlotReader
 from tierledger.actors.leader.checkpoints import Checkpoints
-from tierledger.actors.leader.machine import Leader
-from tierledger.actors.leader.machine import Phase as LeaderPhase
+from tierledger.actors.leader.machine import Leader, LeaderPhase
 from tierledger.actors.turns import InProcess, Turns
 
 
@@ -64,7 +62,7 @@ class _Rest(NamedTuple):
 
 
 def _off_duty(machine: HostMachine) -> list[Life]:
-    return [life for life in machine.lives.values() if life.phase is not Phase.RUNNING]
+    return [life for life in machine.lives.values() if life.phase is not LifePhase.RUNNING]
 
 
 def _of_none(hints: Hints) -> set[Any]:
@@ -148,7 +146,7 @@ RESTS: Mapping[type[Any], _Rest] = {
     CoordinatorService: _Rest(("_callers",), ("_machine",)),
     Coordinator: _Rest(("waiting", "taken", "batch", "doubt_until_s"), ("hosts",)),
     coordinator_hosts.Hosts: _Rest(("starting", "looking", "facts"), ("running",)),
-    coordinator_hosts.Host: _Rest(("unsent", "sending", "is_sending")),
+    coordinator_hosts.HostRecord: _Rest(("unsent", "sending", "is_sending")),
 }
 """By type, what an object of it holds at rest. Each subclass has an entry of its own."""
 

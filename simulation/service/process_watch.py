@@ -18,7 +18,7 @@ from tierledger.actors.follower import Follower
 from tierledger.actors.host import messages as lives
 from tierledger.actors.host.host import Host
 from tierledger.actors.host.partition_shell import PartitionShell
-from tierledger.actors.leader.machine import Leader, Phase
+from tierledger.actors.leader.machine import Leader, LeaderPhase
 from tierledger.actors.ports import LeaderOracle
 from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition
@@ -43,7 +43,7 @@ class WatchedShell(NamedTuple):
         machine = self.machine
         if not isinstance(machine, Leader):
             return False
-        return machine.phase is Phase.LEADING and machine._has_claimed
+        return machine.phase is LeaderPhase.LEADING and machine._has_claimed
 
 
 class ProcessWatch:

@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, PlaceCall, Placement
-from tierledger.actors.follower import Phase as FollowerPhase
+from tierledger.actors.follower import FollowerPhase
 from tierledger.actors.host.host import Host
 from tierledger.actors.host.partition_shell import PartitionShell
-from tierledger.actors.leader.machine import Leader, Phase
+from tierledger.actors.leader.machine import Leader, LeaderPhase
 from tierledger.actors.messages import HintArrived
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import RemoteStorageError
@@ -270,7 +270,7 @@ class World(Stage):
             machine = None if shell is None else shell.machine
             if (
                 isinstance(machine, Leader)
-                and machine.phase is Phase.LEADING
+                and machine.phase is LeaderPhase.LEADING
                 and machine._has_claimed
             ):
                 return life

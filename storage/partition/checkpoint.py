@@ -27,7 +27,12 @@ from tierledger.events.errors import (
     InvalidArgument,
 )
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.events.partition.state import DIGEST_MODULUS, Head, PartitionState, hash_of
+from tierledger.events.partition.state import (
+    DIGEST_MODULUS,
+    PartitionState,
+    StoredHead,
+    hash_of,
+)
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import K, PagedMap, StoredPage, V
 from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
@@ -93,7 +98,7 @@ class PartitionValue(NamedTuple):
     next_batch: Count
     chain_hash: Id
     digest: Id
-    head: Head
+    head: StoredHead
     epochs: tuple[tuple[Int32, Count], ...]
     """Per leader epoch its number and the checksum of its value."""
     row_count: Count
@@ -218,7 +223,7 @@ class CheckpointStore:
             next_batch=next_batch,
             chain_hash=state.chain_hash,
             digest=digest,
-            head=Head(*state.head_fields()),
+            head=StoredHead(*state.head_fields()),
             epochs=(),
             row_count=len(state.rows),
             tombstones=(),

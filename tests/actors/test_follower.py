@@ -15,7 +15,7 @@ from tests.models.actors.harness import (
 from tests.models.events.driven_partition import CLAIM, GENESIS, TIP
 from tests.models.storage.flipped_bits import flipped
 from tierledger.actors import messages as msg
-from tierledger.actors.follower import RETRY_DELAY_MS, WAITING_MAX, Follower, Phase
+from tierledger.actors.follower import RETRY_DELAY_MS, WAITING_MAX, Follower, FollowerPhase
 from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     CorruptLog,
@@ -57,7 +57,7 @@ def grow(store: SlotStore, number: int) -> None:
 
 
 def test_a_follower_reads_the_log_to_its_end(harness: Harness) -> None:
-    assert harness.follower.phase is Phase.FOLLOWING
+    assert harness.follower.phase is FollowerPhase.FOLLOWING
     assert harness.follower.position == 4
     assert harness.answered_at[harness.ask()] == 4
 
@@ -79,7 +79,7 @@ def test_a_log_that_grows_all_the_time_is_followed_all_the_same(store: SlotStore
     everything = tuple(batch for number in (0, 3) for batch in store.read_from(number))
     harness.feed(msg.LogRead(0, everything, is_end=True))
 
-    assert harness.follower.phase is Phase.FOLLOWING
+    assert harness.follower.phase is FollowerPhase.FOLLOWING
 
 
 def test_a_hint_makes_a_follower_read_on_and_an_old_one_does_not(harness: Harness) -> None:
@@ -120,7 +120,7 @@ def test_what_is_told_and_is_not_so_costs_two_reads(harness: Harness) -> None:
 
     assert harness.follower.position == 4
     assert not harness.asked
-    assert harness.follower.phase is Phase.FOLLOWING
+    assert harness.follower.phase is FollowerPhase.FOLLOWING
 
 
 def test_a_late_read_changes_nothing(harness: Harness, store: SlotStore) -> None:
@@ -309,7 +309,7 @@ def test_announcements_wait_for_nothing_in_a_quarantine(store: SlotStore) -> Non
     harness.feed(assigned(1, FOLLOWS._replace(announcement=2)))
     harness.settle()
 
-    assert harness.follower.phase is Phase.QUARANTINED
+    assert harness.follower.phase is FollowerPhase.QUARANTINED
     assert not list(left_over("host", harness.follower))
 
 

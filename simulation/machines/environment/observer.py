@@ -8,7 +8,7 @@ from typing import Protocol
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.follower import Follower
-from tierledger.actors.leader.machine import Leader, Phase
+from tierledger.actors.leader.machine import Leader, LeaderPhase
 from tierledger.actors.messages import REFUSED, STOPPED, AppendAnswered, AppendOutcome, SlotRead
 from tierledger.events.commands import Claim
 from tierledger.events.partition.state import Session
@@ -88,11 +88,11 @@ class Observer:
                 mark("append found its slot taken")
             elif stimulus.outcome is AppendOutcome.UNKNOWN:
                 mark("append in doubt")
-        if leader._claims and leader.phase is Phase.LOADING:
+        if leader._claims and leader.phase is LeaderPhase.LOADING:
             mark(("claim lost a race", "claim lost two races", "claim lost three races")[
                 min(leader._claims, 3) - 1
             ])  # fmt: skip
-        if leader._has_claimed and leader.phase is Phase.LEADING:
+        if leader._has_claimed and leader.phase is LeaderPhase.LEADING:
             if not had_claimed:
                 self._claimed(shell)
             self._note_session(shell, state.session)

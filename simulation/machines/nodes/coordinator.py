@@ -19,7 +19,7 @@ from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ
-from tierledger.actors.coordinator.machine import Coordinator, Phase
+from tierledger.actors.coordinator.machine import Coordinator, CoordinatorPhase
 from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.messages import (
@@ -250,7 +250,7 @@ class CoordinatorNode:
             case msg.Resume():
                 after(0, life, self._feed, msg.Resumed())
             case (
-                msg.Reply(reply_to=caller, value=value)
+                msg.ReplyToRequest(reply_to=caller, value=value)
                 | ReplyError(reply_to=caller, error=value)
             ):
                 if caller is not None:
@@ -309,7 +309,11 @@ class CoordinatorNode:
             self._feed(ProbeFailed(number, result))
             return
         machine = self.machine
-        if machine.phase is Phase.LOOKING and result[0] is not None and machine.is_started:
+        if (
+            machine.phase is CoordinatorPhase.LOOKING
+            and result[0] is not None
+            and machine.is_started
+        ):
             self._mark("coordinator read what another had written")
         self._feed(SlotRead(number, result[0]))
 

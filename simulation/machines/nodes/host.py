@@ -13,11 +13,10 @@ from typing_extensions import override
 from tierledger.actors import messages as msg
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement, Refusal
 from tierledger.actors.coordinator.evolve import HostWork
-from tierledger.actors.follower import Follower
-from tierledger.actors.follower import Phase as FollowerPhase
+from tierledger.actors.follower import Follower, FollowerPhase
 from tierledger.actors.host import messages as lives
 from tierledger.actors.host.machine import HostMachine
-from tierledger.actors.leader.machine import Leader, Phase
+from tierledger.actors.leader.machine import Leader, LeaderPhase
 from tierledger.events import commands as cmd
 from tierledger.events.errors import NotLeader, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
@@ -369,7 +368,7 @@ class HostNode:
         if shell is None:
             return False
         machine = shell.machine
-        return machine.phase is Phase.LEADING and machine._has_claimed
+        return machine.phase is LeaderPhase.LEADING and machine._has_claimed
 
 
 class HostWorld(Surroundings):

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from typing_extensions import override
 
-from tierledger.actors.leader.machine import Phase
+from tierledger.actors.leader.machine import LeaderPhase
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
 from tierledger.simulation.machines.nodes.broker import BrokerNode, BrokerWorld
 from tierledger.simulation.machines.nodes.coordinator import CoordinatorNode
@@ -90,7 +90,7 @@ class Processes(BrokerWorld):
         host = self.node_of(life)
         if host is None:
             return
-        if any(one.machine.phase is Phase.LOADING for one in host.shells.values()):
+        if any(one.machine.phase is LeaderPhase.LOADING for one in host.shells.values()):
             self.recording.mark("crash while a partition was loaded")
         for caller, op, attempt in host.waiting.values():
             delay = self.wires.delay(life, 7)

@@ -18,7 +18,7 @@ from tierledger.actors.coordinator.events import (
     Registered,
 )
 from tierledger.actors.coordinator.fold import Fold
-from tierledger.actors.coordinator.machine import HEARS, Coordinator, Phase
+from tierledger.actors.coordinator.machine import HEARS, Coordinator, CoordinatorPhase
 from tierledger.actors.coordinator.ownership import Handover, Ownership
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST
 from tierledger.actors.messages import (
@@ -160,7 +160,7 @@ class Driven:
     def replies(self) -> dict[int | None, object]:
         found: dict[int | None, object] = {}
         for one in self.effects:
-            if isinstance(one, msg.Reply):
+            if isinstance(one, msg.ReplyToRequest):
                 found[one.reply_to] = one.value
             elif isinstance(one, ReplyError):
                 found[one.reply_to] = one.error
@@ -260,7 +260,7 @@ def test_a_first_append_that_is_refused_kept_nothing_and_everybody_hears_so() ->
     one.hear(msg.AppendFailed(one.decide().number, error))
 
     assert one.replies() == {1: error, 2: error}
-    assert one.machine.phase is Phase.IDLE
+    assert one.machine.phase is CoordinatorPhase.IDLE
 
 
 def test_a_refusal_of_one_request_concerns_no_other() -> None:
@@ -305,7 +305,7 @@ def test_a_log_that_does_not_verify_is_given_up_at_the_start_with_its_place() ->
     (give_up,) = [effect for effect in one.effects if isinstance(effect, msg.GiveUp)]
     assert "the coordinator's log, " in str(give_up.error)
     assert "position 0: batch 0 is missing" in str(give_up.error)
-    assert one.machine.phase is Phase.STOPPED
+    assert one.machine.phase is CoordinatorPhase.STOPPED
 
 
 def test_who_waits_when_a_coordinator_is_closed_hears_so() -> None:
@@ -323,7 +323,7 @@ def test_what_no_phase_can_hear_is_a_mistake_of_the_shell_and_told_with_the_stor
     one.rest()
     with pytest.raises(AssertionError, match=r"SlotRead while idle; before: .*Requested"):
         one.hear(SlotRead(5, None))
-    assert set(HEARS) == set(Phase) - {Phase.STOPPED}
+    assert set(HEARS) == set(CoordinatorPhase) - {CoordinatorPhase.STOPPED}
 
 
 # Hosts.

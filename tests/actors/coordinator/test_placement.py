@@ -14,7 +14,7 @@ from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.placement import (
     HOSTS_MAX,
     SPREAD,
-    Closed,
+    ClosedHosts,
     balanced,
     emptiest_node,
     hosts_wanted,
@@ -170,7 +170,7 @@ def led(one: Coordinated) -> dict[str | None, int]:
 
 def closing(one: Coordinated, *hosts: str, emptied: bool = True) -> list[HostWork]:
     """Place what there is to be placed while `hosts` are closed."""
-    closed = Closed(frozenset(hosts), frozenset(hosts if emptied else ()))
+    closed = ClosedHosts(frozenset(hosts), frozenset(hosts if emptied else ()))
     works: list[HostWork] = []
     while bodies := place(one.state, one.per_host, (), closed):
         for body in bodies:
@@ -231,7 +231,7 @@ def test_what_finds_no_room_stays_where_clients_do_not_come_and_calls_for_a_host
 
     assert closing(one, "host-1") == []
 
-    closed = Closed(frozenset({"host-1"}), frozenset({"host-1"}))
+    closed = ClosedHosts(frozenset({"host-1"}), frozenset({"host-1"}))
     assert hosts_wanted(one.state, 2, 2, [], closed) == ["host-2"]
     # One that comes, or that nobody has reached yet, may be it.
     assert hosts_wanted(one.state, 2, 2, ["host-2"], closed) == []

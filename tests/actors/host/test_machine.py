@@ -18,7 +18,7 @@ from tierledger.actors.calls import (
 )
 from tierledger.actors.host import machine as rules
 from tierledger.actors.host import messages as msg
-from tierledger.actors.host.machine import HEARS, LOADS_AT_ONCE, HostMachine, Phase
+from tierledger.actors.host.machine import HEARS, LOADS_AT_ONCE, HostMachine, LifePhase
 from tierledger.actors.messages import Assignment, Query
 from tierledger.events.commands import Claim, CloseSession
 from tierledger.events.errors import NotReady, Overloaded
@@ -116,7 +116,7 @@ def test_what_leaves_is_called_back_by_a_newer_claim() -> None:
     life = machine.lives[1]
 
     leaving, effects, running = life.phase, machine.handle(placed(2)), life.phase
-    assert (leaving, running) == (Phase.LEAVING, Phase.RUNNING)
+    assert (leaving, running) == (LifePhase.LEAVING, LifePhase.RUNNING)
     assert kinds(effects) == [msg.Feed]
 
 
@@ -193,7 +193,7 @@ def test_some_load_at_once_and_the_rest_in_their_order() -> None:
     many = range(LOADS_AT_ONCE + 3)
     machine = hosting(*[placed(at=number) for number in many])
     phases = [life.phase for life in machine.lives.values()]
-    assert phases == [Phase.LOADING] * LOADS_AT_ONCE + [Phase.QUEUED] * 3
+    assert phases == [LifePhase.LOADING] * LOADS_AT_ONCE + [LifePhase.QUEUED] * 3
 
     machine.handle(released(at=LOADS_AT_ONCE))  # The first of those that wait.
     assert machine.handle(msg.Loaded(3)) == [msg.Load(LOADS_AT_ONCE + 2)]
@@ -276,7 +276,7 @@ def test_what_cannot_be_is_raised_with_the_steps_before_it() -> None:
 
 
 def test_each_phase_but_the_last_says_what_it_hears() -> None:
-    assert HEARS.keys() == set(Phase) - {Phase.GONE}
+    assert HEARS.keys() == set(LifePhase) - {LifePhase.GONE}
 
 
 class Walk:
@@ -302,9 +302,9 @@ class Walk:
                 self._callers += 1
                 self.waiting.add(self._callers)
                 return read(self._callers, at)
-            case 5 | 6 if life is not None and life.phase is Phase.LOADING:
+            case 5 | 6 if life is not None and life.phase is LifePhase.LOADING:
                 return msg.Loaded(life.number)
-            case 5 | 6 if life is not None and life.phase is not Phase.QUEUED:
+            case 5 | 6 if life is not None and life.phase is not LifePhase.QUEUED:
                 return msg.Ended(life.number, (partition.STOPPED, "fenced")[at % 2])
             case 7:
                 self.waiting.discard(number)

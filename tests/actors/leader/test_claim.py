@@ -17,7 +17,7 @@ from tests.models.actors.harness import (
 )
 from tests.models.events.driven_partition import CLAIM, GENESIS, TIP
 from tierledger.actors import messages as msg
-from tierledger.actors.leader.machine import Leader, Phase
+from tierledger.actors.leader.machine import Leader, LeaderPhase
 from tierledger.events import commands as cmd
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import (
@@ -278,7 +278,7 @@ def test_a_leader_serves_nothing_while_its_own_claim_waits(store: SlotStore) -> 
     for caller in (write, read, close):
         assert isinstance(harness.error_for(caller), NotReady)
     assert not harness.asked
-    assert harness.leader.phase is Phase.LEADING  # It is not gone.
+    assert harness.leader.phase is LeaderPhase.LEADING  # It is not gone.
     assert not harness.leader.holds(OTHER)
     still = holder.write(added(2))
     holder.settle()
@@ -424,6 +424,6 @@ def test_of_two_hosts_that_are_told_the_same_one_leads(
     second.feed(msg.AppendAnswered(append.number, msg.AppendOutcome.UNKNOWN))
     second.settle()
 
-    assert first.leader.phase is Phase.LEADING
-    assert (second.leader.phase is Phase.LEADING) is leads
+    assert first.leader.phase is LeaderPhase.LEADING
+    assert (second.leader.phase is LeaderPhase.LEADING) is leads
     assert kinds(store.events()) == ["SessionOpened"]

@@ -24,7 +24,7 @@ from tests.models.events.driven_partition import CLAIM, GENESIS, TIP
 from tests.models.storage.flipped_bits import flipped
 from tierledger.actors import messages as msg
 from tierledger.actors.leader import machine as leader_rules
-from tierledger.actors.leader.machine import CHECKPOINT_EVENTS, INBOX_MAX, Leader, Phase
+from tierledger.actors.leader.machine import CHECKPOINT_EVENTS, INBOX_MAX, Leader, LeaderPhase
 from tierledger.events.errors import (
     Fenced,
     NotLeader,
@@ -142,7 +142,7 @@ def test_a_failed_probe_answers_nobody_with_a_guess(harness: Harness) -> None:
     harness.feed(msg.ProbeFailed(1, StorageUnavailable("away")))
 
     assert isinstance(harness.error_for(read), StorageUnavailable)
-    assert harness.leader.phase is Phase.LEADING
+    assert harness.leader.phase is LeaderPhase.LEADING
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tierledger.actors.calls import LEADER, STORAGE
 from tierledger.actors.host import machine as rules
-from tierledger.actors.host.machine import HostMachine, Phase
+from tierledger.actors.host.machine import HostMachine, LifePhase
 
 LIVES_MAX = 500
 """A host with more lives takes too long to be checked after each step."""
@@ -21,10 +21,10 @@ def check(machine: HostMachine) -> None:
     story, lives = machine.story, list(machine.lives.values())
     seats = {(life.key, life.role): life for life in lives}
     assert machine.seats == seats, f"lives and seats differ; {story}"
-    loading = {life.number for life in lives if life.phase is Phase.LOADING}
+    loading = {life.number for life in lives if life.phase is LifePhase.LOADING}
     assert machine.loading == loading, f"{loading} load; {story}"
-    queued = [life for life in lives if life.phase is Phase.QUEUED]
-    waiting = [life for life in machine.queue if life.phase is Phase.QUEUED]
+    queued = [life for life in lives if life.phase is LifePhase.QUEUED]
+    waiting = [life for life in machine.queue if life.phase is LifePhase.QUEUED]
     assert waiting == queued, f"a load waits twice, not at all, or out of turn; {story}"
     assert len(loading) <= rules.LOADS_AT_ONCE, f"{len(loading)} load at once; {story}"
     is_full = len(loading) == rules.LOADS_AT_ONCE
@@ -32,7 +32,7 @@ def check(machine: HostMachine) -> None:
     _check_lives(machine)
     _check_reads(machine)
     if machine.is_closing:
-        stays = [life.number for life in lives if life.phase is not Phase.LEAVING]
+        stays = [life.number for life in lives if life.phase is not LifePhase.LEAVING]
         assert not stays, f"{stays} stay on a host that closes; {story}"
 
 
@@ -40,7 +40,7 @@ def _check_lives(machine: HostMachine) -> None:
     """Released lives have ended or are leaving; no leader is both lost and refused."""
     story = machine.story
     for life in machine.lives.values():
-        if life.role != STORAGE and life.phase is not Phase.LEAVING:
+        if life.role != STORAGE and life.phase is not LifePhase.LEAVING:
             until = machine.order.passed(life.key, life.role)
             assert life.assignment > until, f"{life.key} was released; {story}"
     assert not machine.lost.keys() & machine.refused.keys(), f"lost and refused; {story}"
@@ -54,7 +54,7 @@ def _check_reads(machine: HostMachine) -> None:
     for life in machine.lives.values():
         if life.role == STORAGE:
             assert life.calls, f"a load for nobody; {story}"
-            assert life.phase is Phase.LOADING or not life.later, f"waits too long; {story}"
+            assert life.phase is LifePhase.LOADING or not life.later, f"waits too long; {story}"
             readers.update(dict.fromkeys((*life.calls, *life.later), life.number))
         else:
             assert not {*life.calls, *life.later}, f"{life.key} is hosted; {story}"
