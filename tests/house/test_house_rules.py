@@ -104,6 +104,34 @@ def test_a_module_is_named_after_what_it_holds() -> None:
     assert not vague, "name the noun that the file is about"
 
 
+TWINS = ("simulation/checkers/slow/", "simulation/machines/nodes/")
+"""What is written a second time, to check or stand for the first, has the first one's names."""
+
+SHARED = {
+    "Operation",  # Of a history, as checkers of histories call it; of a tier, as Kafka does.
+    "Ready",  # An observation is called after what it saw.
+    "World",  # Two kinds of runs, and each is called one.
+    "Entry",
+    "_Asking",
+    "_Lives",
+}
+"""Names that the simulator has twice, or has beside the product. No new ones, please."""
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    found: dict[str, list[str]] = {}
+    for path in SOURCES:
+        if not name(path).startswith(("tests/", *TWINS)):
+            for one in ast.parse(path.read_text()).body:
+                if isinstance(one, ast.ClassDef) and one.name not in SHARED:
+                    found.setdefault(one.name, []).append(name(path))
+
+    twice = {one: paths for one, paths in found.items() if len(paths) > 1}
+
+    assert len(found) > 1000
+    assert not twice, "say what it is of, or make the two one: a search finds both"
+
+
 IMPORTING = {
     "client/__init__.py",  # Programs of others import from it.
     "actors/door/__init__.py",  # What it imports has to come before gRPC.
