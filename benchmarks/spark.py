@@ -19,8 +19,8 @@ from tierledger.pipeline.engine import made_here
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.imports.job import import_into, outcomes
 from tierledger.pipeline.imports.source import planned_source
+from tierledger.pipeline.jobs.retention.deletions import RetentionQuestion
 from tierledger.pipeline.jobs.retention.job import RetentionDigest, retention_table
-from tierledger.pipeline.jobs.retention.plan import RetentionQuestion
 from tierledger.pipeline.session import spark_session
 from tierledger.pipeline.source.source import FORMAT, events
 from tierledger.pipeline.spark_files import make

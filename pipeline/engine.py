@@ -17,7 +17,7 @@ from tierledger.pipeline.digests import OptionalDigest
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog
-from tierledger.pipeline.plan import LogPlanner
+from tierledger.pipeline.log_ranges import LogPlanner
 from tierledger.pipeline.tables.plan import TablePlan
 from tierledger.pipeline.tables.writers import Write
 from tierledger.storage.catalog import Catalog

@@ -34,7 +34,7 @@ from tierledger.tiering.reader.reader import RemoteLogReader
 from tierledger.tiering.retention.expiration_task import ExpirationTask, Retention
 from tierledger.tiering.scrub.progress import Progress
 from tierledger.tiering.scrub.scrubber import Scrubber
-from tierledger.tiering.scrub.segments import CatalogSegments
+from tierledger.tiering.scrub.segment_source import CatalogSegments
 
 SEGMENTS = 8
 MIB = 1 << 20

@@ -123,7 +123,7 @@ async def _scrub(
     from tierledger.tiering.scrub.progress import Progress as NewProgress
     from tierledger.tiering.scrub.progress import load_progress
     from tierledger.tiering.scrub.scrubber import Scrubber
-    from tierledger.tiering.scrub.segments import CatalogSegments
+    from tierledger.tiering.scrub.segment_source import CatalogSegments
 
     url = parse(tier)
     async with opened_catalog(options) as catalog, open_tier(tier, tier_options()) as storage:

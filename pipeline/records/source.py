@@ -23,7 +23,7 @@ from tierledger.pipeline.records.columns import (
     RecordColumns,
 )
 from tierledger.pipeline.records.options import RecordsOptions
-from tierledger.pipeline.records.plan import SegmentTask, plan_records
+from tierledger.pipeline.records.segment_tasks import SegmentTask, plan_records
 from tierledger.pipeline.records.task import arrow_batches
 from tierledger.pipeline.source.options import keeping, kept
 from tierledger.pipeline.source.source import checked_schema

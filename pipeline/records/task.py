@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tierledger.pipeline.records.columns import RecordColumns
     from tierledger.pipeline.records.options import RecordsOptions
-    from tierledger.pipeline.records.plan import SegmentTask
+    from tierledger.pipeline.records.segment_tasks import SegmentTask
 
 
 def arrow_batches(

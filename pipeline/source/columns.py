@@ -31,7 +31,7 @@ from tierledger.events.errors import CorruptLog
 from tierledger.events.event_codec import TYPES
 from tierledger.events.identifiers import UUID_BYTES, TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.pipeline.plan import BOUNDARY_NUMBER, CORRUPT_NUMBER
+from tierledger.pipeline.log_ranges import BOUNDARY_NUMBER, CORRUPT_NUMBER
 
 CORRUPT = "corrupt"
 """The type of a row at the position from which a log cannot be read; `reason` tells why."""

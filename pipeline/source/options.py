@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pyspark.sql.types import StructField, StructType
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.plan import ROWS_PER_TASK
+from tierledger.pipeline.log_ranges import ROWS_PER_TASK
 from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, URL_SETTING
 from tierledger.storage.keys import INT32_MAX, INT64_MAX
 from tierledger.storage.locate import parse_store_url

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.plan import LogPlace, LogPlanner, Piece, corrupt, packed
+from tierledger.pipeline.log_ranges import LogPlace, LogPlanner, Piece, corrupt, packed
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.storage.catalog import Catalog, chosen_cluster, clusters
 from tierledger.storage.connector import load_connector, load_serde

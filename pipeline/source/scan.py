@@ -20,7 +20,14 @@ import pyarrow as pa
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import HASH_BYTES, TYPES, decode_events
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.pipeline.plan import CORRUPT_NUMBER, LogPlace, LogRange, Notice, Piece, corrupt
+from tierledger.pipeline.log_ranges import (
+    CORRUPT_NUMBER,
+    LogPlace,
+    LogRange,
+    Notice,
+    Piece,
+    corrupt,
+)
 from tierledger.pipeline.source.columns import EventColumns, Rows, Run
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.worker import page_loop, without_cycles

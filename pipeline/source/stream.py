@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.plan import LogPlace, LogPlanner, Piece, corrupt, packed
+from tierledger.pipeline.log_ranges import LogPlace, LogPlanner, Piece, corrupt, packed
 from tierledger.pipeline.source.columns import EventColumns
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import (

@@ -29,7 +29,7 @@ from tierledger.tiering.metrics.tier_metrics import (
     DELETE_LAG_SEGMENTS,
     SIZE_COMPUTATION_MS,
 )
-from tierledger.tiering.retention.plan import (
+from tierledger.tiering.retention.walk import (
     UNLIMITED,
     Action,
     LineageSize,

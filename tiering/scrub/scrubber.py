@@ -24,7 +24,7 @@ from tierledger.tiering.formats.record_batches import BatchSplitter
 from tierledger.tiering.scrub.log_check import LogCheck, SegmentFault
 from tierledger.tiering.scrub.pace import LoopClock, Pace, PaceClock
 from tierledger.tiering.scrub.progress import Cursor, DamagedObject, Progress, UnreadSegment
-from tierledger.tiering.scrub.segments import SegmentSource
+from tierledger.tiering.scrub.segment_source import SegmentSource
 
 if TYPE_CHECKING:
     from tierledger.tiering.layouts.listed_objects import (

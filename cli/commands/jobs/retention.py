@@ -175,13 +175,13 @@ def _run(
     rules: Rules,
     local: Path | None,
 ) -> None:
+    from tierledger.pipeline.jobs.retention.deletions import RetentionQuestion
     from tierledger.pipeline.jobs.retention.job import (
         RetentionDigest,
         read_local,
         retention_table,
         with_topic_ids,
     )
-    from tierledger.pipeline.jobs.retention.plan import RetentionQuestion
 
     question = RetentionQuestion(
         values["retention.ms"], values["retention.bytes"], *times, rules.broker

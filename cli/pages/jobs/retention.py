@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from tierledger.pages.environment import Stamp
     from tierledger.pipeline.folding.task import DamagedLog
+    from tierledger.pipeline.jobs.retention.deletions import RetentionQuestion
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
-    from tierledger.pipeline.jobs.retention.plan import RetentionQuestion
     from tierledger.pipeline.table_columns import PlainRow
 
 TOPICS_DRAWN = 25

@@ -15,7 +15,7 @@ from tierledger.events.log_events import Event, SessionOpened
 from tierledger.events.partition.answers import Snapshot, list_all, metadata_of_fields
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import FINISHED_AT, id_of_row, unpack_row
-from tierledger.pipeline.plan import LogPlanner
+from tierledger.pipeline.log_ranges import LogPlanner
 from tierledger.pipeline.segment_lives import DELETED, SegmentLives
 from tierledger.pipeline.table_columns import (
     BIGINT,

@@ -20,7 +20,7 @@ from tierledger.events.partition.answers import summary
 from tierledger.events.partition.state import PartitionState
 from tierledger.pipeline.digests import Digest
 from tierledger.pipeline.folding.store import JobStore
-from tierledger.pipeline.jobs.retention.plan import (
+from tierledger.pipeline.jobs.retention.deletions import (
     UNKNOWN,
     Deletion,
     LocalFacts,

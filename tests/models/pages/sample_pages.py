@@ -26,8 +26,8 @@ from tierledger.pipeline.jobs.audit.kinds import AuditKind
 from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
 from tierledger.pipeline.jobs.coverage.job import Strip, Totals
 from tierledger.pipeline.jobs.coverage.rules import CoverageKind
+from tierledger.pipeline.jobs.retention.deletions import RetentionQuestion
 from tierledger.pipeline.jobs.retention.job import RetentionDigest
-from tierledger.pipeline.jobs.retention.plan import RetentionQuestion
 from tierledger.simulation.explain.page import page as run_page
 
 NOW_MS = 1_795_000_000_000

@@ -34,7 +34,7 @@ from tierledger.tiering.objects.request_counts import Operation, RequestCounts
 from tierledger.tiering.objects.store import ObjectStore
 from tierledger.tiering.reader.reader import RemoteLogReader
 from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-from tierledger.tiering.scrub.segments import FinishedSegments
+from tierledger.tiering.scrub.segment_source import FinishedSegments
 
 PART_BYTES = 5000
 """Size of a part; the segments have 12 KB, so three parts each."""

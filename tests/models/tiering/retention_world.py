@@ -25,7 +25,7 @@ from tierledger.tiering.retention.expiration_task import (
     Retention,
     RetentionResult,
 )
-from tierledger.tiering.retention.plan import Reason
+from tierledger.tiering.retention.walk import Reason
 
 TIP = TopicIdPartition(Uuid(bytes(range(16))), 3, "orders")
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tierledger.pipeline.plan import ROWS_PER_TASK
+from tierledger.pipeline.log_ranges import ROWS_PER_TASK
 from tierledger.pipeline.source.columns import EVENT_SCHEMA
 from tierledger.pipeline.source.options import OPTIONS
 

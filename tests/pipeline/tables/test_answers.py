@@ -33,7 +33,7 @@ from tierledger.events.tables.segment_rows import FINISHED_AT, id_of_row, unpack
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.tables.lineage import lineage_of
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
-from tierledger.tiering.retention.plan import LineageSize, RetentionBounds
+from tierledger.tiering.retention.walk import LineageSize, RetentionBounds
 
 
 class Recorded(NamedTuple):

@@ -38,7 +38,7 @@ from tierledger.tiering.metrics.tier_metrics import (
 )
 from tierledger.tiering.retention import expiration_task
 from tierledger.tiering.retention.expiration_task import RetentionResult
-from tierledger.tiering.retention.plan import Reason
+from tierledger.tiering.retention.walk import Reason
 
 ASKED_WHEN_NOTHING_IS_DUE = ["partition_summary", "list_remote_log_segments"]
 

@@ -17,7 +17,7 @@ from tests.models.tiering.retention_world import (
 )
 from tierledger.events.errors import InvalidArgument
 from tierledger.tiering.retention.expiration_task import Retention, RetentionResult
-from tierledger.tiering.retention.plan import Reason
+from tierledger.tiering.retention.walk import Reason
 
 
 @pytest.mark.parametrize("deletable", [0, 1, 23, 50])

@@ -13,8 +13,8 @@ from tierledger.cli.commands.jobs.retention import parse_what_if
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.jobs.retention.deletions import LocalFacts
 from tierledger.pipeline.jobs.retention.job import LocalKey, read_local
-from tierledger.pipeline.jobs.retention.plan import LocalFacts
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.tiering.broker_version import NEWEST
 

@@ -27,11 +27,15 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage, without_empty_epochs
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.answers import Snapshot, list_all, list_epoch, metadata_of
-from tierledger.pipeline.jobs.retention.plan import LocalFacts, PartitionPlan, RetentionQuestion
+from tierledger.pipeline.jobs.retention.deletions import (
+    LocalFacts,
+    PartitionPlan,
+    RetentionQuestion,
+)
 from tierledger.pipeline.tables.lineage import lineage_of
 from tierledger.tiering.broker_version import BrokerVersion
 from tierledger.tiering.local.leader_epochs import epochs_from
-from tierledger.tiering.retention.plan import Reason
+from tierledger.tiering.retention.walk import Reason
 
 Said = tuple[int, int, str, str]
 """Run, start offset, id and reason of a deletion."""

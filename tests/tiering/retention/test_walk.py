@@ -11,7 +11,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.lineage import Lineage
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
-from tierledger.tiering.retention.plan import (
+from tierledger.tiering.retention.walk import (
     Action,
     LineageSize,
     Reason,

@@ -1,6 +1,6 @@
 """Which segments a broker would delete of one folded partition, in which order, and when. Pure.
 
-Each simulated run uses `tiering.retention.plan.RetentionWalk` over the same lists as the
+Each simulated run uses `tiering.retention.walk.RetentionWalk` over the same lists as the
 expiration task. The next run sees the partition without the deleted segments, and with the
 raised log start offset. When a run finds nothing, the clock moves to the time at which the
 segment that stopped it is due.
@@ -31,7 +31,7 @@ from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.pipeline.tables.lineage import lineage_of
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 from tierledger.tiering.local.leader_epochs import epochs_from
-from tierledger.tiering.retention.plan import (
+from tierledger.tiering.retention.walk import (
     UNLIMITED,
     Action,
     LineageSize,
