@@ -7,6 +7,11 @@ from collections import Counter
 from tierledger.simulation.checkers.verdict import SeedVerdict
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.laws.counts import DELETIONS, SUMMED
+from tierledger.simulation.service.plan import FURTHER, GAVE_UP
+from tierledger.simulation.worlds import MACHINES
+
+OF_SERVICE = {mark: "service" for mark in FURTHER if mark != GAVE_UP}
+"""Marks that only the service's world has; a process that gives up is a violation."""
 
 TWO_BELIEVERS = "two believed they lead"
 
@@ -57,9 +62,11 @@ class SizeSummary:
 
 
 class CampaignSummary:
-    """The sums of all seeds of a campaign."""
+    """The sums of all seeds of a campaign in one world."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: str = MACHINES) -> None:
+        self.known_marks = MARKS if world == MACHINES else {**MARKS, **OF_SERVICE}
+        """Each situation that may be seen in that world, and its group."""
         self.small = SizeSummary()
         self.big = SizeSummary()
         self.calls = 0
@@ -111,7 +118,7 @@ class CampaignSummary:
     @property
     def unseen_marks(self) -> list[str]:
         """Declared situations that came about in no seed."""
-        return [mark for mark in MARKS if not self.marks[mark]]
+        return [mark for mark in self.known_marks if not self.marks[mark]]
 
     @property
     def never_counted(self) -> list[str]:

@@ -27,7 +27,7 @@ class SeedVerdict(NamedTuple):
     marks: Mapping[str, int]
     """Faults and rare situations: how often each came about."""
     counts: dict[str, int]
-    """How often rare things happened; the service's world counts nothing."""
+    """How often rare things happened."""
     is_small: bool = False
     cpu_s: float = 0.0
     """CPU time, all checkers included, where a campaign measures it."""

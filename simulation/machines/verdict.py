@@ -11,6 +11,7 @@ from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS
 from tierledger.events.errors import DataError
 from tierledger.events.log_events import SessionClosed
+from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.feed import fed
 from tierledger.simulation.checkers.model import wrong_import
@@ -164,7 +165,7 @@ def _verdict_of(world: World) -> SeedVerdict:
         steps=world.clock.steps,
         virtual_s=world.clock.now / 1e6,
         marks=world.recording.marks,
-        counts=counted(world, logs),
+        counts=counted(world.recording.marks, logs, _states(world)),
     )
 
 
@@ -277,6 +278,12 @@ def _asked(world: World, events: Sequence[Coordinated], logs: _Logs) -> Iterator
     if seed % TURNS == COORDINATION:
         bodies, in_pieces = [event.body for event in events], seed % (2 * TURNS) == COORDINATION
         yield from of_coordination(bodies, world.keys_of, seed, in_pieces=in_pieces)
+
+
+def _states(world: World) -> Iterator[tuple[PartitionKey, PartitionState | None]]:
+    for host in world.hosts.values():
+        for shell in host.shells.values():
+            yield shell.key, shell.machine.state
 
 
 def _due(world: World, log: FinalLog) -> int:

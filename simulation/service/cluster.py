@@ -43,7 +43,7 @@ from tierledger.actors.ports import LeaderOracle
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.errors import Fenced, NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.service.lying_store import StoreConnection
-from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, LEADER_MOVED
+from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, GAVE_UP, LEADER_MOVED
 from tierledger.simulation.service.process_watch import ProcessWatch, WatchedOracle
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import PORT
@@ -396,5 +396,5 @@ class Cluster:
         raise NotReady(f"{name} is not running")
 
     def _give_up(self, process: VirtualProcess) -> None:
-        self._recording.mark("gave up")
+        self._recording.mark(GAVE_UP)
         self._loop.kill(process)

@@ -42,6 +42,9 @@ LOG_LINE_FAILED = "log line failed"
 ENDED_BY_OPERATOR = "service ended by its operator"
 """The mark of the end of all hosts and coordinators, as one refused a damaged store."""
 
+GAVE_UP = "gave up"
+"""The mark of a process that ended itself, which none should."""
+
 FURTHER = (
     *DOOR_FAULTS,
     CLOCK_OFF_BY_DAYS,
@@ -49,7 +52,7 @@ FURTHER = (
     LEADER_MOVED,
     LOG_LINE_FAILED,
     "crash at any step",
-    "gave up",
+    GAVE_UP,
     "resumed at the end",
 )
 """Marks that only the service's world has."""

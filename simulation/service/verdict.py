@@ -42,6 +42,7 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     unfollowed,
     unready,
 )
+from tierledger.simulation.machines.laws.counts import counted
 from tierledger.simulation.machines.laws.run_laws import (
     Hindrance,
     Written,
@@ -77,7 +78,7 @@ from tierledger.simulation.service.at_rest import (
     wanted,
 )
 from tierledger.simulation.service.cluster import WALL_MS
-from tierledger.simulation.service.plan import LOG_LINE_FAILED
+from tierledger.simulation.service.plan import GAVE_UP, LOG_LINE_FAILED
 from tierledger.simulation.service.stage import CLUSTER_ID
 from tierledger.simulation.service.world import LED_S, READ_S, World
 from tierledger.storage.partition.checkpoint import CheckpointStore
@@ -184,7 +185,9 @@ def _verdict_of(world: World) -> SeedVerdict:
         steps=world.loop.clock.steps,
         virtual_s=world.loop.time(),
         marks=world.recording.marks,
-        counts={},
+        counts=counted(
+            world.recording.marks, logs, [(one.key, one.machine.state) for one in shells(world)]
+        ),
     )
 
 
@@ -288,7 +291,7 @@ def _of_the_run(world: World) -> list[Violation]:
         for error in world.loop.failures
     ]
     found += bounded(world.watch.violations)
-    gave_up = world.recording.marks.get("gave up")
+    gave_up = world.recording.marks.get(GAVE_UP)
     if gave_up:
         found.append(Violation("unforeseen_failure", None, f"{gave_up} processes gave up"))
     found += [

@@ -9,6 +9,7 @@ import typer
 
 from tierledger.cli.commands.simulate.options import (
     JobsOption,
+    WorldOption,
     checked_world,
     cores,
     seeds_of,
@@ -231,6 +232,7 @@ def coverage(
     seeds: Annotated[
         str, typer.Option(metavar="COUNT|FIRST:END", help="Seeds to run.")
     ] = "5000",
+    world: WorldOption = "machines",
     jobs: JobsOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -240,30 +242,29 @@ def coverage(
     """
     from tierledger.simulation.campaign.campaign import Workers
 
+    checked_world(world)
     chosen = seeds_of(seeds)
     with Workers(cores(jobs)) as workers:
-        summary = summed(workers.outcomes(chosen), len(chosen))
+        summary = summed(workers.outcomes(chosen, world=world), len(chosen), world)
     (_print_coverage_as_json if json else _print_coverage)(summary)
     if summary.unseen_marks or summary.never_counted or summary.failed:
         raise typer.Exit(ExitStatus.FOUND)
 
 
-def summed(outcomes: Iterable[SeedVerdict], total: int | None) -> CampaignSummary:
+def summed(outcomes: Iterable[SeedVerdict], total: int | None, world: str) -> CampaignSummary:
     """The sums of seeds that are run now, `total` in all if that is known."""
     from tierledger.simulation.campaign.summary import CampaignSummary
 
-    summary = CampaignSummary()
+    summary = CampaignSummary(world)
     for one in counted(outcomes, "seeds", total):
         summary.add(one)
     return summary
 
 
 def _print_coverage(summary: CampaignSummary) -> None:
-    from tierledger.simulation.machines.environment.marks import MARKS
-
     rows = [
         (group, mark, seen, _one_in(summary.seeds, seen), bar(seen, summary.seeds))
-        for mark, group in MARKS.items()
+        for mark, group in summary.known_marks.items()
         for seen in (summary.marks[mark],)
     ]
     print_table(
@@ -277,8 +278,9 @@ def _print_coverage(summary: CampaignSummary) -> None:
     for failed in summary.failed:
         print_note(f"seed {failed.seed} failed: {failed.violations[0].message}")
     print_pairs([("never seen", ", ".join(summary.unseen_marks) or "none")])
-    seen = len(MARKS) - len(summary.unseen_marks)
-    print(f"{summary.seeds} seeds, {seen} of {len(MARKS)} situations seen")
+    known = len(summary.known_marks)
+    seen = known - len(summary.unseen_marks)
+    print(f"{summary.seeds} seeds, {seen} of {known} situations seen")
 
 
 def _one_in(seeds: int, seen: int) -> str:
@@ -294,12 +296,10 @@ def bar(seen: int, seeds: int) -> str:
 
 
 def _print_coverage_as_json(summary: CampaignSummary) -> None:
-    from tierledger.simulation.machines.environment.marks import MARKS
-
     print_json(
         {
             "seeds": summary.seeds,
-            "marks": {mark: summary.marks[mark] for mark in MARKS},
+            "marks": {mark: summary.marks[mark] for mark in summary.known_marks},
             "counts": dict(summary.counts),
             "seeds_with": dict(summary.counted),
             "never": summary.unseen_marks,

@@ -119,7 +119,9 @@ def run(
         if hash_only:
             well = _print_hashes(outcomes)
         else:
-            summary = summed(outcomes, len(chosen) if isinstance(chosen, range) else None)
+            summary = summed(
+                outcomes, len(chosen) if isinstance(chosen, range) else None, world
+            )
             campaign = Campaign(world, workers.jobs, summary, time.monotonic() - began)
             shown = [] if no_shrink else _reductions(campaign, workers)
             well = _report(campaign, shown, require_marks=require_marks, json=json)
@@ -242,10 +244,9 @@ def _print_again(campaign: Campaign, seed: int, small: Reduction | None) -> None
 
 
 def _figures(campaign: Campaign) -> list[tuple[str, object]]:
-    from tierledger.simulation.machines.environment.marks import MARKS
-
     summary = campaign.summary
-    hits = len(MARKS) - len(summary.unseen_marks)
+    known = len(summary.known_marks)
+    hits = known - len(summary.unseen_marks)
     return [
         ("world", campaign.world),
         ("seeds", f"{summary.seeds:,}"),
@@ -253,11 +254,8 @@ def _figures(campaign: Campaign) -> list[tuple[str, object]]:
         ("whole" if campaign.is_of_service else "big", _size_text(summary.big) or None),
         ("calls", f"{summary.calls:,} ({summary.ok_calls:,} ok)"),
         ("leadership changes", f"{summary.changes:,}"),
-        (
-            "two believers",
-            None if campaign.is_of_service else f"{summary.two_believers_share:.1%} of seeds",
-        ),
-        ("marks seen", None if campaign.is_of_service else f"{hits} of {len(MARKS)}"),
+        ("two believers", f"{summary.two_believers_share:.1%} of seeds"),
+        ("marks seen", f"{hits} of {known}"),
         ("virtual time", f"{summary.virtual_s / 3600:,.1f} h in {summary.steps:,} steps"),
         ("virtual : wall", _ratios_text(campaign)),
         ("time", f"{campaign.wall_s:.1f} s"),

@@ -6,7 +6,7 @@ of the world. No count relies on a report of the service alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tierledger.actors.calls import PartitionKey
@@ -15,7 +15,6 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.paged_map import PagedMap
 from tierledger.simulation.history.final_log import FinalLog
-from tierledger.simulation.machines.world import World
 
 TOMBSTONES = "tombstones dropped"
 IMPORTS = "records imported"
@@ -34,31 +33,35 @@ GREATEST = (ROWS, EVENTS)
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
-def counted(world: World, logs: Mapping[PartitionKey, FinalLog]) -> dict[str, int]:
-    """The counts of a run that has ended, by name; every name is there."""
+def counted(
+    marks: Mapping[str, int],
+    logs: Mapping[PartitionKey, FinalLog],
+    states: Iterable[tuple[PartitionKey, PartitionState | None]],
+) -> dict[str, int]:
+    """The counts of a run that has ended, by name; every name is there.
+
+    `states`: those that machines ended with.
+    """
     counts = dict.fromkeys((*SUMMED, *GREATEST), 0)
     for log in logs.values():
         _count_log(log, counts)
-    counts[OUTDATED] = world.recording.marks.get("oracle outdated", 0)
-    counts[STOPS] = world.recording.marks.get("leader stopped", 0)
-    for number, state in _last_states(world).items():
+    counts[OUTDATED] = marks.get("oracle outdated", 0)
+    counts[STOPS] = marks.get("leader stopped", 0)
+    for key, state in _furthest(states).items():
         counts[SPLITS] += _splits(state)
-        if (key := world.keys_of[number]) in logs:
+        if key in logs:
             counts[TRIMS] += _forgotten(state, logs[key])
     return counts
 
 
-def _last_states(world: World) -> dict[int, PartitionState]:
-    """By partition, the state that any machine brought furthest."""
-    found: dict[int, PartitionState] = {}
-    for host in world.hosts.values():
-        for (number, _), shell in host.shells.items():
-            state = shell.machine.state
-            if state is None:
-                continue
-            known = found.get(number)
-            if known is None or known.next_position < state.next_position:
-                found[number] = state
+def _furthest(
+    states: Iterable[tuple[PartitionKey, PartitionState | None]],
+) -> dict[PartitionKey, PartitionState]:
+    found: dict[PartitionKey, PartitionState] = {}
+    for key, state in states:
+        known = found.get(key)
+        if state is not None and (known is None or known.next_position < state.next_position):
+            found[key] = state
     return found
 
 

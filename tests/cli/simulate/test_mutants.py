@@ -11,6 +11,7 @@ from tierledger.cli.commands.simulate.mutants import BAR, bar
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.laws.counts import GREATEST, SUMMED
 from tierledger.simulation.mutants.slips import SLIPS
+from tierledger.simulation.service.plan import FURTHER, GAVE_UP
 from tierledger.simulation.worlds import SERVICE
 
 QUICK, SLOW = "M08", "M22"
@@ -53,7 +54,10 @@ def test_a_mutant_of_the_door_is_looked_for_in_the_world_of_the_service() -> Non
 
 
 def test_a_slip_in_what_the_service_alone_has_is_looked_for_there() -> None:
-    assert {one.name.partition(" ")[0] for one in SLIPS if one.world == SERVICE} == {"S79"}
+    assert {one.name.partition(" ")[0] for one in SLIPS if one.world == SERVICE} == {
+        "S04",
+        "S79",
+    }
 
 
 def test_the_first_that_catches_it_may_be_enough() -> None:
@@ -88,6 +92,16 @@ def test_coverage_counts_every_situation_and_fails_for_those_that_never_were() -
         assert name in result.stdout
     assert as_json["counts"].keys() == {*SUMMED, *GREATEST}
     assert as_json["none"] == [name for name in SUMMED if not as_json["counts"][name]]
+
+
+def test_coverage_of_the_service_counts_its_own_situations_as_well() -> None:
+    result = simulate("coverage", "--world", "service", "--seeds", "1", "--jobs", "1", "--json")
+    as_json = json.loads(result.stdout)
+
+    assert result.exit_code == 1
+    assert as_json["marks"].keys() == MARKS.keys() | {*FURTHER} - {GAVE_UP}
+    assert as_json["counts"]["most rows in a partition"] > 0
+    assert as_json["failed"] == []
 
 
 def test_slips_say_what_found_them_and_how_many_a_minute(
