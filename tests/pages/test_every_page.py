@@ -5,17 +5,75 @@ import pytest
 from tests.models.pages import sample_pages
 from tests.models.pages.chromium import Browser
 
+CUT = """[...document.querySelectorAll("body *")].filter((one) => {
+  const {left, right} = one.getBoundingClientRect();
+  const scrolls = (it) => it && (/auto|scroll/.test(getComputedStyle(it).overflowX)
+    || scrolls(it.parentElement));
+  const width = document.documentElement.clientWidth;
+  return one.checkVisibility() && (left < -1 || right > width + 1)
+    && !scrolls(one.parentElement);
+}).map((one) => one.outerHTML.slice(0, 80)).join()"""
+"""What sticks out of the window where nothing scrolls it."""
+
 PAGES = {**sample_pages.JOBS, "report": sample_pages.report, "run": sample_pages.run}
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_a_wide_and_a_narrow_window(browser: Browser, name: str) -> None:
-    for width in (1400, 480):
-        browser.open(PAGES[name](), width)
+def test_a_page_fits_a_wide_window_and_a_phone(browser: Browser, name: str) -> None:
+    browser.open(PAGES[name](), 1400)
+    _fits(browser)
+    with browser.phone():
+        browser.open(PAGES[name]())
+        _fits(browser)
+        assert browser.run("innerWidth") == 390
+        assert not browser.run(CUT), "what does not fit can be scrolled to"
 
-        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
-        assert browser.shown("h1")
-        assert browser.shown("main svg, canvas")
+
+def _fits(browser: Browser) -> None:
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.shown("h1")
+    assert browser.shown("main svg, canvas")
+
+
+def test_what_sticks_out_of_the_window_is_seen(browser: Browser) -> None:
+    with browser.phone():
+        page = sample_pages.stuck()
+        browser.open(page.replace("</h1>", "<div style='width: 600px'>…</div></h1>"))
+        assert browser.run(CUT).startswith("<div")
+
+
+@pytest.mark.parametrize(
+    ("name", "box"),
+    [("report", "#orders-0 rect.served"), ("coverage", ".group rect.bad")],
+)
+def test_a_finger_is_told_what_a_box_is(browser: Browser, name: str, box: str) -> None:
+    with browser.phone():
+        browser.open(PAGES[name]())
+        one = f"document.querySelector('{box}')"
+        browser.run(f"{one}.scrollIntoView({{block: 'center'}})")
+        at = browser.run(f"(({{x, y}}) => [x, y])({one}.getBoundingClientRect())")
+
+        browser.tap(at[0] + 5, at[1] + 4)
+
+        browser.wait_for("!document.getElementById('tip').hidden")
+
+
+def test_a_finger_pins_a_mark_of_a_run(browser: Browser) -> None:
+    with browser.phone():
+        browser.open(sample_pages.run())
+        browser.run("document.querySelector('#picture').scrollIntoView({block: 'center'})")
+        names = "document.querySelector('#names button').getBoundingClientRect()"
+        picture = "document.querySelector('#picture').getBoundingClientRect()"
+        y = browser.run(f"{names}.y + 12")
+        left, width = browser.run(f"(({{x, width}}) => [x, width])({picture})")
+        pinned = "document.querySelector('#pinned dl') !== null"
+
+        for part in range(0, 100, 2):
+            browser.tap(left + width * part / 100, y)
+            if browser.run(pinned):
+                break
+
+        assert browser.run(pinned)
 
 
 @pytest.mark.parametrize("name", PAGES)
