@@ -19,6 +19,7 @@ from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
 from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.events.errors import StorageUnavailable
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.simulation.live.server import free_ports
 
@@ -85,7 +86,10 @@ async def unseal(broker: TieredBroker) -> None:
 
 async def has_risen(broker: TieredBroker) -> bool:
     """Whether consumers cannot read any more what only the tier has."""
-    return await earliest(broker) > 0
+    try:
+        return await earliest(broker) > 0
+    except StorageUnavailable:
+        return False  # It has just started, and does not lead all its partitions yet.
 
 
 async def is_held(ledger: Ledger) -> bool:
