@@ -77,11 +77,14 @@ class RecordedClient:
         return f"{self._name}/{self._lives}"
 
     async def write(
-        self, tip: TopicIdPartition, work: Awaitable[int], what: str, wanted: KafkaValue
+        self, tip: TopicIdPartition, work: Awaitable[int], what: str, wanted: KafkaValue | None
     ) -> RemoteStorageError | None:
-        """Run the write in `work` and record it; returns the error it ended with, if any."""
+        """Run the write in `work` and record it; returns the error it ended with, if any.
+
+        `wanted`: None for an import, which has no request id.
+        """
         claim = self.manager.claim_to_lead(tip)
-        request = self._ids.ids.request_id()
+        request = b"" if wanted is None else self._ids.ids.request_id()
         number = self._recorder.begin(
             process=self.process,
             kind=WRITE,

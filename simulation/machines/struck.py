@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tierledger.actors.calls import PartitionKey, Placement
 from tierledger.actors.messages import Query
-from tierledger.events.commands import LeaderVerdict
+from tierledger.events.commands import ImportedRecord, LeaderVerdict
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka.codec import KafkaValue
@@ -18,6 +18,9 @@ from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.storage.keys import MetadataKeyFactory
+
+RECORDED_MS = 1_500_000_000_000
+"""The time of the history that importers import (ms): long before any world begins."""
 
 Heard = Callable[[RemoteStorageError | None], None]
 """What is called when a call ends, with its error."""
@@ -60,6 +63,14 @@ class StruckBroker(Protocol):
         caller: Any,  # noqa: ANN401 - One of its own.
         role: str,
         query: Query,
+        then: Heard,
+        /,
+    ) -> None: ...
+    def import_records(
+        self,
+        partition: int,
+        caller: Any,  # noqa: ANN401 - One of its own.
+        records: tuple[ImportedRecord, ...],
         then: Heard,
         /,
     ) -> None: ...
@@ -218,7 +229,12 @@ class Struck(Protocol):
     def restart_broker(self, broker_id: int) -> None:
         """Start a new process of a broker, and let the controller notify it of its roles."""
 
-    def start_import(self, partition: int, history: int, count: int) -> None: ...
+    def start_importing(self, number: int, cluster: str) -> StruckBroker:
+        """Start a process of an importer of that cluster's history; `number`: its broker id."""
+        ...
+
+    def start_import(self, partition: int, history: int, count: int) -> None:
+        """Start an importer: a further broker that imports recorded history and then stops."""
 
 
 class StruckStreams(Protocol):

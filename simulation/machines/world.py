@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER, Placement
@@ -10,14 +12,15 @@ from tierledger.simulation.checkers.decisions import Drafted
 from tierledger.simulation.machines.controller import Controller
 from tierledger.simulation.machines.copier import Copiers
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
+from tierledger.simulation.machines.importer import IMPORTER, Importer
+from tierledger.simulation.machines.moved import Moved
 from tierledger.simulation.machines.moving.cluster import KafkaFollower, Moving
 from tierledger.simulation.machines.nodes.broker import BrokerNode
 from tierledger.simulation.machines.nodes.coordinator import may_be_wrong
 from tierledger.simulation.machines.nodes.feeding import Feeding
-from tierledger.simulation.machines.nodes.importer import IMPORTER, Importer
 from tierledger.simulation.machines.nodes.processes import Processes
 from tierledger.simulation.machines.scenario.scenario import Scenario
-from tierledger.simulation.machines.struck import passes
+from tierledger.simulation.machines.struck import StruckBroker, passes
 
 
 class World(Processes):
@@ -62,12 +65,17 @@ class World(Processes):
         self.controller.notify(broker_id, 5 * MS)
 
     @property
-    @override
-    def all_brokers(self) -> list[BrokerNode]:
+    def all_brokers(self) -> Sequence[StruckBroker]:
         return [*self.brokers.values(), *(one.broker for one in self.importers)]
 
+    def start_importing(self, number: int, cluster: str) -> BrokerNode:
+        life = self.new_life(f"broker-{number}")
+        broker = BrokerNode(self, life, number, import_cluster=cluster)
+        self.broker_lives.append(broker)
+        broker.start()
+        return broker
+
     def start_import(self, partition: int, history: int, count: int) -> None:
-        """Start an importer: a further broker that imports recorded history and then stops."""
         number = IMPORTER + len(self.importers)
         self.importers.append(Importer(self, number, partition, history, count))
 
@@ -165,5 +173,6 @@ class World(Processes):
         if coordinator is None or coordinator.life.is_dead or not idle:
             return None
         node = idle[pick % len(idle)]
-        self.clock.step(coordinator.life, coordinator.move_leader, number, node.name)
+        moved = Moved(coordinator.machine, self.moved, self.keys_of[number], node.name)
+        self.clock.step(coordinator.life, coordinator.request, moved)
         return node.life

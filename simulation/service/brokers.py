@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeAlias
 
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
-from tierledger.events.commands import NO_CLAIM, Claim
+from tierledger.events.commands import NO_CLAIM, Claim, ImportedRecord
 from tierledger.events.errors import Fenced, RemoteStorageError
 from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.metadata import (
@@ -29,7 +30,7 @@ from tierledger.simulation.history.recorded_client import (
     RecordedClient,
 )
 from tierledger.simulation.machines.environment.clockwork import S
-from tierledger.simulation.machines.struck import Heard
+from tierledger.simulation.machines.struck import RECORDED_MS, Heard
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.virtual_loop import VirtualProcess
 
@@ -50,8 +51,6 @@ class CallerOfClient:
 class Broker:
     """One process of a broker, with a manager."""
 
-    import_cluster = None
-
     def __init__(
         self,
         world: Stage,
@@ -59,10 +58,14 @@ class Broker:
         fenced: Callable[[Broker], None],
         broker_id: int,
         number: int,
+        *,
+        import_cluster: str | None = None,
     ) -> None:
         """`fenced` is called when the service refuses an announcement as out of date."""
         self.life = VirtualProcess(f"broker-{broker_id}", number)
         self.broker_id = broker_id
+        self.import_cluster = import_cluster
+        """The cluster whose recorded history this importer imports; None for a broker."""
         self.is_fenced = False
         self.led: dict[int, int] = {}
         """By partition that this broker believes it leads, the epoch it was notified of."""
@@ -129,11 +132,15 @@ class Broker:
         manager, tips = self._manager, self._world.tips
         led = {tips[number]: epoch for number, epoch in leads.items()}
         try:
-            await manager.on_partition_leadership_changes(
-                list(led),
-                [tips[number] for number in follows],
-                leader_epochs=led if carries_epochs else {},
-            )
+            if self.import_cluster is None:
+                await manager.on_partition_leadership_changes(
+                    list(led),
+                    [tips[number] for number in follows],
+                    leader_epochs=led if carries_epochs else {},
+                )
+            elif led:
+                times = dict.fromkeys(led, RECORDED_MS)
+                await manager.announce_import(times, [], self.import_cluster)
             if stops:
                 await manager.on_stop_partitions([tips[number] for number in stops])
         except Fenced:
@@ -193,12 +200,36 @@ class Broker:
 
         When the write ends, `then` is called with its error, or None.
         """
-        if self._manager.claim_to_lead(self._world.tips[partition]) in (None, NO_CLAIM):
+        self._write(partition, caller, partial(self._begun, wanted), what, wanted, then)
+
+    def import_records(
+        self,
+        partition: int,
+        caller: CallerOfClient,
+        records: tuple[ImportedRecord, ...],
+        then: Heard,
+    ) -> None:
+        """Begin an import of recorded history, if there is a claim to lead."""
+        begun = partial(self._manager.import_records, self._world.tips[partition], records)
+        self._write(partition, caller, begun, "import", None, then)
+
+    def _write(
+        self,
+        partition: int,
+        caller: CallerOfClient,
+        begun: Callable[[], Awaitable[int]],
+        what: str,
+        wanted: KafkaValue | None,
+        then: Heard,
+    ) -> None:
+        tip = self._world.tips[partition]
+        if self._configured is None or not self._configured.done():
+            return  # An importer does not wait for its announcement.
+        if self._manager.claim_to_lead(tip) in (None, NO_CLAIM):
             return  # Nobody may ever have announced the partition, which is then unknown.
 
         async def write() -> None:
-            tip = self._world.tips[partition]
-            error = await caller.client.write(tip, self._begun(wanted), what, wanted)
+            error = await caller.client.write(tip, begun(), what, wanted)
             caller.is_busy = False
             then(error)
 

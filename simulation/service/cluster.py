@@ -8,7 +8,7 @@ that a living process is dead.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -42,6 +42,7 @@ from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.ports import LeaderOracle
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.errors import Fenced, NotReady, OutcomeUnknown, RemoteStorageError
+from tierledger.simulation.machines.moved import unnotified
 from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, GAVE_UP, LEADER_MOVED
 from tierledger.simulation.service.process_watch import ProcessWatch, WatchedOracle
@@ -69,6 +70,9 @@ class SkewedClock:
         self._loop = loop
         self._offset_ms = WALL_MS + offset_ms
 
+    def step(self, by_ms: int) -> None:
+        self._offset_ms += by_ms
+
     def now_ms(self) -> int:
         return self._offset_ms + int(self._loop.time() * 1000)
 
@@ -77,6 +81,7 @@ class ServiceProcess(VirtualProcess):
     """A process of the service: a host's or a coordinator's."""
 
     conditions: Conditions
+    wall: SkewedClock
 
     @property
     def refuses_store(self) -> bool:
@@ -119,10 +124,12 @@ class HostWay:
         return self.process.host
 
     async def ask(self, request: Request[CoordinatedHost, T]) -> T:
-        self._note(request)
+        sent: Any = request
+        if isinstance(sent, PlaceCall):
+            sent = PlaceCall(self._cluster.distorted(sent.placements))
         try:
             answer: T = await self._cluster.network.call(
-                self.process, lambda: request.put_to(self._host()), type(request).__name__
+                self.process, lambda: sent.put_to(self._host()), type(request).__name__
             )
         except BaseException:  # Also if nobody waits any longer.
             self._cluster.watch.unanswered(self.process, request)
@@ -140,17 +147,6 @@ class HostWay:
         return refusal or await self._cluster.network.call(
             self.process, work, type(call).__name__
         )
-
-    def _note(self, request: object) -> None:
-        if not isinstance(request, PlaceCall):
-            return
-        if any(one.is_moved for one in request.placements):
-            self._cluster.network.recording.mark(LEADER_MOVED)
-        self._cluster.placed += [
-            one
-            for one in request.placements
-            if one.role == LEADER and one.assignment is not None
-        ]
 
 
 class CoordinatorWay:
@@ -217,6 +213,7 @@ class Cluster:
         self.placed: list[Placement] = []
         """Every placement of a leader that was sent to a host, in order."""
         self.processes = world.lives
+        self._world = world
         self._settings = world.settings
         self._keys = world.keys
         self._scenario = world.scenario
@@ -228,15 +225,31 @@ class Cluster:
         self._oracle = WatchedOracle(oracle, self.watch, world.loop.clock)
         self._serde = world.settings.serde()
 
-    def clock(self, name: str, conditions: Callable[[], Conditions]) -> ProcessClock:
-        """A clock for a new process of `name`, as wrong as the plan allows."""
-        skews_ms = self._scenario.skews_ms
+    def distorted(self, placements: Sequence[Placement]) -> list[Placement]:
+        """The placements that are sent; an older one is among them if a lie is due."""
+        if any(one.is_moved for one in placements):
+            self._recording.mark(LEADER_MOVED)
+        lies, moved = self._world.lies, self._world.moved
+        sent = unnotified(placements, () if self._world.is_healing else moved)
+        self.placed += [
+            one for one in sent if one.role == LEADER and one.assignment is not None
+        ]
+        if lies and self.placed:
+            self._recording.mark("coordinator lied")
+            sent.insert(0, self.placed[lies.pop(0) % len(self.placed)])
+        return sent
+
+    def clock(
+        self, process: ServiceProcess, conditions: Callable[[], Conditions]
+    ) -> ProcessClock:
+        """A clock for a new process, as wrong as the plan allows."""
+        skews_ms, off = self._scenario.skews_ms, self._scenario.clock_off
         offset_ms = skews_ms[len(self.processes) % len(skews_ms)]
-        if self._scenario.clock_off is not None and self._scenario.clock_off[0] == name:
+        if off is not None and off[0] == process.site:
             self._recording.mark(CLOCK_OFF_BY_DAYS)
-            offset_ms += self._scenario.clock_off[1] * DAY_MS
-        wall = SkewedClock(self._loop, offset_ms)
-        return ProcessClock(wall, self._loop.time, conditions)
+            offset_ms += off[1] * DAY_MS
+        process.wall = SkewedClock(self._loop, offset_ms)
+        return ProcessClock(process.wall, self._loop.time, conditions)
 
     async def connect(self, settings: ServiceSettings) -> ServiceConnection:
         """A client's connection to the service: direct, or through the doors of all hosts."""
@@ -282,7 +295,7 @@ class Cluster:
             keys=self._keys,
             serde=self._serde,
             launcher=self,
-            clock=self.clock(process.site, lambda: service.conditions),
+            clock=self.clock(process, lambda: service.conditions),
             hosts=self._scenario.hosts,
             partitions_per_host=self._scenario.partitions_per_host,
             identity=process.name.encode(),
@@ -340,7 +353,7 @@ class Cluster:
             keys=self._keys,
             serde=self._serde,
             limits=self._settings.limits,
-            clock=self.clock(name, lambda: host.report.conditions),
+            clock=self.clock(process, lambda: host.report.conditions),
             give_up=lambda: self._give_up(process),
             oracle=self._oracle,
         )

@@ -86,17 +86,6 @@ KNOBS_OF_SERVICE = {
 many seconds a host gets others' leaders, and by how many leaders hosts may differ. Without the
 last two no run would be long enough for a leader to move."""
 
-UNKNOWN = frozenset(
-    {
-        "clock steps",
-        "contend",
-        "import",
-        "import, then delete",
-        "lie",
-    }
-)
-"""Kinds of decisions of the machines' world that this one does not know."""
-
 OFTEN = {"wire": 8, "store": 6, "kill coordinator": 2}
 """Kinds that strike more often than others, and how many times as often."""
 
@@ -106,11 +95,7 @@ def _client(d: Draw) -> str:
 
 
 FAULTS_OF_SERVICE = {
-    **{
-        kind: fault._replace(times=OFTEN.get(kind, 1))
-        for kind, fault in FAULTS.items()
-        if kind not in UNKNOWN
-    },
+    **{kind: fault._replace(times=OFTEN.get(kind, 1)) for kind, fault in FAULTS.items()},
     "burn": Fault(0.4, lambda d: ("burn", d.host(), 1 + d.below(200))),
     "slow store": Fault(
         0.3, lambda d: ("store", d.anybody(), SLOW, d.below(3000) * MS), times=4

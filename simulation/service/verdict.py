@@ -18,6 +18,7 @@ from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import TombstonesDropped
 from tierledger.simulation.checkers.all import check
+from tierledger.simulation.checkers.model import wrong_import
 from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
@@ -235,7 +236,9 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
     yield from refusal_repeated(events)
     equal_enough = knobs.get("SPREAD", EQUAL_ENOUGH)
     doors = watch.doors
-    yield from needless_move(events, set(), watch.refusals, equal_enough, doors.may_be_shut)
+    yield from needless_move(
+        events, world.moved, watch.refusals, equal_enough, doors.may_be_shut
+    )
     yield from passed_over(events)
     yield from needless_loss(events, always_well(world))
     yield from beside(events, len(keys), room, doors.is_open)
@@ -250,6 +253,7 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
     for key, log in logs.items():
         yield from unsettled_dispute(log, watch.named.get(key, ()), resigned(events, key))
         yield from early_forgetting(log, world.settings.limits.tombstone_retention_ms)
+        yield from wrong_import(log, {one.cluster: one.records for one in world.importers})
     yield from of_tables(logs.values(), plan.seed)
     bodies, in_pieces = [event.body for event in events], plan.seed % 2 == 0
     yield from of_coordination(bodies, world.keys_of, plan.seed, in_pieces=in_pieces)
@@ -307,7 +311,7 @@ def _of_the_run(world: World) -> list[Violation]:
 
 def _untimely(world: World, log: FinalLog) -> list[Violation]:
     """Events in a log whose time is ahead of the world's, or that forget deletions early."""
-    found, spread_ms = [], max(map(abs, world.scenario.skews_ms))
+    found, spread_ms = [], max(map(abs, world.scenario.skews_ms)) + world.stepped_ms
     kept_ms = world.settings.limits.tombstone_retention_ms - 2 * (spread_ms + OFF_MS)
     for event, at in zip(log.events, log.durable_at, strict=True):
         if at is None:

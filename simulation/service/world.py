@@ -7,12 +7,13 @@ write is in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from typing_extensions import override
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, PlaceCall, Placement
+from tierledger.actors.coordinator.messages import Requested
 from tierledger.actors.follower import FollowerPhase
 from tierledger.actors.host.host import Host
 from tierledger.actors.host.partition_shell import PartitionShell
@@ -24,11 +25,13 @@ from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
 from tierledger.simulation.machines.controller import Controller
 from tierledger.simulation.machines.copier import Copiers
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
+from tierledger.simulation.machines.importer import IMPORTER, Importer
 from tierledger.simulation.machines.laws.run_laws import FollowerSeen, Hindrance
+from tierledger.simulation.machines.moved import Moved
 from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.strikes import plan
-from tierledger.simulation.machines.struck import passes
+from tierledger.simulation.machines.struck import StruckBroker, passes
 from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import (
     Cluster,
@@ -79,9 +82,12 @@ class World(Stage):
         super().__init__(scenario, keeps=keeps)
         self.brokers: dict[int, Broker] = {}
         self.broker_lives: list[Broker] = []
+        self.importers: list[Importer] = []
         self.written: dict[tuple[int, int], int] = {}
         self.deletions: dict[int, int] = {}
         self.damaged: set[int] = set()
+        self.stepped_ms = 0
+        """By how much clocks have stepped, all steps together."""
         self.verdicts: dict[int, list[LeaderVerdict]] = {}
         self.fuses: set[tuple[str, str]] = set()
         self.dozes: dict[tuple[str, str], int] = {}
@@ -110,8 +116,17 @@ class World(Stage):
         former = self.brokers.get(broker_id)
         if former is not None and not former.life.is_dead:
             self.recording.mark("broker replaced while it lives")
-        broker = self.brokers[broker_id] = Broker(
-            self, self.cluster.connect, self._broker_fenced, broker_id, len(self.lives)
+        broker = self.brokers[broker_id] = self._started(broker_id)
+        return broker
+
+    def _started(self, broker_id: int, *, import_cluster: str | None = None) -> Broker:
+        broker = Broker(
+            self,
+            self.cluster.connect,
+            self._broker_fenced,
+            broker_id,
+            len(self.lives),
+            import_cluster=import_cluster,
         )
         self.broker_lives.append(broker)
         self.lives.append(broker.life)
@@ -128,7 +143,7 @@ class World(Stage):
 
         It is fenced because a zombie with the same broker id registered after it.
         """
-        if self.brokers[broker.broker_id] is broker:
+        if self.brokers.get(broker.broker_id) is broker:
             self.restart_broker(broker.broker_id)
 
     # The run.
@@ -179,6 +194,8 @@ class World(Stage):
         for broker_id, broker in list(self.brokers.items()):
             if broker.life.is_dead or broker.is_fenced:
                 self.restart_broker(broker_id)
+        for importer in self.importers:
+            importer.stop()
         self.controller.heal()
 
     def _note_unreached(self) -> None:
@@ -227,8 +244,8 @@ class World(Stage):
         passes(self, point, life)
 
     @property
-    def all_brokers(self) -> list[Broker]:
-        return list(self.brokers.values())
+    def all_brokers(self) -> Sequence[StruckBroker]:
+        return [*self.brokers.values(), *(one.broker for one in self.importers)]
 
     @property
     def host_lives(self) -> list[VirtualProcess]:
@@ -343,7 +360,11 @@ class World(Stage):
         self.loop.spawn(_own(life), close())
 
     def step_clock(self, life: ProcessLife, by_ms: int) -> bool:
-        raise NotImplementedError
+        if not isinstance(life, ServiceProcess):
+            return False
+        life.wall.step(by_ms)
+        self.stepped_ms += abs(by_ms)
+        return True
 
     def hint(self, life: ProcessLife, number: int) -> None:
         shell = self._shell(life, number, FOLLOWER)
@@ -365,10 +386,30 @@ class World(Stage):
         self.loop.create_task(place(), context=WORLD_CONTEXT.copy())
 
     def move_leader(self, number: int, pick: int) -> ProcessLife | None:
-        raise NotImplementedError
+        coordinator = self.cluster.coordinator
+        if coordinator is None or not coordinator.is_reachable or not coordinator.is_started:
+            return None
+        service = coordinator.service
+        assert service is not None, "made with its process"
+        idle = [
+            life
+            for life in self.host_lives
+            if life.is_reachable and self._shell(life, number, LEADER) is None
+        ]
+        if not idle:
+            return None
+        life = idle[pick % len(idle)]
+        moved = Moved(service._machine, self.moved, self.keys_of[number], life.site)
+        stimulus = Requested(None, moved)
+        self.loop.call_soon(service._feed, stimulus, context=coordinator.context())
+        return life
+
+    def start_importing(self, number: int, cluster: str) -> Broker:
+        return self._started(number, import_cluster=cluster)
 
     def start_import(self, partition: int, history: int, count: int) -> None:
-        raise NotImplementedError
+        number = IMPORTER + len(self.importers)
+        self.importers.append(Importer(self, number, partition, history, count))
 
 
 def _host(life: ProcessLife) -> Host | None:

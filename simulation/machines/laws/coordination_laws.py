@@ -453,7 +453,8 @@ def unannounced(
     """A broker was told that its roles are announced, and the log does not hold that.
 
     Each claim that it was told has to stand there in that role: that of the announcement, or of
-    an earlier one that it repeats. What it stopped must stand there in no role of its.
+    an earlier one that it repeats. What it stopped must stand there in no role of its; if its
+    claim to lead may have been refused since, there is nothing to stop.
     """
     held: defaultdict[tuple[PartitionKey, int], list[tuple[int, Claim, str]]]
     held = defaultdict(list)
@@ -462,6 +463,11 @@ def unannounced(
             claim = Claim(body.broker_id, body.incarnation, body.number)
             for role, key in _roles(body):
                 held[key, body.broker_id].append((time, claim, role))
+        elif isinstance(body, ev.LeaderRefused):
+            for (key, _), known in held.items():
+                _, claim, role = known[-1]
+                if key == body[:2] and role == LEADER and claim != body.holder:
+                    known.append((time, claim, ""))
     for time, given, claims in accepted:
         told = iter(claims)
         for role, key in _roles(given):

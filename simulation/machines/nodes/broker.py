@@ -37,6 +37,7 @@ from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
 from tierledger.simulation.machines.nodes.coordinator import CoordinatorNode
 from tierledger.simulation.machines.nodes.host import HostWorld
 from tierledger.simulation.machines.nodes.pending import Asked, Caller, Op
+from tierledger.simulation.machines.struck import RECORDED_MS
 
 ATTEMPT = 400 * MS
 """How long a client waits for an answer of the coordinator before it retries."""
@@ -51,9 +52,6 @@ READY_FIRST, READY_LAST = 60 * MS, 1000 * MS
 
 AGAIN_FIRST, AGAIN_LAST = 100 * MS, 800 * MS
 """Pauses before a refused claim is announced again; they double up to the last."""
-
-RECORDED_MS = 1_500_000_000_000
-"""The time of the history that importers import (ms): long before any world begins."""
 
 
 class BrokerWorld(HostWorld):

@@ -7,7 +7,7 @@ the host has something to report, or the world decides that its pings go unanswe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from typing_extensions import override
 
@@ -15,7 +15,7 @@ from tierledger.actors.calls import LEADER, HostPing, PartitionKey, Placement, R
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator import messages as msg
 from tierledger.actors.coordinator.attendance import Attend, Attendance
-from tierledger.actors.coordinator.events import Announcement, CoordinatorBody
+from tierledger.actors.coordinator.events import Announcement
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.log import BATCHES_PER_READ
@@ -38,6 +38,7 @@ from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageErro
 from tierledger.events.log_events import Event
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.environment.medium import COORDINATOR
+from tierledger.simulation.machines.moved import unnotified
 from tierledger.simulation.machines.nodes.host import HostNode, HostWorld
 from tierledger.simulation.machines.nodes.surroundings import Surroundings
 from tierledger.storage.backend import CreateOutcome
@@ -66,29 +67,6 @@ class Attendant(Protocol):
     @property
     def life(self) -> ProcessLife: ...
     def hear(self, ownership: Ownership, as_of: int, /) -> None: ...
-
-
-class Moved(NamedTuple):
-    """A request to place a leader elsewhere without cause; the old one is not notified."""
-
-    node: CoordinatorNode
-    key: PartitionKey
-    host: str
-
-    @property
-    def items(self) -> int:
-        return 1
-
-    def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
-        entry = state.partitions.get(self.key)
-        if entry is None or entry.leadership is None or self.host not in state.hosts:
-            return []
-        number = max(self.node.state.assignment, state.assignment) + 1  # Of this batch, too.
-        self.node.world.moved.add(number)
-        return [ev.LeadersPlaced(self.host, ((*self.key, number),))]
-
-    def answer(self, state: CoordinatorState) -> None:
-        """Answer nothing: no caller waits."""
 
 
 class WatchedCoordinator(Coordinator):
@@ -224,9 +202,8 @@ class CoordinatorNode:
     def _answer(self, caller: CallerOfCoordinator, token: int, value: object) -> None:
         self._wires.send(self.life, caller.life, caller.coordinated, token, value)
 
-    def move_leader(self, number: int, host: str) -> None:
-        """Place a partition's leader on `host` without cause; the old one is not notified."""
-        request = Moved(self, self.world.keys_of[number], host)
+    def request(self, request: msg.Decidable) -> None:
+        """Carry out a request that nobody waits for."""
         self._feed(msg.Requested(None, request))
 
     # The machine.
@@ -407,12 +384,7 @@ class CoordinatorNode:
 
     def _unnotified(self, work: HostWork) -> HostWork:
         """The orders without releases that moves by `Moved` call for."""
-        moved = self.world.moved
-        kept = [
-            one
-            for one in work.placements
-            if one.assignment is not None or one.role != LEADER or one.until + 1 not in moved
-        ]
+        kept = unnotified(work.placements, self.world.moved)
         return work._replace(placements=tuple(kept))
 
     def _distorted(self, work: HostWork) -> HostWork:

@@ -55,11 +55,6 @@ class Processes(BrokerWorld):
         if self.brokers.get(broker.broker_id) is broker:
             self.restart_broker(broker.broker_id)
 
-    @property
-    @abstractmethod
-    def all_brokers(self) -> list[BrokerNode]:
-        """All processes that announce roles: the newest one of each broker, and importers."""
-
     # Coordinators.
 
     @override

@@ -15,7 +15,7 @@ from tests.models.simulation.mutant_hunts import JOBS
 from tierledger.simulation.campaign.campaign import Workers, mutant_named
 from tierledger.simulation.campaign.reduction import replay_command
 from tierledger.simulation.history.calls import FAIL, OK
-from tierledger.simulation.machines.environment.clockwork import MS
+from tierledger.simulation.machines.environment.clockwork import MS, S
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.scenario.scenario import SeedDecision
 from tierledger.simulation.machines.scenario.shape import shaped
@@ -140,6 +140,27 @@ def test_damage_is_noticed_and_costs_its_partition_alone() -> None:
     named = {"bit rot in the log", "misdirected write", "torn batch", "bit rot in a checkpoint"}
     assert named | {"partition quarantined", ENDED_BY_OPERATOR} <= verdict.marks.keys()
     assert verdict.ok_calls > 200
+
+
+def test_a_coordinator_that_lies_and_clocks_that_step_cost_nothing() -> None:
+    strikes = [
+        SeedDecision(1_020 * MS, "lie", (0,)),
+        SeedDecision(1_021 * MS, "clock steps", ("host-0", -9_000)),
+        SeedDecision(1_022 * MS, "clock steps", ("host-1", 9_000)),
+        SeedDecision(1_023 * MS, "contend", (0, 1, 8)),
+        SeedDecision(1_024 * MS, "import", (2, 7, 12)),
+        SeedDecision(1_025 * MS, "import, then delete", (3, 8, 12, 200)),
+    ]
+    whole = calm(2, calls=1200)
+    decisions = sorted([*whole.decisions, *strikes], key=lambda one: one.at)
+    whole = whole._replace(duration=3 * S, oracle_knows=0)  # Kafka knows no importer.
+    verdict = judge(whole._replace(decisions=tuple(decisions)))
+
+    assert not verdict.violations
+    assert {
+        "coordinator lied", "clock stepped", "clock stepped back", "history imported",
+        "leader made beside the one in office", "partition deleted",
+    } <= verdict.marks.keys()  # fmt: skip
 
 
 def test_what_is_needed_of_a_scenario_is_left() -> None:

@@ -274,6 +274,10 @@ def test_a_process_that_is_well_is_not_given_up() -> None:
     assert not list(needless_loss(events, {"host-1/1"}))
 
 
+def refused(holder: Claim | None) -> ev.LeaderRefused:
+    return ev.LeaderRefused(TOPIC, 0, 1, holder, None, None, None, is_served=False)
+
+
 def told(*claims: Claim, leads: bool = True, stops: bool = False, ms: int = 9) -> AnnouncedTo:
     led = ((TOPIC, 0, "orders", None, None),) if leads else ()
     item = ((TOPIC, 0, "orders"),)
@@ -295,11 +299,22 @@ def told(*claims: Claim, leads: bool = True, stops: bool = False, ms: int = 9) -
         (log((announced(1, 4, leads=True),)), told(leads=False, stops=True), True),
         (log((announced(1, 6, leads=True),)), told(leads=False, stops=True), False),
         (log(()), told(leads=False, stops=True), False),
+        (
+            log((announced(1, 4, leads=True),), (refused(None),)),
+            told(leads=False, stops=True),
+            False,
+        ),
+        (
+            log((announced(1, 4, leads=True),), (refused(Claim(1, 1, 4)),)),
+            told(leads=False, stops=True),
+            True,
+        ),
     ],
     ids=[
         "it is there", "only later", "in another role", "as a follower", "a repeat",
         "another broker's", "nothing is there", "it was refused", "not stopped",
-        "announced again since", "there was nothing to stop",
+        "announced again since", "there was nothing to stop", "refused since",
+        "another one was refused",
     ],
 )  # fmt: skip
 def test_what_a_broker_was_told_is_in_the_log(

@@ -12,8 +12,7 @@ from tierledger.events.kafka.codec import KafkaRecord, KafkaValue
 from tierledger.events.lifecycle import RemoteLogSegmentState as State
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierledger.simulation.machines.environment.clockwork import MS
-from tierledger.simulation.machines.nodes.broker import RECORDED_MS, BrokerNode
-from tierledger.simulation.machines.nodes.processes import Processes
+from tierledger.simulation.machines.struck import RECORDED_MS, Struck, StruckBroker
 
 IMPORTER = 90
 """The first importer's broker id; brokers have lower ones."""
@@ -98,7 +97,7 @@ class Importer:
     """Imports one partition's history, as far as it gets to lead, and then stops."""
 
     def __init__(
-        self, world: Processes, number: int, partition: int, history: int, count: int
+        self, world: Struck, number: int, partition: int, history: int, count: int
     ) -> None:
         self.world = world
         self.partition = partition
@@ -112,12 +111,8 @@ class Importer:
         self.broker.notify({partition: 0}, [], [], False)
         world.clock.after(STEP, self.broker.life, self._step)
 
-    def _new_broker(self) -> BrokerNode:
-        life = self.world.new_life(f"broker-{self.number}")
-        broker = BrokerNode(self.world, life, self.number, import_cluster=self.cluster)
-        self.world.broker_lives.append(broker)
-        broker.start()
-        return broker
+    def _new_broker(self) -> StruckBroker:
+        return self.world.start_importing(self.number, self.cluster)
 
     def stop(self) -> None:
         """Announce that the importer no longer leads, by a new process if its own has ended."""
