@@ -160,7 +160,8 @@ class World(Stage):
             self.controller.start()
             self.loop.create_task(self.cluster.keep_coordinator(), context=WORLD_CONTEXT.copy())
             plan(self)
-            Stranger(self).start()
+            if not self.scenario.is_direct:
+                Stranger(self).start()
             self._see_followers()
             self.loop.run(until=self.scenario.duration / S)
             self._heal()

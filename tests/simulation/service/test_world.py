@@ -25,8 +25,10 @@ from tierledger.simulation.service.plan import (
     ENDED_BY_OPERATOR,
     FURTHER,
     LONE_FIRST,
+    SMALL_FROM,
     calm,
     drawn,
+    is_small,
 )
 from tierledger.simulation.service.verdict import judge, ran, verdict_of
 from tierledger.simulation.worlds import SERVICE
@@ -188,10 +190,22 @@ def test_what_is_left_out_of_a_scenario_does_not_strike(seed: int) -> None:
     assert not {one for one in verdict.marks if MARKS.get(one) == "processes"}
 
 
-def test_a_seed_draws_its_transport() -> None:
-    direct = [drawn(seed).is_direct for seed in range(300)]
+def test_most_seeds_behind_the_first_are_small_worlds_and_well() -> None:
+    seeds = range(SMALL_FROM, SMALL_FROM + 200)
+    small = [seed for seed in seeds if is_small(seed)]
+    verdicts = [judge(drawn(seed)) for seed in small[:8]]
 
-    assert 60 < sum(direct) < 120
+    assert len(small) == 180
+    assert not any(is_small(seed) for seed in range(SMALL_FROM))
+    assert not any(verdict.violations for verdict in verdicts)
+    assert sum(verdict.ok_calls for verdict in verdicts) > 80
+    assert sum(verdict.changes for verdict in verdicts) > 8
+
+
+def test_a_seed_draws_its_transport() -> None:
+    direct = [drawn(seed).is_direct for seed in range(SMALL_FROM)]
+
+    assert 50 < sum(direct) < 100
     assert not direct[LONE_FIRST]
 
 
