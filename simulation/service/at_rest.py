@@ -139,13 +139,19 @@ def _left_over(world: World) -> Iterator[LeftOver]:
 
 
 def _strays(world: World, coordinator: CoordinatorService | None) -> Iterator[LeftOver]:
-    """What runs on a host that the coordinator has placed elsewhere, or nowhere."""
-    seats = {} if coordinator is None else coordinator._machine.state.seats
+    """What runs on a host that the coordinator has placed elsewhere, or nowhere.
+
+    Not of processes that its log does not name, which a former coordinator may have started.
+    """
+    if coordinator is None:
+        return
+    state = coordinator._machine.state
     for process in hosts(world):
-        for life in [] if process.host is None else process.host._machine.lives.values():
-            if life.role != STORAGE and (life.key, life.role) not in seats.get(
-                process.site, {}
-            ):
+        if process.host is None or state.hosts.get(process.site) != process.name:
+            continue
+        seats = state.seats.get(process.site, {})
+        for life in process.host._machine.lives.values():
+            if life.role != STORAGE and (life.key, life.role) not in seats:
                 yield LeftOver(process.name, "a stray", (life.key, life.role))
 
 
