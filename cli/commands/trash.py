@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierledger.cli.examples import CommandsWithExamples
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import (
     StoreOptions,
     chosen_partitions,
@@ -80,7 +81,7 @@ def list_kept(
     A hold that is in force keeps them longer than the time that is shown.
     """
     if asyncio.run(_list(StoreOptions(store, cluster), topic, json=json, wide=wide)):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitStatus.PARTLY)
 
 
 def show_kept(
@@ -118,7 +119,7 @@ async def _list(options: StoreOptions, topic: str | None, *, json: bool, wide: b
         print_table(
             PrintedTable(LIST_COLUMNS, [_cells(one) for one in plain], LIST_SPARE), wide=wide
         )
-    else:
+    elif not damaged:
         print_note("nothing that was deleted is kept")
     return damaged
 
