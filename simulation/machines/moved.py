@@ -12,7 +12,7 @@ from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.state import CoordinatorState
 
 
-class Moved(NamedTuple):
+class NeedlessMove(NamedTuple):
     """A request to place a leader elsewhere without cause; the old one is not notified."""
 
     coordinator: Coordinator
@@ -38,7 +38,7 @@ class Moved(NamedTuple):
 
 
 def unnotified(placements: Iterable[Placement], moved: Collection[int]) -> list[Placement]:
-    """The orders to a host without the releases that moves by `Moved` call for."""
+    """The orders to a host without the releases that moves by `NeedlessMove` call for."""
     return [
         one
         for one in placements

@@ -13,7 +13,7 @@ from tierledger.simulation.machines.controller import Controller
 from tierledger.simulation.machines.copier import Copiers
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife
 from tierledger.simulation.machines.importer import IMPORTER, Importer
-from tierledger.simulation.machines.moved import Moved
+from tierledger.simulation.machines.moved import NeedlessMove
 from tierledger.simulation.machines.moving.cluster import KafkaFollower, Moving
 from tierledger.simulation.machines.nodes.broker import BrokerNode
 from tierledger.simulation.machines.nodes.coordinator import may_be_wrong
@@ -173,6 +173,6 @@ class World(Processes):
         if coordinator is None or coordinator.life.is_dead or not idle:
             return None
         node = idle[pick % len(idle)]
-        moved = Moved(coordinator.machine, self.moved, self.keys_of[number], node.name)
+        moved = NeedlessMove(coordinator.machine, self.moved, self.keys_of[number], node.name)
         self.clock.step(coordinator.life, coordinator.request, moved)
         return node.life

@@ -27,7 +27,7 @@ from tierledger.simulation.machines.copier import Copiers
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.importer import IMPORTER, Importer
 from tierledger.simulation.machines.laws.run_laws import FollowerSeen, Hindrance
-from tierledger.simulation.machines.moved import Moved
+from tierledger.simulation.machines.moved import NeedlessMove
 from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.strikes import plan
@@ -400,7 +400,7 @@ class World(Stage):
         if not idle:
             return None
         life = idle[pick % len(idle)]
-        moved = Moved(service._machine, self.moved, self.keys_of[number], life.site)
+        moved = NeedlessMove(service._machine, self.moved, self.keys_of[number], life.site)
         stimulus = Requested(None, moved)
         self.loop.call_soon(service._feed, stimulus, context=coordinator.context())
         return life

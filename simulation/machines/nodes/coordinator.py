@@ -383,7 +383,7 @@ class CoordinatorNode:
         self._clock.after(SEND_AGAIN, self.life, self._not_acknowledged, number)
 
     def _unnotified(self, work: HostWork) -> HostWork:
-        """The orders without releases that moves by `Moved` call for."""
+        """The orders without releases that moves by `NeedlessMove` call for."""
         kept = unnotified(work.placements, self.world.moved)
         return work._replace(placements=tuple(kept))
 
