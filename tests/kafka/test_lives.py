@@ -120,6 +120,8 @@ class StockLife:
                 await self._grow(topic)
                 await self._delete_records(topic)
             case What.DELETE:
+                # Kafka tries only once: the broker has to have heard of the last move's end.
+                await self._stands_still()
                 await delete_topic(self.broker.address, topic)
                 del self._sent[topic], self._first[topic]
                 await until(lambda: not self._tiered(topic))
