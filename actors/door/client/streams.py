@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeAlias
@@ -36,6 +37,8 @@ from tierledger.events.errors import (
     RejectedError,
     RemoteStorageError,
 )
+
+_HEARS_THE_END = "_AioCall._handle_status_once_received"
 
 OPEN_S = 3.0
 """How long a host may take to greet: a frozen one still accepts connections."""
@@ -327,16 +330,35 @@ class Stream:
         """End the stream; calls that were sent and have no answer are in doubt."""
         # What has begun ends by the call's end: gRPC would report the end of what is cancelled
         # here to the loop, which may be closed by then.
+        begun = [*self._tasks[:2], *_hearing_the_end_of(self._call)]
         self._call.cancel()
         await self._end(ConnectionError("the connection was closed"))
         self._wake.set()
-        reading_and_writing = self._tasks[:2]
-        if reading_and_writing:
-            await asyncio.wait(reading_and_writing, timeout=CLOSE_S)
+        if begun:
+            await asyncio.wait(begun, timeout=CLOSE_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channel.close()
+
+
+def _hearing_the_end_of(call: Any) -> list[asyncio.Task[Any]]:  # noqa: ANN401 - See `greeted`.
+    """The task in which gRPC hears how `call` ends; after a cancel nothing else waits for it.
+
+    No interface of gRPC names the task, so it is found by what its coroutine refers to.
+    """
+    core = getattr(call, "_cython_call", None)
+    return [
+        task
+        for task in asyncio.all_tasks()
+        if core is not None
+        and getattr(task.get_coro(), "__qualname__", "") == _HEARS_THE_END
+        and any(
+            held is core
+            for scope in gc.get_referents(task.get_coro())
+            for held in gc.get_referents(scope)
+        )
+    ]
 
 
 def channel_to(door: str, security: ClientSecurity) -> grpc.aio.Channel:

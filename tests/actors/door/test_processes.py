@@ -14,6 +14,8 @@ from tests.models.actors.local_world import CLUSTER, partition
 from tests.models.forks import in_a_fork
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client.sync_client import RemoteLogMetadataManager
+from tierledger.actors.door.client.connection import greeting_of
+from tierledger.actors.door.client.streams import Stream
 from tierledger.events.errors import InvalidArgument, RemoteStorageError
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.connector import load_connector
@@ -205,6 +207,17 @@ async def test_managers_one_after_another_leave_nothing_behind(tmp_path: Path) -
     lines = await heard(tmp_path, ONE_AFTER_THE_OTHER)
 
     assert lines == ["False True", "False", "refused"] * 3
+
+
+async def test_a_closed_stream_leaves_no_work_to_its_loop(tmp_path: Path) -> None:
+    async with served(tmp_path) as world:
+        door = await door_of(world)
+        for _ in range(20):
+            before = asyncio.all_tasks()
+            stream = await Stream.opened(door, greeting_of(CLUSTER))
+            await stream.close()
+            mine = asyncio.all_tasks() - before
+            assert not [one for one in mine if "_AioCall" in repr(one)]
 
 
 async def test_another_loop_is_refused_at_once(tmp_path: Path) -> None:
