@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import override
 
@@ -22,6 +22,7 @@ from tierledger.pipeline.fold import PlannedLog, point
 from tierledger.pipeline.folding.plan import divided
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.source.options import keeping, kept, number_of, own_options
+from tierledger.pipeline.source.read_only import ReadOnlySource
 from tierledger.pipeline.source.source import TierledgerSource, checked_schema
 from tierledger.pipeline.tables.arrow import RecordBatch, record_batch, schema_of
 from tierledger.pipeline.tables.plan import TABLES, TablePlan, planned
@@ -124,7 +125,7 @@ class TableReader(DataSourceReader):
             yield record_batch(chunk, schema).select(self._columns)
 
 
-class TableSource(DataSource):
+class TableSource(ReadOnlySource):
     """The format of one table; those that Spark finds are derived from it."""
 
     TABLE: ClassVar[str]

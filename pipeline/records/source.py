@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from typing_extensions import override
 
@@ -26,6 +26,7 @@ from tierledger.pipeline.records.options import RecordsOptions
 from tierledger.pipeline.records.segment_tasks import SegmentTask, plan_records
 from tierledger.pipeline.records.task import arrow_batches
 from tierledger.pipeline.source.options import keeping, kept
+from tierledger.pipeline.source.read_only import ReadOnlySource
 from tierledger.pipeline.source.source import checked_schema
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ FORMAT = "tierledger.records"
 __all__ = ["FORMAT", "RECORD_SCHEMA", "SCHEMA_WITH_DAMAGE", "RecordsSource"]
 
 
-class RecordsSource(DataSource):
+class RecordsSource(ReadOnlySource):
     """The format `tierledger.records`."""
 
     @classmethod

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import __version__
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from typing_extensions import override
@@ -31,6 +31,7 @@ from tierledger.pipeline.source.columns import (
 )
 from tierledger.pipeline.source.options import SourceOptions, keeping, kept
 from tierledger.pipeline.source.plan import ReadTask, plan_batch
+from tierledger.pipeline.source.read_only import ReadOnlySource
 from tierledger.pipeline.source.scan import Scanner
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def events(
     return frame.select(*columns)
 
 
-class TierledgerSource(DataSource):
+class TierledgerSource(ReadOnlySource):
     """The format `tierledger`."""
 
     @classmethod

@@ -60,6 +60,16 @@ def test_options_choose_logs_and_a_point_in_them(
     assert found
 
 
+@pytest.mark.parametrize("name", ["tierledger", "tierledger.segments", "tierledger.records"])
+def test_what_can_only_be_read_says_so_when_it_is_written(
+    spark: SparkSession, url: str, name: str
+) -> None:
+    writing = spark.range(1).write.format(name).mode("append").option("store", url)
+
+    with pytest.raises(PySparkException, match=f"the format {name} can only be read"):
+        writing.save()
+
+
 def test_a_damaged_log_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "store", damaged)
     reading = spark.read.format("tierledger.segments")
