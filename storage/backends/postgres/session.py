@@ -349,7 +349,12 @@ class PostgresSession:
                 f"{address.where} has fsync off, so it confirms what it may lose: "
                 "expected a server with fsync on"
             )
-        if not is_standby and not address.read_only:
+        if is_standby and not address.read_only:
+            raise StorageUnavailable(
+                f"{address.where} led to a standby, which takes no writes, not the primary: "
+                "target_session_attrs=read-write finds it among several hosts"
+            )
+        if not address.read_only:
             await self._look_back()
 
     async def _look_back(self) -> None:

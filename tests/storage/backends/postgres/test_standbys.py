@@ -58,6 +58,22 @@ async def test_a_commit_that_no_standby_has_is_not_confirmed_and_not_believed(
         assert await read == b"v"
 
 
+async def test_a_writer_that_comes_to_a_standby_hears_how_it_finds_the_primary(
+    primary: PostgresServer,
+) -> None:
+    place = primary.place()
+    async with opened(place) as backend:
+        await backend.create("k", b"v")
+    with StandbyServer(primary) as standby:
+        url = place.replace(f":{primary.port}", f":{standby.port},127.0.0.1:{primary.port}")
+        async with opened(url, read_only=True) as reader:
+            assert await reader.get("k") == b"v"
+        told = "led to a standby, which takes no writes.*target_session_attrs=read-write"
+        with pytest.raises(StorageUnavailable, match=told):
+            async with opened(url):
+                pass
+
+
 async def test_a_standby_that_takes_over_has_all_that_was_confirmed(
     primary: PostgresServer,
 ) -> None:
