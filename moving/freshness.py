@@ -6,8 +6,10 @@ brokers would take its segments for gone, and delete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.errors import for_code  # type: ignore[import-untyped] # It has no types.
 
@@ -31,6 +33,14 @@ TO_DO = (
 SEALED = f"{METADATA_TOPIC} has tierledger's seal, so another ledger owns the metadata"
 
 
+ELECTION_S = 15.0
+"""So long brokers that were just started may take until each partition has a leader."""
+
+ELECTION_LOOK_S = 0.5
+
+Asked = TypeVar("Asked")
+
+
 class Starts(NamedTuple):
     """Where a partition starts."""
 
@@ -51,7 +61,8 @@ async def refuse_tiered(brokers: KafkaBrokers, attending: Iterable[Mapping[str, 
     """
     found = await _of_topic(brokers), _of_plugins(attending)
     facts = [fact for fact in found if fact is not None]
-    tiered = [one for one in await starts_of(brokers) if one.earliest < one.local]
+    starts = await once_led(partial(starts_of, brokers))
+    tiered = [one for one in starts if one.earliest < one.local]
     if tiered:
         some = ", ".join(
             f"{one.partition} starts at {one.earliest}, in its leader's folder at {one.local}"
@@ -112,6 +123,23 @@ def _of_plugins(attending: Iterable[Mapping[str, Any]]) -> str | None:
         return None
     which = ", ".join(f"{broker} ({count} partitions)" for broker, count in sorted(fed.items()))
     return f"another ledger has fed the plugins of brokers {which}"
+
+
+async def once_led(ask: Callable[[], Awaitable[Asked]]) -> Asked:
+    """What `ask` finds, once brokers that were just started have elected all leaders.
+
+    Raises:
+        StorageUnavailable: The last attempt's, `ELECTION_S` after the first.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + ELECTION_S
+    while True:
+        try:
+            return await ask()
+        except StorageUnavailable:
+            if loop.time() >= until:
+                raise
+        await asyncio.sleep(ELECTION_LOOK_S)
 
 
 async def starts_of(brokers: KafkaBrokers) -> list[Starts]:
