@@ -22,8 +22,9 @@ from msgspec import Meta
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import DeletionCause
-from tierledger.events.tables.segment_rows import END, MAX_TIMESTAMP, START
-from tierledger.events.typed_fields import Count, Id, PartitionNumber, Text, Topic
+from tierledger.events.partition.state import KeptSegment
+from tierledger.events.tables.segment_rows import END, MAX_TIMESTAMP, START, unpack_row
+from tierledger.events.typed_fields import Count, Id, PartitionNumber, Text, Topic, time_text
 
 HOLDS_MAX = 200
 """Most holds at a time. Each host hears of all with each ping, and a leader looks through all
@@ -137,6 +138,31 @@ def in_force(holds: list[Hold]) -> list[Hold]:
 def kept_until_ms(holds: list[Hold], now_ms: int) -> int:
     """Until when the terms among `holds` keep a segment whose deletion begins now."""
     return now_ms + max((one.term_ms or 0 for one in holds), default=0)
+
+
+def why_kept(
+    kept: KeptSegment, tip: TopicIdPartition, told: Deletions, purger: int, now_ms: int
+) -> str:
+    """Why `purger` may not delete the data of a kept segment yet; empty: it may.
+
+    A purge that has begun cannot be held any more. A term is no reason: it is about what is
+    deleted later.
+    """
+    if kept.purger is not None:
+        if kept.is_free(purger, now_ms):
+            return ""
+        return (
+            f"broker {kept.purger} is purging it" if kept.purger >= 0 else "it is being purged"
+        )
+    if now_ms < kept.until_ms:
+        return f"it is kept until {time_text(kept.until_ms)}"
+    if told.held:
+        return told.held
+    row = unpack_row(kept.row)
+    holds = told.over(tip, now_ms)
+    ours = (one for one in holds if one.term_ms is None and one.covers_segment(row, None))
+    hold = next(ours, None)
+    return "" if hold is None else text_of_hold(hold)
 
 
 def text_of_hold(hold: Hold) -> str:

@@ -12,7 +12,7 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.events.typed_fields import Count, Int32, Int64, RequestId, Text, Topic
+from tierledger.events.typed_fields import Count, Id, Int32, Int64, RequestId, Text, Topic
 
 
 class Claim(NamedTuple):
@@ -102,6 +102,22 @@ class PutPartitionDelete(NamedTuple):
     metadata: RemotePartitionDeleteMetadata
 
 
+class StartPurges(NamedTuple):
+    """Begin to delete the data of kept segments; the writer of the log knows which are due."""
+
+    origin: Origin
+    segment_ids: tuple[Id, ...]
+    lease_ms: Count
+    """How long nobody else is given them."""
+
+
+class EndPurges(NamedTuple):
+    """Record that the data of kept segments is deleted."""
+
+    origin: Origin
+    segment_ids: tuple[Id, ...]
+
+
 class ImportedRecord(NamedTuple):
     """One record of a `__remote_log_metadata` topic, with its place and time."""
 
@@ -130,4 +146,6 @@ Command: TypeAlias = (
     | PutPartitionDelete
     | ImportRecords
     | DropTombstones
+    | StartPurges
+    | EndPurges
 )

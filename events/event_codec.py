@@ -49,6 +49,8 @@ TYPES: EventTypes = (
     (7, log_events.ImportRecordDropped, 1),
     (8, log_events.TombstonesDropped, 1),
     (9, log_events.SegmentKept, 1),
+    (10, log_events.SegmentPurgeStarted, 1),
+    (11, log_events.SegmentPurged, 1),
 )
 """Type number, class, and the version that is written today."""
 

@@ -126,6 +126,23 @@ class SegmentKept(NamedTuple):
     reason: Text
 
 
+class SegmentPurgeStarted(NamedTuple):
+    """The data of a kept segment is being deleted from here on, and no hold keeps it any more.
+
+    The event's broker deletes it, or a command if that is -1. It may be started again.
+    """
+
+    segment_id: Id
+    lease_until_ms: Int64
+    """Until then nobody else is given it."""
+
+
+class SegmentPurged(NamedTuple):
+    """The data of a kept segment is deleted, and nothing is left of it."""
+
+    segment_id: Id
+
+
 class PartitionDeleteUpdated(NamedTuple):
     """A new state of the whole partition's deletion; FINISHED removes all its segments."""
 
@@ -158,6 +175,8 @@ Body: TypeAlias = (
     | SegmentAdded
     | SegmentUpdated
     | SegmentKept
+    | SegmentPurgeStarted
+    | SegmentPurged
     | PartitionDeleteUpdated
     | ImportRecordDropped
     | TombstonesDropped

@@ -6,10 +6,23 @@ from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import CorruptLog
 from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.catalog import Catalog
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.partition.event_log import BatchLog
 
 BATCHES_PER_READ = 500
+
+
+async def folded(catalog: Catalog) -> Fold:
+    """The whole log of a cluster's coordinators.
+
+    Raises:
+        CorruptLog: The log does not verify.
+        FormatTooNew: A newer release wrote to it.
+    """
+    fold = Fold(catalog.cluster_id, catalog.keys, catalog.serde)
+    await read_on(fold, catalog.backend, catalog.keys)
+    return fold
 
 
 def coordinator_batches(backend: MetadataStorageBackend, keys: MetadataKeyFactory) -> BatchLog:

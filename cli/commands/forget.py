@@ -147,24 +147,20 @@ async def _refuse_hosted(catalog: Catalog, tip: TopicIdPartition) -> None:
     Raises:
         RejectedError: A broker hosts it, or Kafka's own manager knows its segments.
     """
-    from tierledger.actors.calls import PartitionKey
     from tierledger.actors.coordinator.events import Owner
-    from tierledger.actors.coordinator.fold import Fold
-    from tierledger.actors.coordinator.log import read_on
+    from tierledger.actors.coordinator.log import folded
+    from tierledger.actors.unled_log import hosting
 
-    fold = Fold(catalog.cluster_id, catalog.keys, catalog.serde)
-    await read_on(fold, catalog.backend, catalog.keys)
+    fold = await folded(catalog)
     ownership = fold.state.ownership
     if Owner.KAFKA in {ownership.owner, ownership.source, ownership.heading}:
         raise RejectedError(
             f"{tip}: Kafka's own manager knows its segments; expected tierledger to own the "
             "metadata, so that the mirror removes them from Kafka's topic, too"
         )
-    route = fold.state.route(PartitionKey.of(tip))
-    claims = [*route.followers, *([] if route.leader is None else [route.leader])]
-    if claims:
-        brokers = ", ".join(str(one.broker_id) for one in sorted(claims))
-        raise RejectedError(f"{tip} is hosted by brokers {brokers}: they remove its segments")
+    if brokers := hosting(fold, tip):
+        named = ", ".join(map(str, brokers))
+        raise RejectedError(f"{tip} is hosted by brokers {named}: they remove its segments")
 
 
 async def _delete_data(tier: str, segments: Sequence[RemoteLogSegmentMetadata]) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.commands.purge import due_of, purge
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import (
@@ -33,10 +35,8 @@ from tierledger.events.lifecycle import DeletionCause
 from tierledger.events.tables.segment_rows import END, SIZE, START, unpack_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tierledger.events.identifiers import TopicIdPartition
-    from tierledger.events.partition.state import KeptSegment
+    from tierledger.events.partition.state import KeptSegment, PartitionState
     from tierledger.storage.catalog import Catalog
 
 LIST_COLUMNS = (
@@ -45,6 +45,7 @@ LIST_COLUMNS = (
     "partition",
     "segments",
     "bytes",
+    "due",
     "first",
     "last",
     "deleted",
@@ -58,12 +59,13 @@ SHOW_SPARE = ("broker", "deleted")
 def trash_group() -> typer.Typer:
     group = typer.Typer(
         cls=CommandsWithExamples,
-        help="See what brokers have deleted, and what stays in the tier.",
+        help="See what brokers have deleted and what stays in the tier, and purge it.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
     group.command("ls")(list_kept)
     group.command("show")(show_kept)
+    group.command("purge")(purge)
     return group
 
 
@@ -78,7 +80,7 @@ def list_kept(
 ) -> None:
     """List the partitions with segments that were deleted and whose data stays.
 
-    A hold that is in force keeps them longer than the time that is shown.
+    What is due may be purged: its time is over, and no hold keeps it longer.
     """
     if asyncio.run(_list(StoreOptions(store, cluster), topic, json=json, wide=wide)):
         raise typer.Exit(ExitStatus.PARTLY)
@@ -98,20 +100,24 @@ def show_kept(
 
 async def _list(options: StoreOptions, topic: str | None, *, json: bool, wide: bool) -> bool:
     """Print the partitions; whether one is damaged."""
-    found: list[tuple[TopicIdPartition, list[KeptSegment]]] = []
+    from tierledger.actors.coordinator.holding import deletions
+    from tierledger.actors.coordinator.log import folded
+
+    found: list[tuple[TopicIdPartition, dict[str, Any]]] = []
     damaged = False
     async with opened_catalog(options) as catalog:
+        told, now_ms = deletions((await folded(catalog)).state), WallClock().now_ms()
         for tip in await chosen_partitions(catalog, topic, None):
             try:
-                kept = await _kept(catalog, tip)
+                state = await _state(catalog, tip)
             except DataError as error:
                 damaged = True
                 print_note(f"{tip} cannot be read: {error}")
                 continue
-            if kept:
-                found.append((tip, kept))
+            if len(state.kept):
+                found.append((tip, _plain(state, len(due_of(state, told, now_ms)[0]))))
     found.sort(key=lambda one: (one[0].topic, one[0].topic_id, one[0].partition))
-    plain = [_plain(tip, kept) for tip, kept in found]
+    plain = [one for _, one in found]
     if json:
         for one in plain:
             print_json(one)
@@ -128,7 +134,7 @@ async def _show(
     options: StoreOptions, where: tuple[str, int], *, json: bool, wide: bool
 ) -> None:
     async with opened_catalog(options) as catalog:
-        kept = await _kept(catalog, await found_partition(catalog, *where))
+        state = await _state(catalog, await found_partition(catalog, *where))
     plain = [
         {
             **plain_segment(one.row),
@@ -136,8 +142,9 @@ async def _show(
             "deleted_by": DeletionCause(one.cause).name.lower(),
             "kept_until_ms": one.until_ms,
             "reason": one.reason,
+            "purged_by": one.purger,
         }
-        for one in kept
+        for one in _kept(state)
     ]
     if json:
         for one in plain:
@@ -153,22 +160,28 @@ async def _show(
             one["deleted_by"],
             one["broker_id"],
             time_cell(one["kept_until_ms"]),
-            one["reason"],
+            one["reason"] if one["purged_by"] is None else "it is being purged",
         )
         for one in plain
     ]
     print_table(PrintedTable(SHOW_COLUMNS, rows, SHOW_SPARE), wide=wide)
 
 
-async def _kept(catalog: Catalog, tip: TopicIdPartition) -> list[KeptSegment]:
-    """The kept segments of a partition, by start offset."""
+async def _state(catalog: Catalog, tip: TopicIdPartition) -> PartitionState:
     reader = catalog.reader(tip)
-    kept = [one for _, one in (await reader.state()).state.kept.all()]
+    state = (await reader.state()).state
     print_notes(reader)
+    return state
+
+
+def _kept(state: PartitionState) -> list[KeptSegment]:
+    """The kept segments of a partition, by start offset."""
+    kept = (one for _, one in state.kept.all())
     return sorted(kept, key=lambda one: int(unpack_row(one.row)[START]))
 
 
-def _plain(tip: TopicIdPartition, kept: Sequence[KeptSegment]) -> dict[str, Any]:
+def _plain(state: PartitionState, due: int) -> dict[str, Any]:
+    tip, kept = state.topic_id_partition, _kept(state)
     rows = [unpack_row(one.row) for one in kept]
     return {
         "topic": tip.topic,
@@ -176,6 +189,7 @@ def _plain(tip: TopicIdPartition, kept: Sequence[KeptSegment]) -> dict[str, Any]
         "partition": tip.partition,
         "segments": len(kept),
         "size_in_bytes": sum(row[SIZE] for row in rows),
+        "due": due,
         "first_offset": min(row[START] for row in rows),
         "last_offset": max(row[END] for row in rows),
         "deleted_ms": min(one.log_time_ms for one in kept),
@@ -190,6 +204,7 @@ def _cells(one: dict[str, Any]) -> tuple[object, ...]:
         one["partition"],
         one["segments"],
         size_cell(one["size_in_bytes"]),
+        one["due"],
         one["first_offset"],
         one["last_offset"],
         time_cell(one["deleted_ms"]),

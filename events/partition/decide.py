@@ -142,6 +142,8 @@ def _decided(
             expired = view.expired_tombstones(cutoff, TOMBSTONES_PER_DROP)
             bodies = [log.TombstonesDropped(expired[-1] + 1, len(expired))] if expired else []
             return _append(view, bodies, now_ms, log.Origin(-1, None))
+        case cmd.StartPurges() | cmd.EndPurges():
+            return _append(view, _purges(view, command, now_ms), now_ms, command.origin)
         case cmd.ImportRecords():
             _require_session(view, command.claim)
             return _import(view, command)
@@ -292,6 +294,34 @@ def _update(view: Overlay, command: cmd.UpdateSegment, limits: Limits) -> list[l
         log.SegmentUpdated(segment_id, int(target), broker_id, time_ms, fields[CUSTOM]),
         log.SegmentKept(segment_id, keep.until_ms, cause, broker_id, time_ms, keep.reason),
     ]
+
+
+def _purges(
+    view: Overlay, command: cmd.StartPurges | cmd.EndPurges, now_ms: int
+) -> list[log.Body]:
+    """No session is needed: what is kept is no broker's, and mostly nobody leads it any more.
+
+    Its data may only be deleted behind a stored `SegmentPurgeStarted`.
+    """
+    bodies: list[log.Body] = []
+    for segment_id in dict.fromkeys(command.segment_ids):
+        kept = view.kept_segment(segment_id)
+        if kept is None:
+            continue  # It is purged: two may do that, and each repeats it after a kill.
+        if isinstance(command, cmd.EndPurges):
+            if kept.purger is None:
+                raise InvalidStateTransition(
+                    f"segment {Uuid(segment_id)} is kept, and its purge has not begun"
+                )
+            bodies.append(log.SegmentPurged(segment_id))
+        elif now_ms < kept.until_ms:
+            raise InvalidStateTransition(
+                f"segment {Uuid(segment_id)} is kept until {kept.until_ms} ms, it is {now_ms}"
+            )
+        elif kept.is_free(command.origin.broker_id, now_ms):
+            lease_until_ms = now_ms + command.lease_ms
+            bodies.append(log.SegmentPurgeStarted(segment_id, lease_until_ms))
+    return bodies
 
 
 def _begins_to_delete(source: RemoteLogSegmentState, target: RemoteLogSegmentState) -> bool:

@@ -210,6 +210,31 @@ def _segment_kept(state: PartitionState, event: log.Event, body: log.SegmentKept
     state.kept.add(body.segment_id, event.position, kept)
 
 
+def _segment_purge_started(
+    state: PartitionState, event: log.Event, body: log.SegmentPurgeStarted
+) -> None:
+    position, kept = _kept(state, event, body.segment_id)
+    state.kept.drop_at(position)
+    started = kept._replace(purger=event.broker_id, lease_until_ms=body.lease_until_ms)
+    state.kept.add(body.segment_id, position, started)
+
+
+def _segment_purged(state: PartitionState, event: log.Event, body: log.SegmentPurged) -> None:
+    position, _ = _kept(state, event, body.segment_id)
+    state.kept.drop_at(position)
+    if not state.is_finished:  # From its end on, a partition has no ids to remember.
+        state.tombstones.add(body.segment_id, event.position, event.log_time_ms)
+
+
+def _kept(
+    state: PartitionState, event: log.Event, segment_id: bytes
+) -> tuple[int, KeptSegment]:
+    position, kept = state.kept.position_of(segment_id), state.kept.get(segment_id)
+    if position is None or kept is None:
+        raise CorruptLog(f"position {event.position}: {segment_id.hex()} is not kept")
+    return position, kept
+
+
 def _remove(state: PartitionState, stood: bytes, fields: Row) -> None:
     """Remove a segment, whose row `stood` has `fields`, from every answer."""
     unlist(state, fields)
@@ -261,6 +286,8 @@ _APPLY: dict[type[Any], Callable[[PartitionState, log.Event, Any], None]] = {
     log.SegmentAdded: _segment_added,
     log.SegmentUpdated: _segment_updated,
     log.SegmentKept: _segment_kept,
+    log.SegmentPurgeStarted: _segment_purge_started,
+    log.SegmentPurged: _segment_purged,
     log.PartitionDeleteUpdated: _partition_delete_updated,
     log.ImportRecordDropped: _import_record_dropped,
     log.TombstonesDropped: _tombstones_dropped,

@@ -67,7 +67,7 @@ def _added(
         return log.ImportRecordDropped(source, ADDED_UNSTARTED, segment_id)
     if not is_valid_segment_transition(_state_of(view, segment_id), metadata.state):
         return log.ImportRecordDropped(source, ILLEGAL, segment_id)
-    if view.is_kept(segment_id):
+    if view.kept_segment(segment_id) is not None:
         return log.ImportRecordDropped(source, KEPT, segment_id)
     return log.added_body(metadata, source, tags)
 

@@ -19,6 +19,7 @@ from tierledger.events.partition.evolve import (
 from tierledger.events.partition.state import (
     DeleteMetadata,
     DisputeRun,
+    KeptSegment,
     PartitionState,
     Session,
 )
@@ -41,8 +42,8 @@ class Overlay:
         self._changes: dict[bytes, list[log.SegmentAdded | log.SegmentUpdated]] = {}
         """Changes not in `_rows` yet: few segments change twice in a batch, so a row is built
         only when it is read."""
-        self._kept: set[bytes] = set()
-        """Ids of segments that this batch keeps from deletion."""
+        self._kept: dict[bytes, KeptSegment | None] = {}
+        """Kept segments that this batch changes; None: purged."""
         self._deleted: dict[bytes, int | None] = {}
         """Id to the position of its deletion; None if the id was added again."""
         self._buried: dict[int, int] = {}
@@ -110,11 +111,13 @@ class Overlay:
         assert row is not None, "it was added, or is there"
         return row
 
-    def is_kept(self, segment_id: bytes) -> bool:
-        return segment_id in self._kept or self._state.is_kept(segment_id)
+    def kept_segment(self, segment_id: bytes) -> KeptSegment | None:
+        if segment_id in self._kept:
+            return self._kept[segment_id]
+        return self._state.kept_segment(segment_id)
 
     def is_deleted(self, segment_id: bytes) -> bool:
-        if self.is_kept(segment_id):
+        if self.kept_segment(segment_id) is not None:
             return True
         if segment_id in self._deleted:
             position = self._deleted[segment_id]
@@ -161,9 +164,14 @@ class Overlay:
                 self._note_update(event, body)
                 self._note_source(body.source)
             case log.SegmentKept() as body:
-                self._changes.pop(body.segment_id, None)
+                row = self.row(body.segment_id)
+                assert row is not None, "decide refuses to keep unknown segments"
                 self._rows[body.segment_id] = None
-                self._kept.add(body.segment_id)
+                self._kept[body.segment_id] = KeptSegment(
+                    row, body.until_ms, body.cause, body.reason, event.log_time_ms
+                )
+            case log.SegmentPurgeStarted() | log.SegmentPurged() as body:
+                self._note_purge(event, body)
             case log.PartitionDeleteUpdated() as body:
                 self.delete = DeleteMetadata(
                     body.state, body.broker_id, body.event_timestamp_ms
@@ -194,6 +202,21 @@ class Overlay:
             self._buried[event.position] = event.log_time_ms
             return
         self._changes.setdefault(body.segment_id, []).append(body)
+
+    def _note_purge(
+        self, event: log.Event, body: log.SegmentPurgeStarted | log.SegmentPurged
+    ) -> None:
+        segment_id, kept = body.segment_id, self.kept_segment(body.segment_id)
+        assert kept is not None, "decide purges only what is kept"
+        if isinstance(body, log.SegmentPurgeStarted):
+            self._kept[segment_id] = kept._replace(
+                purger=event.broker_id, lease_until_ms=body.lease_until_ms
+            )
+            return
+        self._kept[segment_id] = None
+        if not self.is_finished:
+            self._deleted[segment_id] = event.position
+            self._buried[event.position] = event.log_time_ms
 
     def _note_return(self, segment_id: bytes) -> None:
         if segment_id in self._deleted:

@@ -29,8 +29,8 @@ from tierledger.events.tables.segment_rows import (
 
 
 def rows_with_kept(state: PartitionState) -> dict[bytes, bytes]:
-    """By id the rows of `state` and of what it keeps."""
-    kept = {id_of_row(one.row): one.row for _, one in state.kept.all()}
+    """By id the rows of `state` and of what it keeps; data that is being deleted is gone."""
+    kept = {id_of_row(one.row): one.row for _, one in state.kept.all() if one.purger is None}
     return kept | {id_of_row(row): row for row in state.rows}
 
 

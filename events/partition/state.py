@@ -176,6 +176,14 @@ class KeptSegment(NamedTuple):
     reason: str
     log_time_ms: int
     """When it was kept."""
+    purger: int | None = None
+    """The broker whose guard deletes its data, -1 for a command; None: it is not due yet."""
+    lease_until_ms: int = 0
+    """Until then nobody else is given it."""
+
+    def is_free(self, broker_id: int, now_ms: int) -> bool:
+        """Whether that broker may be given it, as nobody else deletes its data now."""
+        return self.purger in {None, broker_id} or now_ms >= self.lease_until_ms
 
 
 class KeptSegments(DepartedIds):
@@ -184,12 +192,23 @@ class KeptSegments(DepartedIds):
     __slots__ = ()
 
     def add(self, segment_id: bytes, position: int, kept: KeptSegment) -> None:
-        self.put(position, segment_id + _pack(kept))
+        # Digests from before segments were purged have no such fields.
+        fields = kept[:-2] if kept.purger is None else kept
+        self.put(position, segment_id + _pack(fields))
+
+    def get(self, segment_id: bytes) -> KeptSegment | None:
+        position = self.position_of(segment_id)
+        value = None if position is None else self.by_position.get(position)
+        return None if value is None else _kept_in(value)
 
     def all(self) -> Iterator[tuple[int, KeptSegment]]:
         """Position and segment of each, in the order of their deletion."""
         for position, value in self.by_position.items():
-            yield position, KeptSegment(*msgpack.unpackb(value[ID_BYTES:]))
+            yield position, _kept_in(value)
+
+
+def _kept_in(value: bytes) -> KeptSegment:
+    return KeptSegment(*msgpack.unpackb(value[ID_BYTES:]))
 
 
 class PartitionState:
@@ -288,8 +307,8 @@ class PartitionState:
     def is_deleted(self, segment_id: bytes) -> bool:
         return segment_id in self.tombstones or segment_id in self.kept
 
-    def is_kept(self, segment_id: bytes) -> bool:
-        return segment_id in self.kept
+    def kept_segment(self, segment_id: bytes) -> KeptSegment | None:
+        return self.kept.get(segment_id)
 
     def seen(self, broker_id: int, request_id: bytes) -> int | None:
         """The position that a broker's request led to; None if it is not remembered."""

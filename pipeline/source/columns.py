@@ -203,6 +203,7 @@ _IN_JSON = (
     log.SessionClosed,
     log.SessionDisputed,
     log.SegmentKept,
+    log.SegmentPurgeStarted,
     log.TombstonesDropped,
 )
 """Events with fields that have no column; the column `body` has all their fields as JSON."""

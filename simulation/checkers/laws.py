@@ -23,6 +23,7 @@ def unlawful_event(log: FinalLog, custom_metadata_bytes_max: int | None) -> list
     """An event that the rules forbid; recorded history is held to none, as in `decide`."""
     laws, found, log_time_ms = _Laws(custom_metadata_bytes_max), [], 0
     for position, _, time_ms, _, _, body in log.events:
+        laws.time_ms = time_ms
         broken = _LAWS[type(body)](laws, body, position)
         if broken is None and time_ms < log_time_ms:
             broken = f"log time goes back from {log_time_ms} to {time_ms}"
@@ -40,11 +41,14 @@ class _Laws:
 
     def __init__(self, custom_metadata_bytes_max: int | None) -> None:
         self.custom_metadata_bytes_max = custom_metadata_bytes_max
+        self.time_ms = 0
+        """The log time of the event that is judged."""
         self.states: dict[bytes, RemoteLogSegmentState] = {}
         self.deleted: dict[bytes, int] = {}
         self.finished: set[bytes] = set()
         """Segments that were ever finished."""
-        self.kept_ids: set[bytes] = set()
+        self.kept_until: dict[bytes, int] = {}
+        self.purging: set[bytes] = set()
         self.delete: RemotePartitionDeleteState | None = None
         self.session = 0
         self.imports = False
@@ -84,7 +88,7 @@ class _Laws:
         segment_id, known = body.segment_id, self.states.get(body.segment_id)
         self.states[segment_id] = RemoteLogSegmentState.COPY_SEGMENT_STARTED
         was_deleted = self.deleted.pop(segment_id, None) is not None
-        if segment_id in self.kept_ids:
+        if segment_id in self.kept_until:
             return f"segment {id_text(segment_id)} is kept from deletion, and came back"
         if body.source is not None:
             return None
@@ -118,12 +122,30 @@ class _Laws:
     def kept(self, body: log_events.SegmentKept, _position: int) -> str | None:
         segment_id = body.segment_id
         known = self.states.pop(segment_id, None)
-        self.kept_ids.add(segment_id)
+        self.kept_until[segment_id] = body.until_ms
         if known != RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
             was = "nothing" if known is None else known.name
             return f"segment {id_text(segment_id)} was kept, and was {was}"
         if segment_id not in self.finished:
             return f"segment {id_text(segment_id)} was kept, and its copy never finished"
+        return None
+
+    def purge_started(self, body: log_events.SegmentPurgeStarted, _position: int) -> str | None:
+        where = f"the purge of segment {id_text(body.segment_id)} began"
+        until_ms = self.kept_until.get(body.segment_id)
+        self.purging.add(body.segment_id)
+        if until_ms is None:
+            return f"{where}, and it is not kept"
+        if self.time_ms < until_ms:
+            return f"{where} at {self.time_ms}, and it is kept until {until_ms}"
+        return None
+
+    def purged(self, body: log_events.SegmentPurged, position: int) -> str | None:
+        known = self.kept_until.pop(body.segment_id, None)
+        if not self._is_finished:
+            self.deleted[body.segment_id] = position
+        if known is None or body.segment_id not in self.purging:
+            return f"segment {id_text(body.segment_id)} was purged before that began"
         return None
 
     def delete_updated(
@@ -146,6 +168,8 @@ _LAWS: dict[type[Any], Callable[[_Laws, Any, int], str | None]] = {
     log_events.SegmentAdded: _Laws.added,
     log_events.SegmentUpdated: _Laws.updated,
     log_events.SegmentKept: _Laws.kept,
+    log_events.SegmentPurgeStarted: _Laws.purge_started,
+    log_events.SegmentPurged: _Laws.purged,
     log_events.PartitionDeleteUpdated: _Laws.delete_updated,
     log_events.ImportRecordDropped: _Laws.unbound,
     log_events.TombstonesDropped: _Laws.dropped,

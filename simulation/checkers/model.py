@@ -223,6 +223,7 @@ class Gathered:
         self.session: tuple[Any, ...] | None = None
         self.heard: dict[int, tuple[int, int]] = {}
         self.deleted: dict[bytes, int] = {}
+        self.is_gone = False
         self.imported: dict[tuple[str, int], int] = {}
         self.disputes = 0
         self.requests: dict[tuple[int, bytes], int] = {}
@@ -254,7 +255,10 @@ class Gathered:
                 self.deleted.pop(body.segment_id, None)
             case log_events.SegmentUpdated() if body.state == DELETE_FINISHED:
                 self.deleted[body.segment_id] = event.position
+            case log_events.SegmentPurged() if not self.is_gone:
+                self.deleted[body.segment_id] = event.position
             case log_events.PartitionDeleteUpdated() if body.state == PARTITION_DELETE_FINISHED:
+                self.is_gone = True
                 self.deleted.clear()
             case log_events.TombstonesDropped():
                 for segment_id in list(self.deleted)[: body.ids]:

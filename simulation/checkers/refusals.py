@@ -98,6 +98,8 @@ class _Lives:
                     deleted[body.segment_id] = position
             elif isinstance(body, log_events.SegmentKept):
                 self.of_segment[body.segment_id].append((position, _DELETED))
+            elif isinstance(body, log_events.SegmentPurged):
+                deleted[body.segment_id] = position
             elif isinstance(body, log_events.TombstonesDropped):
                 # From here on the service no longer knows that these ids existed.
                 for segment_id in list(deleted)[: body.ids]:

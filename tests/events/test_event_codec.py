@@ -26,11 +26,11 @@ from tierledger.events.event_codec import (
 
 GOLDEN_FILES = {
     version: json.loads((Path(__file__).parents[1] / "golden" / f"{version}.json").read_text())
-    for version in ("events-v1", "events-v2", "events-v3")
+    for version in ("events-v1", "events-v2", "events-v3", "events-v4")
 }
 """Each made once, when its format was new; a change here breaks every stored log."""
 
-GOLDEN = GOLDEN_FILES["events-v3"]
+GOLDEN = GOLDEN_FILES["events-v4"]
 
 ID = bytes(range(100, 116))
 TOPIC_ID = bytes(range(16))
@@ -66,6 +66,8 @@ BODIES: tuple[log.Body, ...] = (
     log.TombstonesDropped(4, 2),
     log.SessionClosed(2, "arrêt demandé"),
     log.SegmentKept(ID, 1_700_000_604_800, 1, 3, 22, "it is under the hold week"),
+    log.SegmentPurgeStarted(ID, 1_700_000_664_800),
+    log.SegmentPurged(ID),
 )
 
 
@@ -113,8 +115,10 @@ def test_todays_decoder_reads_the_golden_bytes() -> None:
 
 
 def test_events_of_earlier_versions_are_read_as_what_they_meant() -> None:
-    without_kept = events()[:-1]
+    without_purges = events()[:-2]
+    without_kept = without_purges[:-1]
 
+    assert decoded(GOLDEN_FILES["events-v3"]) == without_purges
     assert decoded(GOLDEN_FILES["events-v2"]) == without_kept
     assert decoded(GOLDEN_FILES["events-v1"]) == [
         event._replace(body=event.body._replace(in_a_row=0))

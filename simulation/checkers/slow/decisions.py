@@ -79,8 +79,8 @@ class Facts:
         self.segments: dict[bytes, _Segment] = {}
         self.deleted: dict[bytes, tuple[int, int]] = {}
         """Id to position and log time of its deletion, oldest first."""
-        self.kept: set[bytes] = set()
-        """Ids of segments that were kept from deletion."""
+        self.kept: dict[bytes, tuple[int, int | None, int]] = {}
+        """Id of what was kept from deletion: until when, who purges it, and until when."""
         self.imported: dict[tuple[str, int], int] = {}
         self.requests: dict[bytes, int] = {}
         self.made: defaultdict[int, list[bytes]] = defaultdict(list)
@@ -92,7 +92,7 @@ class Facts:
         copied.__dict__.update(self.__dict__)
         copied.heard, copied.imported = dict(self.heard), dict(self.imported)
         copied.segments, copied.deleted = dict(self.segments), dict(self.deleted)
-        copied.kept = set(self.kept)
+        copied.kept = dict(self.kept)
         copied.requests, copied.made = dict(self.requests), self.made.copy()
         return copied
 
@@ -143,7 +143,16 @@ class Facts:
 
     def _kept(self, _: Event, body: log_events.SegmentKept) -> None:
         self.segments.pop(body.segment_id, None)
-        self.kept.add(body.segment_id)
+        self.kept[body.segment_id] = (body.until_ms, None, 0)
+
+    def _purge_started(self, event: Event, body: log_events.SegmentPurgeStarted) -> None:
+        until_ms, _, _ = self.kept[body.segment_id]
+        self.kept[body.segment_id] = (until_ms, event.broker_id, body.lease_until_ms)
+
+    def _purged(self, event: Event, body: log_events.SegmentPurged) -> None:
+        del self.kept[body.segment_id]
+        if not self.is_finished:
+            self.deleted[body.segment_id] = (event.position, event.log_time_ms)
 
     def _partition_deleted(self, _: Event, body: log_events.PartitionDeleteUpdated) -> None:
         self.delete = body[:3]
@@ -166,6 +175,8 @@ _TAKEN: dict[type[Any], Callable[[Facts, Event, Any], None]] = {
     log_events.SegmentAdded: Facts._added,
     log_events.SegmentUpdated: Facts._updated,
     log_events.SegmentKept: Facts._kept,
+    log_events.SegmentPurgeStarted: Facts._purge_started,
+    log_events.SegmentPurged: Facts._purged,
     log_events.PartitionDeleteUpdated: Facts._partition_deleted,
     log_events.TombstonesDropped: Facts._forgotten,
     log_events.ImportRecordDropped: Facts._nothing,
@@ -179,7 +190,7 @@ class Led(NamedTuple):
     position: int
 
 
-def decided(  # noqa: C901 - One case each.
+def decided(  # noqa: C901, PLR0912 - One case each.
     facts: Facts, command: cmd.Command, now_ms: int
 ) -> Led:
     """Decide on a command as of `now_ms`; `facts` hold what follows from it afterwards.
@@ -218,6 +229,9 @@ def decided(  # noqa: C901 - One case each.
             if positions:
                 dropped = log_events.TombstonesDropped(positions[-1] + 1, len(positions))
                 append(dropped, -1, None, now_ms)
+        case cmd.StartPurges() | cmd.EndPurges():
+            for body in _purges(facts, command, now_ms):
+                append(body, *command.origin, now_ms)
         case cmd.ImportRecords():
             _needs_session(facts, command.claim)
             cluster = facts.session.import_cluster if facts.session is not None else None
@@ -401,6 +415,25 @@ def _updated(facts: Facts, command: cmd.UpdateSegment) -> list[Any]:
             log_events.SegmentKept(segment_id, until_ms, cause, *asked[1:3], why),
         ]
     return [log_events.SegmentUpdated(segment_id, *asked, dropped)]
+
+
+def _purges(facts: Facts, command: cmd.StartPurges | cmd.EndPurges, now_ms: int) -> list[Any]:
+    """What is kept is purged once its time is over, by one at a time; a repeat is no news."""
+    made = list[Any]()
+    for one in dict.fromkeys(command.segment_ids):
+        until_ms, purger, lease_until_ms = facts.kept.get(one, (0, None, -1))
+        if one not in facts.kept:
+            continue
+        if isinstance(command, cmd.EndPurges):
+            if purger is None:
+                raise Refused("InvalidStateTransition")
+            made.append(log_events.SegmentPurged(one))
+        elif now_ms < until_ms:
+            raise Refused("InvalidStateTransition")
+        elif purger in (None, command.origin.broker_id) or lease_until_ms <= now_ms:
+            lease = now_ms + command.lease_ms
+            made.append(log_events.SegmentPurgeStarted(one, lease))
+    return made
 
 
 def _deletion(facts: Facts, metadata: RemotePartitionDeleteMetadata) -> Any:  # noqa: ANN401

@@ -80,7 +80,9 @@ def test_the_whole_row_stays_with_why_and_until_when() -> None:
 
     (kept,) = all_kept(partition)
     row = unpack_row(kept.row)
-    assert kept._replace(row=b"") == (b"", 9_000, DeletionCause.RETENTION, "the hold week", 50)
+    assert kept._replace(row=b"") == KeptSegment(
+        b"", 9_000, DeletionCause.RETENTION, "the hold week", 50
+    )
     assert (row[ID], row[STATE], row[EVENT_TIMESTAMP]) == (ID_OF_ONE, COPY_FINISHED, 7)
     assert row[CUSTOM] == b"bucket-a", "its data is read with it, and the broker sent none"
     assert len(partition.state.rows) == 0
@@ -192,7 +194,71 @@ def test_the_simulators_slow_rules_keep_the_same() -> None:
         assert tuple(decided(facts, command, 50).events) == partition.accept(command, 50).events
     with pytest.raises(Refused, match="InvalidStateTransition"):
         decided(facts, command_of(ADDED), 50)
-    assert facts.kept == {ID_OF_ONE}
+    assert set(facts.kept) == {ID_OF_ONE}
+
+
+PURGER = log.Origin(4, None)
+
+
+def start(*ids: bytes, by: log.Origin = PURGER) -> cmd.StartPurges:
+    return cmd.StartPurges(by, ids, 500)
+
+
+def test_what_was_kept_is_purged_in_two_steps_by_one_at_a_time() -> None:
+    partition, rival = kept_one(), log.Origin(5, None)
+    end = cmd.EndPurges(PURGER, (ID_OF_ONE,))
+    assert "is kept until 9000 ms" in str(partition.refuse(start(ID_OF_ONE), now_ms=8_999))
+    assert "has not begun" in str(partition.refuse(end, now_ms=9_000))
+
+    (begun,) = partition.accept(start(ID_OF_ONE, ID_OF_ONE, bytes(16)), now_ms=9_000).events
+    assert (begun.broker_id, begun.body) == (4, log.SegmentPurgeStarted(ID_OF_ONE, 9_500))
+    assert partition.accept(start(ID_OF_ONE, by=rival), now_ms=9_499).events == ()
+    assert len(partition.accept(start(ID_OF_ONE), now_ms=9_400).events) == 1, "after a restart"
+    assert partition.accept(start(ID_OF_ONE, by=rival), now_ms=9_500).events == ()
+    assert len(partition.accept(start(ID_OF_ONE, by=rival), now_ms=9_900).events) == 1
+    assert [unpack_row(row)[ID] for row in restored(partition.state).rows] == []
+    check(partition.state)
+
+    assert len(partition.accept(end, now_ms=9_901).events) == 1, "whoever says so"
+    assert partition.accept(end, now_ms=9_902).events == ()
+    assert partition.accept(start(ID_OF_ONE), now_ms=9_903).events == ()
+    assert all_kept(partition) == []
+    assert isinstance(partition.refuse(command_of(ADDED)), InvalidStateTransition)
+    check(partition.state)
+    again = PartitionState(TIP, GENESIS)
+    fold(again, partition.stored, 3)
+    assert again.digest() == partition.state.digest()
+
+
+def test_the_state_of_a_purge_is_part_of_the_digest() -> None:
+    one, other = kept_one(), kept_one()
+    one.accept(start(ID_OF_ONE), now_ms=9_000)
+    other.accept(start(ID_OF_ONE, by=log.Origin(5, None)), now_ms=9_000)
+
+    assert one.state.kept.digest != other.state.kept.digest
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 900))))
+def test_the_slow_rules_purge_the_same(steps: list[tuple[int, int, int]]) -> None:
+    partition, facts, now_ms = kept_one(), Facts(128, 1_000), 8_500
+    for event in decode_events(partition.stored, 0, GENESIS)[0]:
+        facts.take(event)
+    for kind, broker, passed in steps:
+        now_ms += passed
+        origin = log.Origin(broker, None)
+        command = [
+            start(ID_OF_ONE, by=origin),
+            cmd.EndPurges(origin, (ID_OF_ONE, bytes(16))),
+            command_of(ADDED),
+            command_of(PartitionDelete(0, 1)),
+        ][kind]
+        try:
+            expected = tuple(decided(facts, command, now_ms).events)
+        except Refused:
+            partition.refuse(command, now_ms)
+        else:
+            assert partition.accept(command, now_ms).events == expected
+        check(partition.state)
 
 
 def test_the_end_of_a_partitions_deletion_lets_it_stay() -> None:
@@ -201,6 +267,10 @@ def test_the_end_of_a_partitions_deletion_lets_it_stay() -> None:
         partition.accept(command_of(PartitionDelete(state, 1)))
 
     assert len(all_kept(partition)) == 1
+    check(partition.state)
+    partition.accept(start(ID_OF_ONE), now_ms=9_000)
+    partition.accept(cmd.EndPurges(PURGER, (ID_OF_ONE,)), now_ms=9_001)
+    assert len(partition.state.kept) == len(partition.state.tombstones) == 0
     check(partition.state)
 
 

@@ -118,6 +118,10 @@ def _columns_of(body: log.Body) -> Row:
                 "reason": body.reason,
                 "body": _json(body),
             }
+        case log.SegmentPurgeStarted():
+            return {"segment_id": str(Uuid(body.segment_id)), "body": _json(body)}
+        case log.SegmentPurged():
+            return {"segment_id": str(Uuid(body.segment_id))}
         case log.SegmentAdded():
             flat = body.epochs
             return {

@@ -103,6 +103,9 @@ def test_every_kind_of_event_has_its_row(spark: SparkSession, sqlite_url: str) -
         log.ImportRecordDropped((3, 4), 'a "reason"', None),
         log.ImportRecordDropped((3, 5), "another", bytes(range(16))),
         log.TombstonesDropped(4, 2),
+        log.SegmentKept(bytes(16), 9, 1, 3, 5, "undo"),
+        log.SegmentPurgeStarted(bytes(16), 2**40),
+        log.SegmentPurged(bytes(16)),
         log.SessionClosed(1, "über"),
     ]
     written = asyncio.run(write_each(sqlite_url, bodies))

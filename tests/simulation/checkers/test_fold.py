@@ -19,6 +19,8 @@ from tierledger.events.log_events import (
     Body,
     SegmentAdded,
     SegmentKept,
+    SegmentPurged,
+    SegmentPurgeStarted,
     SegmentUpdated,
     TombstonesDropped,
 )
@@ -265,8 +267,12 @@ FIRST_ID, THIRD_ID = b"\x01" * 16, b"\x03" * 16
 FIRST_KEPT, THIRD_KEPT = (SegmentKept(one, 9, 1, 1, 1, "undo") for one in (FIRST_ID, THIRD_ID))
 
 
+PURGING = SegmentPurgeStarted(FIRST_ID, 10)
+
+
 def test_what_a_guarded_broker_deletes_may_be_kept() -> None:
     assert lifecycle(keeping(FIRST_KEPT)) == []
+    assert lifecycle(keeping(FIRST_KEPT, PURGING, SegmentPurged(FIRST_ID))) == []
 
 
 @pytest.mark.parametrize(
@@ -285,6 +291,13 @@ def test_what_a_guarded_broker_deletes_may_be_kept() -> None:
             keeping(FIRST_KEPT, SegmentUpdated(FIRST_ID, 3, 1, 1, None)),
             "from nothing to DELETE_SEGMENT_FINISHED",
         ),
+        (keeping(PURGING), "began, and it is not kept"),
+        (
+            keeping(FIRST_KEPT._replace(until_ms=2**60), PURGING),
+            "and it is kept until 1152921504606846976",
+        ),
+        (keeping(FIRST_KEPT, SegmentPurged(FIRST_ID)), "was purged before that began"),
+        (keeping(FIRST_KEPT, PURGING, LOG.events[1].body), "kept from deletion, and came back"),
     ],
 )
 def test_what_must_not_be_kept_and_what_must_stay_so_is_found(log: FinalLog, what: str) -> None:

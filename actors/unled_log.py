@@ -1,0 +1,133 @@
+"""Writes to the log of a partition that nobody leads, so that it needs no leader for that.
+
+Rule: one atomic step appends a batch and proves that both logs still end where they were read,
+the partition's and the coordinator's. So each hold and each claim that comes before the batch
+was known when it was decided, and whoever leads later reads it as any other batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from tierledger.actors.calls import PartitionKey
+from tierledger.actors.coordinator.fold import Fold
+from tierledger.actors.coordinator.holding import deletions
+from tierledger.actors.coordinator.log import coordinator_batches, read_on
+from tierledger.actors.holds import Deletions
+from tierledger.events import commands as cmd
+from tierledger.events import log_events as log
+from tierledger.events.errors import CorruptLog, RejectedError, StorageUnavailable
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.partition.decide import Limits, Rejected, Undecided, decide
+from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import PartitionState
+from tierledger.storage.backend import AtomicConflict, Create, Remove, Update
+from tierledger.storage.catalog import Catalog
+from tierledger.storage.partition.event_log import encode_batch
+from tierledger.storage.partition.forgetting import refuse_led
+
+TRIES_MAX = 50
+"""Times that a batch is decided anew because something else was written meanwhile."""
+
+Chosen = Callable[[PartitionState, Deletions], cmd.Command | None]
+"""The command for that state, by what may not be deleted; None if there is nothing to do."""
+
+
+def hosting(fold: Fold, tip: TopicIdPartition) -> list[int]:
+    """The brokers that lead or follow a partition."""
+    route = fold.state.route(PartitionKey.of(tip))
+    leader = [] if route.leader is None else [route.leader]
+    return sorted({one.broker_id for one in (*route.followers, *leader)})
+
+
+class UnledLog:
+    """The log of one partition, and its state at the log's end."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        fold: Fold,
+        tip: TopicIdPartition,
+        state: PartitionState,
+        end: int,
+    ) -> None:
+        self.state = state
+        self._catalog = catalog
+        self._fold = fold
+        self._reader = catalog.reader(tip)
+        self._next_batch = end
+
+    @classmethod
+    async def read(cls, catalog: Catalog, fold: Fold, tip: TopicIdPartition) -> Self:
+        """Read it; `fold` is of the coordinator's log, and is read on as needed.
+
+        Raises:
+            CorruptLog: It does not verify.
+            RemoteResourceNotFound: The store has no such partition.
+        """
+        return cls(catalog, fold, tip, *await catalog.reader(tip).state())
+
+    def refuse_led(self) -> None:
+        """Check that nobody leads or follows the partition.
+
+        Raises:
+            RejectedError: Somebody does.
+        """
+        refuse_led(self.state)
+        brokers = hosting(self._fold, self.state.topic_id_partition)
+        if brokers:
+            named = ", ".join(map(str, brokers))
+            raise RejectedError(f"{self.state.topic_id_partition} is hosted by brokers {named}")
+
+    async def write(self, chosen: Chosen, now_ms: int) -> tuple[log.Event, ...]:
+        """Append what `chosen` leads to; the events, or none if there was nothing to do.
+
+        Raises:
+            RejectedError: Somebody leads the partition, or the command is refused.
+            StorageUnavailable: Others write all the time; nothing was written.
+            OutcomeUnknown: The batch is stored, or not; `chosen` has to be right in both cases.
+        """
+        backend, keys = self._catalog.backend, self._catalog.keys
+        for _ in range(TRIES_MAX):
+            await read_on(self._fold, backend, keys)
+            self.refuse_led()
+            command = chosen(self.state, deletions(self._fold.state))
+            if command is None:
+                return ()
+            decision = decide(Overlay(self.state), command, now_ms, Limits())
+            if isinstance(decision, Rejected):
+                raise decision.error
+            assert not isinstance(decision, Undecided), "only a claim to lead is undecided"
+            if not decision.events:
+                return ()
+            try:
+                await self._append(decision.events)
+            except AtomicConflict as conflict:
+                if conflict.key != self._fold.key(self._fold.next_batch):
+                    self.state, self._next_batch = await self._reader.state()
+            else:
+                return decision.events
+        raise StorageUnavailable(
+            f"{self.state.topic_id_partition}: others wrote at each of {TRIES_MAX} tries"
+        )
+
+    async def _append(self, events: tuple[log.Event, ...]) -> None:
+        slot, number = self._reader.log.key, self._next_batch
+        batch = encode_batch(self._catalog.serde, events, self.state.chain_hash)
+        former = await self._catalog.backend.get(slot(number - 1))
+        if former is None:
+            raise CorruptLog(f"{self.state.topic_id_partition}: batch {number - 1} is missing")
+        end = coordinator_batches(self._catalog.backend, self._catalog.keys)
+        of_coordinator = end.key(self._fold.next_batch)
+        await self._catalog.backend.execute_atomically(
+            [
+                Update(slot(number - 1), former, former),
+                Create(slot(number), batch.value),
+                Create(of_coordinator, b"end"),
+                Remove(of_coordinator),
+            ]
+        )
+        evolve_all(self.state, events, batch.chain_hash)
+        self._next_batch += 1

@@ -1,0 +1,302 @@
+"""`trash purge`: delete the data of what was kept long enough, where no broker does it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
+from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
+from tierledger.cli.output import print_json, print_note
+from tierledger.cli.table import PrintedTable, WideOption, print_table, size_cell
+from tierledger.cli.topics import TopicIfAnyArgument
+from tierledger.events.errors import DataError, RejectedError, RemoteResourceNotFound
+from tierledger.events.tables.segment_rows import SIZE, unpack_row
+from tierledger.pages.texts import size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.actors.coordinator.fold import Fold
+    from tierledger.actors.holds import Deletions
+    from tierledger.actors.unled_log import UnledLog
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.events.partition.state import KeptSegment, PartitionState
+    from tierledger.storage.catalog import Catalog
+    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+
+COMMAND = -1
+"""In place of a broker: a command deletes."""
+
+AT_A_TIME = 100
+"""Segments of one step, whose data is deleted before the next one begins."""
+
+LEASE_MS = 10 * 60_000
+"""How long no broker is given what a command is deleting."""
+
+PROBES_MAX = 5
+"""Segments of a partition of which one has to be in the tier, so that it is the right one."""
+
+COLUMNS = ("topic", "partition", "due", "bytes", "kept", "why not")
+
+
+class _PurgeWish(NamedTuple):
+    """What is to be purged, and how the command asks."""
+
+    topic: str | None
+    partition: int | None
+    tier: str
+    missing: bool
+    tries: bool
+    yes: bool
+    json: bool
+    wide: bool
+
+
+class _Planned(NamedTuple):
+    """What there is to do in one partition."""
+
+    tip: TopicIdPartition
+    due: int
+    bytes: int
+    stays: int
+    """Segments that are kept, and are not due."""
+    why_not: str
+    """Why nothing is purged here, or why one of those stays."""
+
+
+def purge(
+    tier: Annotated[
+        str,
+        typer.Option(metavar="URL", help="The tier that has the data; it is deleted there."),
+    ],
+    topic: TopicIfAnyArgument = None,
+    partition: Annotated[
+        int | None, typer.Argument(min=0, help="Number of the only partition to include.")
+    ] = None,
+    missing: Annotated[
+        bool,
+        typer.Option("--missing", help="Also where the tier has nothing of what is to go."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be purged.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+    wide: WideOption = False,
+) -> None:
+    """Delete the data of kept segments whose time is over, for good.
+
+    What a hold is about stays. So does what is kept of partitions that brokers host: their
+    guards purge it. The command may be repeated, after a kill, too. Exit status 3: a
+    partition cannot be read.
+    """
+    wanted = _PurgeWish(topic, partition, tier, missing, dry_run, yes, json, wide)
+    if asyncio.run(_purge(StoreOptions(store, cluster), wanted)):
+        raise typer.Exit(ExitStatus.PARTLY)
+
+
+async def _purge(options: StoreOptions, wanted: _PurgeWish) -> bool:
+    """Carry it out; whether a partition is damaged."""
+    from tierledger.actors.coordinator.log import folded
+
+    plan: list[_Planned] = []
+    damaged = False
+    async with opened_catalog(options, read_only=wanted.tries) as catalog:
+        fold, now_ms = await folded(catalog), WallClock().now_ms()
+        for tip in await chosen_partitions(catalog, wanted.topic, wanted.partition):
+            try:
+                planned = await _planned(catalog, fold, tip, now_ms)
+            except DataError as error:
+                damaged = True
+                print_note(f"{tip} cannot be read: {error}")
+            else:
+                plan += [planned] if planned.due or planned.stays else []
+        doing = [one for one in plan if one.due]
+        if not wanted.json:
+            _show(plan, wanted)
+        purged = [0, 0]
+        if doing and not wanted.tries:
+            if not wanted.yes:
+                typer.confirm(f"Purge {_text(doing)} for good?", abort=True)
+            purged = await _carry_out(catalog, fold, doing, wanted, now_ms)
+    if wanted.json:
+        for one in plan:
+            print_json({**_plain(one), "dry_run": wanted.tries})
+    elif doing:
+        done = f"would purge {_text(doing)}" if wanted.tries else _counted("purged", *purged)
+        print(done)
+    return damaged
+
+
+async def _planned(
+    catalog: Catalog, fold: Fold, tip: TopicIdPartition, now_ms: int
+) -> _Planned:
+    from tierledger.actors.coordinator.holding import deletions
+    from tierledger.actors.unled_log import UnledLog
+
+    log = await UnledLog.read(catalog, fold, tip)
+    due, why_not = due_of(log.state, deletions(fold.state), now_ms)
+    stays = len(log.state.kept) - len(due)
+    try:
+        log.refuse_led()
+    except RejectedError as error:
+        return _Planned(tip, 0, 0, len(log.state.kept), str(error))
+    return _Planned(
+        tip, len(due), sum(unpack_row(one.row)[SIZE] for one in due), stays, why_not
+    )
+
+
+def due_of(
+    state: PartitionState, told: Deletions, now_ms: int
+) -> tuple[list[KeptSegment], str]:
+    """The kept segments to purge now, and why the first of the others is not."""
+    from tierledger.actors.holds import why_kept
+
+    due: list[KeptSegment] = []
+    first = ""
+    for _, one in state.kept.all():
+        why = why_kept(one, state.topic_id_partition, told, COMMAND, now_ms)
+        if why:
+            first = first or why
+        else:
+            due.append(one)
+    return due, first
+
+
+async def _carry_out(
+    catalog: Catalog, fold: Fold, doing: Sequence[_Planned], wanted: _PurgeWish, now_ms: int
+) -> list[int]:
+    """Purge what is due; the number of segments and bytes."""
+    from tierledger.actors.unled_log import UnledLog
+    from tierledger.tiering.layouts.read_only_storage import ReadOnlyStorageManager
+    from tierledger.tiering.layouts.tier_url import open_tier
+
+    purged = [0, 0]
+    async with open_tier(wanted.tier) as storage:
+        if isinstance(storage, ReadOnlyStorageManager):  # Before a purge is said to begin.
+            raise RejectedError(
+                f"nothing is deleted from {storage.layout}, which is only read here"
+            )
+        for planned in doing:
+            log = await UnledLog.read(catalog, fold, planned.tip)
+            if not wanted.missing:
+                await _probe(storage, log, fold, now_ms)
+            try:
+                while size := await _step(storage, log, now_ms):
+                    purged = [purged[0] + size[0], purged[1] + size[1]]
+            except Exception as error:
+                error.add_note(f"{_counted('purged', *purged)} before; repeat the command")
+                raise
+    return purged
+
+
+async def _step(
+    storage: RemoteStorageManager, log: UnledLog, now_ms: int
+) -> tuple[int, int] | None:
+    """Purge some segments: their number and bytes; None if none is due."""
+    from tierledger.events import commands as cmd
+    from tierledger.events import log_events
+    from tierledger.events.partition.answers import metadata_of
+    from tierledger.events.tables.segment_rows import id_of_row
+
+    origin = log_events.Origin(COMMAND, None)
+    chosen: list[KeptSegment] = []
+
+    def start(state: PartitionState, told: Deletions) -> cmd.Command | None:
+        chosen[:] = due_of(state, told, now_ms)[0][:AT_A_TIME]
+        ids = tuple(id_of_row(one.row) for one in chosen)
+        return cmd.StartPurges(origin, ids, LEASE_MS) if ids else None
+
+    await log.write(start, WallClock().now_ms())
+    if not chosen:
+        return None
+    tip, done = log.state.topic_id_partition, list[bytes]()
+    try:
+        for one in chosen:
+            await storage.delete_log_segment_data(metadata_of(tip, one.row))
+            done.append(id_of_row(one.row))
+    finally:
+        if done:
+            await log.write(lambda *_: cmd.EndPurges(origin, tuple(done)), WallClock().now_ms())
+    return len(done), sum(unpack_row(one.row)[SIZE] for one in chosen)
+
+
+async def _probe(storage: RemoteStorageManager, log: UnledLog, fold: Fold, now_ms: int) -> None:
+    """Check that it is the tier that has the data: none would be found to delete elsewhere.
+
+    Raises:
+        RejectedError: It has none of the segments that nobody has begun to delete.
+    """
+    from tierledger.actors.coordinator.holding import deletions
+    from tierledger.events.partition.answers import metadata_of
+
+    tip = log.state.topic_id_partition
+    due, _ = due_of(log.state, deletions(fold.state), now_ms)
+    probed = [one for one in due if one.purger is None][:PROBES_MAX]
+    for one in probed:
+        if await _is_there(storage, metadata_of(tip, one.row)):
+            return
+    if probed:
+        raise RejectedError(
+            f"{tip}: the tier has none of {len(probed)} segments that are due; expected the "
+            "tier that has their data. --missing purges them nevertheless"
+        )
+
+
+async def _is_there(storage: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> bool:
+    if not segment.segment_size_in_bytes:
+        return True  # Nothing of it can be fetched.
+    try:
+        async for _ in storage.fetch_log_segment(segment, 0, 0):
+            return True
+    except RemoteResourceNotFound:
+        return False
+    except DataError:
+        return True  # It is there, and damaged.
+    return True
+
+
+def _show(plan: Sequence[_Planned], wanted: _PurgeWish) -> None:
+    if not plan:
+        print_note("nothing that was deleted is kept")
+        return
+    rows = [
+        (
+            one.tip.topic,
+            one.tip.partition,
+            one.due,
+            size_cell(one.bytes),
+            one.stays,
+            one.why_not,
+        )
+        for one in plan
+    ]
+    print_table(PrintedTable(COLUMNS, rows, ("why not",)), wide=wanted.wide)
+
+
+def _plain(one: _Planned) -> dict[str, Any]:
+    return {
+        "topic": one.tip.topic,
+        "topic_id": str(one.tip.topic_id),
+        "partition": one.tip.partition,
+        "due": one.due,
+        "due_bytes": one.bytes,
+        "kept": one.stays,
+        "why_not": one.why_not,
+    }
+
+
+def _text(plan: Sequence[_Planned]) -> str:
+    return _counted("", sum(one.due for one in plan), sum(one.bytes for one in plan)).strip()
+
+
+def _counted(verb: str, segments: int, size: int) -> str:
+    return f"{verb} {segments} segments ({size_text(size)})"
