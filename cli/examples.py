@@ -46,6 +46,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger cat orders 0 --tier s3://BUCKET/PREFIX --from-timestamp 90m",
         "tierledger cat orders 0 --tier local-tiered:/tier --from-offset 4711",
     ),
+    "sql": (
+        "tierledger sql 'select topic, sum(size_in_bytes) from segments group by 1'",
+        "tierledger sql 'from segments' --as-of 1d --out yesterday.parquet",
+    ),
     "verify": ("tierledger verify", "tierledger verify orders 0 --json"),
     "scrub": ("tierledger scrub --tier s3://BUCKET/PREFIX --rate 50MiB/s --resume progress",),
     "export": ("tierledger export records.jsonl.gz", "tierledger export -"),

@@ -32,6 +32,7 @@ from tierledger.cli.commands.scrub import scrub
 from tierledger.cli.commands.segments import segments
 from tierledger.cli.commands.serve import serve_command
 from tierledger.cli.commands.simulate.simulate import simulate_group
+from tierledger.cli.commands.sql import sql
 from tierledger.cli.commands.status.status import status_command
 from tierledger.cli.commands.trash import trash_group
 from tierledger.cli.commands.verify import verify_store
@@ -182,6 +183,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "lookup": lookup,
     "log": show_log,
     "cat": cat,
+    "sql": sql,
     "verify": verify_store,
     "scrub": scrub,
     "export": export,

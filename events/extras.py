@@ -14,6 +14,7 @@ EXTRAS = {
     "cryptography": "tier",
     "google_crc32c": "tier",
     "obstore": "tier",
+    "duckdb": "sql",
     "numpy": "spark",
     "pandas": "spark",
     "py4j": "spark",

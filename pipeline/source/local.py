@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.events.errors import CorruptLog
+from tierledger.pipeline.folding.task import DamagedLog, Report
 from tierledger.pipeline.source.columns import CORRUPT, DEFAULT_SCHEMA, EventColumns
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import ReadTask, plan_batch
 from tierledger.pipeline.source.scan import Scanner
 from tierledger.pipeline.table_columns import EPOCH_MAP, Column, RowChunk, Table, Values
-from tierledger.pipeline.tables.arrow import RecordBatch
+from tierledger.pipeline.tables.arrow import RecordBatch, Schema
 
 
 def _no_rows() -> Any:  # noqa: ANN401 - It raises.
@@ -62,19 +63,45 @@ def written_events(
         if batch.num_rows:
             write(RowChunk(EVENTS, NO_IDENTITY, columns))
         rows += batch.num_rows
-        damaged += [
-            DamagedLog(
-                one["topic"], one["topic_id"], one["partition"], one["position"], one["reason"]
-            )
-            for one in batch.filter(pc.equal(batch["type"], CORRUPT)).to_pylist()
-        ]
+        damaged += _damage_in(batch)
     return rows, damaged
+
+
+def event_schema() -> Schema:
+    """The Arrow schema of the events, without the stored bytes."""
+    return to_arrow_schema(DEFAULT_SCHEMA)
+
+
+def event_batches(
+    options: SourceOptions, bound: tuple[str, int], report: Report | None
+) -> Iterator[RecordBatch]:
+    """All events that the store holds now, up to `bound`, as `written_events` has it.
+
+    Raises:
+        CorruptLog: A log ends in damage, and there is no `report`.
+    """
+    for batch in _batches(options, planned_here(options), bound):
+        damaged = _damage_in(batch)
+        if damaged and report is None:
+            raise CorruptLog(f"{damaged[0].name}: {damaged[0].message}")
+        if damaged and report is not None:
+            report(damaged)
+        yield batch
+
+
+def _damage_in(batch: RecordBatch) -> list[DamagedLog]:
+    return [
+        DamagedLog(
+            one["topic"], one["topic_id"], one["partition"], one["position"], one["reason"]
+        )
+        for one in batch.filter(pc.equal(batch["type"], CORRUPT)).to_pylist()
+    ]
 
 
 def _batches(
     options: SourceOptions, tasks: list[ReadTask], bound: tuple[str, int]
 ) -> Iterator[RecordBatch]:
-    schema = to_arrow_schema(DEFAULT_SCHEMA)
+    schema = event_schema()
     name, highest = bound
     for task in tasks:
         scanner = Scanner(options, task.cluster, EventColumns(schema, task.cluster))

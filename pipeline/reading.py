@@ -1,0 +1,94 @@
+"""Tables in this process, as Arrow; neither Spark nor Java takes part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tierledger.events.as_of import NOW, AsOf
+from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.folding.task import Report
+from tierledger.pipeline.tables.arrow import RecordBatch, Schema, record_batch, schema_of
+from tierledger.pipeline.tables.plan import TABLES, TablePlan, planned
+
+EVENTS = "events"
+
+NAMES = (EVENTS, *TABLES)
+"""All tables: the raw events, and the folded ones."""
+
+
+class ReadableTable(NamedTuple):
+    """A table that is planned: its schema, and its rows up to the present ends of the logs."""
+
+    schema: Schema
+    batches: Iterator[RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTables:
+    """The tables of chosen logs of a store, up to a point of these."""
+
+    store: JobStore
+    as_of: AsOf = NOW
+    topic: str | None = None
+    partition: int | None = None
+
+    def table(self, name: str, report: Report | None = None) -> ReadableTable:
+        """The table `name`; damaged logs are left out and go to `report`, if there is one.
+
+        Raises:
+            InvalidArgument: There is no such table, a position was given for several logs, or
+                the store holds several clusters and none was named.
+            RemoteResourceNotFound: There is no such cluster, topic or partition.
+            StoreRefused: The URL does not lead to a store.
+            CorruptLog: Raised by the batches: a log is damaged, and there is no `report`.
+        """
+        if name not in NAMES:
+            raise InvalidArgument(f"expected one of {', '.join(NAMES)}, got {name!r}")
+        coming = planned(
+            TABLES.get(name, TABLES["segments"]),
+            self.store,
+            as_of=self.as_of,
+            topic=self.topic,
+            partition=self.partition,
+        )
+        plan = asyncio.run(coming)
+        if name != EVENTS:
+            return ReadableTable(schema_of(plan.table), _folded(plan, report))
+        return _events(self, report)
+
+
+def _folded(plan: TablePlan, report: Report | None) -> Iterator[RecordBatch]:
+    schema = schema_of(plan.table)
+    for chunk in plan.fold(report).run(plan.logs):
+        yield record_batch(chunk, schema)
+
+
+def _events(stored: StoredTables, report: Report | None) -> ReadableTable:
+    # PySpark has the schema; the folded tables do without it.
+    from tierledger.pipeline.source.local import event_batches, event_schema  # noqa: PLC0415
+    from tierledger.pipeline.source.options import SourceOptions  # noqa: PLC0415
+
+    options = SourceOptions(
+        stored.store.config,
+        stored.store.cluster,
+        topic=stored.topic,
+        partition=stored.partition,
+    )
+    as_of = stored.as_of
+    bound = ("", 0)
+    if as_of.position is not None:
+        bound = ("position", as_of.position)
+    elif as_of.time_ms is not None:
+        bound = ("log_time_ms", as_of.time_ms)
+    return ReadableTable(event_schema(), event_batches(options, bound, report))
+
+
+def whole(table: ReadableTable) -> Any:  # noqa: ANN401 - Arrow has no types.
+    """The table in memory."""
+    return pa.Table.from_batches(table.batches, table.schema)

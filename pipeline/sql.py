@@ -1,0 +1,151 @@
+"""The tables in SQL, by DuckDB in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+import duckdb
+
+from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.folding.task import Report
+from tierledger.pipeline.reading import EVENTS, NAMES, ReadableTable, StoredTables, whole
+from tierledger.pipeline.table_columns import Table
+from tierledger.pipeline.tables.arrow import RecordBatch, schema_of
+from tierledger.pipeline.tables.plan import TABLES
+
+MEMORY = "1GiB"
+"""How much memory DuckDB takes before it spills into a temporary folder."""
+
+ROWS_AT_A_TIME = 100_000
+"""Rows that are gathered before DuckDB gets them."""
+
+ArrowTable: TypeAlias = Any
+"""`pyarrow.Table`, which is not annotated."""
+
+Counted: TypeAlias = "Callable[[str, Iterator[RecordBatch]], Iterable[RecordBatch]]"
+"""Passes on the batches of a table, by its name, while that is read."""
+
+
+class Sql:
+    """The tables of a store; each is read when a text first names it."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, stored: StoredTables, report: Report | None
+    ) -> None:
+        """Made by `sql_over`."""
+        self._connection = connection
+        self._stored = stored
+        self._report = report
+        self._unread = set(NAMES)
+        for table in TABLES.values():
+            self._declare(table)
+
+    def _declare(self, table: Table) -> None:
+        """Make the empty table, so that its columns can be asked for before it is read."""
+        self._connection.from_arrow(schema_of(table).empty_table()).create(table.name)
+        for one in (*table.identity, *table.columns):
+            about = one.about.replace("'", "''")
+            self._connection.execute(f"COMMENT ON COLUMN {table.name}.{one.name} IS '{about}'")
+
+    def run(
+        self, text: str, counted: Counted = lambda _, batches: batches
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Run the statements of `text`; yield after each that has rows, to fetch them.
+
+        Raises:
+            InvalidArgument: DuckDB refuses the text; in its words.
+            And what `StoredTables.table` raises.
+        """
+        with _named():
+            for statement in self._statements(text, counted):
+                self._connection.execute(statement)
+                if _has_rows(statement):
+                    yield self._connection
+
+    def arrow(
+        self, text: str, counted: Counted = lambda _, batches: batches
+    ) -> Iterator[ArrowTable]:
+        """The rows of each statement of `text` that has some; raises as `run`."""
+        with _named():
+            for statement in self._statements(text, counted):
+                if _has_rows(statement):
+                    yield self._connection.sql(statement).to_arrow_table()
+                else:
+                    self._connection.execute(statement)
+
+    def _statements(self, text: str, counted: Counted) -> list[duckdb.Statement]:
+        for name in sorted(self._unread):
+            if name in text.lower():
+                self._read(name, counted)
+        return self._connection.extract_statements(text)
+
+    def _read(self, name: str, counted: Counted) -> None:
+        schema, batches = self._stored.table(name, self._report)
+        if name == EVENTS:
+            self._connection.from_arrow(schema.empty_table()).create(name)
+        # DuckDB would take the batches of a stream in threads of its own; the store is this
+        # thread's.
+        for some in _gathered(counted(name, batches)):
+            rows = whole(ReadableTable(schema, iter(some)))
+            self._connection.from_arrow(rows).insert_into(name)
+        self._unread.discard(name)
+
+
+def _gathered(batches: Iterable[RecordBatch]) -> Iterator[list[RecordBatch]]:
+    """Batches in lists of at least `ROWS_AT_A_TIME` rows, but for the last."""
+    some: list[RecordBatch] = []
+    for batch in batches:
+        some.append(batch)
+        if sum(one.num_rows for one in some) >= ROWS_AT_A_TIME:
+            yield some
+            some = []
+    yield some
+
+
+def _has_rows(statement: duckdb.Statement) -> bool:
+    """Whether it asks; DuckDB answers to a change with a count, which nobody asked for."""
+    return statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Convert DuckDB's errors into ours."""
+    try:
+        yield
+    except duckdb.Error as error:
+        told = str(error).strip().splitlines()[0]
+        if isinstance(error, duckdb.CatalogException):
+            told += f" The tables are {', '.join(NAMES)}."
+        raise InvalidArgument(told) from error
+
+
+@contextmanager
+def sql_over(
+    stored: StoredTables, report: Report | None = None, *, memory: str = MEMORY
+) -> Iterator[Sql]:
+    """SQL over the tables of `stored`, while the block lasts.
+
+    Damaged logs are left out and go to `report`; without one the first of them is raised.
+    What does not fit into `memory` is in a temporary folder meanwhile.
+
+    Raises:
+        InvalidArgument: `memory` is no size.
+    """
+    with TemporaryDirectory(prefix="tierledger-sql-") as folder:
+        try:
+            connection = duckdb.connect(
+                config={
+                    "temp_directory": folder,
+                    "memory_limit": memory,
+                    "python_enable_replacements": False,  # Else our variables are tables.
+                }
+            )
+        except duckdb.Error as error:
+            raise InvalidArgument(
+                f"expected an amount of memory like {MEMORY}, got {memory!r}"
+            ) from error
+        with connection:
+            yield Sql(connection, stored, report)

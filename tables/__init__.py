@@ -1,0 +1,114 @@
+"""The public API for programs that read a store's tables: `import tierledger.tables`.
+
+Needs `pip install 'tierledger[sql]'`. It loads neither Ray nor Java, and no service has to run.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tierledger.events.extras import naming_extras
+from tierledger.pipeline.fold import point
+from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.folding.task import DamagedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierledger.pipeline.reading import StoredTables
+
+__all__ = ["DamagedLog", "read", "sql"]
+
+
+def read(
+    table: str,
+    store: str,
+    *,
+    cluster: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    as_of: int | datetime | None = None,
+    damaged: list[DamagedLog] | None = None,
+) -> Any:  # noqa: ANN401 - Arrow has no types.
+    """One table as a `pyarrow.Table`, which pandas, polars and DuckDB take.
+
+    Rows are in the order of no particular log; within a log's, in the order of docs/tables.md.
+
+    Args:
+        table: `events`, `segments`, `epochs`, `sizes`, `transitions` or `anomalies`.
+        store: Where the store is, as `--store` takes it: `sqlite:FILE`, `postgresql://…`.
+        cluster: The Kafka cluster's id; not needed if the store holds one cluster.
+        topic: Only topics of that name, or the one with that id.
+        partition: Only partitions of that number.
+        as_of: The table as it was at a time (UTC if it has no zone), or at a position if one
+            partition is chosen; by default as it is now.
+        damaged: Takes the logs that do not verify, which are left out.
+
+    Raises:
+        InvalidArgument: There is no such table, pyarrow is missing, a position was given for
+            several logs, or the store holds several clusters and none was named.
+        RemoteResourceNotFound: There is no such cluster, topic or partition.
+        CorruptLog: A log does not verify, and there is no `damaged`.
+        StorageUnavailable: The store cannot be reached.
+        StoreRefused: The URL does not lead to a store.
+    """
+
+    def whole_table(stored: StoredTables) -> object:
+        from tierledger.pipeline.reading import whole  # noqa: PLC0415
+
+        return whole(stored.table(table, _report(damaged)))
+
+    return _elsewhere(whole_table, store, cluster, topic, partition, as_of)
+
+
+def sql(
+    query: str,
+    store: str,
+    *,
+    cluster: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    as_of: int | datetime | None = None,
+    damaged: list[DamagedLog] | None = None,
+) -> Any:  # noqa: ANN401 - As above.
+    """What DuckDB answers to `query` over the tables, as a `pyarrow.Table`.
+
+    The arguments and errors are those of `read`. Of several statements the last one's rows are
+    returned; without rows, None. `InvalidArgument` is also for a query that DuckDB refuses.
+    """
+
+    def last(stored: StoredTables) -> object:
+        from tierledger.pipeline.sql import sql_over  # noqa: PLC0415
+
+        found = None
+        with sql_over(stored, _report(damaged)) as tables:
+            for found in tables.arrow(query):  # noqa: B007 - The last one stays.
+                pass
+        return found
+
+    return _elsewhere(last, store, cluster, topic, partition, as_of)
+
+
+def _report(
+    damaged: list[DamagedLog] | None,
+) -> Callable[[list[DamagedLog]], None] | None:
+    return None if damaged is None else damaged.extend
+
+
+def _elsewhere(
+    work: Callable[[StoredTables], object],
+    store: str,
+    cluster: str | None,
+    topic: str | None,
+    partition: int | None,
+    as_of: int | datetime | None,
+) -> object:
+    """Do `work` in a thread of its own: a notebook's thread has a loop already."""
+    with naming_extras():
+        from tierledger.pipeline.reading import StoredTables  # noqa: PLC0415
+
+        stored = StoredTables(JobStore.of(store, cluster), point(as_of), topic, partition)
+        with ThreadPoolExecutor(1, "tierledger-tables") as pool:
+            return pool.submit(work, stored).result()

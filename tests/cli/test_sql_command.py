@@ -1,0 +1,138 @@
+"""`sql`: what it prints and writes, and how it refuses."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.models.cli.command_line import invoke, orders, others, refused, run, write
+from tests.pipeline.test_engines import damaged
+
+BY_STATE = "select state, count(*) as n, sum(size_in_bytes) as bytes from segments group by 1"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sql") / "store"
+    write(path, orders, others)
+    return path
+
+
+def test_a_table_is_printed(store: Path) -> None:
+    result = run(store, "sql", "select topic, partition from segments limit 1")
+
+    assert result.exit_code == 0, result.stderr
+    heading, _, row = result.stdout.splitlines()
+    assert heading.split() == ["topic", "partition"]
+    assert row.split() == ["orders", "1"]
+
+
+def test_sums_are_numbers_in_each_form(store: Path, tmp_path: Path) -> None:
+    as_json = run(store, "sql", f"{BY_STATE} order by 1", "--json")
+    as_csv = run(store, "sql", f"{BY_STATE} order by 1", "--format", "csv")
+    out = tmp_path / "out.parquet"
+    run(store, "sql", f"{BY_STATE} order by 1", "--out", out)
+
+    rows = [json.loads(line) for line in as_json.stdout.splitlines()]
+    assert [(row["state"], row["n"]) for row in rows] == [
+        ("COPY_SEGMENT_FINISHED", 18),
+        ("DELETE_SEGMENT_STARTED", 1),
+    ]
+    assert all(type(row["bytes"]) is int for row in rows)
+    heading, *lines = csv.reader(as_csv.stdout.splitlines())
+    assert heading == ["state", "n", "bytes"]
+    assert lines == [[str(one) for one in row.values()] for row in rows]
+    assert [row["n"] for row in pq.read_table(out).to_pylist()] == [18, 1]
+
+
+def test_bytes_maps_and_times_are_written_as_tables_write_them(store: Path) -> None:
+    query = (
+        "select '\\xFF'::blob as b, map {3: 7} as m, make_timestamp_ms(0) as t, true as y, "
+        "null as n, 1.5 as d"
+    )
+    as_json = run(store, "sql", query, "--json").stdout
+    as_csv = run(store, "sql", query, "--format", "csv").stdout
+
+    assert json.loads(as_json) == {
+        "b": "/w==",
+        "m": {"3": 7},
+        "t": "1970-01-01T00:00:00",
+        "y": True,
+        "n": None,
+        "d": 1.5,
+    }
+    assert list(csv.reader(as_csv.splitlines()))[1] == [
+        *("/w==", '{"3":7}', "1970-01-01T00:00:00", "true", "", "1.5")
+    ]
+
+
+def test_statements_come_from_standard_input_and_may_be_several(store: Path) -> None:
+    text = "create table mine as from sizes; select count(*) as n from mine; select 'a;b' as x"
+    result = run(store, "sql", input=text)
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.split() == ["n", "─" * 2, "18", "x", "─" * 3, "a;b"]
+
+
+def test_the_columns_of_a_table_are_told_without_reading_it(tmp_path: Path) -> None:
+    write(tmp_path / "store", damaged)
+    query = "select comment from duckdb_columns() where column_name = 'size_in_bytes'"
+
+    described = run(tmp_path / "store", "sql", "describe segments; show tables", "--json")
+    about = run(tmp_path / "store", "sql", query, "--json")
+
+    assert described.exit_code == 3, "it named the table"
+    assert '"column_name": "size_in_bytes"' in described.stdout
+    assert about.exit_code == 0
+    assert "bytes of the segment's log" in about.stdout
+
+
+def test_a_past_is_asked_too(store: Path) -> None:
+    now = run(store, "sql", "select count(*) as n from segments", "--json")
+    then = run(
+        store,
+        *("sql", "select count(*) as n from segments", "--json"),
+        *("--topic", "orders", "--partition", 1, "--as-of", "position:4"),
+    )
+
+    assert json.loads(now.stdout)["n"] > json.loads(then.stdout)["n"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["selec 1"], "syntax error at or near"),
+        (["from segmets"], "The tables are events, segments, epochs"),
+        (["select 1", "--format", "xml"], "expected one of table, csv, json, parquet; got"),
+        (["select 1", "--format", "parquet"], "expected --out FILE as well"),
+        (["select 1", "--json", "--format", "csv"], "got both"),
+        (["select 1", "--out", "NEW/rows"], "a file name that ends so"),
+        (["select 1; select 2", "--out", "NEW/rows.csv"], "expected one statement with rows"),
+        (["set threads = 1", "--out", "NEW/rows.csv"], "with rows, got none"),
+        (["select 1", "--memory", "much"], "expected an amount of memory like 1GiB"),
+        (["from segments", "--topic", "no-such"], "no-such"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    store: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    given = [one.replace("NEW", str(tmp_path)) for one in arguments]
+
+    refused(run(store, "sql", *given), message)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_store_that_is_not_there_is_named(tmp_path: Path) -> None:
+    refused(invoke("sql", "from segments", "--store", f"sqlite:{tmp_path}/no"), "no")
+
+
+def test_damaged_logs_are_left_out_and_named(tmp_path: Path) -> None:
+    write(tmp_path / "store", damaged, orders)
+
+    result = run(tmp_path / "store", "sql", "select count(*) as n from sizes", "--json")
+
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["n"] > 0
+    assert "damaged-3 is left out from position" in result.stderr
