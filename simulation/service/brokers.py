@@ -31,7 +31,9 @@ from tierledger.simulation.history.recorded_client import (
 )
 from tierledger.simulation.machines.environment.clockwork import S
 from tierledger.simulation.machines.struck import RECORDED_MS, Heard
+from tierledger.simulation.service.replicas import BrokerReplicas, FedNotes
 from tierledger.simulation.service.stage import Stage
+from tierledger.simulation.service.streams import doors_of
 from tierledger.simulation.service.virtual_loop import VirtualProcess
 
 READY_FIRST_S, READY_LAST_S = 0.06, 1.0
@@ -60,8 +62,12 @@ class Broker:
         number: int,
         *,
         import_cluster: str | None = None,
+        fed: FedNotes | None = None,
     ) -> None:
-        """`fenced` is called when the service refuses an announcement as out of date."""
+        """`fed`: notes what this broker's replicas are fed; None: it keeps none.
+
+        `fenced` is called when the service refuses an announcement as out of date.
+        """
         self.life = VirtualProcess(f"broker-{broker_id}", number)
         self.broker_id = broker_id
         self.import_cluster = import_cluster
@@ -71,6 +77,9 @@ class Broker:
         """By partition that this broker believes it leads, the epoch it was notified of."""
         self.ready: dict[int, Claim] = {}
         """By partition, the claim for which its replica was last said to be ready."""
+        self.replicas: BrokerReplicas | None = None
+        """Its replicas, once it is registered."""
+        self._fed = fed
         self._asking: set[tuple[int, str, Claim]] = set()
         self._announcing = 0
         self._world = world
@@ -94,7 +103,10 @@ class Broker:
             except RemoteStorageError:
                 await asyncio.sleep(0.2)
             else:
-                return
+                break
+        if self._fed is not None:
+            doors = doors_of(self._world.scenario.hosts)
+            self.replicas = BrokerReplicas(self._fed, self.life, self.broker_id, doors)
 
     async def _ready(self) -> None:
         assert self._configured is not None, "a broker is started before it is told anything"
@@ -153,9 +165,19 @@ class Broker:
             self._world.recording.event("announcement failed", type(error).__name__)
         finally:
             self._announcing -= 1
+        await self._renew_replicas([*leads, *follows], stops)
         self.led.update(leads)
         for number in (*leads, *follows):
             self._world.loop.spawn(self.life, self._ask_ready(number))
+
+    async def _renew_replicas(self, numbers: list[int], stops: list[int]) -> None:
+        if self.replicas is None:
+            return
+        for number in numbers:
+            if known := self.role(number):
+                await self.replicas.renew(number, *known)
+        for number in stops:
+            await self.replicas.drop(number)
 
     def role(self, number: int) -> tuple[str, Claim] | None:
         """What the broker has announced of a partition last, and its claim; None: nothing."""

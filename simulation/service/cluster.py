@@ -47,7 +47,7 @@ from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, GAVE_UP, LEADER_MOVED
 from tierledger.simulation.service.process_watch import ProcessWatch, WatchedOracle
 from tierledger.simulation.service.stage import Stage
-from tierledger.simulation.service.streams import PORT
+from tierledger.simulation.service.streams import doors_of
 from tierledger.simulation.service.virtual_loop import (
     VirtualLoop,
     VirtualProcess,
@@ -194,9 +194,6 @@ class DirectConnection:
         """Does nothing: the service goes on."""
 
 
-PORTS = 4
-"""Ports of each host that clients know: former processes that live on keep theirs."""
-
 RESTART_S = 0.2
 """Seconds between two checks that a coordinator runs, in case that no caller starts one."""
 
@@ -255,9 +252,7 @@ class Cluster:
         """A client's connection to the service: direct, or through the doors of all hosts."""
         if self._scenario.is_direct:
             return DirectConnection(self)
-        names = [f"host-{number}" for number in range(self._scenario.hosts)]
-        doors = [f"{name}:{PORT + more}" for name in names for more in range(PORTS)]
-        url = url_of(doors, tls=False)
+        url = url_of(doors_of(self._scenario.hosts), tls=False)
         return await connect_at(url, self._streams.opened)(settings)
 
     def _open_door(self, address: str, process: HostProcess) -> None:

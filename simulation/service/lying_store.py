@@ -79,10 +79,10 @@ class StoreConnection(MetadataStorageBackend):
     def _is_host(self) -> bool:
         return self._process.site != "coordinator"
 
-    async def _ask(self, ask: Callable[..., None], what: object) -> Any:  # noqa: ANN401
+    async def _ask(self, ask: Callable[..., None], what: object, **how: object) -> Any:  # noqa: ANN401
         answer: asyncio.Future[Any] = self._store.loop.create_future()
         if not self._process.is_dead:
-            ask(self._process, what, _settle, answer)
+            ask(self._process, what, _settle, answer, **how)
         return await answer
 
     async def _passes(self, point: str) -> None:
@@ -96,9 +96,11 @@ class StoreConnection(MetadataStorageBackend):
         result: T = await self._ask(ask, lambda: completed(work()))
         return result
 
-    async def _write(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _write(
+        self, work: Callable[[], Coroutine[Any, Any, T]], conflict: object = None
+    ) -> T:
         ask = self._store.medium.change_state
-        result: T = await self._ask(ask, lambda: completed(work()))
+        result: T = await self._ask(ask, lambda: completed(work()), conflict=conflict)
         return result
 
     @override
@@ -137,7 +139,8 @@ class StoreConnection(MetadataStorageBackend):
     ) -> list[CreateOutcome]:
         if self._is_host:
             await self._passes(APPEND)
-        outcomes = await self._write(partial(self._create_each, items, formers))
+        exist = [CreateOutcome.EXISTS] * len(items)
+        outcomes = await self._write(partial(self._create_each, items, formers), exist)
         if not self._is_host and CreateOutcome.CREATED in outcomes:
             await self._passes(COORDINATED)
         return outcomes

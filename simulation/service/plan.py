@@ -79,6 +79,9 @@ OFF_SHARE = 0.4
 DIRECT_SHARE = 0.33
 """In so many of the worlds brokers make calls without a door."""
 
+DAMAGED_SHARE = 0.15
+"""In so many of the worlds a log is damaged; few of them show who believes it."""
+
 FAULTS_MEAN = 2.0
 """The average number of faults of a kind that is on, in whole worlds."""
 
@@ -92,10 +95,21 @@ KNOBS_OF_SERVICE = {
     "WRITES_MAX": (1, 3, 200),
     "SETTLED_S": (0, 1, 60),
     "SPREAD": (1, 4),
+    "FRAME_ROWS": (1, 2, 1000),
+    "RING_BYTES": (1, 2000, 1 << 20),
+    "LINGER_S": (0, 1, 60),
+    "SNAPSHOTS_AT_ONCE": (1, 8),
 }
 """Knobs of this world alone: how many writes a client may have begun and not ended; after how
-many seconds a host gets others' leaders, and by how many leaders hosts may differ. Without the
-last two no run would be long enough for a leader to move."""
+many seconds a host gets others' leaders, and by how many leaders hosts may differ (without
+these two no run would be long enough for a leader to move); the bounds of feeds."""
+
+REPLICAS_EVERY, REPLICAS_FIRST = 4, 3
+"""In one seed in so many, beginning with this one, brokers keep replicas."""
+
+PATIENCES = (500 * MS, 1 * S, 4 * S, 4 * S)
+"""How long clients go on with a call (us): after a short time more of them are refused. Through
+doors it is the last: a client waits longer than the others for a frozen host to greet."""
 
 OFTEN = {"wire": 8, "store": 6, "kill coordinator": 2}
 """Kinds that strike more often than others, and how many times as often."""
@@ -111,6 +125,7 @@ FAULTS_OF_SERVICE = {
     "slow store": Fault(
         0.3, lambda d: ("store", d.anybody(), SLOW, d.below(3000) * MS), times=4
     ),
+    "damage": FAULTS["damage"]._replace(share=DAMAGED_SHARE, is_sure=True),
     "slow reader": Fault(0.3, lambda d: ("slow reader", _client(d), d.length())),
 }
 """By kind; the first word of a decision may be another."""
@@ -170,12 +185,13 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         upgraded=(),
         writes_newer=False,
         decisions=tuple(decisions),
-        patience=4 * S,
+        patience=pick(seed, "patience", PATIENCES) if is_direct else PATIENCES[-1],
         rows_kept=pick(seed, "rows", (1, 3, 6)),
         retention_ms=pick(seed, "retention", RETENTIONS_MS),
         oracle_behind=pick(seed, "behind", (0, 0, 1)),
         oracle_delay=pick(seed, "oracle delay", (1 * MS, 20 * MS, 50 * MS)),
         asks_kafka=True,
+        has_replicas=seed % REPLICAS_EVERY == REPLICAS_FIRST,
         one_writer=chance(seed, "one writer") < 0.3,
         clock_off=_clock_off(size),
         is_direct=is_direct,

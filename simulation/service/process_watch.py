@@ -14,7 +14,7 @@ from tierledger.actors.calls import HostPing, PartitionKey, PingCall, ReadyCall
 from tierledger.actors.coordinator.events import Announcement
 from tierledger.actors.coordinator.machine import DOUBT_S
 from tierledger.actors.coordinator.service import CoordinatorService
-from tierledger.actors.follower import Follower
+from tierledger.actors.follower import Follower, FollowerPhase
 from tierledger.actors.host import messages as lives
 from tierledger.actors.host.host import Host
 from tierledger.actors.host.partition_shell import PartitionShell
@@ -22,6 +22,7 @@ from tierledger.actors.leader.machine import Leader, LeaderPhase
 from tierledger.actors.ports import LeaderOracle
 from tierledger.events.commands import Claim, LeaderVerdict
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.observer import Observer
 from tierledger.simulation.machines.environment.recording import Recording
@@ -64,6 +65,8 @@ class ProcessWatch:
         """The announcements of which clients were told that they are durable."""
         self.checkpoints: list[CheckpointTold] = []
         """The checkpoints of which leaders were told that they are stored."""
+        self.forgotten: list[Violation] = []
+        """Questions that expired though they could be answered, or had to be refused."""
         self.informed: dict[tuple[Claim, PartitionKey], list[LeaderVerdict | None]] = {}
         """By claim and partition, Kafka's answers about an announcement."""
         self.named: dict[PartitionKey, list[tuple[int, LeaderVerdict]]] = {}
@@ -95,7 +98,14 @@ class ProcessWatch:
                 self.observer.was_ready(self.shells[process.name, shell.life], call.claim)
             return answer
 
+        close_feed = host.feeds._close
+
+        def closed(shell: PartitionShell) -> None:
+            self._mark("feed closed")
+            close_feed(shell)
+
         vars(host).update(_begin=begun, _drop=dropped, _is_ready=told)
+        vars(host.feeds).update(_close=closed)
 
     def _shell(self, process: ProcessLife, shell: PartitionShell) -> None:
         name = f"{process.name}/{shell.key.partition}/{shell.role}/{shell.life}"
@@ -103,6 +113,7 @@ class ProcessWatch:
         self.shells[process.name, shell.life] = watched
         guard, observer, loads, frozen_at = shell._guard, self.observer, 0, -1
         handle, failed = guard.handle, guard.failed
+        questions = _OpenQuestions(self)
 
         def handled(stimulus: msg.Stimulus) -> list[msg.Effect]:
             nonlocal frozen_at, loads, watched
@@ -116,6 +127,7 @@ class ProcessWatch:
             before = machine.position
             had_claimed = isinstance(machine, Leader) and machine._has_claimed
             effects = handle(stimulus)
+            questions.note(watched, stimulus, effects)
             if type(stimulus) in _OF_STORE and isinstance(machine, Leader):
                 observer.leader_heard(watched, stimulus, before, had_claimed=had_claimed)
             elif type(stimulus) is msg.LogRead and machine.position > before:
@@ -135,6 +147,15 @@ class ProcessWatch:
             return effects
 
         vars(guard).update(handle=handled, failed=failing)
+
+    def forgot(self, shell: WatchedShell, position_min: int) -> None:
+        """Note a question that expired, though it could be answered, or had to be refused."""
+        machine, now = shell.machine, ms_text(self._clock.now * 1000)
+        message = (
+            f"{shell.name} has let a question wait for position {position_min} until {now}, "
+            f"and is at {machine.position}, {machine.phase.value}"
+        )
+        self.forgotten.append(Violation("unanswered", shell.key, message))
 
     def _note(self, shell: WatchedShell, effects: Sequence[msg.Effect]) -> None:
         for effect in effects:
@@ -212,6 +233,38 @@ class ProcessWatch:
         self.doors.knocks.setdefault(door.partition(":")[0], []).append(knock)
 
 
+class _OpenQuestions:
+    """The questions to one leader or follower that it has not answered yet."""
+
+    def __init__(self, watch: ProcessWatch) -> None:
+        self._watch = watch
+        self._open: dict[msg.ReplyTo, int] = {}
+        """By where the answer goes, the position that the question waits for."""
+
+    def note(
+        self, shell: WatchedShell, stimulus: msg.Stimulus, effects: Sequence[msg.Effect]
+    ) -> None:
+        """Note a step of the machine; a follower answers in each what it can."""
+        if type(stimulus) is msg.QueryArrived:
+            self._open[stimulus.reply_to] = stimulus.position_min
+        elif type(stimulus) is msg.QueryExpired:
+            self._expired(shell, self._open.pop(stimulus.reply_to, None))
+        if self._open:
+            for effect in effects:
+                if isinstance(effect, msg.Answer | msg.ReplyError):
+                    self._open.pop(effect.reply_to, None)
+
+    def _expired(self, shell: WatchedShell, position_min: int | None) -> None:
+        machine = shell.machine
+        if position_min is None:
+            return
+        could_answer = (
+            machine.phase is FollowerPhase.FOLLOWING and machine.position >= position_min
+        )
+        if could_answer or machine.phase in _AT_AN_END:
+            self._watch.forgot(shell, position_min)
+
+
 class ObservedKnock(NamedTuple):
     """One knock at a host's door, or the start of a process with a new door."""
 
@@ -272,6 +325,11 @@ class WatchedOracle:
                 self._watch.named.setdefault(PartitionKey.of(tip), []).append((asked, verdict))
         return found
 
+
+_AT_AN_END = frozenset(
+    {FollowerPhase.QUARANTINED, FollowerPhase.GONE, LeaderPhase.QUARANTINED, LeaderPhase.GONE}
+)
+"""Phases in which no question may wait."""
 
 _OF_STORE: frozenset[type[Any]] = frozenset(
     {msg.AppendAnswered, msg.AppendRefused, msg.SlotRead, msg.ProbeFailed}

@@ -51,6 +51,8 @@ class Stage:
         self.lives: list[VirtualProcess] = []
         """All processes of the run, kept so that nothing of theirs is finalized during it."""
         self.lies: list[int] = []
+        self.damaged: set[int] = set()
+        """Partitions whose logs were damaged."""
         self.moved: set[int] = set()
         """Numbers of the placements that a coordinator was made to decide on without cause."""
         self.is_healing = False

@@ -38,6 +38,14 @@ KNOCK_TAKES_S = 0.001
 PORT = 4711
 """The port of each host's first process; a process takes the next if the former still lives."""
 
+PORTS = 4
+"""Ports of each host that clients know: former processes that live on keep theirs."""
+
+
+def doors_of(hosts: int) -> list[str]:
+    """All doors that clients know."""
+    return [f"host-{at}:{PORT + more}" for at in range(hosts) for more in range(PORTS)]
+
 
 class Watch(Protocol):
     """Observes the frames of all streams."""
@@ -176,6 +184,12 @@ class StreamNetwork:
             if one.client.life.site == site and None in (one.client.error, one.server.error):
                 one.break_(silently=silently, server_first=server_first)
 
+    def break_feeds(self, process: VirtualProcess) -> None:
+        """Break the feeds of a client, as a proxy may that closes what is idle."""
+        for one in list(self.connections.values()):
+            if one.client.owner is process and one.is_feed and one.client.error is None:
+                one.break_(silently=False)
+
     def to_host(self, host: str) -> list[Connection]:
         """The open connections to a host's door."""
         return [one for one in self.connections.values() if one.door.startswith(f"{host}:")]
@@ -209,6 +223,11 @@ class Connection:
         self._when_killed(self.client)
         self.client.send(self._accept)
         self._look_later()
+
+    @property
+    def is_feed(self) -> bool:
+        """Whether it carries feeds, and not calls."""
+        return self._method is Gateway.feed
 
     @property
     def is_between_hosts(self) -> bool:

@@ -18,6 +18,7 @@ from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import TombstonesDropped
 from tierledger.simulation.checkers.all import check
+from tierledger.simulation.checkers.feed import fed
 from tierledger.simulation.checkers.model import wrong_import
 from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, bounded
@@ -248,6 +249,9 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
     yield from against_kafka(events, watch.informed)
     yield from early_ready(events, watch.observer.ready, logs)
     yield from watch.observer.failures
+    yield from bounded(watch.forgotten)
+    yield from fed(world.fed.seen, logs)
+    yield from bounded(world.fed.refused)
     yield from _behind(world, logs)
     yield from unstored_checkpoint(watch.checkpoints, checkpoints)
     for key, log in logs.items():

@@ -43,6 +43,7 @@ from tierledger.simulation.service.left_over import LeftOver
 from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.oracle import WorldOracle
 from tierledger.simulation.service.plan import ENDED_BY_OPERATOR
+from tierledger.simulation.service.replicas import FedNotes
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.stranger import Stranger
 from tierledger.simulation.service.virtual_loop import VirtualProcess
@@ -85,7 +86,6 @@ class World(Stage):
         self.importers: list[Importer] = []
         self.written: dict[tuple[int, int], int] = {}
         self.deletions: dict[int, int] = {}
-        self.damaged: set[int] = set()
         self.stepped_ms = 0
         """By how much clocks have stepped, all steps together."""
         self.verdicts: dict[int, list[LeaderVerdict]] = {}
@@ -96,6 +96,7 @@ class World(Stage):
         self.copiers = Copiers(self)
         self.controller = Controller(self)
         self.cluster = Cluster(self, WorldOracle(self))
+        self.fed = FedNotes(self, self.cluster.watch.observer)
         self.drafts: list[Drafted] = []
         """Every batch that a leader has drafted."""
         self.is_well = False
@@ -127,6 +128,7 @@ class World(Stage):
             broker_id,
             len(self.lives),
             import_cluster=import_cluster,
+            fed=self.fed if self.scenario.has_replicas and import_cluster is None else None,
         )
         self.broker_lives.append(broker)
         self.lives.append(broker.life)

@@ -17,6 +17,7 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
 from tierledger.actors.door.client.connection import greeting_of
 from tierledger.actors.door.client.feed_stream import FeedStream, FeedStreams
+from tierledger.actors.door.client.streams import Opened
 from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.wire.failures import error_of
 from tierledger.actors.door.wire.feed import frame_of
@@ -259,11 +260,13 @@ class Replicas:
         cluster_id: str,
         broker_id: int | None = None,
         settings: Mapping[str, str] | None = None,
+        opened: Opened | None = None,
     ) -> None:
         """`url`: `tierledger://HOST:PORT,…`, or with `tierledgers`; any hosts of the service.
 
         `broker_id`: the broker whose claims replicas wait for; None if they wait for none.
         `settings`: a manager's settings of TLS and token (`door.…`).
+        `opened`: makes a stream of feeds; by default over gRPC.
 
         Raises:
             InvalidArgument: An argument is wrong.
@@ -271,7 +274,7 @@ class Replicas:
         self.process = OwnProcess("this replica")
         self._bootstraps = doors_in(url)
         security = ClientSecurity.of(settings or {}, tls=url.startswith(TLS_SCHEME))
-        self._streams = FeedStreams(greeting_of(cluster_id, broker_id), security)
+        self._streams = FeedStreams(greeting_of(cluster_id, broker_id), security, opened)
         self._learnt: deque[str] = deque(maxlen=DOORS_KEPT)
         self._replicas: dict[FedReplica, None] = {}
         """Those that are fed, in the order in which they were made."""

@@ -154,7 +154,8 @@ class Medium:
         *given: Any,  # noqa: ANN401
     ) -> None:
         """Create slots in one durable step; the result is a list with an outcome for each."""
-        self._ask(life, True, self._create, (life, items), then, given)
+        conflict = [CreateOutcome.EXISTS] * len(items)
+        self._ask(life, True, self._create, (life, items), then, given, conflict)
 
     def _create(
         self, life: ProcessLife, items: Sequence[tuple[Slot, bytes]]
@@ -230,9 +231,13 @@ class Medium:
         work: Callable[[], Any],
         then: Callable[..., None],
         *given: Any,  # noqa: ANN401
+        conflict: object = None,
     ) -> None:
-        """Change checkpoints with `work`, likewise: the request is a write."""
-        self._ask(life, True, work, (), then, given)
+        """Change what is stored with `work`, likewise: the request is a write.
+
+        `conflict`: a result that says, truly or not, that another write was first.
+        """
+        self._ask(life, True, work, (), then, given, conflict)
 
     def write_state(
         self,
@@ -276,6 +281,7 @@ class Medium:
         args: tuple[Any, ...],
         then: Callable[..., None],
         given: tuple[Any, ...],
+        conflict: object = None,
     ) -> None:
         clock = self._clock
         arrives = clock.now + self._wires.delay(life, 41)
@@ -291,7 +297,7 @@ class Medium:
                 self.mistreated.append((life.site, clock.now, arrives + fate[1] + TIMEOUT))
                 if self._recording.keeps:
                     self._recording.asked(life, _lands(fate, arrives), apply, args)
-                self._mistreat(fate, life, arrives, apply, args, then, given)
+                self._mistreat(fate, life, arrives, apply, args, then, given, conflict)
                 return
         if self._recording.keeps:
             self._recording.asked(life, arrives, apply, args)
@@ -325,6 +331,7 @@ class Medium:
         args: tuple[Any, ...],
         then: Callable[..., None],
         given: tuple[Any, ...],
+        conflict: object,
     ) -> None:
         clock, (kind, late) = self._clock, fate
         unknown = OutcomeUnknown("the store did not answer")
@@ -340,11 +347,8 @@ class Medium:
             clock.at(arrives, None, self._apply, life, apply, args, None, ())
             clock.at(arrives + late, None, self._apply, life, apply, args, then, given)
         elif kind == FALSE_EXISTS:
-            if apply == self._create:
-                exist = [CreateOutcome.EXISTS] * len(args[1])
-                clock.at(arrives, life, then, exist, *given)
-            else:
-                clock.at(arrives, life, then, StorageUnavailable("conflict; retry"), *given)
+            told = conflict or StorageUnavailable("conflict; retry")
+            clock.at(arrives, life, then, told, *given)
         else:
             if kind != LOSE:
                 lands = arrives if kind == LOSE_ANSWER else arrives + late

@@ -12,8 +12,8 @@ from tierledger.actors.coordinator import events as coordinator_events
 from tierledger.actors.coordinator import hosts as coordinator_hosts
 from tierledger.actors.coordinator import placement
 from tierledger.actors.feed import source
+from tierledger.actors.host import feeds, partition_shell
 from tierledger.actors.host import machine as host
-from tierledger.actors.host import partition_shell
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader import claim as leader_claim
 from tierledger.actors.leader import machine as leader
@@ -65,8 +65,10 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "SPREAD": (placement,),
     "SHARD_ROWS": (segment_rows,),  # This and the next one are set by `questions` alone.
     "ITEMS_MAX": (coordinator_events,),
-    "FRAME_ROWS": (source,),  # This and the next one are set by `feeding` and `questions`.
+    "FRAME_ROWS": (source,),  # This and the next one are set where replicas are fed.
     "RING_BYTES": (source,),
+    "LINGER_S": (feeds,),
+    "SNAPSHOTS_AT_ONCE": (feeds,),
 }
 
 

@@ -1,8 +1,6 @@
-"""The simulator's replicas: fed, judged, and without an influence on anything else."""
+"""The checker of what replicas were fed, and of what they answered."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import pytest
 
@@ -11,46 +9,11 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.messages import Query
 from tierledger.events.event_codec import genesis
 from tierledger.events.log_events import Event, SegmentAdded, SegmentUpdated
-from tierledger.simulation.campaign.campaign import outcome
 from tierledger.simulation.checkers.feed import ReplicaSeen, fed
 from tierledger.simulation.history.final_log import FinalLog
-from tierledger.simulation.machines.nodes.feeding import Feeding
-from tierledger.simulation.machines.scenario.drawing import REPLICAS_EVERY, REPLICAS_FIRST
 
-SEEDS = range(REPLICAS_FIRST, REPLICAS_FIRST + 12 * REPLICAS_EVERY, REPLICAS_EVERY)
 KEY = PartitionKey.of(TIP)
 SEGMENT = b"s" * 16
-SAW = {
-    "replica took a snapshot",
-    "replica was ready",
-    "replica was overtaken",
-    "replica went on from where it was",
-    "feed message lost",
-    "feed closed",
-}
-
-
-def test_replicas_see_bad_days_and_answer_as_the_log_does() -> None:
-    marks: Counter[str] = Counter()
-    for seed in SEEDS:
-        found = outcome(seed)
-        marks.update(found.marks)
-        assert found.violations == []
-
-    assert marks.keys() >= SAW
-
-
-def test_a_world_is_the_same_without_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_replicas = outcome(REPLICAS_FIRST)
-    monkeypatch.setattr(Feeding, "start", lambda _: None)
-    without = outcome(REPLICAS_FIRST)
-
-    assert "replica took a snapshot" in with_replicas.marks
-    assert "replica took a snapshot" not in without.marks
-    assert with_replicas.trace_hash == without.trace_hash
-
-
-# The checker.
 
 
 def log() -> FinalLog:
