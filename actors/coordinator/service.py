@@ -653,7 +653,7 @@ class CoordinatorService:
             clocks.keep(self._machine.hosts.addresses())
             clocks.tell(OWN, "the coordinator", self._machine_name, own.own_ms(), now)
             midway = now._replace(s=(sent_s + now.s) / 2)
-            clocks.tell(address, host, node_of(ping.process) or address, ping.clock_ms, midway)
+            clocks.tell(address, host, node_of(ping.process) or host, ping.clock_ms, midway)
             if (time := clocks.common(now.s)) is not None:
                 own.told(time)
         return ping

@@ -1,6 +1,6 @@
 """Mistakes in the door's own rules, for the world of the whole service; no other has doors.
 
-Its seeds are slow, so few must be enough to find each mutant.
+Its seeds are slow, so few must be enough to find each mutant. Only whole worlds have doors.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from tierledger.actors.host.host import Host
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.errors import OutcomeUnknown
+from tierledger.simulation.machines.scenario.drawing import WHOLE_EVERY
 from tierledger.simulation.mutants.mistakes import Patches, declared_in, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.simulation.worlds import SERVICE
 from tierledger.storage.process_log import ProcessLog
 
 
-@mistake("D1", "misanswered", within=10, world=SERVICE)
+@mistake("D1", "misanswered", within=10, every=WHOLE_EVERY, world=SERVICE)
 def answer_to_another_call() -> Patches:
     """An answer goes to the oldest call that has none, whatever it answers."""
     return rewritten(
@@ -35,7 +36,7 @@ def answer_to_another_call() -> Patches:
     )
 
 
-@mistake("D2", "lost_write phantom_write", within=60, world=SERVICE)
+@mistake("D2", "lost_write phantom_write", within=60, every=WHOLE_EVERY, world=SERVICE)
 def repeated_as_another_request() -> Patches:
     """A write whose connection broke is sent again under another request id."""
     call_once = DoorHost.call
@@ -54,7 +55,7 @@ def repeated_as_another_request() -> Patches:
     return [(DoorHost, "call", careless)]
 
 
-@mistake("D3", "phantom_write", within=60, world=SERVICE)
+@mistake("D3", "phantom_write", within=60, every=WHOLE_EVERY, world=SERVICE)
 def sent_but_refused() -> Patches:
     """A write whose connection broke is refused, though it was sent."""
     return rewritten(
@@ -64,26 +65,26 @@ def sent_but_refused() -> Patches:
     )
 
 
-@mistake("D4", "passed_twice", within=60, world=SERVICE)
+@mistake("D4", "passed_twice", within=60, every=WHOLE_EVERY, world=SERVICE)
 def passed_on_twice() -> Patches:
     """A host passes on what was passed to it."""
     return rewritten(Desk._passed_on, "passed.host = address", "passed.host = ''")
 
 
-@mistake("D5", "overdue", within=20, world=SERVICE)
+@mistake("D5", "overdue", within=20, every=WHOLE_EVERY, world=SERVICE)
 def deadline_ends_nothing() -> Patches:
     """A call whose time is over stays open."""
     given_up = "is_change = self._give_up(number)"
     return rewritten(Conversation._expire, given_up, f"return; {given_up}")
 
 
-@mistake("D6", "silent_host", within=40, world=SERVICE)
+@mistake("D6", "silent_host", within=40, every=WHOLE_EVERY, world=SERVICE)
 def frozen_host_asked_on() -> Patches:
     """A client goes on asking a host that says nothing."""
     return rewritten(Stream._watch, "while self.ended is None:", "while False:")
 
 
-@mistake("D7", "unread", within=20, world=SERVICE)
+@mistake("D7", "unread", within=20, every=WHOLE_EVERY, world=SERVICE)
 def withdrawn_keeps_its_slot() -> Patches:
     """A question that was given up counts as one without an answer for good."""
     return rewritten(Conversation._cancel, "self._unwritten -= 1", "pass")
@@ -96,7 +97,7 @@ def hints_lost_and_no_poll() -> Patches:
     return [*unread, *rewritten(Host._poll, "if number % ALL_POLLED_EVERY:", "if number >= 0:")]
 
 
-@mistake("D9", "session_reads", within=60, world=SERVICE)
+@mistake("D9", "session_reads", within=60, every=WHOLE_EVERY, world=SERVICE)
 def hint_believed_as_data() -> Patches:
     """A follower answers as of a hint's position."""
     return rewritten(
@@ -112,7 +113,7 @@ def log_line_that_fails_its_step() -> Patches:
     return rewritten(ProcessLog._tell, "LOG.lose(1)", "raise")
 
 
-@mistake("D11", "unreached liveness", within=12, world=SERVICE)
+@mistake("D11", "unreached liveness", within=30, every=WHOLE_EVERY, world=SERVICE)
 def doors_not_looked_at() -> Patches:
     """A host that nobody reaches at its door goes on leading, since it answers pings."""
     return rewritten(Doors.knocked, "votes.are_lost and not door.is_heard", "False")

@@ -57,7 +57,7 @@ _DECLARED: dict[str, Mutant] = {}
 
 
 def mistake(
-    number: str, caught_by: str, *, within: int = 100, world: str = MACHINES
+    number: str, caught_by: str, *, within: int = 100, every: int = 1, world: str = MACHINES
 ) -> Callable[[Made], Made]:
     """Declare the mutant that a function makes; its name and docstring become the mutant's."""
 
@@ -65,7 +65,7 @@ def mistake(
         text = make.__doc__ or ""
         _DECLARED[number] = Mutant(
             f"{number} {make.__name__.replace('_', '-')}", text[:1].lower() + text[1:-1],
-            frozenset(caught_by.split()), make, within, world=world,
+            frozenset(caught_by.split()), make, within, every=every, world=world,
         )  # fmt: skip
         return make
 

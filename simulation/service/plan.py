@@ -8,7 +8,13 @@ from tierledger.actors.door.limits import DoorLimits
 from tierledger.simulation.machines.environment.clockwork import MS, S
 from tierledger.simulation.machines.environment.medium import SLOW
 from tierledger.simulation.machines.scenario.doors import DoorPlan
-from tierledger.simulation.machines.scenario.drawing import delays_of, elections, skews, work
+from tierledger.simulation.machines.scenario.drawing import (
+    delays_of,
+    elections,
+    is_small,
+    skews,
+    work,
+)
 from tierledger.simulation.machines.scenario.faults import (
     FAULTS,
     FAULTS_SMALL,
@@ -85,9 +91,6 @@ DAMAGED_SHARE = 0.15
 FAULTS_MEAN = 2.0
 """The average number of faults of a kind that is on, in whole worlds."""
 
-SMALL_FROM = 250
-"""The first seed that may be a small world."""
-
 CALLS_SMALL = 52
 
 KNOBS_OF_SERVICE = {
@@ -139,16 +142,11 @@ FAULTS_OF_DOORS = {
 """Those of worlds whose brokers come through doors."""
 
 
-def is_small(seed: int) -> bool:
-    """Nine of ten seeds are small worlds, but not the first, which few runs go beyond.
-
-    A small one costs a fifth of a whole one: most mistakes need few calls in the right order.
-    """
-    return seed >= SMALL_FROM and seed % 10 != 0
-
-
 def drawn(seed: int, *, small: bool | None = None) -> Scenario:
-    """The scenario that `seed` gives; each part has random numbers of its own."""
+    """The scenario that `seed` gives; each part has random numbers of its own.
+
+    A small world costs a fifth of a whole one.
+    """
     small = is_small(seed) if small is None else small
     is_lone = not small and seed % LONE_EVERY == LONE_FIRST
     size = Size(

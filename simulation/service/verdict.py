@@ -79,7 +79,7 @@ from tierledger.simulation.service.at_rest import (
     shells,
     wanted,
 )
-from tierledger.simulation.service.cluster import WALL_MS
+from tierledger.simulation.service.cluster import DAY_MS, WALL_MS
 from tierledger.simulation.service.plan import GAVE_UP, LOG_LINE_FAILED
 from tierledger.simulation.service.stage import CLUSTER_ID
 from tierledger.simulation.service.world import LED_S, READ_S, World
@@ -316,7 +316,10 @@ def _of_the_run(world: World) -> list[Violation]:
 def _untimely(world: World, log: FinalLog) -> list[Violation]:
     """Events in a log whose time is ahead of the world's, or that forget deletions early."""
     found, spread_ms = [], max(map(abs, world.scenario.skews_ms)) + world.stepped_ms
+    # While most clocks do not agree, a process may write the time of one that is behind.
+    behind_ms = max(0, -(world.scenario.clock_off or ("", 0))[1]) * DAY_MS
     kept_ms = world.settings.limits.tombstone_retention_ms - 2 * (spread_ms + OFF_MS)
+    kept_ms -= behind_ms
     for event, at in zip(log.events, log.durable_at, strict=True):
         if at is None:
             continue

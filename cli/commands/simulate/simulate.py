@@ -251,7 +251,7 @@ def _figures(campaign: Campaign) -> list[tuple[str, object]]:
         ("world", campaign.world),
         ("seeds", f"{summary.seeds:,}"),
         ("small", _size_text(summary.small) if summary.small.seeds else None),
-        ("whole" if campaign.is_of_service else "big", _size_text(summary.big) or None),
+        ("big", _size_text(summary.big) or None),
         ("calls", f"{summary.calls:,} ({summary.ok_calls:,} ok)"),
         ("leadership changes", f"{summary.changes:,}"),
         ("two believers", f"{summary.two_believers_share:.1%} of seeds"),

@@ -54,9 +54,13 @@ MOVES_EVERY, MOVES_FIRST = 16, 5
 """In one seed in so many a cluster moves, beginning with this one."""
 
 
+WHOLE_EVERY = 10
+"""One seed in so many, from 0 on, is a whole world; the others are small ones."""
+
+
 def is_small(seed: int) -> bool:
-    """Nine of ten seeds are small worlds: most mistakes need few calls in the right order."""
-    return seed % 10 != 0
+    """Whether it is a small world: most mistakes need few calls in the right order."""
+    return seed % WHOLE_EVERY != 0
 
 
 def drawn(seed: int, *, small: bool | None = None) -> Scenario:

@@ -16,12 +16,15 @@ JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 """Processes that run seeds: one if pytest itself runs on several workers."""
 
 SHOWN_BY = {
-    "D3": 5,
-    "D4": 6,
-    "D6": 7,
-    "D7": 3,
-    "D11": 5,
+    "D2": 230,
+    "D3": 200,
+    "D4": 80,
+    "D5": 70,
+    "D6": 10,
+    "D7": 30,
+    "D11": 200,
     "D12": 9,
+    "D14": 7,
     "M03": 47,
     "M04": 140,
     "M06": 63,

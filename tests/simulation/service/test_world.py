@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -17,6 +18,7 @@ from tierledger.simulation.campaign.reduction import replay_command
 from tierledger.simulation.history.calls import FAIL, OK
 from tierledger.simulation.machines.environment.clockwork import MS, S
 from tierledger.simulation.machines.environment.marks import MARKS
+from tierledger.simulation.machines.scenario.drawing import WHOLE_EVERY, is_small
 from tierledger.simulation.machines.scenario.scenario import SeedDecision
 from tierledger.simulation.machines.scenario.shape import shaped
 from tierledger.simulation.machines.scenario.shrink import shrunk
@@ -24,28 +26,33 @@ from tierledger.simulation.mutants.catalogue import planted
 from tierledger.simulation.service.plan import (
     ENDED_BY_OPERATOR,
     FURTHER,
+    LONE_EVERY,
     LONE_FIRST,
-    SMALL_FROM,
     calm,
     drawn,
-    is_small,
 )
 from tierledger.simulation.service.verdict import judge, ran, verdict_of
 from tierledger.simulation.worlds import SERVICE
 
-SEEDS = 25
-LONG_SEEDS = 205
-MORE_PER_TEST = 60
-"""The rarest faults do not come in every 25 seeds."""
+DOOR_CLOSED = 190
+TWO_LIVES_OF_ONE_CLOCK = 159
+"""A host's two processes have its clock, which is half a year ahead; they are one vote."""
+CLOCK_BEHIND_ALONE = 407
+"""No two clocks agree, and a host that is half a year behind stamps deletions."""
+SEEDS = (*range(61), TWO_LIVES_OF_ONE_CLOCK, DOOR_CLOSED, CLOCK_BEHIND_ALONE)
+LONG_SEEDS = 1_261
+MORE_PER_TEST = 300
 
 SEEN = {
     *FURTHER,
     "answer of a write lost",
+    "assigned by nobody",
     "broker fenced by its own later life",
     "crash: durable",
     "cut off host",
     "host given up by the coordinator",
     "host replaced while it lives",
+    "kill broker",
     "kill coordinator",
     "kill host",
     "message lost",
@@ -61,26 +68,20 @@ SEEN = {
     "two coordinators",
     "write landed late",
     "write lost",
+    "write sent twice",
     "zombie broker wrote",
 } - {"gave up", ENDED_BY_OPERATOR}
 """Marks that a few dozen seeds must have; "gave up" is a violation."""
 
-RARE = {"assigned by nobody", "kill broker", "write sent twice"}
-"""Marks that `MORE_PER_TEST` seeds must have, too."""
-
-
-FIRSTS = [range(SEEDS)]
-MORE = [
-    range(first, first + MORE_PER_TEST) for first in range(SEEDS, LONG_SEEDS, MORE_PER_TEST)
-]
+MORE = [range(first, first + MORE_PER_TEST) for first in range(61, LONG_SEEDS, MORE_PER_TEST)]
 
 
 @pytest.mark.parametrize(
     "seeds",
-    [*FIRSTS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE)],
-    ids=lambda seeds: f"{seeds.start}",
+    [SEEDS, *(pytest.param(one, marks=pytest.mark.long) for one in MORE)],
+    ids=lambda seeds: f"{seeds[0]}",
 )
-def test_whatever_fails_nothing_is_lost_and_all_comes_back(seeds: range) -> None:
+def test_whatever_fails_nothing_is_lost_and_all_comes_back(seeds: Sequence[int]) -> None:
     seen: Counter[str] = Counter()
     ok_calls = changes = 0
     with Workers(JOBS) as workers:
@@ -93,8 +94,8 @@ def test_whatever_fails_nothing_is_lost_and_all_comes_back(seeds: range) -> None
         changes += verdict.changes
 
     # A run in which nothing happened would prove nothing.
-    assert not (SEEN if len(seeds) == SEEDS else SEEN | RARE) - seen.keys()
-    assert ok_calls > 100 * len(seeds)
+    assert not SEEN - seen.keys()
+    assert ok_calls > 40 * len(seeds)
     assert changes > 3 * len(seeds)
 
 
@@ -166,18 +167,18 @@ def test_a_coordinator_that_lies_and_clocks_that_step_cost_nothing() -> None:
 
 
 def test_what_is_needed_of_a_scenario_is_left() -> None:
-    whole = drawn(3)
+    whole = drawn(20)
     needed = {whole.decisions[at] for at in (7, 31, 40)}
 
     small = shrunk(whole, lambda one: needed <= set(one.decisions))
 
     assert set(small.scenario.decisions) == needed
     assert "transport=direct" in small.settings
-    command = replay_command(3, keep=small.kept, world=SERVICE)
-    assert command == "tierledger simulate replay --seed 3 --world service --keep 7,31,40"
+    command = replay_command(20, keep=small.kept, world=SERVICE)
+    assert command == "tierledger simulate replay --seed 20 --world service --keep 7,31,40"
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [20, 30])
 def test_what_is_left_out_of_a_scenario_does_not_strike(seed: int) -> None:
     whole = drawn(seed)
     mild = {"copy", "zombie copy", "read", "elect", "tell all", "move replica"}
@@ -190,26 +191,18 @@ def test_what_is_left_out_of_a_scenario_does_not_strike(seed: int) -> None:
     assert not {one for one in verdict.marks if MARKS.get(one) == "processes"}
 
 
-def test_most_seeds_behind_the_first_are_small_worlds_and_well() -> None:
-    seeds = range(SMALL_FROM, SMALL_FROM + 200)
-    small = [seed for seed in seeds if is_small(seed)]
-    verdicts = [judge(drawn(seed)) for seed in small[:8]]
+def test_a_seed_draws_its_transport_and_small_worlds_have_no_doors() -> None:
+    small = {drawn(seed).is_direct for seed in range(60) if is_small(seed)}
+    whole = {seed: drawn(seed) for seed in range(0, 2500, WHOLE_EVERY)}
 
-    assert len(small) == 180
-    assert not any(is_small(seed) for seed in range(SMALL_FROM))
-    assert not any(verdict.violations for verdict in verdicts)
-    assert sum(verdict.ok_calls for verdict in verdicts) > 80
-    assert sum(verdict.changes for verdict in verdicts) > 8
-
-
-def test_a_seed_draws_its_transport() -> None:
-    direct = [drawn(seed).is_direct for seed in range(SMALL_FROM)]
-
-    assert 50 < sum(direct) < 100
-    assert not direct[LONE_FIRST]
+    assert small == {True}
+    assert 50 < sum(one.is_direct for one in whole.values()) < 100
+    lone = [one for seed, one in whole.items() if seed % LONE_EVERY == LONE_FIRST]
+    assert len(lone) > 50
+    assert {(one.hosts, one.is_direct) for one in lone} == {(1, False)}
 
 
-@pytest.mark.parametrize("seed", [3, 21])
+@pytest.mark.parametrize("seed", [20, 21])
 def test_a_seed_is_the_same_world_in_every_process(seed: int) -> None:
     here = judge(drawn(seed)).trace_hash
 
