@@ -206,4 +206,4 @@ async def test_the_coordinator_tells_of_a_clock_that_is_off(host: DeafHost) -> N
 
     assert [(one["code"], one["subject"]) for one in found] == [(CLOCK_OFF, "host-0")]
     assert host.told is not None
-    assert host.told.ms == NOW_MS
+    assert abs(host.told.ms - NOW_MS) < OFF_MS  # The loop may be busy meanwhile.
