@@ -57,6 +57,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger forget old-topic 0 --dry-run",
         "tierledger forget old-topic 0 --tier s3://BUCKET/PREFIX --yes",
     ),
+    "undelete": (
+        "tierledger undelete orders --to back --tier s3://BUCKET/PREFIX --kafka broker-1:9092",
+    ),
     "replay": ("tierledger replay RECORDING --store memory: --check --from all",),
     "check": ("tierledger check history.jsonl",),
     "tables events": ("tierledger tables events --out events --topic orders --partition 0",),

@@ -35,6 +35,7 @@ from tierledger.cli.commands.simulate.simulate import simulate_group
 from tierledger.cli.commands.sql import sql
 from tierledger.cli.commands.status.status import status_command
 from tierledger.cli.commands.trash import trash_group
+from tierledger.cli.commands.undelete import undelete
 from tierledger.cli.commands.verify import verify_store
 from tierledger.cli.complete_file import command_output
 from tierledger.cli.dashed_ids import CommandOfIds
@@ -187,6 +188,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verify_store,
     "scrub": scrub,
     "export": export,
+    "undelete": undelete,
     "forget": forget,
     "serve": serve_command,
     "handover": handover_command,

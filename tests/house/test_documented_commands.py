@@ -37,6 +37,7 @@ ELSEWHERE = {
     r"handover ": "tests/moving/test_stock_cluster.py",
     r"hold (add|ls|release)": "tests/cli/test_hold_command.py",
     r"trash (ls|show)": "tests/cli/test_trash_command.py",
+    r"undelete ": "tests/kafka/test_undelete.py",
     r"trash purge": "tests/cli/test_purge_command.py",
     r"simulate live|check run\.jsonl": "tests/chaos/test_live_command.py",
     r"simulate run --seeds 20000": "tests/simulation",

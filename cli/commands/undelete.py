@@ -1,0 +1,320 @@
+"""`undelete`: what was deleted and is kept, brought back into a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_text
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.complete_file import complete_file, require_place
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.log_setup import log_to_stderr
+from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
+from tierledger.cli.options import (
+    OFFSET_MAX,
+    ClusterOption,
+    JsonOption,
+    OverwriteOption,
+    StoreOption,
+    TierOption,
+)
+from tierledger.cli.output import print_json, print_note
+from tierledger.cli.settings import tier_options
+from tierledger.cli.table import PrintedTable, WideOption, print_table, size_cell, time_cell
+from tierledger.cli.topics import TopicArgument
+from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
+from tierledger.storage.kafka_brokers import KafkaBrokers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tierledger.pipeline.undeletion import Deleted, Undeletion, Undone
+    from tierledger.storage.catalog import Catalog
+    from tierledger.tiering.reader.reader import RemoteLogReader
+    from tierledger.tiering.remote_storage_manager import RemoteStorageManager
+
+ISOLATIONS = ("read_committed", "read_uncommitted")
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+COLUMNS = ("partition", "first", "end", "segments", "bytes", "newest", "begins at")
+
+
+def undelete(
+    topic: TopicArgument,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Argument(help="Only these partitions; by default all with deleted segments."),
+    ] = None,
+    *,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="NEW",
+            help="The topic to write; it is made if it is not there. Partitions keep their "
+            "numbers.",
+        ),
+    ],
+    tier: TierOption,
+    kafka: Annotated[
+        str, typer.Option(metavar="HOST:PORT,…", help="Addresses of Kafka's brokers.")
+    ],
+    kafka_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TLS and login settings, as of Kafka's own tools."),
+    ] = None,
+    from_offset: Annotated[
+        int | None,
+        typer.Option(min=0, max=OFFSET_MAX, help="First offset; by default the first deleted."),
+    ] = None,
+    to_offset: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=OFFSET_MAX, help="Stop before it; by default the last deleted."
+        ),
+    ] = None,
+    isolation: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(ISOLATIONS),
+            help="read_committed leaves out aborted transactions, and what has no end.",
+        ),
+    ] = ISOLATIONS[0],
+    compression: Annotated[
+        str, typer.Option(metavar="|".join(COMPRESSIONS), help="Codec of the new batches.")
+    ] = "zstd",
+    no_create: Annotated[
+        bool, typer.Option("--no-create", help="Refuse a topic that is not there.")
+    ] = False,
+    offsets_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--map",
+            metavar="FILE",
+            help="At the end, read the new topic back, compare each record, and write which "
+            "offsets became which, one range per line.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
+    overwrite: OverwriteOption = False,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    wide: WideOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Bring records of a deleted topic back, or those that retention deleted, into a topic.
+
+    They are read from the tier, where segments are kept (`trash ls`). Keys, values, headers,
+    times and order stay; offsets do not. A run that was stopped goes on when it is repeated,
+    and writes nothing twice. Exit 3: records that nobody can decode are left out, and named.
+    """
+    for what, value, known in (
+        ("isolation", isolation, ISOLATIONS),
+        ("compression", compression, COMPRESSIONS),
+    ):
+        if value not in known:
+            raise InvalidArgument(
+                f"--{what}: expected one of {', '.join(known)}; got {value!r}"
+            )
+    if to_offset is not None and to_offset <= (from_offset or 0):
+        raise InvalidArgument(
+            f"--to-offset: expected more than --from-offset, which is {from_offset or 0}, "
+            f"got {to_offset}"
+        )
+    require_place(offsets_to, overwrite=overwrite)
+    brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
+    log_to_stderr()
+    from tierledger.events.extras import naming_extras
+
+    with naming_extras():
+        from tierledger.pipeline.undeletion import Undeletion
+        from tierledger.tiering.reader.reader import IsolationLevel
+    codec = None if compression == "none" else compression
+    undeletion = Undeletion(brokers, to, IsolationLevel(isolation), codec)
+    work = _Work(undeletion, topic, partitions, (from_offset, to_offset), wide=wide, json=json)
+    lost = asyncio.run(
+        work.run(
+            StoreOptions(store, cluster),
+            tier,
+            create=not no_create,
+            dry_run=dry_run,
+            offsets_to=offsets_to,
+            overwrite=overwrite,
+        )
+    )
+    if lost:
+        raise typer.Exit(ExitStatus.PARTLY)
+
+
+class _Work:
+    """One command's work."""
+
+    def __init__(
+        self,
+        undeletion: Undeletion,
+        topic: str,
+        partitions: list[int] | None,
+        offsets: tuple[int | None, int | None],
+        *,
+        wide: bool,
+        json: bool,
+    ) -> None:
+        self._undeletion = undeletion
+        self._topic = topic
+        self._partitions = partitions
+        self._offsets = offsets
+        self._wide = wide
+        self._json = json
+
+    async def run(
+        self,
+        options: StoreOptions,
+        tier: str,
+        *,
+        create: bool,
+        dry_run: bool,
+        offsets_to: Path | None,
+        overwrite: bool,
+    ) -> bool:
+        """Whether records were left out."""
+        from tierledger.pipeline.undeletion import prepare
+        from tierledger.tiering.layouts.tier_url import open_tier
+
+        undeletion = self._undeletion
+        async with (
+            opened_catalog(options) as catalog,
+            open_tier(tier, tier_options()) as storage,
+        ):
+            plan, partition_count = await self._plan(catalog)
+            if not dry_run:
+                made = await prepare(
+                    undeletion.brokers, undeletion.target, partition_count, creates=create
+                )
+                if made:
+                    print_note(
+                        f"{undeletion.target} is made with {partition_count} partitions; its "
+                        "retention.ms is -1, as retention would delete old records at once"
+                    )
+            begun = await undeletion.progress(plan)
+            self._tell_plan(plan, begun)
+            if dry_run:
+                return False
+            done = await self._bring_back(catalog, storage, plan)
+            if offsets_to is not None:
+                with complete_file(offsets_to, overwrite=overwrite) as file:
+                    for one in plan:
+                        reader = _reader(catalog, storage, one)
+                        async for became in undeletion.became(one, reader):
+                            line = json_text.dumps(became._asdict(), separators=(",", ":"))
+                            file.write(line.encode() + b"\n")
+        return any(one.lost for one in done)
+
+    async def _plan(self, catalog: Catalog) -> tuple[list[Deleted], int]:
+        """What is to be brought back, and how many partitions the topic had."""
+        from tierledger.pipeline.undeletion import Deleted
+
+        tips = await chosen_partitions(catalog, self._topic, None)
+        numbers = {one.partition for one in tips}
+        for number in self._partitions or ():
+            if number not in numbers:
+                raise RemoteResourceNotFound(
+                    f"{self._topic} has no partition {number}: expected one of "
+                    f"{', '.join(map(str, sorted(numbers)))}"
+                )
+        found = []
+        for tip in sorted(tips, key=lambda one: one.partition):
+            if self._partitions and tip.partition not in self._partitions:
+                continue
+            state = (await catalog.reader(tip).state()).state
+            deleted = Deleted.of(state, *self._offsets)
+            if deleted is not None:
+                found.append(deleted)
+        if not found:
+            raise RemoteResourceNotFound(
+                f"nothing that was deleted of {self._topic} is kept: `trash ls` shows what is; "
+                "a topic that was made again under the name has another id"
+            )
+        return found, max(numbers) + 1
+
+    def _tell_plan(self, plan: list[Deleted], begun: dict[int, int]) -> None:
+        for one in plan:
+            for first, last in one.holes:
+                print_note(
+                    f"{one.tip}: offsets {first} to {last} are in no segment that is kept"
+                )
+        if self._json:
+            return
+        rows = [
+            (
+                one.tip.partition,
+                one.first_offset,
+                one.end_offset,
+                one.segments,
+                size_cell(one.size_in_bytes),
+                time_cell(one.max_timestamp_ms),
+                begun.get(one.tip.partition, one.first_offset),
+            )
+            for one in plan
+        ]
+        print_table(PrintedTable(COLUMNS, rows, ("newest", "segments")), wide=self._wide)
+
+    async def _bring_back(
+        self, catalog: Catalog, storage: RemoteStorageManager, plan: list[Deleted]
+    ) -> list[Undone]:
+        done = []
+        for one in plan:
+            with _shown(one) as on_bytes:
+                undone = await self._undeletion.run(
+                    one, _reader(catalog, storage, one), on_bytes
+                )
+            done.append(undone)
+            for lost in undone.lost:
+                print_note(f"{one.tip}: {lost.first} to {lost.last} are left out: {lost.error}")
+            if undone.next_offset < one.end_offset:
+                print_note(
+                    f"{one.tip}: stopped before offset {undone.next_offset}: the transaction "
+                    "that begins there has not ended in the tier"
+                )
+            self._tell(one, undone)
+        return done
+
+    def _tell(self, deleted: Deleted, undone: Undone) -> None:
+        target = self._undeletion.target
+        if self._json:
+            print_json(
+                {
+                    "topic": deleted.tip.topic,
+                    "topic_id": str(deleted.tip.topic_id),
+                    "partition": deleted.tip.partition,
+                    "to": target,
+                    "records": undone.records,
+                    "size_in_bytes": undone.size_in_bytes,
+                    "next_offset": undone.next_offset,
+                    "left_out": [[one.first, one.last] for one in undone.lost],
+                }
+            )
+        else:
+            print(f"{undone.records} records of {deleted.tip} in {target}")
+
+
+@contextmanager
+def _shown(deleted: Deleted) -> Iterator[Callable[[int], None]]:
+    from tierledger.cli.output import progress
+
+    with progress(f"{deleted.tip.topic}-{deleted.tip.partition}: bytes") as on_bytes:
+        yield on_bytes
+
+
+def _reader(
+    catalog: Catalog, storage: RemoteStorageManager, deleted: Deleted
+) -> RemoteLogReader:
+    from tierledger.tiering.reader.reader import RemoteLogReader
+    from tierledger.tiering.stored_metadata import StoredMetadata
+
+    metadata = StoredMetadata(catalog.reader, with_deleted=True)
+    return RemoteLogReader(metadata, storage, deleted.tip)

@@ -1,0 +1,62 @@
+"""`undelete` refuses what makes no sense before it writes; the rest is on a stock broker."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_trash_command import with_trash
+from tests.models.cli.command_line import invoke, refused
+from tests.models.storage.stored_partitions import TIP, StoredPartition, segment_id, updated
+from tierledger.events.log_events import SegmentKept
+from tierledger.events.partition.state import PartitionState
+from tierledger.pipeline.undeletion import Deleted
+from tierledger.storage.backends.memory import MemoryBackend
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> tuple[str, ...]:
+    return asyncio.run(with_trash(tmp_path / "ledger.sqlite"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["payments"], "payments"),
+        ([TIP.topic, "8"], "has no partition 8: expected one of 3"),
+        ([TIP.topic, "--from-offset", "500"], "nothing that was deleted of"),
+        ([TIP.topic, "--from-offset", "5", "--to-offset", "5"], "expected more than"),
+        ([TIP.topic, "--isolation", "dirty"], "expected one of read_committed"),
+        ([TIP.topic, "--compression", "rar"], "expected one of none, gzip"),
+    ],
+)
+def test_what_cannot_be_brought_back_is_refused(
+    store: tuple[str, ...], tmp_path: Path, given: list[str], message: str
+) -> None:
+    tier = ("--tier", f"dir:{tmp_path}", "--kafka", "127.0.0.1:1")
+
+    refused(invoke("undelete", *given, "--to", "back", *tier, *store), message)
+
+
+async def kept(*numbers: int) -> PartitionState:
+    """A partition of five segments of ten offsets, of which some are kept."""
+    partition = await StoredPartition.led(MemoryBackend())
+    await partition.fill(range(5))
+    for number in numbers:
+        one = SegmentKept(segment_id(number), 9, 1, 7, 5, "")
+        await partition.append([updated(number, 2), one])
+    return (await partition.reader().state()).state
+
+
+def test_what_is_kept_is_planned_with_the_holes_in_it() -> None:
+    state = asyncio.run(kept(0, 2, 3))
+
+    whole = Deleted.of(state, None, None)
+    part = Deleted.of(state, 25, 32)
+
+    assert whole is not None
+    assert part is not None
+    assert (whole.first_offset, whole.end_offset, whole.segments) == (0, 40, 3)
+    assert whole.holes == ((10, 19),)
+    assert (part.first_offset, part.end_offset, part.segments, part.holes) == (25, 32, 2, ())
+    assert Deleted.of(state, 10, 20) is None, "that one is not deleted"
