@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tierledger.actors.holds import Deletions
 from tierledger.actors.messages import Assignment, ClaimRefused, Query
-from tierledger.events.commands import Claim, Command
+from tierledger.events.commands import Claim, Command, EndPurges, StartPurges
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.typed_fields import (
@@ -225,6 +225,18 @@ class AskedHost(Protocol):
     async def partitions(self) -> list[dict[str, Any]]: ...
 
 
+class Purging(NamedTuple):
+    """What a broker is purging of one partition, as far as a look has found it."""
+
+    rows: Sequence[bytes]
+    after: int
+    """Behind which position the next look begins; -1: at the beginning."""
+    due_ms: int | None
+    """When the next of what the look has found is due; None: not by time alone."""
+    keeps: bool
+    """Whether the partition keeps anything."""
+
+
 class CoordinatedHost(AskedHost, Protocol):
     """Answers the coordinator and other hosts, too."""
 
@@ -233,6 +245,8 @@ class CoordinatedHost(AskedHost, Protocol):
     ) -> HostPing: ...
 
     async def heed(self, deletions: Deletions) -> list[PartitionKey]: ...
+
+    async def purge(self, key: PartitionKey, command: StartPurges | EndPurges) -> Purging: ...
 
     async def place(self, placements: Sequence[Placement]) -> None: ...
 
@@ -280,6 +294,16 @@ class HeedCall(NamedTuple):
 
     def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, list[PartitionKey]]:
         return asked.heed(self.deletions)
+
+
+class PurgeCall(NamedTuple):
+    """Purge something of a partition that the host leads, for the command's origin."""
+
+    key: PartitionKey
+    command: StartPurges | EndPurges
+
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, Purging]:
+        return asked.purge(*self)
 
 
 class PlaceCall(NamedTuple):

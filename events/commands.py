@@ -107,8 +107,13 @@ class StartPurges(NamedTuple):
 
     origin: Origin
     segment_ids: tuple[Id, ...]
+    """The log's writer leaves out those that are not due."""
     lease_ms: Count
     """How long nobody else is given them."""
+    choose: Count = 0
+    """Without ids: the log's writer takes the first that are due, at most so many."""
+    after: Int64 = -1
+    """Of these, those that were kept behind that position."""
 
 
 class EndPurges(NamedTuple):

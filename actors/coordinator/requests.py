@@ -10,10 +10,11 @@ from tierledger.actors.coordinator.attendance import Attending, Followed
 from tierledger.actors.coordinator.events import Announcing, Registered, Route
 from tierledger.actors.coordinator.holding import PlacesHolds
 from tierledger.actors.coordinator.ownership import HandingOver, PluginMode
+from tierledger.actors.coordinator.purges import GivesPurges
 from tierledger.events.typed_fields import Count, RequestId
 
 
-class AskedCoordinator(Announcing, Attending, HandingOver, PlacesHolds, Protocol):
+class AskedCoordinator(Announcing, Attending, GivesPurges, HandingOver, PlacesHolds, Protocol):
     """Answers clients, each request by the method that its `put_to` calls."""
 
     async def register(

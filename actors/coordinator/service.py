@@ -40,6 +40,7 @@ from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batc
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
+from tierledger.actors.coordinator.purges import NextPurge, Purges, ToPurge
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.coordinator.requests import FollowedCoordinator
 from tierledger.actors.coordinator.unowned import FOREIGN, Sightings, was_silent
@@ -81,6 +82,7 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.storage.backend import Former, MetadataStorageBackend, older_store, require_all
+from tierledger.storage.catalog import Catalog
 from tierledger.storage.clock import Clock
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.process_log import ProcessLog
@@ -174,6 +176,12 @@ class CoordinatorService:
         """By address: the newest event about deletions of which a ping has told."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._purges = Purges(
+            Catalog(self.backend, keys, serde, cluster_id),
+            lambda: self._machine.fold,
+            self._handles.get,
+            clock.now_ms,
+        )
 
     async def start(self) -> None:
         """Read the log, start the hosts, and send them their placements.
@@ -199,6 +207,7 @@ class CoordinatorService:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._purges.close()
         self._feed(msg.Stopped())
 
     async def _writer(self) -> HostHandle:
@@ -326,6 +335,10 @@ class CoordinatorService:
             led = led_under(self._machine.state, hold, host)
             late += led if unheeded is None else [key for key in led if key in unheeded]
         return late
+
+    async def purge(self, wish: NextPurge) -> ToPurge | None:
+        """What a guarded broker is to purge next; see `Purges`."""
+        return await self._purges.next(wish)
 
     async def _heeds(self, host: str) -> list[PartitionKey] | None:
         """The partitions in which a host does not go by the newest holds yet; None: in all."""

@@ -28,11 +28,13 @@ from tierledger.actors.calls import (
     PageCall,
     PartitionKey,
     Placement,
+    Purging,
     QueryCall,
     ReadyCall,
 )
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.deadline import AlarmClock
+from tierledger.actors.due import purging_of
 from tierledger.actors.follower import Follower, FollowerPhase
 from tierledger.actors.foreign_errors import failure_of
 from tierledger.actors.holds import Deletions
@@ -50,6 +52,7 @@ from tierledger.actors.ports import HostFailed, LeaderOracle
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.slices import Slices
 from tierledger.actors.turns import AnswerReader, InProcess, Turns
+from tierledger.events.commands import EndPurges, StartPurges
 from tierledger.events.errors import (
     InvalidArgument,
     NotLeader,
@@ -526,6 +529,21 @@ class Host:
                 if not isinstance(machine, Leader) or machine.in_flight != number:
                     del flights[shell]
         return [shell.key for shell in flights]
+
+    async def purge(self, key: PartitionKey, command: StartPurges | EndPurges) -> Purging:
+        """What the command's broker is purging of a partition after `command`; it is durable.
+
+        Raises:
+            NotLeader: The partition is not led here, or not any more.
+        """
+        answer = await self.call(CommandCall(key, command))
+        if isinstance(answer, RemoteStorageError):
+            raise answer
+        shell = self._shells.get((key, LEADER))
+        state = None if shell is None else shell.machine.state
+        if state is None:
+            raise NotLeader(f"{self.name} does not lead {_text(key)} any more")
+        return purging_of(state, command, self._clock.now_ms())
 
     async def ping(
         self, deletions: Deletions, time: CommonTime | None, placed: int | None = None

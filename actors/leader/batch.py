@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tierledger.actors import messages as msg
+from tierledger.actors.due import only_due
 from tierledger.actors.holds import Deletions, Hold, in_force, kept_until_ms, text_of_hold
 from tierledger.actors.sent_batch import SentBatch
 from tierledger.events import commands as cmd
@@ -100,6 +101,9 @@ def draft(
             error = NotReady("the session is being opened")
             drafted.at_once.append(msg.ReplyError(arrived.reply_to, error))
             continue
+        if isinstance(arrived.command, cmd.StartPurges):
+            due = only_due(overlay, arrived.command, deletions, arrived.now_ms)
+            arrived = arrived._replace(command=due)
         held = kept_back(overlay, arrived.command, arrived.now_ms, deletions)
         if isinstance(held, msg.Alarm):
             error_of_it = RejectedError(held.message)

@@ -149,7 +149,7 @@ async def _refuse_hosted(catalog: Catalog, tip: TopicIdPartition) -> None:
     """
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.log import folded
-    from tierledger.actors.unled_log import hosting
+    from tierledger.actors.coordinator.unled_log import hosting
 
     fold = await folded(catalog)
     ownership = fold.state.ownership

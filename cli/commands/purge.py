@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.actors.coordinator.fold import Fold
+    from tierledger.actors.coordinator.unled_log import UnledLog
     from tierledger.actors.holds import Deletions
-    from tierledger.actors.unled_log import UnledLog
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.metadata import RemoteLogSegmentMetadata
     from tierledger.events.partition.state import KeptSegment, PartitionState
@@ -140,7 +140,7 @@ async def _planned(
     catalog: Catalog, fold: Fold, tip: TopicIdPartition, now_ms: int
 ) -> _Planned:
     from tierledger.actors.coordinator.holding import deletions
-    from tierledger.actors.unled_log import UnledLog
+    from tierledger.actors.coordinator.unled_log import UnledLog
 
     log = await UnledLog.read(catalog, fold, tip)
     due, why_not = due_of(log.state, deletions(fold.state), now_ms)
@@ -175,7 +175,7 @@ async def _carry_out(
     catalog: Catalog, fold: Fold, doing: Sequence[_Planned], wanted: _PurgeWish, now_ms: int
 ) -> list[int]:
     """Purge what is due; the number of segments and bytes."""
-    from tierledger.actors.unled_log import UnledLog
+    from tierledger.actors.coordinator.unled_log import UnledLog
     from tierledger.tiering.layouts.read_only_storage import ReadOnlyStorageManager
     from tierledger.tiering.layouts.tier_url import open_tier
 
@@ -189,9 +189,11 @@ async def _carry_out(
             log = await UnledLog.read(catalog, fold, planned.tip)
             if not wanted.missing:
                 await _probe(storage, log, fold, now_ms)
+            after, segments = -1, 1
             try:
-                while size := await _step(storage, log, now_ms):
-                    purged = [purged[0] + size[0], purged[1] + size[1]]
+                while segments or after >= 0:
+                    segments, size, after = await _step(storage, log, after)
+                    purged = [purged[0] + segments, purged[1] + size]
             except Exception as error:
                 error.add_note(f"{_counted('purged', *purged)} before; repeat the command")
                 raise
@@ -199,34 +201,30 @@ async def _carry_out(
 
 
 async def _step(
-    storage: RemoteStorageManager, log: UnledLog, now_ms: int
-) -> tuple[int, int] | None:
-    """Purge some segments: their number and bytes; None if none is due."""
+    storage: RemoteStorageManager, log: UnledLog, after: int
+) -> tuple[int, int, int]:
+    """Purge some segments: their number, their bytes, and behind where to look next."""
+    from tierledger.actors.due import purging_of
     from tierledger.events import commands as cmd
     from tierledger.events import log_events
     from tierledger.events.partition.answers import metadata_of
-    from tierledger.events.tables.segment_rows import id_of_row
+    from tierledger.events.tables.segment_rows import ID
 
-    origin = log_events.Origin(COMMAND, None)
-    chosen: list[KeptSegment] = []
-
-    def start(state: PartitionState, told: Deletions) -> cmd.Command | None:
-        chosen[:] = due_of(state, told, now_ms)[0][:AT_A_TIME]
-        ids = tuple(id_of_row(one.row) for one in chosen)
-        return cmd.StartPurges(origin, ids, LEASE_MS) if ids else None
-
-    await log.write(start, WallClock().now_ms())
-    if not chosen:
-        return None
-    tip, done = log.state.topic_id_partition, list[bytes]()
+    origin, now_ms = log_events.Origin(COMMAND, None), WallClock().now_ms()
+    command = cmd.StartPurges(origin, (), LEASE_MS, AT_A_TIME, after)
+    await log.write(command, now_ms)
+    going = purging_of(log.state, command, now_ms)
+    rows, done = list(map(unpack_row, going.rows)), list[bytes]()
     try:
-        for one in chosen:
-            await storage.delete_log_segment_data(metadata_of(tip, one.row))
-            done.append(id_of_row(one.row))
+        for row, stored in zip(rows, going.rows, strict=True):
+            segment = metadata_of(log.state.topic_id_partition, stored)
+            await storage.delete_log_segment_data(segment)
+            done.append(row[ID])
     finally:
         if done:
-            await log.write(lambda *_: cmd.EndPurges(origin, tuple(done)), WallClock().now_ms())
-    return len(done), sum(unpack_row(one.row)[SIZE] for one in chosen)
+            await log.write(cmd.EndPurges(origin, tuple(done)), WallClock().now_ms())
+    # Behind what was looked at only if nothing due is left there.
+    return len(done), sum(row[SIZE] for row in rows), after if done else going.after
 
 
 async def _probe(storage: RemoteStorageManager, log: UnledLog, fold: Fold, now_ms: int) -> None:

@@ -7,6 +7,8 @@ placements and `finished_at` are meaningless.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -23,7 +25,15 @@ from tierledger.events.partition.state import (
     PartitionState,
     Session,
 )
-from tierledger.events.tables.segment_rows import END, EPOCHS, START, Row, pack_row, unpack_row
+from tierledger.events.tables.segment_rows import (
+    END,
+    EPOCHS,
+    START,
+    Row,
+    id_of_row,
+    pack_row,
+    unpack_row,
+)
 
 
 class Overlay:
@@ -115,6 +125,16 @@ class Overlay:
         if segment_id in self._kept:
             return self._kept[segment_id]
         return self._state.kept_segment(segment_id)
+
+    def kept_after(self, position: int) -> Iterator[tuple[int, KeptSegment]]:
+        """Position and segment of those behind `position`, in the order of their deletion.
+
+        What this batch keeps is not among them.
+        """
+        for at, one in self._state.kept.after(position):
+            now = self._kept.get(id_of_row(one.row), one)
+            if now is not None:
+                yield at, now
 
     def is_deleted(self, segment_id: bytes) -> bool:
         if self.kept_segment(segment_id) is not None:

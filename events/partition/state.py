@@ -206,6 +206,14 @@ class KeptSegments(DepartedIds):
         for position, value in self.by_position.items():
             yield position, _kept_in(value)
 
+    def after(self, position: int) -> Iterator[tuple[int, KeptSegment]]:
+        """The same, of those behind `position`."""
+        pages = self.by_position.pages
+        for page in pages[self.by_position.page_at(position) :] if pages else ():
+            for at, value in zip(page.keys, page.values, strict=True):
+                if at > position:
+                    yield at, _kept_in(value)
+
 
 def _kept_in(value: bytes) -> KeptSegment:
     return KeptSegment(*msgpack.unpackb(value[ID_BYTES:]))

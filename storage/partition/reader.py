@@ -19,7 +19,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.event_codec import chain, genesis
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.events.log_events import Event
+from tierledger.events.log_events import Event, SegmentKept
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.typed_fields import time_text
 from tierledger.storage.backend import MetadataStorageBackend
@@ -138,6 +138,26 @@ class PartitionReader:
             decoded = decode_batch(self.serde, batch, position, previous)
             position, previous = position + len(decoded.events), decoded.chain_hash
             yield decoded
+
+    async def keeps(self) -> bool:
+        """Whether deleted segments may be kept, by the checkpoint and what comes behind it.
+
+        Raises:
+            CorruptLog: The log does not verify.
+            RemoteResourceNotFound: There is no log.
+        """
+        value = await self._checkpoint_value()
+        if value is None:
+            state, next_batch = await self.start()
+            entry = LogEntry(state.next_position, next_batch, state.chain_hash)
+        elif value.kept:
+            return True
+        else:
+            entry = LogEntry(value.next_position, value.next_batch, value.chain_hash)
+        async for batch in self.decoded_batches(entry):
+            if any(isinstance(event.body, SegmentKept) for event in batch.events):
+                return True
+        return False
 
     async def tail(self, value: PartitionValue) -> AsyncIterator[DecodedBatch]:
         """The log's batches after the checkpoint with `value`, verified.

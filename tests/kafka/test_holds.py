@@ -61,7 +61,7 @@ async def test_retention_deletes_what_was_held_once_it_is_released(
 
 
 @pytest.mark.parametrize("jars", [OLDEST, JARS], ids=["3.9", "newest"])
-async def test_with_the_guard_brokers_go_on_and_what_they_delete_stays(
+async def test_with_the_guard_brokers_go_on_and_what_they_delete_stays_and_is_purged(
     jars: Path, tmp_path: Path
 ) -> None:
     ledger, door = tmp_path / "ledger.sqlite", f"127.0.0.1:{free_ports()}"
@@ -74,9 +74,10 @@ async def test_with_the_guard_brokers_go_on_and_what_they_delete_stays(
         sent = await produced(broker.address, TOPIC, 0, 120)
         await until(lambda: broker.is_tiered(TOPIC))
         tiered = {*broker.tiered_logs()}
-        term = ("--topic", "*", "--term", "7d", "--reason", "undo")
-        added = await tool(ledger, "hold", "add", "week", *term)
-        assert added.exit_code == 0, added.output
+        for name, *term in (("undo", "--term", "1s"), ("audit",)):
+            every = ("--topic", "*", *term, "--reason", "undo")
+            added = await tool(ledger, "hold", "add", name, *every)
+            assert added.exit_code == 0, added.output
 
         await expire(broker, settings)
         assert await eventually_kept(ledger, len(tiered) - 2) == {"retention"}
@@ -90,6 +91,13 @@ async def test_with_the_guard_brokers_go_on_and_what_they_delete_stays(
         (one,) = lines(await tool(ledger, "trash", "ls", "--json"))
         assert one["segments"] >= len(tiered)
         assert (await tool(ledger, "segments", TOPIC, 0, "--json")).stdout == ""
+
+        done = await tool(ledger, "hold", "release", "audit", "--reason", "it is done")
+        assert done.exit_code == 0, done.output
+        await until(lambda: not broker.tiered_logs())
+        async with asyncio.timeout(60):
+            while (await tool(ledger, "trash", "ls", "--json")).stdout:
+                pass
         assert broker.errors() == []
         assert ended(broker) == [], "no round of retention ended early"
 

@@ -244,6 +244,10 @@ class Desk:
                 released = coordination.release_hold_of(message.release_hold)
                 late = await self._coordinator.ask(released)
                 return pb.Answer(hold_told=coordination.hold_told_message(late))
+            case "purge":
+                purge = coordination.purge_of(message.purge)
+                found = await self._coordinator.ask(purge)
+                return pb.Answer(to_purge=coordination.to_purge_message(found))
             case "attend":
                 attend = coordination.attend_of(message.attend)
                 attended = await self._coordinator.ask(attend)

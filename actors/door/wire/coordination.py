@@ -25,6 +25,7 @@ from tierledger.actors.coordinator.ownership import (
     PluginMode,
     decision,
 )
+from tierledger.actors.coordinator.purges import NextPurge, ToPurge
 from tierledger.actors.coordinator.requests import (
     DoorsCall,
     HostsCall,
@@ -34,7 +35,14 @@ from tierledger.actors.coordinator.requests import (
 )
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire.calls import kind_number, kind_of
-from tierledger.actors.door.wire.segments import claim_message, claim_of, key_message, key_of
+from tierledger.actors.door.wire.segments import (
+    claim_message,
+    claim_of,
+    key_message,
+    key_of,
+    partition_message,
+    partition_of,
+)
 from tierledger.actors.holds import Hold, check_hold
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import checked, shown
@@ -178,6 +186,40 @@ def hold_told_message(late: Iterable[PartitionKey]) -> pb.HoldTold:
 
 def _late_of(message: pb.HoldTold) -> list[PartitionKey]:
     return list(map(key_of, message.late))
+
+
+def purge_message(wish: NextPurge) -> pb.Purge:
+    if wish.done is None:
+        return pb.Purge(broker_id=wish.broker_id)
+    key, segment_id = wish.done
+    return pb.Purge(broker_id=wish.broker_id, partition=key_message(key), segment_id=segment_id)
+
+
+def purge_of(message: pb.Purge) -> NextPurge:
+    """A guarded broker's request for something to purge, in a message.
+
+    Raises:
+        InvalidArgument: A field is wrong.
+    """
+    done = None
+    if message.HasField("partition"):
+        done = (key_of(message.partition), message.segment_id)
+    wish: NextPurge = checked(
+        NextPurge, NextPurge(checked_broker(message.broker_id), done), "purge"
+    )
+    return wish
+
+
+def to_purge_message(found: ToPurge | None) -> pb.ToPurge:
+    if found is None:
+        return pb.ToPurge()
+    return pb.ToPurge(partition=partition_message(found.topic_id_partition), row=found.row)
+
+
+def to_purge_of(message: pb.ToPurge) -> ToPurge | None:
+    if not message.HasField("partition"):
+        return None
+    return ToPurge(partition_of(message.partition)[0], message.row)
 
 
 def attend_message(attend: Attend) -> pb.Attend:
@@ -441,6 +483,7 @@ FORMS: dict[type[Any], Form] = {
     ReleaseHold: Form(
         "release_hold", lambda wish: pb.ReleaseHold(**wish._asdict()), "hold_told", _late_of
     ),
+    NextPurge: Form("purge", purge_message, "to_purge", to_purge_of),
     Attend: Form("attend", attend_message, "ownership", attended_of),
     Announcement: Form(
         "announce", announce_message, "announced", lambda one: list(map(claim_of, one.claims))

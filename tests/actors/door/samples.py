@@ -22,6 +22,7 @@ from tierledger.actors.coordinator.attendance import Attend, Attended, Differenc
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
+from tierledger.actors.coordinator.purges import NextPurge, ToPurge
 from tierledger.actors.coordinator.requests import RegisterCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
@@ -235,6 +236,8 @@ PLACED = PlaceHold(
     )
 )
 
+PURGE = NextPurge(7, (KEY, ID))
+TO_PURGE = ToPurge(TIP, b"row")
 TERM = PlaceHold(Hold("week", "*", reason="undo", by="somebody", term_ms=604_800_000, cause=2))
 
 OBJECTS: dict[str, Domain] = {
@@ -268,6 +271,10 @@ OBJECTS: dict[str, Domain] = {
     ),
     "place-hold-with-a-term": Domain(
         TERM, lambda: coordination.place_hold_message(TERM), coordination.place_hold_of
+    ),
+    "purge": Domain(PURGE, lambda: coordination.purge_message(PURGE), coordination.purge_of),
+    "to-purge": Domain(
+        TO_PURGE, lambda: coordination.to_purge_message(TO_PURGE), coordination.to_purge_of
     ),
     "release-hold": Domain(
         ReleaseHold("audit-2026", "somebody", "it is over"),
@@ -457,6 +464,8 @@ def messages() -> dict[str, Message]:
         "answer-ownership": pb.Answer(id=9, ownership=pb.Ownership(epoch=3)),
         "call-place-hold": pb.Call(id=9, place_hold=pb.PlaceHold(name="audit", topic="a*")),
         "call-release-hold": pb.Call(id=9, release_hold=pb.ReleaseHold(name="audit")),
+        "call-purge": pb.Call(id=9, purge=pb.Purge(broker_id=7)),
+        "answer-to-purge": pb.Answer(id=9, to_purge=pb.ToPurge()),
         "hold-told": pb.HoldTold(late=[PARTITION]),
         "answer-hold-told": pb.Answer(id=9, hold_told=pb.HoldTold()),
         "call-hand-over": pb.Call(id=9, hand_over=pb.HandOver(to="tierledger")),

@@ -61,6 +61,7 @@ final class Deciding implements Manager, DeletionsMBean {
     /** The owner epoch that this broker had seen before it started; 0: none. */
     private final long lastEpoch;
     private final long began = System.nanoTime();
+    private final Purges purges;
     /** Under which a guard in this JVM finds the plugin. */
     private ObjectName answering;
     /** The newest that this broker obeys; before the first, one that its mode implies. */
@@ -85,6 +86,7 @@ final class Deciding implements Manager, DeletionsMBean {
         ledger = new Ledger(settings, loop);
         roles = ledger.roles;
         kafka = settings.mode == PluginMode.MODE_TIERLEDGER ? null : new Embedded(configs);
+        purges = new Purges(settings.brokerId, loop, roles.doors, this::mayPurge);
         shadow = settings.mode == PluginMode.MODE_SHADOW
             ? new Shadow(settings, loop, kafka, ledger) : null;
         Ownership last = roles.memory.ownership();
@@ -104,6 +106,7 @@ final class Deciding implements Manager, DeletionsMBean {
         answering = SameBroker.register(
             SameBroker.LEDGER, settings.brokerId, this, DeletionsMBean.class);
         loop.run(this::attend);
+        loop.run(purges::next);
     }
 
     /** Close both managers and all threads; held writes fail. */
@@ -399,6 +402,16 @@ final class Deciding implements Manager, DeletionsMBean {
             throw ledger.notReady(tip, "the deletion of segment " + segmentId + " has not begun");
         }
         return state != null;
+    }
+
+    /**
+     * Whether the service's ledger is the one that this broker knows, and the metadata stands
+     * still: another ledger may have kept what this one does not know to be needed.
+     */
+    private boolean mayPurge() {
+        Ownership now = ownership;
+        return !isClosed && now.getEpoch() >= lastEpoch && !writes(now).isEmpty()
+            && roles.hosted().noneMatch(one -> one.feed.isOther());
     }
 
     /** Write once a newer ownership has come, off the loop: Kafka's manager may block. */

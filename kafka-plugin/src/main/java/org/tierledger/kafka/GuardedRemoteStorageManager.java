@@ -128,6 +128,20 @@ public final class GuardedRemoteStorageManager implements RemoteStorageManager, 
         refused = null;
     }
 
+    /** As the broker would have deleted it; its plugin has the ledger's word that it may go. */
+    @Override
+    public void purge(Object segment) throws RemoteStorageException {
+        Thread thread = Thread.currentThread();
+        ClassLoader before = thread.getContextClassLoader();
+        // Brokers call storage managers so; some find their parts by it.
+        thread.setContextClassLoader(GuardedRemoteStorageManager.class.getClassLoader());
+        try {
+            known().deleteLogSegmentData((RemoteLogSegmentMetadata) segment);
+        } finally {
+            thread.setContextClassLoader(before);
+        }
+    }
+
     private boolean mayDelete(RemoteLogSegmentMetadata segment) {
         ObjectName ledger = SameBroker.only(SameBroker.LEDGER, brokerId);
         if (ledger == null) {

@@ -75,5 +75,6 @@ public final class Erasing implements RemoteStorageManager {
     @Override
     public void deleteLogSegmentData(RemoteLogSegmentMetadata segment) {
         heard.add("delete " + segment.remoteLogSegmentId().id());
+        heard.add(Thread.currentThread().getContextClassLoader());
     }
 }

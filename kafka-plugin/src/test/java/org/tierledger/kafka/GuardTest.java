@@ -106,6 +106,21 @@ class GuardTest {
     }
 
     @Test
+    void whatThePluginPurgesGoesAsABrokerWouldDeleteIt() throws Exception {
+        ClassLoader before = Thread.currentThread().getContextClassLoader();
+        Thread.currentThread().setContextClassLoader(null);
+        try {
+            guard.purge(SEGMENT);
+            assertNull(Thread.currentThread().getContextClassLoader());
+        } finally {
+            Thread.currentThread().setContextClassLoader(before);
+        }
+        assertEquals(
+            List.of("delete " + new Uuid(5, 6), GuardedRemoteStorageManager.class.getClassLoader()),
+            Erasing.last().heard.subList(1, 3));
+    }
+
+    @Test
     void aClosedGuardDeletesNothingAndIsNoGuard() throws Exception {
         answering((topicId, topic, partition, segmentId, epoch) -> true);
         guard.close();
@@ -156,6 +171,9 @@ class GuardTest {
             Exception error = assertThrows(
                 ReplicaNotAvailableException.class, () -> other.deleteLogSegmentData(SEGMENT));
             assertTrue(error.getMessage().contains("heard"), error::getMessage);
+            SameBroker.invoke(
+                SameBroker.only(SameBroker.GUARD, BROKER), "purge", new Object[] {SEGMENT},
+                new String[] {Object.class.getName()});
             other.close();
         }
     }

@@ -7,14 +7,15 @@ was known when it was decided, and whoever leads later reads it as any other bat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Sequence
 from typing import Self
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.holding import deletions
-from tierledger.actors.coordinator.log import coordinator_batches, read_on
-from tierledger.actors.holds import Deletions
+from tierledger.actors.coordinator.log import read_on
+from tierledger.actors.due import only_due
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.errors import CorruptLog, RejectedError, StorageUnavailable
@@ -31,8 +32,8 @@ from tierledger.storage.partition.forgetting import refuse_led
 TRIES_MAX = 50
 """Times that a batch is decided anew because something else was written meanwhile."""
 
-Chosen = Callable[[PartitionState, Deletions], cmd.Command | None]
-"""The command for that state, by what may not be deleted; None if there is nothing to do."""
+PAUSE_S = 0.02
+"""How long a coordinator gives itself to fold what it has appended."""
 
 
 def hosting(fold: Fold, tip: TopicIdPartition) -> list[int]:
@@ -49,25 +50,36 @@ class UnledLog:
         self,
         catalog: Catalog,
         fold: Fold,
-        tip: TopicIdPartition,
-        state: PartitionState,
-        end: int,
+        loaded: tuple[PartitionState, int],
+        *,
+        is_coordinator: bool,
     ) -> None:
-        self.state = state
+        self.state, self._next_batch = loaded
         self._catalog = catalog
         self._fold = fold
-        self._reader = catalog.reader(tip)
-        self._next_batch = end
+        self._is_coordinator = is_coordinator
+        self._reader = catalog.reader(self.state.topic_id_partition)
 
     @classmethod
-    async def read(cls, catalog: Catalog, fold: Fold, tip: TopicIdPartition) -> Self:
+    async def read(
+        cls,
+        catalog: Catalog,
+        fold: Fold,
+        tip: TopicIdPartition,
+        *,
+        is_coordinator: bool = False,
+    ) -> Self:
         """Read it; `fold` is of the coordinator's log, and is read on as needed.
+
+        `is_coordinator`: a coordinator reads it on itself, and knows all claims. So a session
+        that was left open is no leader to it.
 
         Raises:
             CorruptLog: It does not verify.
             RemoteResourceNotFound: The store has no such partition.
         """
-        return cls(catalog, fold, tip, *await catalog.reader(tip).state())
+        loaded = await catalog.reader(tip).state()
+        return cls(catalog, fold, loaded, is_coordinator=is_coordinator)
 
     def refuse_led(self) -> None:
         """Check that nobody leads or follows the partition.
@@ -75,28 +87,30 @@ class UnledLog:
         Raises:
             RejectedError: Somebody does.
         """
-        refuse_led(self.state)
+        if not self._is_coordinator:
+            refuse_led(self.state)
         brokers = hosting(self._fold, self.state.topic_id_partition)
         if brokers:
             named = ", ".join(map(str, brokers))
             raise RejectedError(f"{self.state.topic_id_partition} is hosted by brokers {named}")
 
-    async def write(self, chosen: Chosen, now_ms: int) -> tuple[log.Event, ...]:
-        """Append what `chosen` leads to; the events, or none if there was nothing to do.
+    async def write(
+        self, command: cmd.StartPurges | cmd.EndPurges, now_ms: int
+    ) -> Sequence[log.Event]:
+        """Append what `command` leads to; the events, or none if there was nothing to do.
 
         Raises:
             RejectedError: Somebody leads the partition, or the command is refused.
             StorageUnavailable: Others write all the time; nothing was written.
-            OutcomeUnknown: The batch is stored, or not; `chosen` has to be right in both cases.
+            OutcomeUnknown: The batch is stored, or not: read the log again.
         """
-        backend, keys = self._catalog.backend, self._catalog.keys
-        for _ in range(TRIES_MAX):
-            await read_on(self._fold, backend, keys)
+        for tried in range(TRIES_MAX):
+            await self._read_on(tried)
             self.refuse_led()
-            command = chosen(self.state, deletions(self._fold.state))
-            if command is None:
-                return ()
-            decision = decide(Overlay(self.state), command, now_ms, Limits())
+            view, wish = Overlay(self.state), command
+            if isinstance(wish, cmd.StartPurges):
+                wish = only_due(view, wish, deletions(self._fold.state), now_ms)
+            decision = decide(view, wish, now_ms, Limits())
             if isinstance(decision, Rejected):
                 raise decision.error
             assert not isinstance(decision, Undecided), "only a claim to lead is undecided"
@@ -113,20 +127,25 @@ class UnledLog:
             f"{self.state.topic_id_partition}: others wrote at each of {TRIES_MAX} tries"
         )
 
-    async def _append(self, events: tuple[log.Event, ...]) -> None:
+    async def _read_on(self, tried: int) -> None:
+        if not self._is_coordinator:
+            await read_on(self._fold, self._catalog.backend, self._catalog.keys)
+        elif tried:
+            await asyncio.sleep(PAUSE_S)
+
+    async def _append(self, events: Sequence[log.Event]) -> None:
         slot, number = self._reader.log.key, self._next_batch
         batch = encode_batch(self._catalog.serde, events, self.state.chain_hash)
+        end_of_coordinators = self._fold.key(self._fold.next_batch)
         former = await self._catalog.backend.get(slot(number - 1))
         if former is None:
             raise CorruptLog(f"{self.state.topic_id_partition}: batch {number - 1} is missing")
-        end = coordinator_batches(self._catalog.backend, self._catalog.keys)
-        of_coordinator = end.key(self._fold.next_batch)
         await self._catalog.backend.execute_atomically(
             [
                 Update(slot(number - 1), former, former),
                 Create(slot(number), batch.value),
-                Create(of_coordinator, b"end"),
-                Remove(of_coordinator),
+                Create(end_of_coordinators, b"end"),
+                Remove(end_of_coordinators),
             ]
         )
         evolve_all(self.state, events, batch.chain_hash)

@@ -1,5 +1,7 @@
 """A log that nobody leads is written in one step with the proof that nothing has changed."""
 
+import asyncio
+
 import pytest
 
 from tests.models.storage.stored_partitions import (
@@ -12,13 +14,12 @@ from tests.models.storage.stored_partitions import (
     updated,
 )
 from tierledger.actors.coordinator.events import CoordinatorBody, HoldPlaced
-from tierledger.actors.coordinator.log import folded
-from tierledger.actors.holds import Deletions, Hold, why_kept
-from tierledger.actors.unled_log import UnledLog
+from tierledger.actors.coordinator.log import folded, read_on
+from tierledger.actors.coordinator.unled_log import UnledLog
+from tierledger.actors.holds import Hold
 from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidStateTransition, RejectedError
 from tierledger.events.log_events import Origin, SegmentKept, SegmentPurgeStarted
-from tierledger.events.partition.state import PartitionState
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.verification import verify
 
@@ -52,18 +53,13 @@ class Kept:
         return fold.key(fold.next_batch), fold.batch_of(stored)
 
 
-def due(state: PartitionState, told: Deletions) -> cmd.Command | None:
-    ((_, one),) = state.kept.all()
-    return None if why_kept(one, TIP, told, -1, 1_000) else START
-
-
 async def test_what_is_written_is_read_by_whoever_leads_next() -> None:
     kept = await Kept.made()
     log = await kept.log()
 
-    (event,) = await log.write(due, 1_000)
+    (event,) = await log.write(START, 1_000)
     assert event.body == SegmentPurgeStarted(segment_id(0), 61_000)
-    await log.write(lambda *_: cmd.EndPurges(START.origin, START.segment_ids), 1_001)
+    await log.write(cmd.EndPurges(START.origin, START.segment_ids), 1_001)
 
     partition = await StoredPartition.resumed(kept.partition.backend)
     await partition.open()
@@ -74,17 +70,18 @@ async def test_what_is_written_is_read_by_whoever_leads_next() -> None:
 
 async def test_a_hold_that_comes_between_decision_and_step_is_heeded() -> None:
     kept = await Kept.made()
+    fold = await folded(kept.catalog)
+    log = await UnledLog.read(kept.catalog, fold, TIP, is_coordinator=True)
     key, value = await kept.coordinator_writes(HoldPlaced(*HOLD))
-    asked = list[Deletions]()
+    await kept.partition.backend.create(key, value)
 
-    def chosen(state: PartitionState, told: Deletions) -> cmd.Command | None:
-        asked.append(told)
-        kept.partition.values[key] = value
-        return due(state, told)
+    async def fold_it() -> None:
+        await asyncio.sleep(0)
+        await read_on(fold, kept.catalog.backend, kept.catalog.keys)
 
-    log = await kept.log()
-    assert await log.write(chosen, 1_000) == ()
-    assert [told.holds for told in asked] == [(), (HOLD,)]
+    # It decides before it knows the hold, and its step proves that there is something to read.
+    written, _ = await asyncio.gather(log.write(START, 1_000), fold_it())
+    assert written == ()
     assert len(log.state.kept) == 1
 
 
@@ -93,17 +90,18 @@ async def test_two_that_write_take_turns() -> None:
     first, second = await kept.log(), await kept.log()
     rival = START._replace(origin=Origin(7, None))
 
-    assert len(await first.write(due, 1_000)) == 1
-    assert await second.write(lambda *_: rival, 1_001) == (), "the lease is the first one's"
+    assert len(await first.write(START, 1_000)) == 1
+    assert await second.write(rival, 1_001) == (), "the lease is the first one's"
     assert first.state.digest() == second.state.digest()
 
 
 async def test_a_led_partition_and_a_refused_command_leave_it_as_it_is() -> None:
     kept = await Kept.made()
     early = await kept.log()
-    with pytest.raises(InvalidStateTransition):
-        await early.write(lambda *_: START, 8)
+    assert await early.write(START, 8) == (), "it is not due"
+    with pytest.raises(InvalidStateTransition, match="has not begun"):
+        await early.write(cmd.EndPurges(START.origin, START.segment_ids), 8)
     await kept.partition.open()
     for log in (early, await kept.log()):
         with pytest.raises(RejectedError, match="is led by broker 1"):
-            await log.write(due, 1_000)
+            await log.write(START, 1_000)

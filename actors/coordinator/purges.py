@@ -1,0 +1,221 @@
+"""Gives guards what is due in the trash, and writes down what they have purged.
+
+Which partitions keep something is looked for in the store, at leisure. What is due is decided
+by each log's writer: by its leader, or here where nobody leads it (`UnledLog`). A broker is
+given a few segments at a time with one lease, and told of them one after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol
+
+from tierledger.actors.calls import PartitionKey, PurgeCall, Purging
+from tierledger.actors.coordinator.fold import Fold
+from tierledger.actors.coordinator.unled_log import UnledLog
+from tierledger.actors.due import purging_of
+from tierledger.actors.ports import HostHandle
+from tierledger.events import commands as cmd
+from tierledger.events.errors import DataError, NotReady, RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.log_events import Origin
+from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.events.typed_fields import Id, Int32
+from tierledger.storage.catalog import Catalog
+from tierledger.storage.process_log import ProcessLog
+
+GIVEN_MAX = 16
+"""Segments that a broker is given at a time."""
+
+LEASE_MS = 10 * 60_000
+"""For how long; in its second half nothing more is told of them, and they are given anew."""
+
+AGAIN_MS = 30_000
+"""After that time a partition is looked at again in which nothing was due."""
+
+LOOK_MIN_S = 2.0
+LOOK_SHARE = 100
+"""The store is looked through again after so many times the time that it took, 1 % of it."""
+
+STEP_S = 1.0
+"""Partitions are looked at for so long for one request."""
+
+_log = ProcessLog("tierledger.coordinator")
+
+
+class ToPurge(NamedTuple):
+    """A segment whose data a guard is to delete."""
+
+    topic_id_partition: TopicIdPartition
+    row: bytes
+
+
+class NextPurge(NamedTuple):
+    """A guarded broker asks what it may purge, and tells what it has purged."""
+
+    broker_id: Int32
+    done: tuple[PartitionKey, Id] | None = None
+
+    def put_to(self, asked: GivesPurges) -> Coroutine[Any, Any, ToPurge | None]:
+        return asked.purge(self)
+
+
+class GivesPurges(Protocol):
+    """Gives guards what is due."""
+
+    async def purge(self, wish: NextPurge) -> ToPurge | None: ...
+
+
+class _Keeping(NamedTuple):
+    """A partition that keeps something."""
+
+    tip: TopicIdPartition
+    after: int = -1
+    """Behind which position the next look begins."""
+    not_before_ms: int = 0
+
+
+class _Given(NamedTuple):
+    """What a broker has been given."""
+
+    rest: deque[ToPurge]
+    until_ms: int
+
+
+class Purges:
+    """What is kept, and who purges it now."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        fold: Callable[[], Fold],
+        host: Callable[[str], HostHandle | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`fold` is the coordinator's own; `host`: the handle on the process at an address."""
+        self._catalog = catalog
+        self._fold = fold
+        self._host = host
+        self._now_ms = now_ms
+        self._keeping: dict[PartitionKey, _Keeping] = {}
+        self._given: dict[int, _Given] = {}
+        self._unled: UnledLog | None = None
+        """The log that was written last, if nobody leads it."""
+        self._lock = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+        self._look_at_s = 0.0
+
+    async def next(self, wish: NextPurge) -> ToPurge | None:
+        """What that broker is to purge next; None: nothing is due, or it is not known yet.
+
+        Raises:
+            RemoteStorageError: What was purged is not written down: ask again, with it.
+        """
+        self._look()
+        async with self._lock:
+            broker_id = wish.broker_id
+            if wish.done is not None:
+                await self._end(broker_id, *wish.done)
+            given = self._given.get(broker_id)
+            if given is None or not given.rest or self._now_ms() >= given.until_ms:
+                given = self._given[broker_id] = await self._start(broker_id)
+            if not given.rest:
+                return None
+            given.rest.rotate(-1)  # One whose deletion fails does not hold up the others.
+            return given.rest[-1]
+
+    async def close(self) -> None:
+        """Look no further."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _end(self, broker_id: int, key: PartitionKey, segment_id: bytes) -> None:
+        command = cmd.EndPurges(Origin(broker_id, None), (segment_id,))
+        keeping = self._keeping.get(key)
+        await self._purge(key.named("") if keeping is None else keeping.tip, command)
+        given = self._given.get(broker_id)
+        if given is not None:
+            left = (one for one in given.rest if id_of_row(one.row) != segment_id)
+            self._given[broker_id] = given._replace(rest=deque(left))
+
+    async def _start(self, broker_id: int) -> _Given:
+        loop = asyncio.get_running_loop()
+        until_s, now_ms = loop.time() + STEP_S, self._now_ms()
+        rest = deque[ToPurge]()
+        for key, one in list(self._keeping.items()):
+            if rest or loop.time() >= until_s:
+                break
+            if now_ms < one.not_before_ms:
+                continue
+            command = cmd.StartPurges(
+                Origin(broker_id, None), (), LEASE_MS, GIVEN_MAX, one.after
+            )
+            again_ms = now_ms + AGAIN_MS
+            self._keeping[key] = one._replace(not_before_ms=again_ms)
+            try:
+                found = await self._purge(one.tip, command)
+            except RemoteStorageError as error:
+                _log.info("nothing is purged now", partition=str(one.tip), error=repr(error))
+                continue
+            rest.extend(ToPurge(one.tip, row) for row in found.rows)
+            if not found.keeps:
+                del self._keeping[key]
+            elif rest:
+                self._keeping[key] = one
+            elif found.after >= 0:
+                self._keeping[key] = one._replace(after=found.after)
+            else:
+                soon_ms = again_ms if found.due_ms is None else min(found.due_ms, again_ms)
+                self._keeping[key] = _Keeping(one.tip, -1, soon_ms)
+        return _Given(rest, now_ms + LEASE_MS // 2)
+
+    async def _purge(
+        self, tip: TopicIdPartition, command: cmd.StartPurges | cmd.EndPurges
+    ) -> Purging:
+        key, fold = PartitionKey.of(tip), self._fold()
+        entry = fold.state.partitions.get(key)
+        if entry is not None and entry.is_hosted:
+            address = fold.state.route(key).leader_host
+            host = None if address is None else self._host(address)
+            if host is None:
+                raise NotReady(f"{tip} has no leader now")
+            return await host.ask(PurgeCall(key, command))
+        log, self._unled = self._unled, None  # Only if all goes well, what it has is right.
+        if log is None or log.state.topic_id_partition != tip:
+            log = await UnledLog.read(self._catalog, fold, tip, is_coordinator=True)
+        now_ms = self._now_ms()
+        await log.write(command, now_ms)
+        found = purging_of(log.state, command, now_ms)
+        if found.rows:
+            self._unled = log
+        return found
+
+    def _look(self) -> None:
+        """Begin to look through the store, if it is time for that."""
+        loop = asyncio.get_running_loop()
+        is_idle = self._looking is None or self._looking.done()
+        if is_idle and loop.time() >= self._look_at_s:
+            self._looking = loop.create_task(self._look_through())
+
+    async def _look_through(self) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            async for entry in self._catalog.partitions():
+                tip = entry.topic_id_partition
+                key = PartitionKey.of(tip)
+                if key not in self._keeping and await self._keeps(tip):
+                    self._keeping[key] = _Keeping(tip)
+        except Exception as error:  # noqa: BLE001 - It is tried again.
+            _log.warning("the trash is not looked through", error=repr(error))
+        took_s = loop.time() - began_s
+        self._look_at_s = loop.time() + max(LOOK_MIN_S, LOOK_SHARE * took_s)
+
+    async def _keeps(self, tip: TopicIdPartition) -> bool:
+        try:
+            return await self._catalog.reader(tip).keeps()
+        except DataError:
+            return False  # A damaged log is a trouble of its own, and nothing is purged by it.

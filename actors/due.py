@@ -1,0 +1,51 @@
+"""What is due in the trash of one partition: its time is over, and no hold is about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from tierledger.actors.calls import Purging
+from tierledger.actors.holds import Deletions, why_kept
+from tierledger.events import commands as cmd
+from tierledger.events.partition.overlay import Overlay
+from tierledger.events.partition.state import KeptSegment, PartitionState
+from tierledger.events.tables.segment_rows import id_of_row
+
+LOOKED_MAX = 2000
+"""Kept segments of one look for what is due, 10 ms; the next look begins behind them."""
+
+
+def only_due(
+    view: Overlay, command: cmd.StartPurges, told: Deletions, now_ms: int
+) -> cmd.StartPurges:
+    """`command` with ids of segments that its broker may purge now, maybe with none."""
+    found: Iterator[KeptSegment | None]
+    if command.segment_ids:
+        found = map(view.kept_segment, command.segment_ids)
+    else:
+        found = (one for _, one in islice(view.kept_after(command.after), LOOKED_MAX))
+    tip, broker_id = view.topic_id_partition, command.origin.broker_id
+    due = (
+        id_of_row(one.row)
+        for one in found
+        if one is not None and not why_kept(one, tip, told, broker_id, now_ms)
+    )
+    most = len(command.segment_ids) or command.choose
+    return command._replace(segment_ids=tuple(islice(due, most)))
+
+
+def purging_of(
+    state: PartitionState, command: cmd.StartPurges | cmd.EndPurges, now_ms: int
+) -> Purging:
+    """What the broker of `command`, which is durable, is purging; found by one look."""
+    kept, broker_id = state.kept, command.origin.broker_id
+    after = command.after if isinstance(command, cmd.StartPurges) else -1
+    looked = list(islice(kept.after(after), LOOKED_MAX))
+    rows = [
+        one.row for _, one in looked if one.purger == broker_id and now_ms < one.lease_until_ms
+    ]
+    waits = (one.until_ms for _, one in looked if one.purger is None)
+    due_ms = min((one for one in waits if one > now_ms), default=None)
+    end = looked[-1][0] if len(looked) == LOOKED_MAX else -1
+    return Purging(rows, end, due_ms, len(kept) > 0)

@@ -1,0 +1,178 @@
+"""Guards are given what is due, one at a time, whoever leads the partition or nobody."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from typing_extensions import override
+
+from tests.actors.service.test_held_deletions import DELETING, owned
+from tests.models.actors.local_world import (
+    LocalWorld,
+    TickingClock,
+    eventually,
+    moved,
+    partition,
+    segment,
+    sqlite_in,
+)
+from tierledger.actors.calls import CommandCall, PartitionKey
+from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
+from tierledger.actors.coordinator.purges import AGAIN_MS, LEASE_MS, NextPurge, ToPurge
+from tierledger.actors.holds import Hold
+from tierledger.events import commands as cmd
+from tierledger.events.errors import RemoteStorageError
+from tierledger.events.lifecycle import DeletionCause
+from tierledger.events.log_events import Origin
+from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.segment_rows import START, id_of_row, unpack_row
+from tierledger.storage.catalog import Catalog
+
+TIP = partition()
+KEY = PartitionKey.of(TIP)
+WEEK = Hold("week", "*", reason="undo", by="somebody", term_ms=10_000)
+AUDIT = Hold("audit", "*", reason="the audit", by="somebody")
+
+
+class LeapingClock(TickingClock):
+    """A clock that a test moves on."""
+
+    ahead_ms = 0
+
+    @override
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+class KeptWorld(LocalWorld):
+    """A service that keeps two segments of a deleted topic."""
+
+    time = LeapingClock()
+
+    async def fill(self) -> None:
+        leader = await owned(self)
+        assert await self.service.coordinator.hold(PlaceHold(WEEK)) == []
+        host = self.service.host("host-0").host
+        claim = cmd.Claim(1, 1, 1)
+        for shell in host._shells.values():
+            state = shell.machine.state
+            if state is not None and state.session is not None:
+                claim = state.session.claim
+        for number in range(2):
+            command = cmd.UpdateSegment(
+                claim,
+                Origin(1, bytes([number])),
+                moved(segment(number), DELETING),
+                DeletionCause.TOPIC,
+            )
+            answer = await host.call(CommandCall(KEY, command))
+            assert not isinstance(answer, RemoteStorageError), answer
+        self.owner = leader
+
+    async def leads(self) -> None:
+        self.owner = await self.leader(TIP)
+
+    async def given(self, broker_id: int, done: ToPurge | None = None) -> ToPurge | None:
+        purged = None if done is None else (KEY, id_of_row(done.row))
+        return await self.service.coordinator.purge(NextPurge(broker_id, purged))
+
+    async def first(self, broker_id: int) -> ToPurge:
+        """What a broker is given once the trash has been looked through."""
+        found: list[ToPurge] = []
+
+        async def is_given() -> bool:
+            one = await self.given(broker_id)
+            found[:] = [] if one is None else [one]
+            return one is not None
+
+        await eventually(is_given)
+        return found[0]
+
+    async def kept(self) -> PartitionState:
+        backend = self.service.coordinator.backend
+        connector = self.service.connector
+        catalog = Catalog(
+            backend,
+            connector.key_factory(self.cluster),
+            self.service._settings.serde(),
+            self.cluster,
+        )
+        return (await catalog.reader(TIP).state()).state
+
+
+@pytest_asyncio.fixture
+async def kept(tmp_path: Path) -> AsyncIterator[KeptWorld]:
+    clock = LeapingClock()
+    async with KeptWorld(sqlite_in(tmp_path), clock=clock) as world:
+        world.time = clock
+        await world.fill()
+        yield world
+
+
+def start_of(given: ToPurge) -> int:
+    assert given.topic_id_partition == TIP
+    start: int = unpack_row(given.row)[START]
+    return start
+
+
+@pytest.mark.parametrize("is_led", [True, False])
+async def test_what_is_due_is_given_until_it_is_said_to_be_gone(
+    kept: KeptWorld, is_led: bool
+) -> None:
+    if not is_led:
+        await kept.owner.on_stop_partitions([TIP])
+        await eventually(kept.is_idle)
+    kept.time.ahead_ms += 2 * AGAIN_MS
+
+    one = await kept.first(7)
+    other = await kept.given(7)
+    assert await kept.given(7) == one, "in turn, as one may fail"
+    assert await kept.given(8) is None, "they are the other's"
+    two = await kept.given(7, one)
+    assert two is not None
+    assert two == other
+    assert {start_of(one), start_of(two)} == {0, 10}
+    assert await kept.given(7, two) is None
+    assert await kept.given(7, two) is None, "a repeat, whose answer was lost"
+
+    assert len((await kept.kept()).kept) == 0
+    if is_led:
+        assert await kept.owner.remote_log_size(TIP, 0) == 0
+
+
+@pytest.mark.parametrize("is_led", [True, False])
+async def test_a_lease_that_ran_out_is_given_again_also_by_another_coordinator(
+    kept: KeptWorld, is_led: bool
+) -> None:
+    if not is_led:
+        await kept.owner.on_stop_partitions([TIP])
+        await eventually(kept.is_idle)
+    kept.time.ahead_ms += 2 * AGAIN_MS
+    one = await kept.first(7)
+    await kept.restart()
+    if is_led:
+        await kept.leads()
+
+    assert await kept.first(7) == one, "to the same, at once"
+    assert await kept.given(8) is None
+    kept.time.ahead_ms += LEASE_MS
+    assert start_of(await kept.first(8)) == start_of(one)
+
+
+async def test_what_a_hold_covers_is_given_once_it_is_released(kept: KeptWorld) -> None:
+    await kept.owner.on_stop_partitions([TIP])
+    await eventually(kept.is_idle)
+    assert await kept.service.coordinator.hold(PlaceHold(AUDIT)) == []
+    kept.time.ahead_ms += 2 * AGAIN_MS
+    purges = kept.service.coordinator._purges
+    await kept.given(7)
+    await eventually(lambda: purges._keeping)
+    assert await kept.given(7) is None
+
+    assert (
+        await kept.service.coordinator.hold(ReleaseHold("audit", "somebody", "it is over"))
+        == []
+    )
+    kept.time.ahead_ms += 2 * AGAIN_MS
+    await kept.first(7)
