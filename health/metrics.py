@@ -78,6 +78,17 @@ METRICS = (
     Metric("tierledger_owner_epoch", (), "Number of changes of the owner so far."),
     Metric("tierledger_holds", (), "Holds that operators have placed and not released."),
     Metric(
+        "tierledger_trash_partitions",
+        (),
+        "Partitions that keep segments that were deleted, as found since a guard asked first.",
+    ),
+    Metric(
+        "tierledger_purged_segments_total",
+        (),
+        "Kept segments that guards have purged since the coordinator started.",
+    ),
+    Metric("tierledger_purged_bytes_total", (), "Bytes of these."),
+    Metric(
         "tierledger_moving_since_seconds",
         (),
         "When the metadata began to move to another owner, in seconds since 1970; absent if "
@@ -305,6 +316,14 @@ _FEEDS = {
 """Metric to the name of the count in `HostStatus.feeds`."""
 
 
+_PURGES = {
+    "tierledger_trash_partitions": "partitions",
+    "tierledger_purged_segments_total": "purged",
+    "tierledger_purged_bytes_total": "purged_bytes",
+}
+"""Metric to the name in what the coordinator tells of purges."""
+
+
 def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
     known = status.coordinator
     return {
@@ -314,6 +333,10 @@ def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
         "tierledger_holds": [((), len(status.holds()))]
         if known and known["holds"] is not None
         else [],
+        **{
+            name: [] if known is None or "purges" not in known else [((), known["purges"][key])]
+            for name, key in _PURGES.items()
+        },
         "tierledger_known_partitions": [] if known is None else [((), known["partitions"])],
         "tierledger_broker_incarnation": [
             ((str(broker),), known["incarnation"]) for broker, known in status.brokers.items()

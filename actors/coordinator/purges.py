@@ -8,7 +8,7 @@ given a few segments at a time with one lease, and told of them one after anothe
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ from tierledger.events import commands as cmd
 from tierledger.events.errors import DataError, NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Origin
-from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.events.tables.segment_rows import SIZE, id_of_row, unpack_row
 from tierledger.events.typed_fields import Id, Int32
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.process_log import ProcessLog
@@ -103,6 +103,8 @@ class Purges:
         self._given: dict[int, _Given] = {}
         self._unled: UnledLog | None = None
         """The log that was written last, if nobody leads it."""
+        self._purged = 0
+        self._purged_bytes = 0
         self._lock = asyncio.Lock()
         self._looking: asyncio.Task[None] | None = None
         self._look_at_s = 0.0
@@ -126,6 +128,29 @@ class Purges:
             given.rest.rotate(-1)  # One whose deletion fails does not hold up the others.
             return given.rest[-1]
 
+    def report(self) -> dict[str, Any]:
+        """For `status`: what is kept where, what brokers have been given, what is purged."""
+        given = Counter(
+            (broker_id, one.topic_id_partition)
+            for broker_id, held in self._given.items()
+            for one in held.rest
+        )
+        return {
+            "partitions": len(self._keeping),
+            "purged": self._purged,
+            "purged_bytes": self._purged_bytes,
+            "given": [
+                {
+                    "broker": broker_id,
+                    "topic": tip.topic,
+                    "topic_id": str(tip.topic_id),
+                    "partition": tip.partition,
+                    "segments": segments,
+                }
+                for (broker_id, tip), segments in given.items()
+            ],
+        }
+
     async def close(self) -> None:
         """Look no further."""
         if self._looking is not None:
@@ -136,10 +161,11 @@ class Purges:
         command = cmd.EndPurges(Origin(broker_id, None), (segment_id,))
         keeping = self._keeping.get(key)
         await self._purge(key.named("") if keeping is None else keeping.tip, command)
-        given = self._given.get(broker_id)
-        if given is not None:
-            left = (one for one in given.rest if id_of_row(one.row) != segment_id)
-            self._given[broker_id] = given._replace(rest=deque(left))
+        for one in list(self._given[broker_id].rest if broker_id in self._given else ()):
+            if id_of_row(one.row) == segment_id:
+                self._given[broker_id].rest.remove(one)
+                self._purged += 1
+                self._purged_bytes += unpack_row(one.row)[SIZE]
 
     async def _start(self, broker_id: int) -> _Given:
         loop = asyncio.get_running_loop()

@@ -435,7 +435,13 @@ class CoordinatorService:
         conditions = [one._asdict() for one in found]
         conditions += self.conditions.plain()
         up_ms = self._now_ms() - self._began_ms
-        return {**report, **attending, "up_ms": up_ms, "conditions": conditions}
+        return {
+            **report,
+            **attending,
+            "purges": self._purges.report(),
+            "up_ms": up_ms,
+            "conditions": conditions,
+        }
 
     def hindrance(self) -> str | None:
         """Why nothing can be written for want of a host; any thread may ask.

@@ -18,13 +18,13 @@ from tierledger.actors.coordinator.log import read_on
 from tierledger.actors.due import only_due
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
-from tierledger.events.errors import CorruptLog, RejectedError, StorageUnavailable
+from tierledger.events.errors import RejectedError, StorageUnavailable
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.events.partition.decide import Limits, Rejected, Undecided, decide
+from tierledger.events.partition.decide import Accepted, Limits, Rejected, Undecided, decide
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
-from tierledger.storage.backend import AtomicConflict, Create, Remove, Update
+from tierledger.storage.backend import AtomicConflict, ConflictReason, Create, Remove, Update
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.event_log import encode_batch
 from tierledger.storage.partition.forgetting import refuse_led
@@ -108,6 +108,7 @@ class UnledLog:
             await self._read_on(tried)
             self.refuse_led()
             view, wish = Overlay(self.state), command
+            closed = self._close(view, now_ms)
             if isinstance(wish, cmd.StartPurges):
                 wish = only_due(view, wish, deletions(self._fold.state), now_ms)
             decision = decide(view, wish, now_ms, Limits())
@@ -117,7 +118,7 @@ class UnledLog:
             if not decision.events:
                 return ()
             try:
-                await self._append(decision.events)
+                await self._append([*closed, *decision.events])
             except AtomicConflict as conflict:
                 if conflict.key != self._fold.key(self._fold.next_batch):
                     self.state, self._next_batch = await self._reader.state()
@@ -126,6 +127,15 @@ class UnledLog:
         raise StorageUnavailable(
             f"{self.state.topic_id_partition}: others wrote at each of {TRIES_MAX} tries"
         )
+
+    def _close(self, view: Overlay, now_ms: int) -> Sequence[log.Event]:
+        """The end of a session that nobody closed: its leader was lost, or is overtaken now."""
+        session = view.session
+        if session is None or not session.is_open:
+            return ()
+        close = cmd.CloseSession(session.claim, "no broker hosts the partition")
+        decision = decide(view, close, now_ms, Limits())
+        return decision.events if isinstance(decision, Accepted) else ()
 
     async def _read_on(self, tried: int) -> None:
         if not self._is_coordinator:
@@ -138,8 +148,8 @@ class UnledLog:
         batch = encode_batch(self._catalog.serde, events, self.state.chain_hash)
         end_of_coordinators = self._fold.key(self._fold.next_batch)
         former = await self._catalog.backend.get(slot(number - 1))
-        if former is None:
-            raise CorruptLog(f"{self.state.topic_id_partition}: batch {number - 1} is missing")
+        if former is None:  # The log was forgotten meanwhile.
+            raise AtomicConflict(slot(number - 1), ConflictReason.MISSING)
         await self._catalog.backend.execute_atomically(
             [
                 Update(slot(number - 1), former, former),

@@ -243,6 +243,7 @@ async def _change(
     """Place or release a hold; the partitions whose leaders may not know it yet."""
     from tierledger.actors.calls import PartitionKey
     from tierledger.actors.coordinator.requests import StatusCall
+    from tierledger.events.identifiers import TopicIdPartition, Uuid
     from tierledger.moving.held_deletions import being_deleted, served
 
     async with _connected(options) as (settings, connection):
@@ -254,7 +255,15 @@ async def _change(
             going = [one for one in covered if tips[one]]
             for line in await being_deleted(settings, going, hold):
                 print_note(line)
-            owner = (await connection.coordinator.ask(StatusCall()))["owner"]
+            status = await connection.coordinator.ask(StatusCall())
+            for one in status.get("purges", {}).get("given", ()):
+                named = Uuid.parse(one["topic_id"]), one["partition"], one["topic"]
+                if hold.covers(TopicIdPartition(*named)):
+                    print_note(
+                        f"{one['topic']}-{one['partition']}: broker {one['broker']} is purging "
+                        f"{one['segments']} segments of the trash already"
+                    )
+            owner = status["owner"]
             if owner != "tierledger":
                 print_note(
                     f"{owner} owns the remote log metadata: brokers that decide by Kafka's own "

@@ -21,6 +21,7 @@ from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidStateTransition, RejectedError
 from tierledger.events.log_events import Origin, SegmentKept, SegmentPurgeStarted
 from tierledger.storage.catalog import Catalog
+from tierledger.storage.partition.forgetting import forget
 from tierledger.storage.partition.verification import verify
 
 START = cmd.StartPurges(Origin(-1, None), (segment_id(0),), 60_000)
@@ -93,6 +94,32 @@ async def test_two_that_write_take_turns() -> None:
     assert len(await first.write(START, 1_000)) == 1
     assert await second.write(rival, 1_001) == (), "the lease is the first one's"
     assert first.state.digest() == second.state.digest()
+
+
+async def test_a_session_that_nobody_closed_ends_with_it() -> None:
+    kept = await Kept.made()
+    await kept.partition.open()
+    fold = await folded(kept.catalog)
+    log = await UnledLog.read(kept.catalog, fold, TIP, is_coordinator=True)
+
+    await log.write(START, 1_000)
+    await log.write(cmd.EndPurges(START.origin, START.segment_ids), 1_001)
+
+    assert not log.state.is_open
+    await forget(kept.partition.reader())
+
+
+async def test_one_that_slept_while_the_log_was_forgotten_writes_nothing_into_it() -> None:
+    kept = await Kept.made()
+    sleeping, awake = await kept.log(), await kept.log()
+    await awake.write(START, 1_000)
+    await awake.write(cmd.EndPurges(START.origin, START.segment_ids), 1_001)
+    await forget(kept.partition.reader())
+    left = dict(kept.partition.values)
+
+    assert await sleeping.write(START, 1_002) == ()
+
+    assert dict(kept.partition.values) == left
 
 
 async def test_a_led_partition_and_a_refused_command_leave_it_as_it_is() -> None:

@@ -133,6 +133,9 @@ async def test_what_is_due_is_given_until_it_is_said_to_be_gone(
     assert two is not None
     assert two == other
     assert {start_of(one), start_of(two)} == {0, 10}
+    told = (await kept.service.coordinator.status())["purges"]
+    assert (told["partitions"], told["purged"], told["purged_bytes"]) == (1, 1, 10)
+    assert [(one["broker"], one["segments"]) for one in told["given"]] == [(7, 1)]
     assert await kept.given(7, two) is None
     assert await kept.given(7, two) is None, "a repeat, whose answer was lost"
 
@@ -160,9 +163,13 @@ async def test_a_lease_that_ran_out_is_given_again_also_by_another_coordinator(
     assert start_of(await kept.first(8)) == start_of(one)
 
 
-async def test_what_a_hold_covers_is_given_once_it_is_released(kept: KeptWorld) -> None:
-    await kept.owner.on_stop_partitions([TIP])
-    await eventually(kept.is_idle)
+@pytest.mark.parametrize("is_led", [True, False])
+async def test_what_a_hold_covers_is_given_once_it_is_released(
+    kept: KeptWorld, is_led: bool
+) -> None:
+    if not is_led:
+        await kept.owner.on_stop_partitions([TIP])
+        await eventually(kept.is_idle)
     assert await kept.service.coordinator.hold(PlaceHold(AUDIT)) == []
     kept.time.ahead_ms += 2 * AGAIN_MS
     purges = kept.service.coordinator._purges
