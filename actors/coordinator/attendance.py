@@ -131,6 +131,8 @@ class Attend(NamedTuple):
     """Partitions whose log is not the one that the broker was fed from, or ends before."""
     ran_ms: Count = 0
     """Milliseconds since the plugin began; 0: an older plugin."""
+    is_guarded: bool | None = None
+    """Whether the broker's storage manager is guarded; None: an older plugin."""
 
     def put_to(self, asked: Attending) -> Coroutine[Any, Any, Attended]:
         """Who owns the cluster's metadata."""
@@ -332,6 +334,7 @@ def _plugin(
         "mode": str(attend.mode),
         "owner_epoch": attend.owner_epoch,
         "is_idle": attend.is_idle,
+        "is_guarded": attend.is_guarded,
         "positions": attend.positions,
         "seen_epoch": attend.seen_epoch,
         "seen_reads": attend.seen_reads,

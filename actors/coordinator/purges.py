@@ -77,7 +77,7 @@ class _Keeping(NamedTuple):
     not_before_ms: int = 0
 
 
-class _Given(NamedTuple):
+class _Leased(NamedTuple):
     """What a broker has been given."""
 
     rest: deque[ToPurge]
@@ -100,7 +100,7 @@ class Purges:
         self._host = host
         self._now_ms = now_ms
         self._keeping: dict[PartitionKey, _Keeping] = {}
-        self._given: dict[int, _Given] = {}
+        self._given: dict[int, _Leased] = {}
         self._unled: UnledLog | None = None
         """The log that was written last, if nobody leads it."""
         self._purged = 0
@@ -167,7 +167,7 @@ class Purges:
                 self._purged += 1
                 self._purged_bytes += unpack_row(one.row)[SIZE]
 
-    async def _start(self, broker_id: int) -> _Given:
+    async def _start(self, broker_id: int) -> _Leased:
         loop = asyncio.get_running_loop()
         until_s, now_ms = loop.time() + STEP_S, self._now_ms()
         rest = deque[ToPurge]()
@@ -196,7 +196,7 @@ class Purges:
             else:
                 soon_ms = again_ms if found.due_ms is None else min(found.due_ms, again_ms)
                 self._keeping[key] = _Keeping(one.tip, -1, soon_ms)
-        return _Given(rest, now_ms + LEASE_MS // 2)
+        return _Leased(rest, now_ms + LEASE_MS // 2)
 
     async def _purge(
         self, tip: TopicIdPartition, command: cmd.StartPurges | cmd.EndPurges

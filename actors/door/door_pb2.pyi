@@ -584,7 +584,7 @@ class HoldTold(_message.Message):
     def __init__(self, late: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
 
 class Attend(_message.Message):
-    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow", "positions", "seen_epoch", "seen_reads", "other_logs", "ran_ms")
+    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow", "positions", "seen_epoch", "seen_reads", "other_logs", "ran_ms", "is_guarded")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -596,6 +596,7 @@ class Attend(_message.Message):
     SEEN_READS_FIELD_NUMBER: _ClassVar[int]
     OTHER_LOGS_FIELD_NUMBER: _ClassVar[int]
     RAN_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_GUARDED_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation: int
     mode: PluginMode
@@ -607,7 +608,8 @@ class Attend(_message.Message):
     seen_reads: str
     other_logs: _containers.RepeatedCompositeFieldContainer[Partition]
     ran_ms: int
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ..., seen_epoch: _Optional[int] = ..., seen_reads: _Optional[str] = ..., other_logs: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., ran_ms: _Optional[int] = ...) -> None: ...
+    is_guarded: bool
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ..., seen_epoch: _Optional[int] = ..., seen_reads: _Optional[str] = ..., other_logs: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., ran_ms: _Optional[int] = ..., is_guarded: _Optional[bool] = ...) -> None: ...
 
 class Ownership(_message.Message):
     __slots__ = ("epoch", "owner", "source", "heading", "reads", "import_rounds", "accepted")

@@ -257,12 +257,19 @@ async def _change(
                 print_note(line)
             status = await connection.coordinator.ask(StatusCall())
             for one in status.get("purges", {}).get("given", ()):
-                named = Uuid.parse(one["topic_id"]), one["partition"], one["topic"]
-                if hold.covers(TopicIdPartition(*named)):
+                topic_id = Uuid.parse(one["topic_id"])
+                if hold.covers(TopicIdPartition(topic_id, one["partition"], one["topic"])):
                     print_note(
                         f"{one['topic']}-{one['partition']}: broker {one['broker']} is purging "
                         f"{one['segments']} segments of the trash already"
                     )
+            bare = [one for one in status["attending"] if one.get("is_guarded") is False]
+            if hold.term_ms and bare:
+                named = ", ".join(str(one["broker_id"]) for one in bare)
+                print_note(
+                    f"brokers {named} run without the guard: they may not delete what the term "
+                    "is about, and their retention stands still"
+                )
             owner = status["owner"]
             if owner != "tierledger":
                 print_note(

@@ -12,8 +12,9 @@ from tests.models.actors.local_world import LocalWorld, copy, partition, segment
 from tests.models.actors.published import published
 from tests.models.cli.command_line import invoke, lines
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner
-from tierledger.actors.coordinator.ownership import Handover
+from tierledger.actors.coordinator.ownership import Handover, PluginMode
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.errors import RejectedError
 
@@ -96,7 +97,11 @@ async def test_a_hold_may_have_a_term_for_what_is_deleted(tmp_path: Path) -> Non
         leader = await leading(world)
         store = ("--store", await world.service.url())
 
+        bare = Attend(9, 0, PluginMode.TIERLEDGER, 1, False, is_guarded=False)
+        for plugin in (bare, bare._replace(broker_id=8, is_guarded=True)):
+            await world.service.coordinator.attend(plugin)
         added = await run(*ADD, "--reason", "undo", *term, *store)
+        assert "note: brokers 9 run without the guard" in added.stderr
         with pytest.raises(RejectedError, match="under the hold audit-2026"):
             await move(leader, segment(1), DELETING)  # A broker without a guard.
         listed = await run("hold", "ls", "--json", *store)

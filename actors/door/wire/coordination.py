@@ -235,6 +235,7 @@ def attend_message(attend: Attend) -> pb.Attend:
         seen_reads=attend.seen_reads,
         other_logs=map(_item_message, attend.other_logs),
         ran_ms=attend.ran_ms,
+        is_guarded=attend.is_guarded,
     )
 
 
@@ -258,6 +259,7 @@ def attend_of(message: pb.Attend) -> Attend:
             message.seen_reads,
             tuple(map(_item, message.other_logs)),
             message.ran_ms,
+            message.is_guarded if message.HasField("is_guarded") else None,
         ),
         "attend",
     )

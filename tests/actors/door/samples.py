@@ -175,6 +175,7 @@ SHADOW = ShadowReport(
 GONE = Difference(KEY, "orders", "list", 0, 0, 41, (), (), None, None, "")
 VERIFIED = ShadowReport(1000, 2, (), (GONE,), 1, 997, 60_000)
 ATTEND = Attend(7, 2, PluginMode.SHADOW, 3, True)
+GUARDED = ATTEND._replace(ran_ms=5_000, is_guarded=True)
 REMEMBERS = ATTEND._replace(
     positions=34, seen_epoch=5, seen_reads="tierledger", other_logs=((ID, 3, "orders"),)
 )
@@ -299,6 +300,9 @@ OBJECTS: dict[str, Domain] = {
         ATTEND._replace(shadow=SHADOW),
         lambda: coordination.attend_message(ATTEND._replace(shadow=SHADOW)),
         coordination.attend_of,
+    ),
+    "attend-guarded": Domain(
+        GUARDED, lambda: coordination.attend_message(GUARDED), coordination.attend_of
     ),
     "attend-remembering": Domain(
         REMEMBERS, lambda: coordination.attend_message(REMEMBERS), coordination.attend_of

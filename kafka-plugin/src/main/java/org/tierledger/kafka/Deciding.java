@@ -197,7 +197,8 @@ final class Deciding implements Manager, DeletionsMBean {
             .setOwnerEpoch(stand.getEpoch())
             .setIsIdle(isIdle)
             .setRanMs(TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began))
-            .setPositions(roles.memory.count());
+            .setPositions(roles.memory.count())
+            .setIsGuarded(SameBroker.only(SameBroker.GUARD, settings.brokerId) != null);
         Ownership seen = roles.memory.ownership();
         if (seen != null) {
             attend.setSeenEpoch(seen.getEpoch()).setSeenReadsBytes(seen.getReadsBytes());
