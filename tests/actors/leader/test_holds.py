@@ -251,6 +251,8 @@ HOLDS = st.builds(
     before_ms=ANY_TIME,
     until_ms=st.sampled_from((None, None, NOW_MS + 1, NOW_MS)),
     reason=st.just("why"),
+    term_ms=st.none(),
+    cause=st.just(0),
 ).filter(is_sound)
 
 
