@@ -153,7 +153,7 @@ def _verdict_of(world: World) -> SeedVerdict:
             minimums=None if world.damaged or world.scenario.is_part else MINIMUMS,
         )
     for log in logs.values():
-        if _sessions_without_write(log) > SESSIONS_IN_A_ROW:
+        if sessions_without_write(log) > SESSIONS_IN_A_ROW:
             world.recording.mark("three sessions without a write between")
     return SeedVerdict(
         seed=world.scenario.seed,
@@ -319,7 +319,7 @@ def _cold(world: World, logs: _Logs) -> Iterator[StateSeen]:
         yield cold_state(store, log, serde, batches, world.clock.now * 1000)
 
 
-def _sessions_without_write(log: FinalLog) -> int:
+def sessions_without_write(log: FinalLog) -> int:
     """The greatest number of sessions in a row without a write in between."""
     most = run = 0
     last = -9

@@ -17,7 +17,7 @@ from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
 from tierledger.events.commands import NO_CLAIM, Claim, ImportedRecord
-from tierledger.events.errors import Fenced, RemoteStorageError
+from tierledger.events.errors import Fenced, OutcomeUnknown, RemoteStorageError
 from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
@@ -252,6 +252,8 @@ class Broker:
 
         async def write() -> None:
             error = await caller.client.write(tip, begun(), what, wanted)
+            if isinstance(error, OutcomeUnknown):
+                self._world.recording.mark("write ended in doubt")
             caller.is_busy = False
             then(error)
 

@@ -129,7 +129,7 @@ class HostWay:
             sent = PlaceCall(self._cluster.distorted(sent.placements))
         try:
             answer: T = await self._cluster.network.call(
-                self.process, lambda: sent.put_to(self._host()), type(request).__name__
+                self.process, lambda: sent.put_to(self._host()), type(request).__name__, sent
             )
         except BaseException:  # Also if nobody waits any longer.
             self._cluster.watch.unanswered(self.process, request)
@@ -145,7 +145,7 @@ class HostWay:
 
         refusal = refusal_of(call)
         return refusal or await self._cluster.network.call(
-            self.process, work, type(call).__name__
+            self.process, work, type(call).__name__, call
         )
 
 
@@ -164,7 +164,7 @@ class CoordinatorWay:
                 await self._cluster.start_coordinator(process)
                 asked = partial(process.service.ask, request)
                 answer: T = await self._cluster.network.call(
-                    process, asked, type(request).__name__
+                    process, asked, type(request).__name__, request
                 )
             except OutcomeUnknown:
                 is_lost = not process.is_reachable
@@ -283,7 +283,7 @@ class Cluster:
         if current is not None and current.is_reachable:
             return current
         process = CoordinatorProcess(len(self.processes))
-        self.processes.append(process)
+        self._world.begins(process)
         store = StoreConnection(self._store, process)
         service = process.service = CoordinatorService(
             cluster_id=self._settings.cluster_id,
@@ -338,7 +338,7 @@ class Cluster:
         name = address.rpartition("/")[0]
         process = HostProcess(name, len(self.processes))
         process.writes = not self._scenario.one_writer or name == WRITER
-        self.processes.append(process)
+        self._world.begins(process)
         host = process.host = Host(
             name,
             process=process.name,

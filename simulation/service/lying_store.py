@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
+from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.machines.environment.medium import Medium, completed
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
@@ -48,6 +49,8 @@ class LyingStore:
         self.medium = medium
         self.recording = recording
         self.passes = passes
+        self.logs: dict[str, int] = {}
+        """By the prefix of a log its partition; see `Slot`."""
         self.created_at: dict[str, int] = {}
         """When each key was created (virtual ns)."""
         self._intact: dict[str, bytes | None] = {}
@@ -91,16 +94,14 @@ class StoreConnection(MetadataStorageBackend):
         if self._process.is_dead:
             await self._store.loop.create_future()
 
-    async def _read(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _read(self, work: partial[Coroutine[Any, Any, T]]) -> T:
         ask = self._store.medium.ask_state
-        result: T = await self._ask(ask, lambda: completed(work()))
+        result: T = await self._ask(ask, _done_at_once(work))
         return result
 
-    async def _write(
-        self, work: Callable[[], Coroutine[Any, Any, T]], conflict: object = None
-    ) -> T:
+    async def _write(self, work: partial[Coroutine[Any, Any, T]], conflict: object = None) -> T:
         ask = self._store.medium.change_state
-        result: T = await self._ask(ask, lambda: completed(work()), conflict=conflict)
+        result: T = await self._ask(ask, _done_at_once(work), conflict=conflict)
         return result
 
     @override
@@ -140,7 +141,16 @@ class StoreConnection(MetadataStorageBackend):
         if self._is_host:
             await self._passes(APPEND)
         exist = [CreateOutcome.EXISTS] * len(items)
-        outcomes = await self._write(partial(self._create_each, items, formers), exist)
+        if len({key.rpartition("/")[0] for key, _ in items}) > 1:
+            self._store.recording.mark("several partitions in one commit")
+        try:
+            outcomes = await self._write(partial(self._create_each, items, formers), exist)
+        except OutcomeUnknown:
+            if not self._is_host:
+                self._store.recording.mark("coordinator's append in doubt")
+            raise
+        if not self._is_host and CreateOutcome.EXISTS in outcomes:
+            self._store.recording.mark("coordinator lost a race for its log")
         if not self._is_host and CreateOutcome.CREATED in outcomes:
             await self._passes(COORDINATED)
         return outcomes
@@ -150,17 +160,42 @@ class StoreConnection(MetadataStorageBackend):
     ) -> list[CreateOutcome]:
         store, medium = self._store, self._store.medium
         outcomes = await self._backend.create_each(items, formers)
-        for (key, _), outcome in zip(items, outcomes, strict=True):
+        for (key, value), outcome in zip(items, outcomes, strict=True):
             store.recording.event("create", self._process.name, key, outcome.value)
             if outcome is CreateOutcome.CREATED:
                 store.created_at[key] = store.loop.clock.now * 1000
+            self._note(key, value, is_free=outcome is CreateOutcome.CREATED)
         if medium.on_created is not None and CreateOutcome.CREATED in outcomes:
             medium.on_created(self._process)
         return outcomes
 
+    def _note(self, key: str, value: bytes, *, is_free: bool) -> None:
+        """Note a batch that was appended, or that found its slot taken, for the picture."""
+        prefix, _, batch = key.rpartition("/")
+        partition = self._store.logs.get(f"{prefix}/")
+        medium, recording = self._store.medium, self._store.recording
+        if partition is None or not recording.keeps:
+            return
+        slot, named = (partition, int(batch)), None if partition < 0 else partition
+        if is_free:
+            medium.truth[slot], medium.heads[partition] = value, slot[1] + 1
+            medium.durable_at[slot] = self._store.loop.clock.now
+        what = "append" if is_free else "append refused"
+        recording.moment(self._process.name, what, f"batch {slot[1]}", None, named)
+
     @override
     async def close(self) -> None:
         """Does nothing: other processes still use the store."""
+
+
+def _done_at_once(work: partial[Coroutine[Any, Any, T]]) -> Callable[[], T]:
+    """`work` as one step, under its own name in the picture."""
+
+    def done() -> T:
+        return completed(work())
+
+    done.__name__ = work.func.__name__
+    return done
 
 
 def _settle(result: object, answer: asyncio.Future[Any]) -> None:

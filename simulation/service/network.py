@@ -40,8 +40,10 @@ class Network:
         self._world = VirtualProcess("world")
         self._count = 0
 
-    async def call(self, target: VirtualProcess, work: Work, what: str) -> Any:  # noqa: ANN401
-        """Run `work` at `target`; returns its result.
+    async def call(
+        self, target: VirtualProcess, work: Work, what: str, given: object = None
+    ) -> Any:  # noqa: ANN401
+        """Run `work` at `target`; returns its result. `given`: what it is asked, for people.
 
         Raises:
             RemoteStorageError: The error of `work`, `HostGone` if `target` is believed dead, or
@@ -49,7 +51,7 @@ class Network:
         """
         number = self._count = self._count + 1
         caller = current_process() or self._world
-        under_way = _Call(self, number, caller, target, work, what)
+        under_way = _Call(self, number, caller, target, work, what, given)
         under_way.begin()
         unknown = OutcomeUnknown("no answer")
         timer = self.loop.call_later(TIMEOUT_S, under_way.fail, unknown, context=WORLD_CONTEXT)
@@ -71,6 +73,7 @@ class _Call:
         target: VirtualProcess,
         work: Work,
         what: str,
+        given: object,
     ) -> None:
         self.answer: asyncio.Future[Any] = network.loop.create_future()
         self._network = network
@@ -79,14 +82,15 @@ class _Call:
         self._target = target
         self._work = work
         self._what = what
+        self._given = what if given is None else given
 
     def begin(self) -> None:
         """Send the request; the caller learns if the target dies before it has answered."""
         self._target.when_killed[self._number] = self._died
-        if not self._network.wires.send(self._caller, self._target, self.deliver, self._what):
+        if not self._network.wires.send(self._caller, self._target, self.deliver, self._given):
             self._died()
 
-    def deliver(self, _what: str) -> None:
+    def deliver(self, _given: object) -> None:
         """The request arrives at the target, which starts the work."""
         network = self._network
         network.recording.event(self._what, self._caller.name, self._target.name)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tierledger.actors import messages as msg
-from tierledger.actors.calls import HostPing, PartitionKey, PingCall, ReadyCall
+from tierledger.actors.calls import FOLLOWER, HostPing, PartitionKey, PingCall, ReadyCall
+from tierledger.actors.coordinator import messages as coordinator_messages
 from tierledger.actors.coordinator.events import Announcement
 from tierledger.actors.coordinator.machine import DOUBT_S
 from tierledger.actors.coordinator.service import CoordinatorService
@@ -21,6 +22,7 @@ from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.leader.machine import Leader, LeaderPhase
 from tierledger.actors.ports import LeaderOracle
 from tierledger.events.commands import Claim, LeaderVerdict
+from tierledger.events.errors import Overloaded
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
@@ -74,7 +76,8 @@ class ProcessWatch:
         self.shells: dict[tuple[str, int], WatchedShell] = {}
         """All shells that run, by process and life."""
         self.doors = KnockedDoors()
-        self._clock, self._mark = clock, recording.mark
+        self._clock = clock
+        self._mark, self._moment = recording.mark, recording.moment
 
     # Hosts.
 
@@ -85,9 +88,16 @@ class ProcessWatch:
 
         def begun(effect: lives.Begin) -> None:
             begin(effect)
-            self._shell(process, host._lives[effect.life])
+            shell = host._lives[effect.life]
+            if shell.role == FOLLOWER:
+                self._moment(process.name, "follow", "", None, shell.key.partition)
+            elif (shell.key, FOLLOWER) in host._shells:
+                self._mark("leader placed beside its follower")
+            self._shell(process, shell)
 
         def dropped(shell: PartitionShell) -> None:
+            if shell.role == FOLLOWER:
+                self._moment(process.name, "unfollow", "", None, shell.key.partition)
             self.shells.pop((process.name, shell.life), None)
             drop(shell)
 
@@ -122,6 +132,7 @@ class ProcessWatch:
                 if loads:  # A log that was forgotten meanwhile is loaded anew.
                     watched = watched._replace(name=f"{name}/{loads}")
                 loads += 1
+                self._note_load(shell)
                 state = stimulus.state
                 observer.entered(watched, state.next_position - 1, state.chain_hash)
             before = machine.position
@@ -132,10 +143,12 @@ class ProcessWatch:
                 observer.leader_heard(watched, stimulus, before, had_claimed=had_claimed)
             elif type(stimulus) is msg.LogRead and machine.position > before:
                 observer.read_on(watched, before)
-            if type(stimulus) is msg.CheckpointDone and stimulus.stored:
-                now = self._clock.now * 1000
-                told = CheckpointTold(now, watched.name, watched.key, frozen_at)
-                self.checkpoints.append(told)
+            if type(stimulus) is msg.CheckpointDone:
+                self._note_checkpoint(watched, stimulus, frozen_at)
+            elif type(stimulus) is msg.ProbeFailed:
+                self._mark("probe failed")
+            elif type(stimulus) is msg.LoadFailed:
+                self._mark("checkpoint of a newer release")
             if any(type(effect) is msg.WriteCheckpoint for effect in effects):
                 frozen_at = machine.position
             self._note(watched, effects)
@@ -147,6 +160,44 @@ class ProcessWatch:
             return effects
 
         vars(guard).update(handle=handled, failed=failing)
+
+    def _note_load(self, shell: PartitionShell) -> None:
+        if shell._writer.is_whole:
+            self._mark("checkpoint given up for the log")
+        elif shell._writer.stored is not None:
+            self._mark("loaded from a checkpoint")
+
+    def _note_checkpoint(
+        self, shell: WatchedShell, done: msg.CheckpointDone, frozen_at: int
+    ) -> None:
+        life, partition = shell.life.name, shell.key.partition
+        if done.stored:
+            now = self._clock.now * 1000
+            self.checkpoints.append(CheckpointTold(now, shell.name, shell.key, frozen_at))
+            self._mark("checkpoint written")
+            text = f"up to position {frozen_at}"
+            self._moment(life, "checkpoint", text, None, partition)
+            return
+        end = "to be replaced" if done.again else "refused"
+        found = f"checkpoint of a former leader {end}"
+        self._mark(found)
+        self._moment(life, found, "", None, partition)
+
+    def crashes(self, life: ProcessLife) -> None:
+        """Note that a process is killed, perhaps while it loads."""
+        if any(one.machine.phase is LeaderPhase.LOADING for one in self._on(life)):
+            self._mark("crash while a partition was loaded")
+
+    def resumes(self, life: ProcessLife) -> None:
+        """Note that a process goes on, perhaps behind its successor."""
+        if any(
+            one.believes_to_lead and self._leading_elsewhere(one.key, life)
+            for one in self._on(life)
+        ):
+            self._mark("resumed after a successor had claimed")
+
+    def _on(self, life: ProcessLife) -> list[WatchedShell]:
+        return [one for one in self.shells.values() if one.life is life]
 
     def forgot(self, shell: WatchedShell, position_min: int) -> None:
         """Note a question that expired, though it could be answered, or had to be refused."""
@@ -166,6 +217,9 @@ class ProcessWatch:
                 self.observer.alarmed(shell, effect)
             elif isinstance(effect, msg.Gone):
                 self.observer.left(shell, effect.reason)
+            elif isinstance(effect, msg.ReplyError):
+                if isinstance(effect.error, Overloaded):
+                    self._mark("inbox full")
             elif isinstance(effect, msg.ClaimRefused):
                 self._mark("claim refused by the log")
 
@@ -206,6 +260,7 @@ class ProcessWatch:
         async def asked(given: Announcement) -> dict[PartitionKey, LeaderVerdict]:
             found = await leaders(given)
             if given.import_cluster is None:
+                self._note_asked(given, found)
                 for topic_id, partition, _, epoch, _ in given.leaders:
                     if epoch is None:
                         key = PartitionKey(topic_id, partition)
@@ -214,6 +269,14 @@ class ProcessWatch:
             return found
 
         vars(service).update(_leaders=asked)
+
+    def _note_asked(
+        self, given: Announcement, found: dict[PartitionKey, LeaderVerdict]
+    ) -> None:
+        if any(epoch is None for _, _, _, epoch, _ in given.leaders):
+            self._mark("Kafka asked about an announcement")
+        if coordinator_messages.informed(given, found).denied:
+            self._mark("Kafka named another broker")
 
     def was_accepted(self, given: object, answer: Any) -> None:  # noqa: ANN401
         """Note what the coordinator has answered to a request, perhaps an announcement."""
@@ -248,11 +311,18 @@ class _OpenQuestions:
         if type(stimulus) is msg.QueryArrived:
             self._open[stimulus.reply_to] = stimulus.position_min
         elif type(stimulus) is msg.QueryExpired:
+            self._watch._mark("read expired")
             self._expired(shell, self._open.pop(stimulus.reply_to, None))
         if self._open:
             for effect in effects:
                 if isinstance(effect, msg.Answer | msg.ReplyError):
                     self._open.pop(effect.reply_to, None)
+        if (
+            isinstance(stimulus, msg.QueryArrived)
+            and shell.role == FOLLOWER
+            and stimulus.reply_to in self._open
+        ):
+            self._watch._mark("read waited for a position")
 
     def _expired(self, shell: WatchedShell, position_min: int | None) -> None:
         machine = shell.machine

@@ -8,7 +8,7 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.decide import Limits
 from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.machines.environment.clockwork import ProcessLife
-from tierledger.simulation.machines.environment.medium import Medium
+from tierledger.simulation.machines.environment.medium import COORDINATOR, Medium
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.simulation.machines.scenario.scenario import Scenario
@@ -36,9 +36,9 @@ class Stage:
         self.recorder = Recorder(self.now_ns)
         self.wires = Wires(self.clock, scenario.delays, self.recording)
         self.network = Network(self.loop, self.wires, self.recording)
+        self.keys = DefaultMetadataKeyFactory(CLUSTER_ID)
         self.medium = Medium(self.clock, self.wires, self.recording)
         self.store = LyingStore(self.loop, self.medium, self.recording, self.passes)
-        self.keys = DefaultMetadataKeyFactory(CLUSTER_ID)
         limits = Limits(CUSTOM_BYTES_MAX, scenario.retention_ms)
         self.settings = ServiceSettings(CLUSTER_ID, {}, limits)
         self.tips = [
@@ -46,6 +46,8 @@ class Stage:
             for number in range(scenario.partitions)
         ]
         self.keys_of = [PartitionKey.of(tip) for tip in self.tips]
+        logs = {self.keys.log(tip): tip.partition for tip in self.tips}
+        self.store.logs = {**logs, self.keys.coordinator_log(): COORDINATOR}
         self.watch = WireWatch(self.loop)
         self.streams = StreamNetwork(self.network, scenario.doors, self.watch)
         self.lives: list[VirtualProcess] = []
@@ -58,6 +60,11 @@ class Stage:
         self.is_healing = False
         self.is_quiet = False
         """Brokers make no more calls, so only hints and polls make followers read the log."""
+
+    def begins(self, life: VirtualProcess) -> None:
+        """Note a process that begins."""
+        self.lives.append(life)
+        self.recording.moment(life.name, "start")
 
     def now_ns(self) -> int:
         return self.clock.now * 1000

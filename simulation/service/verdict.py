@@ -64,7 +64,12 @@ from tierledger.simulation.machines.laws.stored_states import (
 from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.scenario.streams import stream
-from tierledger.simulation.machines.verdict import CLOSELY, uncollected
+from tierledger.simulation.machines.verdict import (
+    CLOSELY,
+    SESSIONS_IN_A_ROW,
+    sessions_without_write,
+    uncollected,
+)
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.at_rest import (
     SETTLED_S,
@@ -151,7 +156,7 @@ def verdict_of(world: World) -> SeedVerdict:
 
 def _verdict_of(world: World) -> SeedVerdict:
     history, watch = world.recorder.history(), world.cluster.watch
-    violations = list(_of_the_run(world))
+    violations = list(of_the_run(world))
     logs, checkpoints, unlawful = _stored(world)
     is_readable = not unlawful
     violations += unlawful
@@ -176,6 +181,8 @@ def _verdict_of(world: World) -> SeedVerdict:
         )
     for log in logs.values():
         violations += bounded(_untimely(world, log))
+        if sessions_without_write(log) > SESSIONS_IN_A_ROW:
+            world.recording.mark("three sessions without a write between")
     ok_calls = sum(op.outcome == "ok" for op in history.operations)
     return SeedVerdict(
         seed=world.scenario.seed,
@@ -292,7 +299,7 @@ def _behind(world: World, logs: _Logs) -> Iterator[Violation]:
     yield from late_follower(world.seen, whole, hindrances, int(READ_S * 1e9))
 
 
-def _of_the_run(world: World) -> list[Violation]:
+def of_the_run(world: World) -> list[Violation]:
     """Violations that need no log: unexpected exceptions, wrong frames, no recovery."""
     found = [
         Violation("unforeseen_failure", None, f"{type(error).__name__}: {error}")
@@ -334,6 +341,15 @@ def _untimely(world: World, log: FinalLog) -> list[Violation]:
 
 
 def _log(world: World, tip: TopicIdPartition) -> FinalLog:
+    return decode_log(world.settings.serde(), CLUSTER_ID, tip, batches_of(world, tip))
+
+
+def batches_of(world: World, tip: TopicIdPartition) -> list[LoggedBatch]:
+    """The batches of a partition's log as they were written, also if damaged since.
+
+    Raises:
+        DataError: One between them is missing.
+    """
     values, created_at = world.store.written(world.keys.log(tip)), world.store.created_at
     batches = []
     for number in range(len(values)):
@@ -341,4 +357,4 @@ def _log(world: World, tip: TopicIdPartition) -> FinalLog:
         if key not in values:
             raise DataError(f"{tip}: {len(values)} batches, and none has number {number}")
         batches.append(LoggedBatch(number, values[key], created_at[key]))
-    return decode_log(world.settings.serde(), CLUSTER_ID, tip, batches)
+    return batches

@@ -131,7 +131,7 @@ class World(Stage):
             fed=self.fed if self.scenario.has_replicas and import_cluster is None else None,
         )
         self.broker_lives.append(broker)
-        self.lives.append(broker.life)
+        self.begins(broker.life)
         broker.start()
         return broker
 
@@ -182,6 +182,7 @@ class World(Stage):
 
     def _heal(self) -> None:
         self.is_healing, self.healed_at = True, self.now_ns()
+        self.recording.moment("", "heal", "nothing fails any more")
         self.wires.heal()
         self.medium.heal()
         self.streams.heal()
@@ -310,6 +311,7 @@ class World(Stage):
         if not life.is_dead:
             self.recording.event("killed", life.name)
             self.recording.moment(life.name, "crash")
+            self.cluster.watch.crashes(life)
             self.loop.kill(_own(life))
 
     def pause(self, life: ProcessLife, duration: int) -> None:
@@ -322,6 +324,7 @@ class World(Stage):
 
     def resume(self, life: ProcessLife) -> None:
         if life.is_paused and not (life.is_dead or _own(life).is_frozen):
+            self.cluster.watch.resumes(life)
             self.recording.event("resumed", life.name)
             self.recording.moment(life.name, "resume")
             self.loop.resume(_own(life))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tierledger.simulation.checkers.verdict import SeedVerdict
     from tierledger.simulation.machines.scenario.scenario import Scenario
+    from tierledger.simulation.record.record import RunRecord
     from tierledger.simulation.timeline import RunTimeline
 
 SeedOption = Annotated[
@@ -111,7 +112,6 @@ def replay(
     finds anything.
     """
     from tierledger.simulation.campaign.campaign import judged
-    from tierledger.simulation.worlds import SERVICE
 
     require_place(history, trace, overwrite=overwrite)
     files = Files(history, trace, overwrite)
@@ -119,40 +119,36 @@ def replay(
     scenario = asked.scenario()
     verdict = judged(scenario, mutant, world)
     if history is not None or trace is not None:
-        write = _write_of_service if world == SERVICE else _write_of_machines
-        write(asked, scenario, verdict, files)
+        _write(asked, scenario, verdict, files)
     (_print_as_json if json else _print)(verdict)
     if verdict.violations:
         raise typer.Exit(ExitStatus.FOUND)
 
 
-def _write_of_machines(
+def _write(
     asked: ReplayRequest, scenario: Scenario, verdict: SeedVerdict, files: Files
 ) -> None:
-    from tierledger.simulation.campaign.campaign import watched
     from tierledger.simulation.explain.text import text
-    from tierledger.simulation.machines.record_of import record_of
     from tierledger.simulation.record.file import record_as_lines
 
     if files.history is not None:
-        record = record_of(watched(scenario, asked.mutant), asked.command)
-        files.write(files.history, record_as_lines(record))
+        files.write(files.history, record_as_lines(_record(asked, scenario)))
     if files.trace is not None:
         files.write(files.trace, [text(_timeline(asked, scenario, verdict)).encode()])
 
 
-def _write_of_service(
-    asked: ReplayRequest, scenario: Scenario, _: SeedVerdict, files: Files
-) -> None:
-    from tierledger.simulation.campaign.campaign import watched_service
-    from tierledger.simulation.history.calls import history_as_lines
+def _record(asked: ReplayRequest, scenario: Scenario) -> RunRecord:
+    from tierledger.simulation.campaign.campaign import watched, watched_service
+    from tierledger.simulation.machines import record_of as machines
+    from tierledger.simulation.service.record_of import record_of
+    from tierledger.simulation.worlds import MACHINES
 
+    if asked.world == MACHINES:
+        return machines.record_of(watched(scenario, asked.mutant), asked.command)
     world = watched_service(scenario, asked.mutant)
-    if files.trace is not None:
-        files.write(files.trace, (f"{line}\n".encode() for line in world.recording.lines()))
-    if files.history is not None:
-        files.write(files.history, history_as_lines(world.recorder.history()))
+    record = record_of(world, asked.command)
     world.loop.discard()
+    return record
 
 
 def _timeline(asked: ReplayRequest, scenario: Scenario, verdict: SeedVerdict) -> RunTimeline:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -146,11 +146,6 @@ class Recording:
         """Note something for the picture."""
         if self.keeps:
             self.moments.append((self._clock.now, lane, what, detail, session, partition))
-
-    def lines(self) -> Iterator[str]:
-        """The trace that is hashed, as lines of text."""
-        for time, *details in self._trace:
-            yield f"{time / 1e6:.6f} {' '.join(map(str, details))}"
 
     def digest(self) -> str:
         """A hash of the trace: the same seed gives the same one on every machine."""

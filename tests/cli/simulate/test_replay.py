@@ -1,5 +1,6 @@
 """`simulate replay` and `simulate explain`, run as a user runs them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.models.cli.command_line import invoke, refused
 from tests.models.cli.simulate_command import MISTAKE, document, simulate
+from tierledger.simulation.worlds import WORLDS
 
 
 def replayed(*arguments: str) -> dict[str, Any]:
@@ -45,11 +47,15 @@ def test_a_planted_mistake_is_found_again() -> None:
     assert "FAILED  " in result.stdout
 
 
-@pytest.mark.parametrize("seed", ["3", "10"])
-def test_a_history_is_one_that_check_takes(seed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seed", "world"),
+    [("3", "machines"), ("10", "machines"), ("3", "service"), ("20", "service")],
+)
+def test_a_history_is_one_that_check_takes(seed: str, world: str, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
+    asked = ["--seed", seed, "--world", world, "--shape", "release=same"]
 
-    simulate("replay", "--seed", seed, "--shape", "release=same", "--history", str(path))
+    simulate("replay", *asked, "--history", str(path))
     checked = invoke("check", path, "--json")
 
     assert checked.exit_code == 0, checked.stdout + checked.stderr
@@ -57,37 +63,37 @@ def test_a_history_is_one_that_check_takes(seed: str, tmp_path: Path) -> None:
     assert f"replay --seed {seed}" in document(checked)["origin"]
 
 
-def test_a_history_with_a_mistake_in_it_is_found_out_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_history_with_a_mistake_in_it_is_found_out_again(world: str, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
+    asked = ["--seed", "1", "--world", world, "--mutant", MISTAKE]
 
-    simulate("replay", "--seed", "1", "--mutant", MISTAKE, "--history", str(path))
+    simulate("replay", *asked, "--history", str(path))
     checked = invoke("check", path)
 
     assert checked.exit_code == 1
     assert "FAILED  " in checked.stdout
 
 
-def test_a_trace_has_every_decision_and_every_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("world", "named"), [("machines", ""), ("service", " --world service")]
+)
+def test_a_trace_has_every_decision_and_every_process(
+    world: str, named: str, tmp_path: Path
+) -> None:
     path = tmp_path / "trace.txt"
+    some = ["--seed", "3", "--world", world, "--keep", "0-9"]
 
-    result = simulate("replay", "--seed", "3", "--keep", "0-9", "--trace", str(path))
+    result = simulate("replay", *some, "--trace", str(path))
 
     assert result.exit_code == 0
     text = path.read_text()
     assert "decisions: 10\n" in text
     assert "broker-1/" in text
-    assert "repeat: tierledger simulate replay --seed 3 --keep 0-9\n" in text
-
-
-def test_the_service_world_is_repeated_and_traced_too(tmp_path: Path) -> None:
-    trace, history = tmp_path / "trace.txt", tmp_path / "history.jsonl"
-    files = ["--trace", str(trace), "--history", str(history)]
-
-    result = simulate("replay", "--seed", "3", "--world", "service", *files)
-
-    assert result.exit_code == 0
-    assert trace.read_text().count("\n") > 100
-    assert history.read_text().count("\n") > 50
+    assert f"repeat: tierledger simulate replay --seed 3{named} --keep 0-9\n" in text
+    assert re.search(r"batch 0: position 0\S* SessionOpened\(", text)
+    for moment in ("loaded", "ready", "heal", "well", "follow", "claim"):
+        assert f" {moment} " in text
 
 
 def test_some_decisions_of_the_service_world_are_drawn(tmp_path: Path) -> None:

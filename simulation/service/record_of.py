@@ -1,0 +1,46 @@
+"""A world of the service that has run, as a record that can be judged again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tierledger.simulation.checkers.verdict import MINIMUMS
+from tierledger.simulation.machines.laws.run_laws import checkpoints_written
+from tierledger.simulation.machines.scenario.knobs import KEPT_DEFAULT
+from tierledger.simulation.record.record import (
+    Observations,
+    RecordedCheckpoint,
+    RecordedLog,
+    RecordSettings,
+    RunRecord,
+)
+from tierledger.simulation.service.at_rest import healed
+from tierledger.simulation.service.stage import CLUSTER_ID, CUSTOM_BYTES_MAX
+from tierledger.simulation.service.verdict import batches_of, of_the_run
+from tierledger.simulation.service.world import World
+
+
+def record_of(world: World, origin: str) -> RunRecord:
+    """A record of what callers saw, and of every log as it was written.
+
+    `origin`: the run that made the record, as text for readers.
+    """
+    plan, observer = world.scenario, world.cluster.watch.observer
+    minimums = None if world.damaged or plan.is_part else MINIMUMS
+    settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=minimums)
+    logs = [RecordedLog(tip, batches_of(world, tip)) for tip in world.tips]
+    # Records do not hold `REQUESTS_KEPT`: with another value, states cannot be judged again.
+    is_usual = dict(plan.knobs).get("REQUESTS_KEPT", KEPT_DEFAULT) == KEPT_DEFAULT
+    states = observer.states if is_usual else []
+    checkpoints = list(_checkpoints(world)) if is_usual else []
+    healed_keys = healed(world) if world.is_well else {}
+    seen = Observations(states, observer.applied, observer.led, healed_keys)
+    findings, history = of_the_run(world), world.recorder.history()
+    return RunRecord(settings, history, logs, checkpoints, findings, seen)
+
+
+def _checkpoints(world: World) -> Iterator[RecordedCheckpoint]:
+    serde, keys, medium = world.settings.serde(), world.keys, world.medium
+    for tip, key in zip(world.tips, world.keys_of, strict=True):
+        for one in checkpoints_written(medium, keys, serde, tip):
+            yield RecordedCheckpoint(key, one.position, one.digest)
