@@ -23,7 +23,7 @@ setup: ## make .venv what the lock says (at once if it is already)
 demo: setup ## show tierledger at work, from nothing
 	@scripts/demo.sh
 
-demo-kafka: servers ## show a stock Kafka broker on tierledger, killed and read back
+demo-kafka: servers ## show a stock Kafka broker on tierledger, killed and read back, deleted and brought back
 	@scripts/demo-kafka.sh
 
 postgresql:

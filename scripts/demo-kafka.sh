@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Shows a stock Kafka broker on tierledger: it tiers, is killed, and gives back every record.
+# Shows a stock Kafka broker on tierledger: it tiers, is killed, and gives back every record; then
+# its topic is deleted, and brought back.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -77,7 +78,9 @@ offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 remote.log.storage.system.enable=true
-remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
+remote.log.storage.manager.class.name=org.tierledger.kafka.GuardedRemoteStorageManager
+remote.log.storage.manager.class.path=$PWD/kafka-plugin/target/tierledger-kafka-plugin.jar
+rsm.config.tierledger.guard.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
 rsm.config.dir=$folder/tier
 remote.log.metadata.manager.class.name=org.tierledger.kafka.TierledgerRemoteLogMetadataManager
 remote.log.metadata.manager.class.path=$PWD/kafka-plugin/target/tierledger-kafka-plugin.jar
@@ -117,15 +120,33 @@ start_broker broker-again
 
 echo
 echo "The broker reads everything back, from the tier:"
-"$python" scripts/demo_kafka.py consume "127.0.0.1:$kafka" 600
+"$python" scripts/demo_kafka.py consume "127.0.0.1:$kafka" 600 orders
 show status
+
+echo
+before=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+sleep 1
+echo "Somebody deletes the topic. The guard in front of the broker's storage keeps its data:"
+show hold add week --topic '*' --term 7d --deleted-by topic --reason 'topics come back'
+segments=$("$tierledger" segments orders 0 --json | wc -l)
+"$python" scripts/demo_kafka.py delete "127.0.0.1:$kafka" 1
+for _ in $(seq 240); do
+    [ "$("$tierledger" trash show orders 0 --json | wc -l)" -ge "$segments" ] && break
+    sleep 0.25
+done
+show trash ls
+show undelete orders --to orders-back --tier "local-tiered:$folder/tier/kafka-tiered-storage" \
+    --kafka "127.0.0.1:$kafka" | tee "$folder/undelete.log"
+back=$(sed -n 's/^\([0-9]*\) records of .*/\1/p' "$folder/undelete.log")
+echo "What had been tiered is there again; the broker's newest segment had not:"
+"$python" scripts/demo_kafka.py consume "127.0.0.1:$kafka" "$back" orders-back
 stop
 
 echo
 echo "Broker and service are gone; the ledger answers by itself."
-show lookup orders 0 0 123
+show lookup orders 0 0 123 --deleted
 show verify | tail -n 3
-show jobs coverage --page "$folder/coverage.html" | tail -n 5
+show jobs coverage --as-of "$before" --page "$folder/coverage.html" | tail -n 5
 
 echo
 echo "Look at it: $folder/coverage.html"

@@ -1,4 +1,7 @@
-"""What the demo's clients do: `produce BROKER COUNT LOG`, `consume BROKER COUNT`."""
+"""What the demo's clients do.
+
+`produce BROKER COUNT LOG`, `consume BROKER COUNT TOPIC`, `delete BROKER COUNT`.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +46,18 @@ def local_start(log: Path) -> int:
     return min((int(one.stem) for one in log.glob("*.log")), default=0)
 
 
-async def consume(broker: str, count: int) -> None:
+async def delete(broker: str) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker)
+    await admin.start()
+    await admin.delete_topics([TOPIC])
+    await admin.close()
+
+
+async def consume(broker: str, count: int, topic: str) -> None:
     async with AIOKafkaConsumer(
         bootstrap_servers=broker, auto_offset_reset="earliest"
     ) as consumer:
-        consumer.assign([TopicPartition(TOPIC, 0)])
+        consumer.assign([TopicPartition(topic, 0)])
         async with asyncio.timeout(WAIT_S):
             for number in range(count):
                 if (await consumer.getone()).value != record(number):
@@ -57,11 +67,13 @@ async def consume(broker: str, count: int) -> None:
 
 def main() -> None:
     what, broker, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    asyncio.run(
-        produce(broker, count, Path(sys.argv[4]))
-        if what == "produce"
-        else consume(broker, count)
-    )
+    match what:
+        case "produce":
+            asyncio.run(produce(broker, count, Path(sys.argv[4])))
+        case "consume":
+            asyncio.run(consume(broker, count, sys.argv[4]))
+        case "delete":
+            asyncio.run(delete(broker))
 
 
 if __name__ == "__main__":

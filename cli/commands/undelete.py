@@ -197,7 +197,7 @@ class _Work:
                 )
                 if made:
                     print_note(
-                        f"{undeletion.target} is made with {partition_count} partitions; its "
+                        f"{undeletion.target} is made, partitions: {partition_count}; its "
                         "retention.ms is -1, as retention would delete old records at once"
                     )
             begun = await undeletion.progress(plan)

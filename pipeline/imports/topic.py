@@ -20,6 +20,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound, StorageUnavailable
@@ -129,6 +130,8 @@ class _Admin(AIOKafkaAdminClient):  # type: ignore[misc] # aiokafka is not annot
 
     By itself the client asks a random one of those that are registered. For some seconds a
     broker that was killed is among them.
+    And by itself a question about a topic makes it: with `auto.create.topics.enable`, which is
+    Kafka's default.
     """
 
     def __init__(self, *, bootstrap_servers: list[str], **options: object) -> None:
@@ -138,6 +141,8 @@ class _Admin(AIOKafkaAdminClient):  # type: ignore[misc] # aiokafka is not annot
 
     @override
     async def _send_request(self, request: Any, node_id: int | None = None) -> Any:
+        if isinstance(request, MetadataRequest):
+            request._allow_auto_topic_creation = False
         if node_id is not None:
             return await super()._send_request(request, node_id)
         known = sorted(

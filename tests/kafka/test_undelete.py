@@ -43,7 +43,9 @@ RECORDS = 600
 
 async def test_a_deleted_topic_comes_back_once_whoever_is_killed(tmp_path: Path) -> None:
     ledger, door = tmp_path / "ledger.sqlite", f"127.0.0.1:{free_ports()}"
-    broker = TieredBroker(door, tmp_path / "tier", {**SHORT_SESSION, **GUARDED})
+    # By default brokers make a topic when somebody asks about it.
+    settings = {**SHORT_SESSION, **GUARDED, "auto.create.topics.enable": "true"}
+    broker = TieredBroker(door, tmp_path / "tier", settings)
     serve, handover = kafka_page.commands(f"sqlite:{ledger}", door, broker.address)[:2]
     with served(f"sqlite:{ledger}", *serve[3:]), broker:
         assert (await tool(ledger, *handover)).exit_code == 0
@@ -63,6 +65,8 @@ async def test_a_deleted_topic_comes_back_once_whoever_is_killed(tmp_path: Path)
         asked = ("undelete", TOPIC, "--to", NEW, *where)
         planned = await tool(ledger, *asked, "--dry-run")
         assert planned.exit_code == 0, planned.output
+        async with administered(broker.address) as admin:
+            assert NEW not in await admin.list_topics(), "a plan makes nothing"
         assert str(segments) in planned.stdout
         await killed_in_between(ledger, *asked)
         offsets = tmp_path / "offsets.jsonl"
