@@ -11,6 +11,7 @@ from tierledger.simulation.history.final_log import LoggedBatch
 from tierledger.simulation.machines.laws.run_laws import checkpoints_written
 from tierledger.simulation.machines.nodes.surroundings import CLUSTER_ID, CUSTOM_BYTES_MAX
 from tierledger.simulation.machines.scenario.knobs import KEPT_DEFAULT
+from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.verdict import healed
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.record.record import (
@@ -22,6 +23,15 @@ from tierledger.simulation.record.record import (
 )
 
 
+def refuse_newer(scenario: Scenario) -> None:
+    """Raise an error for a world that no record can hold."""
+    if scenario.writes_newer:
+        raise InvalidArgument(
+            f"seed {scenario.seed} writes in the format of a newer release, which no record "
+            "has; expected --shape release=same"
+        )
+
+
 def record_of(world: World, origin: str) -> RunRecord:
     """A record of what callers saw, and of every log as it was written.
 
@@ -30,11 +40,7 @@ def record_of(world: World, origin: str) -> RunRecord:
     Raises:
         InvalidArgument: A host wrote the format of a newer release.
     """
-    if world.scenario.writes_newer:
-        raise InvalidArgument(
-            f"seed {world.scenario.seed} writes in the format of a newer release, which no "
-            "record has; expected --shape release=same"
-        )
+    refuse_newer(world.scenario)
     minimums = None if world.damaged or world.scenario.is_part else MINIMUMS
     settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=minimums)
     medium = world.medium

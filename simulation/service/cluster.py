@@ -54,6 +54,7 @@ from tierledger.simulation.service.virtual_loop import (
     current_process,
 )
 from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.serde import MetadataSerDe, MsgpackSerDe
 
 T = TypeVar("T")
 
@@ -96,6 +97,8 @@ class HostProcess(ServiceProcess):
     def __init__(self, site: str, number: int) -> None:
         super().__init__(site, number)
         self.host: Host | None = None
+        self.serde: MetadataSerDe = MsgpackSerDe()
+        """That of its release."""
         self.writes = True
         """Whether this process writes to the store itself."""
         self.parts: list[object] = []
@@ -337,6 +340,7 @@ class Cluster:
             return HostWay(self, running)
         name = address.rpartition("/")[0]
         process = HostProcess(name, len(self.processes))
+        process.serde = self._world.serde_of(name)
         process.writes = not self._scenario.one_writer or name == WRITER
         self._world.begins(process)
         host = process.host = Host(
@@ -346,7 +350,7 @@ class Cluster:
             cluster_id=self._settings.cluster_id,
             backend=self._backend_for(process),
             keys=self._keys,
-            serde=self._serde,
+            serde=process.serde,
             limits=self._settings.limits,
             clock=self.clock(process, lambda: host.report.conditions),
             give_up=lambda: self._give_up(process),

@@ -13,6 +13,7 @@ from tierledger.simulation.machines.scenario.drawing import (
     elections,
     is_small,
     skews,
+    some_hosts,
     work,
 )
 from tierledger.simulation.machines.scenario.faults import (
@@ -165,7 +166,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         *(() if small else _lasting(size, is_lone=is_lone)),
     ]
     decisions.sort(key=lambda one: one.at)
-    doors = _doors(size, is_lone=is_lone)
+    doors, upgraded = _doors(size, is_lone=is_lone), some_hosts(size, "upgraded")
     if any(one.kind == "close door" for one in decisions):
         doors = doors._replace(behind_walls=0)
     return Scenario(
@@ -180,8 +181,9 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         known_epochs=pick(seed, "epochs", (0, 50, 100)),
         oracle_knows=pick(seed, "oracle", (0, 50, 100)),
         knobs=_knobs(seed),
-        upgraded=(),
-        writes_newer=False,
+        upgraded=upgraded,
+        writes_newer=bool(upgraded) and chance(seed, "newer") < 0.5,
+        outdated=some_hosts(size, "outdated"),
         decisions=tuple(decisions),
         patience=pick(seed, "patience", PATIENCES) if is_direct else PATIENCES[-1],
         rows_kept=pick(seed, "rows", (1, 3, 6)),
@@ -220,6 +222,9 @@ def calm(seed: int, *, calls: int = 0) -> Scenario:
         duration=last + 1 * S,
         delays=(400, 200, 500, 300),
         knobs=(),
+        upgraded=(),
+        writes_newer=False,
+        outdated=(),
         decisions=tuple(decisions),
         one_writer=False,
         clock_off=None,

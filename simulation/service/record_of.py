@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tierledger.simulation.checkers.verdict import MINIMUMS
 from tierledger.simulation.machines.laws.run_laws import checkpoints_written
+from tierledger.simulation.machines.record_of import refuse_newer
 from tierledger.simulation.machines.scenario.knobs import KEPT_DEFAULT
 from tierledger.simulation.record.record import (
     Observations,
@@ -24,7 +25,11 @@ def record_of(world: World, origin: str) -> RunRecord:
     """A record of what callers saw, and of every log as it was written.
 
     `origin`: the run that made the record, as text for readers.
+
+    Raises:
+        InvalidArgument: A host wrote the format of a newer release.
     """
+    refuse_newer(world.scenario)
     plan, observer = world.scenario, world.cluster.watch.observer
     minimums = None if world.damaged or plan.is_part else MINIMUMS
     settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=minimums)
@@ -40,7 +45,7 @@ def record_of(world: World, origin: str) -> RunRecord:
 
 
 def _checkpoints(world: World) -> Iterator[RecordedCheckpoint]:
-    serde, keys, medium = world.settings.serde(), world.keys, world.medium
+    serde, keys, medium = world.newer_serde, world.keys, world.medium
     for tip, key in zip(world.tips, world.keys_of, strict=True):
         for one in checkpoints_written(medium, keys, serde, tip):
             yield RecordedCheckpoint(key, one.position, one.digest)

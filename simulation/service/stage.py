@@ -9,6 +9,7 @@ from tierledger.events.partition.decide import Limits
 from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.machines.environment.clockwork import ProcessLife
 from tierledger.simulation.machines.environment.medium import COORDINATOR, Medium
+from tierledger.simulation.machines.environment.newer_release import NewerSerDe, OlderSerDe
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.simulation.machines.scenario.scenario import Scenario
@@ -19,6 +20,7 @@ from tierledger.simulation.service.streams import StreamNetwork
 from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.simulation.service.wire_watch import WireWatch
 from tierledger.storage.keys import DefaultMetadataKeyFactory
+from tierledger.storage.serde import MetadataSerDe
 
 CLUSTER_ID = "world"
 CUSTOM_BYTES_MAX = 128
@@ -41,6 +43,9 @@ class Stage:
         self.store = LyingStore(self.loop, self.medium, self.recording, self.passes)
         limits = Limits(CUSTOM_BYTES_MAX, scenario.retention_ms)
         self.settings = ServiceSettings(CLUSTER_ID, {}, limits)
+        self.newer_serde = NewerSerDe(writes_newer=scenario.writes_newer)
+        """Reads what hosts of any release write."""
+        self._older_serde, self._serde = OlderSerDe(), self.settings.serde()
         self.tips = [
             TopicIdPartition(Uuid(bytes(15) + b"\x07"), number, "orders")
             for number in range(scenario.partitions)
@@ -60,6 +65,12 @@ class Stage:
         self.is_healing = False
         self.is_quiet = False
         """Brokers make no more calls, so only hints and polls make followers read the log."""
+
+    def serde_of(self, host: str) -> MetadataSerDe:
+        """That of a host's release; those that start when all heals run the newest."""
+        if host in self.scenario.upgraded or self.is_healing:
+            return self.newer_serde
+        return self._older_serde if host in self.scenario.outdated else self._serde
 
     def begins(self, life: VirtualProcess) -> None:
         """Note a process that begins."""

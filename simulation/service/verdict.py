@@ -205,7 +205,7 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
     logs: _Logs = {}
     checkpoints: _Checkpoints = {}
     found: list[Violation] = []
-    serde, keys, medium = world.settings.serde(), world.keys, world.medium
+    serde, keys, medium = world.newer_serde, world.keys, world.medium
     for tip in world.tips:
         key = PartitionKey.of(tip)
         try:
@@ -226,7 +226,7 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
 
 def _cold(world: World, logs: _Logs) -> Iterator[StateSeen]:
     """The states that a new process loads from the store after all others have ended."""
-    serde, values = world.settings.serde(), world.medium.state
+    serde, values = world.newer_serde, world.medium.state
     for number, tip in enumerate(world.tips):
         if number in world.damaged or world.recording.marks.get("bit rot in a checkpoint"):
             continue
@@ -341,7 +341,7 @@ def _untimely(world: World, log: FinalLog) -> list[Violation]:
 
 
 def _log(world: World, tip: TopicIdPartition) -> FinalLog:
-    return decode_log(world.settings.serde(), CLUSTER_ID, tip, batches_of(world, tip))
+    return decode_log(world.newer_serde, CLUSTER_ID, tip, batches_of(world, tip))
 
 
 def batches_of(world: World, tip: TopicIdPartition) -> list[LoggedBatch]:

@@ -198,6 +198,10 @@ class World(Stage):
         for broker_id, broker in list(self.brokers.items()):
             if broker.life.is_dead or broker.is_fenced:
                 self.restart_broker(broker_id)
+        if self.scenario.writes_newer:  # The roll-out ends: hosts of other releases go.
+            for process in list(self.cluster.hosts.values()):
+                if process.serde is not self.newer_serde:
+                    self.kill(process)
         for importer in self.importers:
             importer.stop()
         self.controller.heal()

@@ -81,7 +81,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         *(one for one in faults(size, mean) if not (moves and one.kind in UNMOVED)),
     ]
     decisions.sort(key=lambda one: one.at)
-    upgraded = _some_hosts(size, "upgraded")
+    upgraded = some_hosts(size, "upgraded")
     repeats = chance(seed, "repeats") < REPEATS and not moves
     room = (1, 2, 64) if size.partitions < 3 else (64,)
     return Scenario(
@@ -102,7 +102,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         attempt=pick(seed, "attempt", (400 * MS, 400 * MS, 3 * S)),
         patience=pick(seed, "patience", (160 * MS, 500 * MS, 2 * S, 2 * S)),
         repeats=repeats,
-        outdated=_some_hosts(size, "outdated"),
+        outdated=some_hosts(size, "outdated"),
         retention_ms=pick(seed, "retention", RETENTIONS_MS),
         rows_kept=pick(seed, "rows", ROWS_KEPT),
         # A wrong answer of an oracle that is behind is only mended by Kafka's repeats.
@@ -114,7 +114,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
     )
 
 
-def _some_hosts(size: Size, name: str) -> tuple[str, ...]:
+def some_hosts(size: Size, name: str) -> tuple[str, ...]:
     """The names of some hosts in a tenth of the worlds; in the others none."""
     drawn = chance(size.seed, name) * 10
     count = 1 + int(drawn * size.hosts) if drawn < 1 else 0

@@ -138,6 +138,21 @@ def test_each_seed_is_asked_what_nobody_sent(number: str, checker: str) -> None:
     assert found == {checker}
 
 
+@pytest.mark.parametrize(
+    ("number", "checker", "seed"),
+    [("M30", "CorruptCheckpoint", 9), ("M31", "wrong_answer", 58)],
+)
+def test_what_one_release_does_to_another_is_found(
+    number: str, checker: str, seed: int
+) -> None:
+    plan = drawn(seed)
+    with planted(mutant_named(number)):
+        found = {one.checker for one in judge(plan).violations}
+
+    assert checker in found
+    assert (bool(plan.outdated), plan.writes_newer) == (number == "M30", number == "M31")
+
+
 def test_damage_is_noticed_and_costs_its_partition_alone() -> None:
     newest = -1
     damage = [
