@@ -8,6 +8,9 @@ from typing import NamedTuple
 from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.checkers.violation import Violation
 
+CLOSELY = 4
+"""In one seed in so many, a new process also reads the store after the run."""
+
 MINIMUMS = Minimums(ok_writes=1)
 """What one seed must have seen; a campaign asks more of all its seeds together."""
 

@@ -16,7 +16,7 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     WantedReplica,
     coordinated,
 )
-from tierledger.simulation.machines.struck import Struck
+from tierledger.simulation.machines.struck import whole
 from tierledger.simulation.machines.world import World
 
 SETTLED = 1600 * MS
@@ -32,15 +32,6 @@ def coordination(world: World) -> list[Coordinated]:
     slots = [(COORDINATOR, at) for at in range(medium.heads.get(COORDINATOR, 0))]
     batches = [(medium.durable_at[slot] * 1000, medium.truth[slot]) for slot in slots]
     return coordinated(batches, world.newer_serde, world.cluster_id)
-
-
-def whole(world: Struck) -> list[int]:
-    """Partitions that are neither damaged nor being deleted."""
-    return [
-        number
-        for number in range(world.scenario.partitions)
-        if number not in world.damaged and not world.deletions.get(number)
-    ]
 
 
 def always_well(world: World) -> set[str]:

@@ -277,3 +277,12 @@ def passes(world: Struck, point: str, life: ProcessLife) -> None:
     if world.outages and (length := world.outages.pop(point, 0)):
         world.recording.mark(f"store away: {point}")
         world.medium.cut_off(life.site, world.clock.now + length, REFUSE)
+
+
+def whole(world: Struck) -> list[int]:
+    """Partitions that are neither damaged nor being deleted."""
+    return [
+        number
+        for number in range(world.scenario.partitions)
+        if number not in world.damaged and not world.deletions.get(number)
+    ]

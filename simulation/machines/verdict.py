@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TypeAlias
 
 from tierledger.actors.calls import FOLLOWER, PartitionKey
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS
 from tierledger.events.errors import DataError
-from tierledger.events.log_events import SessionClosed
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.feed import fed
 from tierledger.simulation.checkers.model import wrong_import
-from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
+from tierledger.simulation.checkers.verdict import CLOSELY, MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, ms_text
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import Healed, StateSeen
@@ -30,8 +27,8 @@ from tierledger.simulation.machines.at_rest import (
     loads,
     unanswered,
     wanted,
-    whole,
 )
+from tierledger.simulation.machines.environment.collector import uncollected
 from tierledger.simulation.machines.laws.coordination_laws import (
     Coordinated,
     against_kafka,
@@ -49,7 +46,11 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     unfollowed,
     unready,
 )
-from tierledger.simulation.machines.laws.counts import counted
+from tierledger.simulation.machines.laws.counts import (
+    SESSIONS_IN_A_ROW,
+    counted,
+    sessions_without_write,
+)
 from tierledger.simulation.machines.laws.run_laws import (
     Written,
     checkpoint_regressed,
@@ -76,14 +77,10 @@ from tierledger.simulation.machines.run import (
 )
 from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.scenario.scenario import Scenario
+from tierledger.simulation.machines.struck import whole
 from tierledger.simulation.machines.world import World
 from tierledger.simulation.questions.decisions import asking
 from tierledger.storage.partition.checkpoint import CheckpointStore
-
-SESSIONS_IN_A_ROW = 2
-
-CLOSELY = 4
-"""In one seed in so many, a new process also reads the store after the run."""
 
 QUERIES = 40
 """Questions that the service's rules and the slow model answer at the end of each log."""
@@ -107,18 +104,6 @@ def ran(scenario: Scenario, *, keeps: bool = False) -> World:
     with uncollected():
         run(world)
     return world
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Turn garbage collection off: a world lives briefly, and is freed as a whole."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def verdict_of(world: World) -> SeedVerdict:
@@ -317,18 +302,6 @@ def _cold(world: World, logs: _Logs) -> Iterator[StateSeen]:
         batches = ((at, medium.log[number, at]) for at in range(medium.heads.get(number, 0)))
         log = logs[world.keys_of[number]]
         yield cold_state(store, log, serde, batches, world.clock.now * 1000)
-
-
-def sessions_without_write(log: FinalLog) -> int:
-    """The greatest number of sessions in a row without a write in between."""
-    most = run = 0
-    last = -9
-    for position in log.sessions:
-        between = log.events[last + 1 : position] if last >= 0 else ()
-        idle = all(isinstance(event.body, SessionClosed) for event in between)
-        run = run + 1 if idle else 1
-        most, last = max(most, run), position
-    return most
 
 
 def _log(world: World, number: int) -> FinalLog:

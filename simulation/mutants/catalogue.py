@@ -28,4 +28,4 @@ MUTANTS = (
     *moving.MUTANTS,
     *left_over.MUTANTS,
 )
-"""The mutants that the world of the machines must find; `door` has the others."""
+"""All but those of the door's own rules, which `door` has."""

@@ -5,6 +5,7 @@ Its seeds are slow, so few must be enough to find each mutant. Only whole worlds
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tierledger.actors.calls import Call, CommandCall
@@ -22,10 +23,14 @@ from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.machines.scenario.drawing import WHOLE_EVERY
-from tierledger.simulation.mutants.mistakes import Patches, declared_in, mistake
+from tierledger.simulation.mutants import mistakes
+from tierledger.simulation.mutants.mistakes import Patches, declared_in
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.simulation.worlds import SERVICE
 from tierledger.storage.process_log import ProcessLog
+
+mistake = partial(mistakes.mistake, first=0)
+"""Declares a mutant that is looked for from seed 0 on."""
 
 
 @mistake("D1", "misanswered", within=10, every=WHOLE_EVERY, world=SERVICE)

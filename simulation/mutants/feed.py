@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 from types import SimpleNamespace
 
 from tierledger.actors import messages as msg
@@ -15,15 +16,16 @@ from tierledger.events.log_events import Event
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.simulation.service.plan import REPLICAS_EVERY, REPLICAS_FIRST
 
 EVERY = 7
 """One batch in so many is lost."""
 
-WITHIN = 400
-"""How many seeds are tried; one in eight has replicas."""
+_mistake = partial(mistake, first=248 + REPLICAS_FIRST, every=REPLICAS_EVERY)
+"""Declares a mutant that is looked for in worlds with replicas."""
 
 
-@mistake("M66", "fed_refused", within=WITHIN)
+@_mistake("M66", "fed_refused")
 def change_lost() -> Patches:
     """A batch in seven is not sent to replicas."""
     changed = FeedSource.changed
@@ -39,7 +41,7 @@ def change_lost() -> Patches:
     return [(FeedSource, "changed", forgetful)]
 
 
-@mistake("M67", "fed_early", within=WITHIN)
+@_mistake("M67", "fed_early")
 def fed_before_durable() -> Patches:
     """Replicas are fed a batch when it is sent to the store."""
     pump, changed = Leader._pump, FeedSource.changed
@@ -68,7 +70,7 @@ def fed_before_durable() -> Patches:
     return [(Leader, "_pump", hasty), (FeedSource, "changed", once)]
 
 
-@mistake("M68", "fed_refused", within=WITHIN)
+@_mistake("M68", "fed_refused")
 def snapshot_misses_its_tail() -> Patches:
     """What changed while slices were taken is left out."""
     return rewritten(
@@ -78,7 +80,7 @@ def snapshot_misses_its_tail() -> Patches:
     )
 
 
-@mistake("M69", "fed_refused", within=WITHIN)
+@_mistake("M69", "fed_refused")
 def older_position() -> Patches:
     """A source that is behind begins a snapshot."""
     subscribe = FeedSource.subscribe
@@ -89,13 +91,13 @@ def older_position() -> Patches:
     return [(FeedSource, "subscribe", careless)]
 
 
-@mistake("M70", "fed_wrong", within=WITHIN)
+@_mistake("M70", "fed_wrong")
 def numbers_sent_once() -> Patches:
     """An epoch's highest offset and size are sent when it appears, and never again."""
     return rewritten(FeedSource._renumber, "if sent != numbers:", "if sent is None:")
 
 
-@mistake("M71", "fed_back", within=WITHIN)
+@_mistake("M71", "fed_back")
 def floor_forgotten() -> Patches:
     """Neither source nor replica remembers at which position it has answered."""
     return [

@@ -10,6 +10,7 @@ from tierledger.actors.leader.machine import Leader
 from tierledger.events import log_events as log
 from tierledger.events.errors import StorageUnavailable
 from tierledger.events.partition import decide
+from tierledger.simulation.machines.scenario.drawing import WHOLE_EVERY
 from tierledger.simulation.mutants.mistakes import TWO_HISTORIES, Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 
@@ -101,7 +102,7 @@ def own_write_taken_for_foreign() -> Patches:
     return [(Leader, "_slot_read", mistaken)]
 
 
-@mistake("M07", "CorruptLog", within=500)
+@mistake("M07", TWO_HISTORIES, within=500)
 def conflict_taken_for_own() -> Patches:
     """A conflict in a slot that is free afterwards is success."""
     read = Leader._slot_read
@@ -162,13 +163,13 @@ def taken_slot_skipped() -> Patches:
     return [(Leader, "_append_answered", skipping)]
 
 
-@mistake("M17", "linearizability fencing", within=500)
+@mistake("M17", "linearizability fencing", within=50, first=0, every=WHOLE_EVERY)
 def reads_without_probe() -> Patches:
     """A leader answers reads without a look at the next slot."""
     return _unprobed(msg.Answer)
 
 
-@mistake("M39", "linearizability fencing wrong_refusal", within=500)
+@mistake("M39", "linearizability fencing wrong_refusal", within=50, first=0, every=WHOLE_EVERY)
 def never_probed() -> Patches:
     """A leader says whatever appends nothing without a look at the next slot."""
     return _unprobed(msg.Answer, msg.Reply, msg.ReplyError)

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from tierledger.simulation.worlds import MACHINES
+from tierledger.simulation.worlds import MACHINES, SERVICE
 
 Patches: TypeAlias = list[tuple[Any, str, Any]]
 """Object, attribute and replacement."""
 
 Made = TypeVar("Made", bound=Callable[[], Patches])
+
+FIRST = 251
+"""The first seed of most searches in the service's world: runs without mistakes begin at 0."""
 
 TWO_HISTORIES = (
     "CorruptLog lost_write fencing linearizability phantom_write feed_gap two_leaders"
@@ -57,7 +60,13 @@ _DECLARED: dict[str, Mutant] = {}
 
 
 def mistake(
-    number: str, caught_by: str, *, within: int = 100, every: int = 1, world: str = MACHINES
+    number: str,
+    caught_by: str,
+    *,
+    within: int = 100,
+    first: int | None = None,
+    every: int = 1,
+    world: str = SERVICE,
 ) -> Callable[[Made], Made]:
     """Declare the mutant that a function makes; its name and docstring become the mutant's."""
 
@@ -65,7 +74,8 @@ def mistake(
         text = make.__doc__ or ""
         _DECLARED[number] = Mutant(
             f"{number} {make.__name__.replace('_', '-')}", text[:1].lower() + text[1:-1],
-            frozenset(caught_by.split()), make, within, every=every, world=world,
+            frozenset(caught_by.split()), make, within,
+            (FIRST if world == SERVICE else 0) if first is None else first, every, world,
         )  # fmt: skip
         return make
 

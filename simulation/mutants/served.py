@@ -12,8 +12,10 @@ from tierledger.events.partition import decide, placement
 from tierledger.events.partition import imports as decide_import
 from tierledger.events.partition.state import Tombstones
 from tierledger.events.tables.paged_map import PagedMap
+from tierledger.simulation.machines.scenario.drawing import WHOLE_EVERY
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.simulation.worlds import MACHINES
 
 
 @mistake("M46", "altered_write")
@@ -37,7 +39,7 @@ def highest_offset_goes_back() -> Patches:
     return rewritten(placement.reference, "if highest is None or end > highest:", "if True:")
 
 
-@mistake("M49", "lockout", within=500)
+@mistake("M49", "lockout", within=500, world=MACHINES)
 def replaced_claim_forgotten() -> Patches:
     """A claim that another's replaced is not kept in mind."""
     return rewritten(
@@ -57,7 +59,7 @@ def follower_never_placed_again() -> Patches:
     )
 
 
-@mistake("M51", "early_ready", within=500)
+@mistake("M51", "early_ready", within=500, world=MACHINES)
 def ready_too_early() -> Patches:
     """A follower is ready after a read that began before the announcement."""
     began_too_early = rewritten(Follower._assigned, "self._read(again=True)", "self._read()")
@@ -114,7 +116,7 @@ def waiting_reader_dropped() -> Patches:
     return rewritten(Follower._serve, "for query in due]", "for query in due[1:]]")
 
 
-@mistake("M58", "wrong_import", within=500)
+@mistake("M58", "wrong_import", within=50, first=0, every=WHOLE_EVERY)
 def illegal_record_imported() -> Patches:
     """A recorded segment is added over one that is there."""
     return rewritten(
@@ -124,7 +126,7 @@ def illegal_record_imported() -> Patches:
     )
 
 
-@mistake("M59", "needless_loss", within=500)
+@mistake("M59", "needless_loss", within=500, world=MACHINES)
 def former_process_ends_host() -> Patches:
     """A host is given up for the end of a process that it had before."""
     return rewritten(coordinator_decide.host_lost, "process not in {None, known}", "False")

@@ -18,6 +18,7 @@ from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
+from tierledger.simulation.worlds import MACHINES
 from tierledger.storage import serde as serdes
 from tierledger.storage.backend import Operation, Put
 from tierledger.storage.backends import memory
@@ -126,7 +127,7 @@ def zombie_checkpoint() -> Patches:
     return [(CheckpointStore, "_guard", unfenced)]
 
 
-@mistake("M30", "CorruptCheckpoint", within=500)
+@mistake("M30", "CorruptCheckpoint", within=500, world=MACHINES)
 def upcaster_loses_a_field() -> Patches:
     """What an older release wrote is brought up to date with one field too few."""
     return rewritten(
@@ -177,13 +178,13 @@ def _read(data: bytes, position: int) -> Event:
     return Event(position, session, log_time, broker, request, body)
 
 
-@mistake("M29", "wrong_answer replay_determinism feed_gap", within=500)
+@mistake("M29", "wrong_answer replay_determinism feed_gap CorruptLog", within=500)
 def unreadable_batch_left_out() -> Patches:
     """A batch that does not verify is passed over."""
     return _leaving_out(CorruptLog)
 
 
-@mistake("M31", "wrong_answer", within=200)
+@mistake("M31", "wrong_answer", within=200, world=MACHINES)
 def unknown_format_left_out() -> Patches:
     """What a newer release wrote is passed over."""
     return _leaving_out(FormatTooNew)

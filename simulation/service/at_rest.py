@@ -11,12 +11,12 @@ from tierledger.actors.leader.machine import Leader
 from tierledger.events.commands import Claim
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.history.observations import Healed
-from tierledger.simulation.machines.at_rest import whole
 from tierledger.simulation.machines.laws.coordination_laws import (
     Coordinated,
     WantedReplica,
     coordinated,
 )
+from tierledger.simulation.machines.struck import whole
 from tierledger.simulation.service.cluster import HostProcess
 from tierledger.simulation.service.left_over import LeftOver, left_over
 from tierledger.simulation.service.process_watch import WatchedShell

@@ -14,18 +14,18 @@ import structlog
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS
 from tierledger.actors.process_clock import OFF_MS
-from tierledger.events.errors import DataError
+from tierledger.events.errors import DataError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import TombstonesDropped
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.feed import fed
 from tierledger.simulation.checkers.model import wrong_import
-from tierledger.simulation.checkers.verdict import MINIMUMS, SeedVerdict
+from tierledger.simulation.checkers.verdict import CLOSELY, MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
 from tierledger.simulation.history.observations import StateSeen
 from tierledger.simulation.machines.asked import of_coordination, of_tables
-from tierledger.simulation.machines.at_rest import whole
+from tierledger.simulation.machines.environment.collector import uncollected
 from tierledger.simulation.machines.laws.coordination_laws import (
     EQUAL_ENOUGH,
     against_kafka,
@@ -44,7 +44,11 @@ from tierledger.simulation.machines.laws.coordination_laws import (
     unfollowed,
     unready,
 )
-from tierledger.simulation.machines.laws.counts import counted
+from tierledger.simulation.machines.laws.counts import (
+    SESSIONS_IN_A_ROW,
+    counted,
+    sessions_without_write,
+)
 from tierledger.simulation.machines.laws.run_laws import (
     Hindrance,
     Written,
@@ -64,12 +68,7 @@ from tierledger.simulation.machines.laws.stored_states import (
 from tierledger.simulation.machines.scenario.knobs import turned_to
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.scenario.streams import stream
-from tierledger.simulation.machines.verdict import (
-    CLOSELY,
-    SESSIONS_IN_A_ROW,
-    sessions_without_write,
-    uncollected,
-)
+from tierledger.simulation.machines.struck import whole
 from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.at_rest import (
     SETTLED_S,
@@ -129,12 +128,16 @@ def run(world: World) -> None:
 def _logging_in(world: World) -> Iterator[None]:
     """Suppress the service's log lines, and let some fail: its file system may be full.
 
-    A line that fails must make no difference to the run.
+    A line that fails must make no difference to the run. One that tells of an unforeseen error
+    is a failure of the run, whatever the process made of that error.
     """
     chances = stream(world.scenario.seed, "log lines")
     chance = chances.choice((0.0, 0.1, 1.0))
 
-    def written(_: object, __: str, ___: MutableMapping[str, Any]) -> NoReturn:
+    def written(_: object, __: str, line: MutableMapping[str, Any]) -> NoReturn:
+        error = line.get("exc_info")
+        if isinstance(error, Exception) and not isinstance(error, RemoteStorageError):
+            world.loop.failures.append(error)
         if not world.is_healing and chances.random() < chance:
             world.recording.mark(LOG_LINE_FAILED)
             raise OSError(errno.ENOSPC, "No space left on device")

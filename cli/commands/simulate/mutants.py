@@ -57,10 +57,9 @@ def mutants(
 ) -> None:
     """Plant known mistakes one by one, and see that the checkers notice each.
 
-    The mistakes D1, D2 and so on are planted in the world of the service, all others in the
-    world of the state machines. As a control the same seeds run without a mistake. Exit 1
-    if the control is not clean, or if a mistake is not caught by a checker that has to catch
-    it.
+    They are planted in the world of the service, but for those of a cluster that moves. As a
+    control the same seeds run without a mistake. Exit 1 if the control is not clean, or if a
+    mistake is not caught by a checker that has to catch it.
     """
     from tierledger.simulation.campaign.campaign import Workers, hunt
     from tierledger.simulation.mutants.catalogue import MUTANTS

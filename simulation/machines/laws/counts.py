@@ -12,9 +12,12 @@ from typing import Any
 from tierledger.actors.calls import PartitionKey
 from tierledger.events import log_events
 from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.log_events import SessionClosed
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.paged_map import PagedMap
 from tierledger.simulation.history.final_log import FinalLog
+
+SESSIONS_IN_A_ROW = 2
 
 TOMBSTONES = "tombstones dropped"
 IMPORTS = "records imported"
@@ -106,3 +109,15 @@ def _forgotten(state: PartitionState, log: FinalLog) -> int:
         position < state.next_position and request not in known
         for request, position in log.requests.items()
     )
+
+
+def sessions_without_write(log: FinalLog) -> int:
+    """The greatest number of sessions in a row without a write in between."""
+    most = run = 0
+    last = -9
+    for position in log.sessions:
+        between = log.events[last + 1 : position] if last >= 0 else ()
+        idle = all(isinstance(event.body, SessionClosed) for event in between)
+        run = run + 1 if idle else 1
+        most, last = max(most, run), position
+    return most

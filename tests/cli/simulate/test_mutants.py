@@ -10,16 +10,18 @@ from tierledger.actors.coordinator import machine
 from tierledger.cli.commands.simulate.mutants import BAR, bar
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.laws.counts import GREATEST, SUMMED
+from tierledger.simulation.mutants.mistakes import FIRST
 from tierledger.simulation.mutants.slips import SLIPS
 from tierledger.simulation.service.plan import FURTHER, GAVE_UP
 from tierledger.simulation.worlds import SERVICE
 
-QUICK, SLOW = "M08", "M22"
-"""A mutant that nearly every seed catches, and one that hardly any does."""
+QUICK, SLOW, MOVES = "M08", "M22", "M93"
+"""A mutant that nearly every seed catches, one that hardly any does, and one of clusters that
+move, which its first seed catches."""
 
 
 def test_each_mutant_has_a_line_that_begins_with_its_name() -> None:
-    result = simulate("mutants", "--only", f"{QUICK},M44", "--budget-seeds", "12")
+    result = simulate("mutants", "--only", f"{QUICK},M44", "--budget-seeds", "3")
 
     assert result.exit_code == 0, result.stdout
     rows = [line for line in result.stdout.splitlines() if line.startswith("M")]
@@ -41,8 +43,8 @@ def test_a_mutant_that_nobody_notices_is_a_failure() -> None:
     assert (control["mutant"], control["failed"]) == (None, [])
 
 
-def test_a_mutant_of_the_door_is_looked_for_in_the_world_of_the_service() -> None:
-    arguments = ["--only", "D1,M08", "--budget-seeds", "1", "--jobs", "1"]
+def test_each_mutant_is_looked_for_in_the_world_that_shows_it() -> None:
+    arguments = ["--only", f"D1,{MOVES}", "--budget-seeds", "1", "--jobs", "1"]
 
     result, as_json = simulate("mutants", *arguments), simulate("mutants", *arguments, "--json")
 
@@ -61,12 +63,12 @@ def test_a_slip_in_what_the_service_alone_has_is_looked_for_there() -> None:
 
 
 def test_the_first_that_catches_it_may_be_enough() -> None:
-    arguments = ["mutants", "--only", QUICK, "--budget-seeds", "50", "--jobs", "1", "--json"]
+    arguments = ["mutants", "--only", QUICK, "--budget-seeds", "4", "--jobs", "1", "--json"]
 
     found = json.loads(simulate(*arguments, "--first").stdout.splitlines()[0])
 
     assert found["caught"] == 1
-    assert found["seeds"] == found["caught_at"] + 1 < 50
+    assert found["seeds"] == found["caught_at"] - FIRST + 1 < 4
 
 
 def test_an_unknown_mutant_is_one_line_and_exit_2() -> None:

@@ -11,7 +11,6 @@ from tierledger import simulation
 from tierledger.simulation.campaign.campaign import mutant_named
 from tierledger.simulation.mutants.catalogue import Mutant, planted
 from tierledger.simulation.mutants.door import DOOR_MUTANTS
-from tierledger.simulation.worlds import SERVICE
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +19,7 @@ def found(request: pytest.FixtureRequest) -> Iterator[Hunts]:
     caught = test_a_mutant_of_the_door_is_caught_by_its_checker.__name__
     names = [item.name.partition("[") for item in request.session.items]
     asked = {name.removesuffix("]") for test, _, name in names if test == caught}
-    with hunts([one for one in DOOR_MUTANTS if one.name in asked], SERVICE) as found:
+    with hunts([one for one in DOOR_MUTANTS if one.name in asked]) as found:
         yield found
 
 
