@@ -38,8 +38,12 @@ def restored(state: PartitionState) -> PartitionState:
     """A state with the segments of `state` and those that it keeps, for answers alone.
 
     Segments finish again in the order in which they did, so the later of two that hold the same
-    offset serves it. The position at which each did (`finished_at`) is another one.
+    offset serves it. The position at which each did (`finished_at`) is another one. An imported
+    history that adds an id twice leaves entries in Kafka's tables that no row tells of; these
+    are not made again.
     """
+    if not len(state.kept):
+        return state
     made = PartitionState(state.topic_id_partition, state.chain_hash)
     rows = [unpack_row(row) for row in rows_with_kept(state).values()]
     # What never finished comes last.

@@ -1,7 +1,7 @@
 """A segment that is kept is in no answer, and in the state with its whole row."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.models.events.compared_answers import assert_same_answers
@@ -124,6 +124,9 @@ def test_brokers_hear_what_they_would_if_it_were_deleted(
 def test_what_is_kept_can_be_read_as_if_it_had_not_been_deleted(
     history: Step, cut: int, chosen: int
 ) -> None:
+    # An id that is added again leaves entries in Kafka's tables that no row tells of.
+    ids = [one.segment_id for one in history[:cut] if isinstance(one, Add)]
+    assume(len(ids) == len(set(ids)))
     partition = opened(imports=True)
     partition.accept(import_of(history[:cut]))
     before = Snapshot(partition.state)
