@@ -40,7 +40,7 @@ def ledger(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(
-    params=[OLDEST, pytest.param(SUITE, marks=pytest.mark.long), JARS],
+    params=[*(pytest.param(one, marks=pytest.mark.long) for one in (OLDEST, SUITE)), JARS],
     ids=["3.9", "4.3", "newest"],
 )
 def broker(

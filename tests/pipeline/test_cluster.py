@@ -61,6 +61,7 @@ def run(cluster: StandaloneCluster, folder: Path, *args: object) -> str:
     return done.stdout
 
 
+@pytest.mark.long  # Spark's own processes are tried by test_connect.py, too.
 def test_a_cluster_makes_what_one_machine_makes(
     cluster: StandaloneCluster, postgres_url: str, tmp_path: Path
 ) -> None:
