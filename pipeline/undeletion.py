@@ -10,7 +10,7 @@ is there twice. A second run at the same time fences the first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -33,8 +33,18 @@ from tierledger.events.errors import (
     StorageUnavailable,
 )
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.partition.restored import rows_with_kept
 from tierledger.events.partition.state import PartitionState
-from tierledger.events.tables.segment_rows import END, MAX_TIMESTAMP, SIZE, START, unpack_row
+from tierledger.events.tables.segment_rows import (
+    END,
+    MAX_TIMESTAMP,
+    SIZE,
+    START,
+    STATE,
+    Row,
+    unpack_row,
+)
 from tierledger.pipeline.imports.topic import (
     Admin,
     admin_of,
@@ -89,18 +99,16 @@ class Deleted(NamedTuple):
     size_in_bytes: int
     max_timestamp_ms: int
     holes: tuple[tuple[int, int], ...]
-    """Offsets between its segments that no segment has: first and last of each."""
+    """Offsets that no segment has, kept or not: first and last of each."""
 
     @classmethod
     def of(cls, state: PartitionState, first: int | None, end: int | None) -> Deleted | None:
         """What is kept of the partition between two offsets; None if nothing is."""
         kept = (one for _, one in state.kept.all() if one.purger is None)
-        rows = [unpack_row(one.row) for one in kept]
-        rows = sorted(
-            (row for row in rows if _overlaps(row, first, end)), key=lambda row: int(row[START])
-        )
+        rows = [row for one in kept if _overlaps(row := unpack_row(one.row), first, end)]
         if not rows:
             return None
+        rows.sort(key=lambda row: int(row[START]))
         begin = rows[0][START] if first is None else max(first, rows[0][START])
         last = max(row[END] for row in rows)
         behind = last + 1 if end is None else min(end, last + 1)
@@ -111,21 +119,34 @@ class Deleted(NamedTuple):
             len(rows),
             sum(row[SIZE] for row in rows),
             max(row[MAX_TIMESTAMP] for row in rows),
-            _holes(rows),
+            _holes(map(unpack_row, rows_with_kept(state).values()), begin, behind),
         )
 
+    def stretches(self, start: int) -> Iterator[tuple[int, int]]:
+        """What can be read from `start` on: first offset and end of each, holes left out."""
+        ends = [*(first for first, _ in self.holes), self.end_offset]
+        begins = [self.first_offset, *(last + 1 for _, last in self.holes)]
+        for begin, end in zip(begins, ends, strict=True):
+            if start < end:
+                yield max(start, begin), end
 
-def _overlaps(row: Sequence[Any], first: int | None, end: int | None) -> bool:
+
+def _overlaps(row: Row, first: int | None, end: int | None) -> bool:
     return (first is None or row[END] >= first) and (end is None or row[START] < end)
 
 
-def _holes(rows: Sequence[Sequence[Any]]) -> tuple[tuple[int, int], ...]:
-    found = []
-    reached = rows[0][START]
-    for row in rows:
-        if row[START] > reached:
-            found.append((reached, row[START] - 1))
-        reached = max(reached, row[END] + 1)
+def _holes(rows: Iterable[Row], begin: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Offsets from `begin` to before `end` of which no finished segment has any."""
+    finished = sorted(
+        (row[START], row[END])
+        for row in rows
+        if row[STATE] == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    )
+    found, reached = list[tuple[int, int]](), begin
+    for first, last in finished:
+        if reached < first < end:
+            found.append((reached, first - 1))
+        reached = max(reached, last + 1)
     return tuple(found)
 
 
@@ -298,8 +319,7 @@ class Undeletion:
         start = await self._begun(producer, deleted)
         lost: list[LostRecords] = []
         writing = _ProducedPart(self, producer, deleted)
-        records = reader.records(start, self.isolation, deleted.end_offset, lost.append)
-        async with closing(records):
+        async with closing(self._records(deleted, reader, start, lost.append)) as records:
             async for record in records:
                 if record.header_names is not None:
                     lost.append(LostRecords(record.offset, record.offset, _NO_TEXT))
@@ -315,6 +335,18 @@ class Undeletion:
         on_bytes(writing.size)
         await writing.commit(end)
         return Undone(writing.records, writing.all_bytes, end, lost)
+
+    async def _records(
+        self,
+        deleted: Deleted,
+        reader: RemoteLogReader,
+        start: int,
+        on_lost: Callable[[LostRecords], None],
+    ) -> AsyncIterator[Record]:
+        for first, end in deleted.stretches(start):
+            async with closing(reader.records(first, self.isolation, end, on_lost)) as records:
+                async for record in records:
+                    yield record
 
     async def _begun(self, producer: Producer, deleted: Deleted) -> int:
         number = deleted.tip.partition
@@ -348,9 +380,7 @@ class Undeletion:
             auto_offset_reset="earliest",
             isolation_level="read_committed",
         )
-        records = reader.records(
-            deleted.first_offset, self.isolation, deleted.end_offset, lambda _: None
-        )
+        records = self._records(deleted, reader, deleted.first_offset, lambda _: None)
         async with consumer as reading, closing(records):
             reading.assign([where])
             found = _consumed(reading, where, end)

@@ -38,13 +38,15 @@ def test_what_cannot_be_brought_back_is_refused(
     refused(invoke("undelete", *given, "--to", "back", *tier, *store), message)
 
 
-async def kept(*numbers: int) -> PartitionState:
-    """A partition of five segments of ten offsets, of which some are kept."""
+async def kept(*numbers: int, gone: tuple[int, ...] = ()) -> PartitionState:
+    """A partition of five segments of ten offsets, of which some are kept, and some gone."""
     partition = await StoredPartition.led(MemoryBackend())
     await partition.fill(range(5))
     for number in numbers:
         one = SegmentKept(segment_id(number), 9, 1, 7, 5, "")
         await partition.append([updated(number, 2), one])
+    for number in gone:
+        await partition.append([updated(number, 2), updated(number, 3)])
     return (await partition.reader().state()).state
 
 
@@ -57,6 +59,18 @@ def test_what_is_kept_is_planned_with_the_holes_in_it() -> None:
     assert whole is not None
     assert part is not None
     assert (whole.first_offset, whole.end_offset, whole.segments) == (0, 40, 3)
-    assert whole.holes == ((10, 19),)
+    assert whole.holes == (), "segment 1 is there"
+    assert [*whole.stretches(7)] == [(7, 40)]
     assert (part.first_offset, part.end_offset, part.segments, part.holes) == (25, 32, 2, ())
     assert Deleted.of(state, 10, 20) is None, "that one is not deleted"
+
+
+def test_what_no_segment_has_is_left_out() -> None:
+    deleted = Deleted.of(asyncio.run(kept(0, 2, 4, gone=(1, 3))), 5, None)
+
+    assert deleted is not None
+    assert deleted.holes == ((10, 19), (30, 39))
+    assert [*deleted.stretches(5)] == [(5, 10), (20, 30), (40, 50)]
+    assert [*deleted.stretches(15)] == [(20, 30), (40, 50)]
+    assert [*deleted.stretches(25)] == [(25, 30), (40, 50)]
+    assert [*deleted.stretches(50)] == []
