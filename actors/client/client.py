@@ -260,7 +260,7 @@ class AsyncRemoteLogMetadataManager:
             ready = await self._roles_known().are_ready(list(waiting), deadline)
             items = zip(waiting.items(), ready, strict=True)
             waiting = {key: tip for (key, tip), is_ready in items if not is_ready}
-            if waiting and deadline.left_s < 0:
+            if waiting and deadline.left_s <= 0:
                 tip = next(iter(waiting.values()))
                 raise NotReady(f"{tip} was not ready within {self._deadline_s:g} s")
             if waiting:
