@@ -14,6 +14,7 @@ so the segment before it tells: its newest record is older. Without one before i
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, NamedTuple
 
@@ -39,7 +40,9 @@ INTERNAL = (
 )
 """Kafka's own topics, which are never tiered."""
 
-HoldName = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[\w.:@-]+\Z")]
+HoldName = Annotated[str, Meta(min_length=1, max_length=100)]
+
+_NAME = re.compile(r"[\w.:@-]+")
 
 
 class Hold(NamedTuple):
@@ -177,6 +180,10 @@ def check_hold(hold: Hold) -> None:
     Raises:
         InvalidArgument: The fields do not fit each other.
     """
+    if not _NAME.fullmatch(hold.name):
+        raise InvalidArgument(
+            f"name: expected letters, digits and any of _ . : @ -, got {hold.name!r}"
+        )
     if hold.topic in INTERNAL:
         raise InvalidArgument(
             f"topic {hold.topic}: it is internal to Kafka and never tiered; expected another"

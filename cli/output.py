@@ -109,7 +109,11 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     ]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    # Only on the same terminal: rich would send what is printed into a file there, too.
+    shown_there = sys.stdout.isatty()
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=shown_there
+    ) as shown:
         task = shown.add_task(what, total=total)
         yield lambda count: shown.advance(task, count)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,8 +19,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type:
 from aiokafka.admin import NewTopic  # type: ignore[import-untyped]
 from aiokafka.errors import (  # type: ignore[import-untyped]
     GroupCoordinatorNotAvailableError,
+    IllegalOperation,
+    InvalidProducerEpoch,
+    InvalidTimestampError,
     MessageSizeTooLargeError,
+    PolicyViolationError,
     ProducerFenced,
+    RecordListTooLargeError,
     for_code,
 )
 from aiokafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
@@ -72,8 +77,21 @@ TRANSACTION_S = 20.0
 RECORD_BYTES_MAX = 64 << 20
 """The longest record that is produced, and the limit of a topic that is made here."""
 
-SETTINGS = {"retention.ms": "-1", "max.message.bytes": str(RECORD_BYTES_MAX)}
-"""Of a topic that is made here: retention would delete old records at once."""
+_LONG_MAX = str(2**63 - 1)
+SETTINGS = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": _LONG_MAX,
+    "message.timestamp.after.max.ms": _LONG_MAX,
+    "max.message.bytes": str(RECORD_BYTES_MAX),
+}
+"""Of a topic that is made here. By a broker's own, old records may be deleted at once, refused,
+or get new times."""
+
+SETTLED_S = 1.0
+"""Brokers of 3.9 show an offset that was committed in a transaction a moment after its end."""
 
 REPLICAS = 3
 
@@ -167,6 +185,22 @@ class Became(NamedTuple):
     first_offset: int
     new_first_offset: int
     records: int
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Convert what brokers refuse for good; all else of theirs is for `answering`."""
+    try:
+        yield
+    except (ProducerFenced, InvalidProducerEpoch, IllegalOperation) as error:
+        # aiokafka says IllegalOperation of whatever is done after it was fenced.
+        raise Fenced(f"another run brings back {where}: {error!r}") from error
+    except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
+        raise InvalidArgument(
+            f"a batch is longer than {where} accepts: expected a larger max.message.bytes"
+        ) from error
+    except (InvalidTimestampError, PolicyViolationError) as error:
+        raise InvalidArgument(f"{where} refuses records: {error!r}") from error
 
 
 def group_of(target: str) -> str:
@@ -283,18 +317,9 @@ class Undeletion:
             CorruptRemoteData: It is damaged, so that nobody can say how the records go on.
             StorageUnavailable: The brokers do not answer.
         """
-        try:
+        with _named(f"{self.target}-{deleted.tip.partition}"):
             async with self._producer(deleted.tip.partition) as producer:
                 return await self._produce(producer, deleted, reader, on_bytes)
-        except ProducerFenced as error:
-            raise Fenced(
-                f"another run brings back {self.target}-{deleted.tip.partition}"
-            ) from error
-        except MessageSizeTooLargeError as error:
-            raise InvalidArgument(
-                f"a record is longer than {self.target!r} accepts: expected a larger "
-                f"max.message.bytes ({error})"
-            ) from error
 
     def _producer(self, partition: int) -> AbstractAsyncContextManager[Producer]:
         return client_of(
@@ -352,6 +377,8 @@ class Undeletion:
         number = deleted.tip.partition
         progress = (await self.progress([deleted])).get(number)
         if progress is not None:
+            await asyncio.sleep(SETTLED_S)
+            progress = (await self.progress([deleted])).get(number, progress)
             return max(progress, deleted.first_offset)
         _, end = (await offsets_of(self.brokers, self.target))[number]
         if end:
@@ -426,9 +453,10 @@ def _goes_on(run: Became, offset: int, new_offset: int) -> bool:
 
 
 def _is_same(record: Record, copy: Any) -> bool:  # noqa: ANN401 - aiokafka's.
-    return (record.key, record.value, list(record.headers)) == (
+    return (record.key, record.value, record.timestamp_ms, list(record.headers)) == (
         copy.key,
         copy.value,
+        copy.timestamp,
         list(copy.headers),
     )
 
@@ -498,15 +526,17 @@ class _ProducedPart:
         """Commit what was added, and that the source was read up to `next_offset`."""
         brokers, target = self._undeletion.brokers, self._undeletion.target
         tip = self._deleted.tip
+        where = TopicPartition(target, tip.partition)
+        # Inside: `answering` calls all errors of Kafka's an outage.
         async with answering(brokers):
-            await self._begin()
-            await self._send()
-            for one in self._sent:
-                await one
-            progress = OffsetAndMetadata(next_offset, self._undeletion._source(tip))
-            where = TopicPartition(target, tip.partition)
-            await self._producer.send_offsets_to_transaction(
-                {where: progress}, group_of(target)
-            )
-            await self._producer.commit_transaction()
+            with _named(f"{target}-{tip.partition}"):
+                await self._begin()
+                await self._send()
+                for one in self._sent:
+                    await one
+                progress = OffsetAndMetadata(next_offset, self._undeletion._source(tip))
+                await self._producer.send_offsets_to_transaction(
+                    {where: progress}, group_of(target)
+                )
+                await self._producer.commit_transaction()
         self._sent, self._open_records, self.size, self._since = [], 0, 0, None

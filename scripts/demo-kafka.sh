@@ -21,7 +21,7 @@ PYTHON
 )
 
 show() {
-    printf '\n\033[1m$ tierledger %s\033[0m\n' "$*"
+    printf '\n\033[1m$ tierledger %s\033[0m\n' "$*" >&2 # Some output goes into a pipe.
     "$tierledger" "$@"
 }
 

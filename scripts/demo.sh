@@ -13,7 +13,7 @@ rm -rf "$folder"
 mkdir -p "$folder"
 
 show() {
-    printf '\n\033[1m$ tierledger %s\033[0m\n' "$*"
+    printf '\n\033[1m$ tierledger %s\033[0m\n' "$*" >&2 # Some output goes into a pipe.
     "$tierledger" "$@"
 }
 

@@ -201,7 +201,7 @@ class _Work:
                         "retention.ms is -1, as retention would delete old records at once"
                     )
             begun = await undeletion.progress(plan)
-            self._tell_plan(plan, begun)
+            self._tell_plan(plan, begun, dry_run=dry_run)
             if dry_run:
                 return False
             done = await self._bring_back(catalog, storage, plan)
@@ -241,13 +241,21 @@ class _Work:
             )
         return found, max(numbers) + 1
 
-    def _tell_plan(self, plan: list[Deleted], begun: dict[int, int]) -> None:
+    def _tell_plan(self, plan: list[Deleted], begun: dict[int, int], *, dry_run: bool) -> None:
         for one in plan:
             for first, last in one.holes:
                 print_note(
                     f"{one.tip}: offsets {first} to {last} are in no segment that is kept"
                 )
         if self._json:
+            if dry_run:
+                for one in plan:
+                    told = {
+                        **one._asdict(),
+                        "tip": str(one.tip),
+                        "partition": one.tip.partition,
+                    }
+                    print_json({**told, "begins_at": begun.get(one.tip.partition)})
             return
         rows = [
             (

@@ -2,16 +2,23 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import (  # type: ignore[import-untyped] # It has no types.
+    MessageSizeTooLargeError,
+    ProducerFenced,
+)
 
 from tests.cli.test_trash_command import with_trash
 from tests.models.cli.command_line import invoke, refused
 from tests.models.storage.stored_partitions import TIP, StoredPartition, segment_id, updated
+from tierledger.events.errors import Fenced, InvalidArgument
 from tierledger.events.log_events import SegmentKept
 from tierledger.events.partition.state import PartitionState
-from tierledger.pipeline.undeletion import Deleted
+from tierledger.pipeline.undeletion import Deleted, _is_same, _named
 from tierledger.storage.backends.memory import MemoryBackend
+from tierledger.tiering.formats.records import Record
 
 
 @pytest.fixture
@@ -74,3 +81,18 @@ def test_what_no_segment_has_is_left_out() -> None:
     assert [*deleted.stretches(15)] == [(20, 30), (40, 50)]
     assert [*deleted.stretches(25)] == [(25, 30), (40, 50)]
     assert [*deleted.stretches(50)] == []
+
+
+def test_what_brokers_refuse_for_good_is_no_outage() -> None:
+    with pytest.raises(Fenced, match="another run brings back new-0"), _named("new-0"):
+        raise ProducerFenced
+    with pytest.raises(InvalidArgument, match=r"max\.message\.bytes"), _named("new-0"):
+        raise MessageSizeTooLargeError
+
+
+def test_a_record_with_another_time_is_not_the_same() -> None:
+    record = Record(0, 7, "CreateTime", 0, b"k", None, [("n", b"v")])
+    copy = SimpleNamespace(key=b"k", value=None, timestamp=7, headers=(("n", b"v"),))
+
+    assert _is_same(record, copy)
+    assert not _is_same(record, SimpleNamespace(**{**vars(copy), "timestamp": 8}))

@@ -72,6 +72,7 @@ def test_a_draft_knows_the_holds_of_the_state() -> None:
         (Hold("late", until_ms=NOW_MS, reason="r"), "expected an end after now"),
         (Hold("new", "__consumer_offsets", reason="r"), "internal to Kafka and never tiered"),
         (Hold("new", "", reason="r"), "expected a name or a pattern"),
+        (Hold("a/b", reason="r"), "expected letters, digits and any of"),
         (Hold("new", reason=" "), "expected why nothing may be deleted"),
         (Hold("new", reason="r", first_offset=2, last_offset=1), "lower one first, got 2 to 1"),
         (Hold("new", reason="r", after_ms=9, before_ms=8), "lower one first, got 9 to 8"),
