@@ -58,7 +58,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger forget old-topic 0 --tier s3://BUCKET/PREFIX --yes",
     ),
     "undelete": (
-        "tierledger undelete orders --to back --tier s3://BUCKET/PREFIX --kafka broker-1:9092",
+        "tierledger undelete orders --to back --tier s3://B/TIER --kafka broker:9092",
     ),
     "replay": ("tierledger replay RECORDING --store memory: --check --from all",),
     "check": ("tierledger check history.jsonl",),

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tierledger.actors.calls import PartitionKey, PurgeCall, Purging
 from tierledger.actors.coordinator.fold import Fold
+from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
 from tierledger.actors.coordinator.unled_log import UnledLog
 from tierledger.actors.due import purging_of
 from tierledger.actors.ports import HostHandle
@@ -22,7 +23,6 @@ from tierledger.events.errors import DataError, NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Origin
 from tierledger.events.tables.segment_rows import SIZE, id_of_row, unpack_row
-from tierledger.events.typed_fields import Id, Int32
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.process_log import ProcessLog
 
@@ -43,29 +43,6 @@ STEP_S = 1.0
 """Partitions are looked at for so long for one request."""
 
 _log = ProcessLog("tierledger.coordinator")
-
-
-class ToPurge(NamedTuple):
-    """A segment whose data a guard is to delete."""
-
-    topic_id_partition: TopicIdPartition
-    row: bytes
-
-
-class NextPurge(NamedTuple):
-    """A guarded broker asks what it may purge, and tells what it has purged."""
-
-    broker_id: Int32
-    done: tuple[PartitionKey, Id] | None = None
-
-    def put_to(self, asked: GivesPurges) -> Coroutine[Any, Any, ToPurge | None]:
-        return asked.purge(self)
-
-
-class GivesPurges(Protocol):
-    """Gives guards what is due."""
-
-    async def purge(self, wish: NextPurge) -> ToPurge | None: ...
 
 
 class _Keeping(NamedTuple):

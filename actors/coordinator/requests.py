@@ -10,7 +10,7 @@ from tierledger.actors.coordinator.attendance import Attending, Followed
 from tierledger.actors.coordinator.events import Announcing, Registered, Route
 from tierledger.actors.coordinator.holding import PlacesHolds
 from tierledger.actors.coordinator.ownership import HandingOver, PluginMode
-from tierledger.actors.coordinator.purges import GivesPurges
+from tierledger.actors.coordinator.purge_requests import GivesPurges
 from tierledger.events.typed_fields import Count, RequestId
 
 

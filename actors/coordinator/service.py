@@ -40,7 +40,8 @@ from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batc
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
-from tierledger.actors.coordinator.purges import NextPurge, Purges, ToPurge
+from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
+from tierledger.actors.coordinator.purges import Purges
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.coordinator.requests import FollowedCoordinator
 from tierledger.actors.coordinator.unowned import FOREIGN, Sightings, was_silent

@@ -25,7 +25,7 @@ from tierledger.actors.coordinator.ownership import (
     PluginMode,
     decision,
 )
-from tierledger.actors.coordinator.purges import NextPurge, ToPurge
+from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
 from tierledger.actors.coordinator.requests import (
     DoorsCall,
     HostsCall,

@@ -59,10 +59,11 @@ class ReplayRequest(NamedTuple):
     def scenario(self) -> Scenario:
         from tierledger.simulation.campaign.campaign import drawn, mutant_named
         from tierledger.simulation.machines.scenario.shape import scenario_of
-        from tierledger.simulation.worlds import MACHINES, SERVICE
+        from tierledger.simulation.mutants.catalogue import MUTANTS
+        from tierledger.simulation.worlds import MACHINES
 
         named = None if self.mutant is None else mutant_named(self.mutant)
-        if named is not None and named.world == SERVICE and self.world == MACHINES:
+        if named is not None and named not in MUTANTS and self.world == MACHINES:
             raise InvalidArgument(
                 f"--mutant {self.mutant}: it shows in the world of the service alone; "
                 "see --world service"

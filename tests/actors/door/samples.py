@@ -22,7 +22,7 @@ from tierledger.actors.coordinator.attendance import Attend, Attended, Differenc
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
-from tierledger.actors.coordinator.purges import NextPurge, ToPurge
+from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
 from tierledger.actors.coordinator.requests import RegisterCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination

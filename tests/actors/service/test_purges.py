@@ -19,7 +19,8 @@ from tests.models.actors.local_world import (
 )
 from tierledger.actors.calls import CommandCall, PartitionKey
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
-from tierledger.actors.coordinator.purges import AGAIN_MS, LEASE_MS, NextPurge, ToPurge
+from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
+from tierledger.actors.coordinator.purges import AGAIN_MS, LEASE_MS
 from tierledger.actors.holds import Hold
 from tierledger.events import commands as cmd
 from tierledger.events.errors import RemoteStorageError

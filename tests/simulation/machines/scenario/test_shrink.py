@@ -14,6 +14,7 @@ from tierledger.simulation.machines.scenario.drawing import MOVES_EVERY, MOVES_F
 from tierledger.simulation.machines.scenario.scenario import Scenario, SeedDecision
 from tierledger.simulation.machines.scenario.shape import scenario_of, simpler
 from tierledger.simulation.machines.scenario.shrink import shrunk
+from tierledger.simulation.worlds import MACHINES
 
 MUTANTS = ("M02", "M05", "M08", "M17", "M19")
 """Of different parts, and caught soon."""
@@ -23,7 +24,7 @@ DECISIONS_MAX = 15
 
 @cache
 def reduction_of(name: str) -> Reduction:
-    mutant = mutant_named(name)
+    mutant = mutant_named(name)._replace(world=MACHINES)
     # Where a cluster moves there is little to leave out.
     seeds = [one for one in range(mutant.within) if one % MOVES_EVERY != MOVES_FIRST]
     found = hunt(mutant, seeds, Workers(1))
