@@ -31,7 +31,6 @@ from tierledger.cli.output import counted, print_error, print_note
 from tierledger.cli.table import Cell, PrintedTable, WideOption, print_table
 from tierledger.cli.topics import TopicOption
 from tierledger.events.errors import InvalidArgument
-from tierledger.events.extras import naming_extras
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,10 +126,9 @@ def _form(given: str | None, out: Path | None, *, is_json: bool) -> str:
 
 @contextmanager
 def _opened(job: Job, memory: str, report: Callable[[list[DamagedLog]], None]) -> Iterator[Sql]:
-    with naming_extras():
-        from tierledger.pipeline.reading import StoredTables
-        from tierledger.pipeline.sql import sql_over
     from tierledger.events.as_of import NOW
+    from tierledger.pipeline.reading import StoredTables
+    from tierledger.pipeline.sql import sql_over
 
     stored = StoredTables(job.job_store(), job.as_of or NOW, job.topic, job.partition)
     with sql_over(stored, report, memory=memory) as tables:

@@ -129,11 +129,9 @@ def undelete(
     require_place(offsets_to, overwrite=overwrite)
     brokers = KafkaBrokers(kafka, None if kafka_config is None else str(kafka_config))
     log_to_stderr()
-    from tierledger.events.extras import naming_extras
+    from tierledger.pipeline.undeletion import Undeletion
+    from tierledger.tiering.reader.reader import IsolationLevel
 
-    with naming_extras():
-        from tierledger.pipeline.undeletion import Undeletion
-        from tierledger.tiering.reader.reader import IsolationLevel
     codec = None if compression == "none" else compression
     undeletion = Undeletion(brokers, to, IsolationLevel(isolation), codec)
     work = _Work(undeletion, topic, partitions, (from_offset, to_offset), wide=wide, json=json)

@@ -348,11 +348,12 @@ def _hearing_the_end_of(call: Any) -> list[asyncio.Task[Any]]:  # noqa: ANN401 -
     No interface of gRPC names the task, so it is found by what its coroutine refers to.
     """
     core = getattr(call, "_cython_call", None)
+    if core is None:  # A double of gRPC's, or another gRPC.
+        return []
     return [
         task
         for task in asyncio.all_tasks()
-        if core is not None
-        and getattr(task.get_coro(), "__qualname__", "") == _HEARS_THE_END
+        if getattr(task.get_coro(), "__qualname__", "") == _HEARS_THE_END
         and any(
             held is core
             for scope in gc.get_referents(task.get_coro())
