@@ -19,6 +19,15 @@ function writeAddress(asked) {
   history.replaceState(null, "", text ? "#" + text : location.pathname + location.search);
 }
 
+// Each cell is told its column's name, with which a phone shows a row as a list.
+function nameCells(table) {
+  const names = all("thead th", table).map((one) => one.textContent.trim());
+  for (const row of table.tBodies[0].rows)
+    [...row.cells].forEach((cell, at) => { cell.dataset.name = names[at]; });
+  table.classList.add("named");
+}
+all("table").forEach(nameCells);
+
 // Names and values as a list.
 function describe(facts, into) {
   const list = make("dl", undefined, into);

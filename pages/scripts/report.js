@@ -126,6 +126,7 @@ all(".list").forEach((list) => list.addEventListener("toggle", () => {
     const row = make("tr", undefined, body);
     NAMES.forEach((_, at) => make("td", value(segment, at) ?? "", row));
   });
+  nameCells(table);
 }));
 all(".script").forEach((one) => { one.hidden = false; });
 filter();

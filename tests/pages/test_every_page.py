@@ -15,6 +15,12 @@ CUT = """[...document.querySelectorAll("body *")].filter((one) => {
 }).map((one) => one.outerHTML.slice(0, 80)).join()"""
 """What sticks out of the window where nothing scrolls it."""
 
+HIDDEN_CELLS = """[...document.querySelectorAll("td, tbody th")].filter((one) =>
+  one.textContent.trim() && one.checkVisibility()
+  && one.getBoundingClientRect().right > innerWidth + 1
+).map((one) => one.outerHTML.slice(0, 80)).join()"""
+"""Cells of tables to which one would have to scroll."""
+
 PAGES = {**sample_pages.JOBS, "report": sample_pages.report, "run": sample_pages.run}
 
 
@@ -27,6 +33,9 @@ def test_a_page_fits_a_wide_window_and_a_phone(browser: Browser, name: str) -> N
         _fits(browser)
         assert browser.run("innerWidth") == 390
         assert not browser.run(CUT), "what does not fit can be scrolled to"
+        browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        browser.wait_for("document.querySelector('td').checkVisibility()")
+        assert not browser.run(HIDDEN_CELLS), "on a phone a row is a list"
 
 
 def _fits(browser: Browser) -> None:
