@@ -33,7 +33,9 @@ def test_a_page_fits_a_wide_window_and_a_phone(browser: Browser, name: str) -> N
         _fits(browser)
         assert browser.run("innerWidth") == 390
         assert not browser.run(CUT), "what does not fit can be scrolled to"
-        browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        browser.run(
+            "document.querySelectorAll('details').forEach((one) => { one.open = true })"
+        )
         browser.wait_for("document.querySelector('td').checkVisibility()")
         assert not browser.run(HIDDEN_CELLS), "on a phone a row is a list"
 
