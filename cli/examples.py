@@ -14,7 +14,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "handover": (
         "tierledger handover --fresh --kafka broker-1:9092",
-        "tierledger handover --to tierledger",
+        "tierledger handover --to tierledger --kafka broker-1:9092",
     ),
     "hold add": (
         "tierledger hold add audit --topic 'orders-*' --reason 'the audit'",
@@ -83,7 +83,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger simulate run --seeds 0:1000",
         "tierledger simulate run --minutes 10 --world service",
     ),
-    "simulate replay": ("tierledger simulate replay --seed 42 --trace",),
+    "simulate replay": (
+        "tierledger simulate replay --seed 42 --trace trace.txt",
+        "tierledger simulate replay --seed 263 --mutant M05 --world service",
+    ),
     "simulate explain": ("tierledger simulate explain --seed 42 --out run.html",),
     "simulate mutants": ("tierledger simulate mutants --only M01",),
     "simulate slips": ("tierledger simulate slips --only S05",),
