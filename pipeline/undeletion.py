@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeAlias
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped]
 from aiokafka.admin import NewTopic  # type: ignore[import-untyped]
 from aiokafka.errors import (  # type: ignore[import-untyped]
-    GroupCoordinatorNotAvailableError,
     IllegalOperation,
     InvalidProducerEpoch,
     InvalidTimestampError,
@@ -51,13 +50,13 @@ from tierledger.events.tables.segment_rows import (
     unpack_row,
 )
 from tierledger.pipeline.imports.topic import (
-    Admin,
     admin_of,
     answering,
     client_of,
     offsets_of,
     partitions_of,
 )
+from tierledger.pipeline.stable_offsets import Admin, Committed, stable_offset
 from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.tiering.closing import closing
 from tierledger.tiering.formats.records import LostRecords, Record
@@ -89,9 +88,6 @@ SETTINGS = {
 }
 """Of a topic that is made here. By a broker's own, old records may be deleted at once, refused,
 or get new times."""
-
-SETTLED_S = 1.0
-"""Brokers of 3.9 show an offset that was committed in a transaction a moment after its end."""
 
 REPLICAS = 3
 
@@ -232,17 +228,6 @@ async def prepare(
     return False
 
 
-async def _committed(admin: Admin, group: str, where: TopicPartition) -> dict[Any, Any]:
-    """The group's offsets; the first group of a cluster makes Kafka's own topic for them."""
-    while True:
-        try:
-            found = await admin.list_consumer_group_offsets(group, partitions=[where])
-        except GroupCoordinatorNotAvailableError:
-            await asyncio.sleep(AGAIN_S)
-        else:
-            return dict(found)
-
-
 async def _create(brokers: KafkaBrokers, target: str, partitions: int) -> None:
     async with answering(brokers), admin_of(brokers) as admin:
         alive = len((await admin.describe_cluster())["brokers"])
@@ -277,23 +262,29 @@ class Undeletion:
         """
         async with answering(self.brokers), admin_of(self.brokers) as admin:
             return {
-                one.tip.partition: offset
+                one.tip.partition: begun.offset
                 for one in deleted
-                if (offset := await self._progress(admin, one)) is not None
+                if (begun := await self._progress(admin, one)) is not None
             }
 
-    async def _progress(self, admin: Admin, deleted: Deleted) -> int | None:
+    async def _progress(self, admin: Admin, deleted: Deleted) -> Committed | None:
         where = TopicPartition(self.target, deleted.tip.partition)
-        committed = (await _committed(admin, group_of(self.target), where)).get(where)
-        if committed is None or committed.offset < 0:
+        committed = await stable_offset(admin, group_of(self.target), where)
+        if committed is None:
             return None
-        if committed.metadata != self._source(deleted.tip):
+        source, _, first = committed.metadata.rpartition(" from ")
+        begun = f"{where.topic}-{where.partition} was begun from"
+        if source != self._source(deleted.tip) or not first.isdigit():
             raise InvalidArgument(
-                f"{self.target}-{deleted.tip.partition} was begun from "
-                f"{committed.metadata!r}, not from {self._source(deleted.tip)!r}: expected a "
-                "topic of its own"
+                f"{begun} {committed.metadata!r}, not from {self._source(deleted.tip)!r}: "
+                "expected a topic of its own"
             )
-        return int(committed.offset)
+        if deleted.first_offset < int(first):
+            raise InvalidArgument(
+                f"{begun} offset {first}: expected --from-offset {first}, or a topic of its "
+                f"own for what begins at {deleted.first_offset}"
+            )
+        return committed
 
     def _source(self, tip: TopicIdPartition) -> str:
         return f"{tip} {self.isolation.value}"
@@ -341,9 +332,10 @@ class Undeletion:
         on_bytes: Callable[[int], None],
     ) -> Undone:
         # The producer's start has ended what an earlier run had begun.
-        start = await self._begun(producer, deleted)
+        start, origin = await self._begun(producer, deleted)
+        start = max(start, deleted.first_offset)
         lost: list[LostRecords] = []
-        writing = _ProducedPart(self, producer, deleted)
+        writing = _ProducedPart(self, producer, deleted, origin)
         async with closing(self._records(deleted, reader, start, lost.append)) as records:
             async for record in records:
                 if record.header_names is not None:
@@ -373,13 +365,13 @@ class Undeletion:
                 async for record in records:
                     yield record
 
-    async def _begun(self, producer: Producer, deleted: Deleted) -> int:
+    async def _begun(self, producer: Producer, deleted: Deleted) -> Committed:
+        """How far earlier runs came; the first one says where all began."""
         number = deleted.tip.partition
-        progress = (await self.progress([deleted])).get(number)
-        if progress is not None:
-            await asyncio.sleep(SETTLED_S)
-            progress = (await self.progress([deleted])).get(number, progress)
-            return max(progress, deleted.first_offset)
+        async with answering(self.brokers), admin_of(self.brokers) as admin:
+            begun = await self._progress(admin, deleted)
+        if begun is not None:
+            return begun
         _, end = (await offsets_of(self.brokers, self.target))[number]
         if end:
             raise InvalidArgument(
@@ -388,8 +380,10 @@ class Undeletion:
             )
         # Written before the first record: a partition is not empty any more when a first
         # transaction was given up.
-        await _ProducedPart(self, producer, deleted).commit(deleted.first_offset)
-        return deleted.first_offset
+        first = deleted.first_offset
+        begun = Committed(first, f"{self._source(deleted.tip)} from {first}")
+        await _ProducedPart(self, producer, deleted, begun.metadata).commit(first)
+        return begun
 
     async def became(self, deleted: Deleted, reader: RemoteLogReader) -> AsyncIterator[Became]:
         """Read the new partition back, compare, and yield which offsets became which.
@@ -464,7 +458,9 @@ def _is_same(record: Record, copy: Any) -> bool:  # noqa: ANN401 - aiokafka's.
 class _ProducedPart:
     """The records of a transaction that is open, and counts of all that were added."""
 
-    def __init__(self, undeletion: Undeletion, producer: Producer, deleted: Deleted) -> None:
+    def __init__(
+        self, undeletion: Undeletion, producer: Producer, deleted: Deleted, origin: str
+    ) -> None:
         self.size = 0
         """Bytes of the open transaction's records."""
         self.records = 0
@@ -472,6 +468,8 @@ class _ProducedPart:
         self._undeletion = undeletion
         self._producer = producer
         self._deleted = deleted
+        self._origin = origin
+        """What is committed with each offset: the source, and where the first run began."""
         self._open_records = 0
         self._batch: Any = None
         self._sent: list[asyncio.Future[Any]] = []
@@ -525,16 +523,15 @@ class _ProducedPart:
     async def commit(self, next_offset: int) -> None:
         """Commit what was added, and that the source was read up to `next_offset`."""
         brokers, target = self._undeletion.brokers, self._undeletion.target
-        tip = self._deleted.tip
-        where = TopicPartition(target, tip.partition)
+        where = TopicPartition(target, self._deleted.tip.partition)
         # Inside: `answering` calls all errors of Kafka's an outage.
         async with answering(brokers):
-            with _named(f"{target}-{tip.partition}"):
+            with _named(f"{target}-{where.partition}"):
                 await self._begin()
                 await self._send()
                 for one in self._sent:
                     await one
-                progress = OffsetAndMetadata(next_offset, self._undeletion._source(tip))
+                progress = OffsetAndMetadata(next_offset, self._origin)
                 await self._producer.send_offsets_to_transaction(
                     {where: progress}, group_of(target)
                 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped]
+from aiokafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]
 
 from tests.kafka.test_holds import eventually_kept, tool
 from tests.kafka.test_one_broker import TOPIC, settings_of, until
@@ -22,11 +23,14 @@ from tests.models.kafka.clients import administered, create_topic
 from tests.models.kafka.tiered_broker import GUARDED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.benchmarks.kafka_broker import SHORT_SESSION
+from tierledger.pipeline.imports.topic import admin_of
+from tierledger.pipeline.stable_offsets import stable_offset
 from tierledger.simulation.live.server import free_ports
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 pytestmark = [pytest.mark.ray]
 
-NEW = "orders-back"
+NEW, PART = "orders-back", "orders-end"
 
 SMALL_TRANSACTIONS = """
 import sys
@@ -90,6 +94,12 @@ async def test_a_deleted_topic_comes_back_once_whoever_is_killed(tmp_path: Path)
         assert (again.exit_code, lines(again)[0]["records"]) == (0, 0)
         elsewhere = ("undelete", TOPIC, *asked[2:], "--isolation", "read_uncommitted")
         refused(await tool(ledger, *elsewhere), "was begun from")
+        part = ("undelete", TOPIC, "--to", PART, *where)
+        assert (await tool(ledger, *part, "--from-offset", RECORDS - 9)).exit_code == 0
+        assert (await tool(ledger, *part, "--from-offset", RECORDS - 5)).exit_code == 0
+        less = await tool(ledger, *part, "--from-offset", 9)
+        refused(less, f"expected --from-offset {RECORDS - 9}, or a topic of its own")
+        await stable(broker.address)
         assert broker.errors() == []
 
 
@@ -137,6 +147,24 @@ async def committed(address: str, topic: str) -> dict[int, Any]:
         return found
     finally:
         await consumer.stop()
+
+
+async def stable(address: str) -> None:
+    """What a group has committed is told when no transaction can change it any more."""
+    where = TopicPartition(NEW, 0)
+    brokers = KafkaBrokers(address)
+    producer = AIOKafkaProducer(bootstrap_servers=address, transactional_id="offsets")
+    async with admin_of(brokers) as admin, producer:
+        assert await stable_offset(admin, "counts", where) is None
+        for offset in (7, 8):
+            await producer.begin_transaction()
+            at = {where: OffsetAndMetadata(offset, "why")}
+            await producer.send_offsets_to_transaction(at, "counts")
+            asked = asyncio.ensure_future(stable_offset(admin, "counts", where))
+            await asyncio.sleep(0.5)
+            assert not asked.done()
+            await producer.commit_transaction()
+            assert await asked == (offset, "why")
 
 
 async def killed_in_between(ledger: Path, *asked: object) -> None:
