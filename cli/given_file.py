@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 STANDARD_INPUT: Final = "-"
 
 NAME: Final = "standard-input"
-"""The name of the copy, which errors show."""
+"""The name of the copy."""
+
+SHOWN: Final = "standard input"
+"""What messages call it."""
 
 _MAGICS: Final = ((b"PAR1", "{0}.parquet"), (b"\x1f\x8b", "{0}.{1}.gz"), (b"", "{0}.{1}"))
 """First bytes of a file, and what its name is made of."""
@@ -32,18 +35,25 @@ class _Copy:
 
     kept: ExitStack | None = None
     is_read = False
+    path: Path | None = None
+    """Where it is; messages are printed when it is gone."""
 
 
 @contextmanager
 def command_input() -> Iterator[None]:
     """One command's run; when it ends, its copy of standard input is removed."""
     with ExitStack() as kept:
-        _Copy.kept, _Copy.is_read = kept, False
+        _Copy.kept, _Copy.is_read, _Copy.path = kept, False, None
         yield
 
 
 def is_standard_input(given: object) -> bool:
     return str(given) == STANDARD_INPUT
+
+
+def naming_input(text: str) -> str:
+    """A message that calls the copy what the user knows: standard input."""
+    return text if _Copy.path is None else text.replace(str(_Copy.path), SHOWN)
 
 
 def readable(given: Path, ending: str) -> Path:
@@ -71,4 +81,5 @@ def readable(given: Path, ending: str) -> Path:
     with copy.open("rb") as file:
         first = file.read(4)
     name = next(name for magic, name in _MAGICS if first.startswith(magic))
-    return copy.rename(folder / name.format(NAME, ending))
+    _Copy.path = copy.rename(folder / name.format(NAME, ending))
+    return _Copy.path

@@ -18,7 +18,8 @@ from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.messages import Query
 from tierledger.cli.opened_store import found_partition, opened_catalog
 from tierledger.cli.output import print_note
-from tierledger.cli.service_settings import client_settings, names_doors
+from tierledger.cli.service_settings import client_settings
+from tierledger.cli.settings import names_doors
 from tierledger.events.errors import InvalidArgument, RemoteResourceNotFound
 from tierledger.events.identifiers import Uuid
 
@@ -93,7 +94,7 @@ async def _asking(
     options: StoreOptions, where: tuple[str, int], role: str
 ) -> AsyncIterator[_Respondent]:
     key = None
-    if not names_doors(options):
+    if not names_doors(options.store):
         async with opened_catalog(options) as catalog:
             key = PartitionKey.of(await found_partition(catalog, *where))
     settings = await client_settings(options)

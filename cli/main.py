@@ -45,7 +45,7 @@ from tierledger.cli.given_file import command_input
 from tierledger.cli.log_setup import flush_log
 from tierledger.cli.output import print_error
 from tierledger.cli.usage_errors import reword
-from tierledger.events.errors import RemoteStorageError
+from tierledger.events.errors import NoSuchStore, RemoteStorageError
 from tierledger.events.extras import naming_extras
 
 
@@ -81,6 +81,11 @@ class OneLineErrors(CommandsWithExamples):
             reword(error)
             raise
         except (RemoteStorageError, OSError) as error:
+            if isinstance(error, NoSuchStore):
+                error.add_note(
+                    "--store or TIERLEDGER_STORE names one that is there; tierledger serve, "
+                    "replay and jobs import make one"
+                )
             if isinstance(error, BrokenPipeError) and _nobody_reads():
                 raise
             _tell(error)

@@ -12,6 +12,7 @@ import typer
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.output import shortened
+from tierledger.cli.settings import names_doors, refused_doors
 from tierledger.events.as_of import AsOf
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import MS_MAX
@@ -68,12 +69,13 @@ AsOfOption = Annotated[
     ),
 ]
 FromOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--from",
         metavar="store|leader|follower",
         help="What answers: the store itself (no service is needed), or a leader or "
-        "follower of the running service.",
+        "follower of the running service. By default the store, or the leader if --store "
+        "names a service.",
     ),
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
@@ -103,7 +105,8 @@ PartitionIfAnyArgument = Annotated[
 ]
 
 FROM_STORE = "store"
-FROM_SERVICE = ("leader", "follower")
+LEADER = "leader"
+FROM_SERVICE = (LEADER, "follower")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -161,13 +164,13 @@ def duration_ms(text: str, what: str) -> int:
 def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
     """The time in `text` in ms since 1970: ISO 8601, UTC unless it has an offset, or relative.
 
-    `90m` is 90 minutes ago by this machine's clock, and `+7d` is in seven days.
+    `90m` and `-90m` are 90 minutes ago by this machine's clock, and `+7d` is in seven days.
 
     Raises:
         InvalidArgument: It is no time from 1970 to 9999; the message has what was `expected`.
     """
     refused = InvalidArgument(f"{what}: expected {expected}, got {shortened(text)}")
-    span_ms = number_with_unit(text.removeprefix("+"), UNITS_MS)
+    span_ms = number_with_unit(text[text.startswith(("+", "-")) :], UNITS_MS)
     if span_ms is not None:
         time_ms = WallClock().now_ms() + (span_ms if text.startswith("+") else -span_ms)
         if not 0 <= time_ms <= MS_MAX:
@@ -208,8 +211,18 @@ def parse_as_of(text: str | None) -> AsOf | None:
     return None if text is None else AsOf(*number_or_time(text, "--as-of", "position"))
 
 
-def live_role(source: str, as_of: AsOf | None, *, deleted: bool = False) -> str | None:
+def live_role(
+    source: str | None, store: str | None, as_of: AsOf | None, *, deleted: bool = False
+) -> str | None:
     """The role in a running service that is to answer; none to read the store itself."""
+    if source is None:
+        if not names_doors(store):
+            return None
+        if as_of is not None:
+            raise refused_doors(store, "--as-of reads the store itself")
+        if deleted:
+            raise refused_doors(store, "--deleted reads the store itself")
+        return LEADER
     if source == FROM_STORE:
         return None
     if source not in FROM_SERVICE:

@@ -12,6 +12,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tierledger.cli.given_file import naming_input
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -62,15 +64,16 @@ def print_note(message: str) -> None:
 
 def note_line(message: str) -> str:
     """A note in one line, for standard error."""
-    return f"note: {escaped(_without_numbers(message))}"
+    return f"note: {escaped(_plain(message))}"
 
 
 def error_text(error: BaseException) -> str:
-    """An error's text for users; for one of the system, the file and the reason."""
+    """An error's text for users, and its notes; for the system's, the file and the reason."""
+    text = str(error) or f"{type(error).__name__} without a message"
     if isinstance(error, OSError) and error.strerror:
         named = f"{error.filename}: " if error.filename is not None else ""
-        return f"{named}{error.strerror}"
-    return str(error) or f"{type(error).__name__} without a message"
+        text = f"{named}{error.strerror}"
+    return "; ".join((text, *getattr(error, "__notes__", ())))
 
 
 def print_error(error: Exception) -> None:
@@ -80,12 +83,12 @@ def print_error(error: Exception) -> None:
 
 def error_line(error: Exception) -> str:
     """An error in one line, for standard error."""
-    return f"error: {escaped(_without_numbers(error_text(error)))}"
+    return f"error: {escaped(_plain(error_text(error)))}"
 
 
-def _without_numbers(message: str) -> str:
-    """`message` without the system's error numbers, at any depth."""
-    return _ERRNO.sub("", message)
+def _plain(message: str) -> str:
+    """`message` without the system's error numbers, at any depth, and with names for users."""
+    return naming_input(_ERRNO.sub("", message))
 
 
 @contextmanager

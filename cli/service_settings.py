@@ -5,39 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.cli.output import shortened
-from tierledger.cli.settings import cluster_setting, door_config, store_config
-from tierledger.events.errors import InvalidArgument, NoSuchStore
+from tierledger.cli.settings import (
+    cluster_setting,
+    door_config,
+    names_doors,
+    service_config,
+    store_config,
+)
+from tierledger.events.errors import NoSuchStore
 from tierledger.events.partition.decide import Limits
 from tierledger.storage.catalog import chosen_cluster, clusters
 from tierledger.storage.connector import URL_SETTING, load_connector
-from tierledger.storage.locate import (
-    ALIASES,
-    DEFAULT_CLUSTER,
-    SCHEMES,
-    default_store_url,
-    public_url,
-)
+from tierledger.storage.locate import DEFAULT_CLUSTER, default_store_url
 
 if TYPE_CHECKING:
     from tierledger.cli.opened_store import StoreOptions
-
-
-def names_doors(options: StoreOptions) -> bool:
-    """Whether the user named a running service by its doors, and no store."""
-    url = str(store_config(options.store).get(URL_SETTING, ""))
-    return url.startswith((SCHEME, TLS_SCHEME))
-
-
-def refuse_doors(options: StoreOptions, instead: str) -> None:
-    """Refuse a URL of doors for commands that read the store; `instead` suggests what to do."""
-    if names_doors(options):
-        raise InvalidArgument(
-            f"--store: {shortened(str(store_config(options.store)[URL_SETTING]))} is a service "
-            f"and no store: {instead}"
-        )
 
 
 async def client_settings(options: StoreOptions) -> ServiceSettings:
@@ -45,18 +28,11 @@ async def client_settings(options: StoreOptions) -> ServiceSettings:
 
     Raises as `service_settings` does.
     """
-    if names_doors(options):
-        config = {key: str(value) for key, value in store_config(options.store).items()}
+    config = {key: str(value) for key, value in service_config(options.store).items()}
+    if names_doors(options.store):
         cluster = cluster_setting(options.cluster) or DEFAULT_CLUSTER
         settings = ServiceSettings(cluster, config)
     else:
-        url = str(store_config(options.store).get(URL_SETTING, ""))
-        scheme = url.partition(":")[0]
-        if url and scheme not in SCHEMES and scheme not in ALIASES:
-            known = ", ".join((*SCHEMES.values(), f"{SCHEME}HOST:PORT"))
-            raise InvalidArgument(
-                f"expected a store or a service's doors, as {known}; got {public_url(url)!r}"
-            )
         settings = await service_settings(options)
     return replace(settings, storage={**settings.storage, **door_config()})
 

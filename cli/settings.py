@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tierledger.actors.door.addresses import SCHEME, doors_in
+from tierledger.actors.door.addresses import names_doors as is_of_doors
+from tierledger.cli.output import shortened
+from tierledger.events.errors import InvalidArgument
+from tierledger.storage.locate import SCHEMES, is_store_url, public_url
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,10 +44,61 @@ def door_config() -> Mapping[str, str]:
     return {name: os.environ[key] for key, name in DOOR_VARIABLES.items() if key in os.environ}
 
 
+def names_doors(option: str | None) -> bool:
+    """Whether `option`, or else the environment, names a service by its doors, and no store."""
+    return is_of_doors(_given_url(option) or "")
+
+
 def store_config(option: str | None) -> Mapping[str, object]:
-    """The settings of the store: from `option`, else the environment, else the default."""
-    url = option or os.environ.get(STORE_VARIABLE)
-    return {"metadata.storage.url": url} if url else {}
+    """The settings of the store: from `option`, else the environment, else the default.
+
+    Raises:
+        InvalidArgument: It names a service by its doors, or nothing.
+    """
+    if names_doors(option):
+        raise refused_doors(option, "this command works on the store itself")
+    return _config(option, _STORES)
+
+
+def service_config(option: str | None) -> Mapping[str, object]:
+    """The same for a command that asks a service, which its doors may name, too."""
+    return _config(option, f"{_STORES}, or of a running service, {SCHEME}HOST:PORT")
+
+
+def refused_doors(option: str | None, why: str) -> InvalidArgument:
+    """The refusal of a service's URL where only a store's will do."""
+    return InvalidArgument(
+        f"{_named_by(option)}: {_given_url(option)} is the URL of a running service, and "
+        f"{why}: expected that of its store, {_STORES}"
+    )
+
+
+_STORES = f"{SCHEMES['sqlite']} or {SCHEMES['postgresql']}"
+
+
+def _config(option: str | None, expected: str) -> Mapping[str, object]:
+    url = _given_url(option)
+    if not url:
+        return {}
+    if not (is_store_url(url) or names_doors(option)):
+        raise InvalidArgument(
+            f"{_named_by(option)}: expected the URL of a store, {expected}; "
+            f"got {shortened(public_url(url))}"
+        )
+    if names_doors(option):
+        try:
+            doors_in(url)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{_named_by(option)}: {error}") from None
+    return {"metadata.storage.url": url}
+
+
+def _given_url(option: str | None) -> str | None:
+    return option or os.environ.get(STORE_VARIABLE)
+
+
+def _named_by(option: str | None) -> str:
+    return "--store" if option else STORE_VARIABLE
 
 
 def cluster_setting(option: str | None) -> str | None:

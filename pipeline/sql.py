@@ -56,7 +56,7 @@ class Sql:
         """Run the statements of `text`; yield after each that has rows, to fetch them.
 
         Raises:
-            InvalidArgument: DuckDB refuses the text; in its words.
+            InvalidArgument: There is no statement, or DuckDB refuses the text; in its words.
             And what `StoredTables.table` raises.
         """
         with _named():
@@ -77,10 +77,15 @@ class Sql:
                     self._connection.execute(statement)
 
     def _statements(self, text: str, counted: Counted) -> list[duckdb.Statement]:
+        statements = self._connection.extract_statements(text)
+        if not statements:
+            raise InvalidArgument(
+                f"expected a statement, like: from segments; the tables are {', '.join(NAMES)}"
+            )
         for name in sorted(self._unread):
             if name in text.lower():
                 self._read(name, counted)
-        return self._connection.extract_statements(text)
+        return statements
 
     def _read(self, name: str, counted: Counted) -> None:
         schema, batches = self._stored.table(name, self._report)

@@ -60,9 +60,9 @@ def parse_store_url(text: str) -> StoreUrl:
     Raises:
         InvalidArgument: The scheme is unknown, or what follows does not fit it.
     """
-    scheme, colon, rest = text.partition(":")
+    scheme, _, rest = text.partition(":")
     scheme = ALIASES.get(scheme, scheme)
-    if not colon or scheme not in SCHEMES:
+    if not is_store_url(text):
         known = " or ".join(SCHEMES.values())
         # A URL for another program may have a password in it.
         raise InvalidArgument(f"expected a store as {known}, got {public_url(text)!r}")
@@ -77,6 +77,12 @@ def parse_store_url(text: str) -> StoreUrl:
     if rest.startswith("//") and not rest.startswith("///"):
         raise InvalidArgument(f"expected sqlite:FILE without a host, got {text!r}")
     return StoreUrl(scheme, _expanded(rest))
+
+
+def is_store_url(text: str) -> bool:
+    """Whether the scheme of `text` is that of a store."""
+    scheme, colon, _ = text.partition(":")
+    return bool(colon) and ALIASES.get(scheme, scheme) in SCHEMES
 
 
 def public_url(text: str) -> str:

@@ -7,9 +7,12 @@ Either way they are called over gRPC, which is imported when it is needed.
 from __future__ import annotations
 
 from tierledger.actors.connection import ServiceConnection
-from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME
+from tierledger.actors.door.addresses import SCHEME, TLS_SCHEME, names_doors
 from tierledger.actors.host_settings import ServiceSettings
-from tierledger.storage.connector import URL_SETTING, setting
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.typed_fields import shown
+from tierledger.storage.connector import CONNECTOR_SETTING, URL_SETTING, setting
+from tierledger.storage.locate import SCHEMES, is_store_url, public_url
 
 
 async def connect(settings: ServiceSettings) -> ServiceConnection:
@@ -22,10 +25,21 @@ async def connect(settings: ServiceSettings) -> ServiceConnection:
         NoSuchStore: There is no such store.
     """
     url = setting(settings.storage, URL_SETTING) or ""
-    if url.startswith((SCHEME, TLS_SCHEME)):
+    has_connector = setting(settings.storage, CONNECTOR_SETTING) is not None
+    if url and not (has_connector or names_doors(url) or is_store_url(url)):
+        raise InvalidArgument(
+            f"{URL_SETTING}: expected the doors of a service, {SCHEME}HOST:PORT,… or with TLS "
+            f"{TLS_SCHEME}…, or its store, {SCHEMES['sqlite']} or {SCHEMES['postgresql']}; "
+            f"got {shown(public_url(url))}"
+        )
+    if names_doors(url):
         from tierledger.actors.door.client.connection import connect_at  # noqa: PLC0415
 
-        return await connect_at(url)(settings)
+        try:
+            at_doors = connect_at(url)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{URL_SETTING}: {error}") from None
+        return await at_doors(settings)
     from tierledger.actors.discovery.found_connection import connect as through_store  # noqa: PLC0415
 
     return await through_store(settings)

@@ -19,6 +19,11 @@ TLS_SCHEME = "tierledgers://"
 PORT_MAX = 65_535
 
 
+def names_doors(url: str) -> bool:
+    """Whether `url` names the doors of a service, and no store."""
+    return url.startswith((SCHEME, TLS_SCHEME))
+
+
 class DoorAddress(NamedTuple):
     """A machine's name or IP address, and a port; 0 stands for any free port."""
 
@@ -71,9 +76,14 @@ def doors_in(url: str) -> list[str]:
     Raises:
         InvalidArgument: `url` names no doors, or a port is 0.
     """
-    if not url.startswith((SCHEME, TLS_SCHEME)):
+    if not names_doors(url):
         raise InvalidArgument(f"expected {SCHEME}HOST:PORT,…, got {shown(url)}")
-    named = [DoorAddress.parse(one) for one in url.partition("://")[2].split(",")]
+    try:
+        named = [DoorAddress.parse(one) for one in url.partition("://")[2].split(",")]
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"expected {SCHEME}HOST:PORT,…, got {shown(url)}: {error}"
+        ) from None
     for one in named:
         if one.port == 0:
             raise InvalidArgument(f"expected a port from 1 on, got {one}")

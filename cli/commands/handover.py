@@ -87,8 +87,8 @@ def handover_command(
     records that Kafka's own manager owns the metadata. --to tierledger moves the metadata to
     tierledger while all brokers run in handover, and --to kafka moves it back; brokers hold
     their writes for seconds. --confirm-deletions ends the trouble `deletions-held`. The
-    command may be repeated. Exit status 2: the move was refused or undone, and the owner is
-    the same as before.
+    service has to run. The command may be repeated. Exit status 2: the move was refused or
+    undone, and the owner is the same as before.
     """
     if [fresh, to is not None, confirm_deletions].count(True) != 1:
         raise InvalidArgument(

@@ -63,7 +63,8 @@ ByOption = Annotated[
 def hold_group() -> typer.Typer:
     group = typer.Typer(
         cls=CommandsWithExamples,
-        help="Say what brokers may not delete from the tier, see it, and let it go.",
+        help="Say what brokers may not delete from the tier, see it, and let it go; the "
+        "service has to run.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -124,8 +125,8 @@ def add(
     A segment is under the hold if it matches all that is given. A broker without the guard may
     not delete it: retention of its partition stands still at it, and a deleted topic keeps it.
     For a broker with the guard it is deleted, and its data stays. What is being deleted already
-    is named, and is not kept. The same command may be repeated. Exit status 3: some leaders may
-    not go by the hold yet; repeat it.
+    is named, and is not kept. The service has to run. The same command may be repeated. Exit
+    status 3: some leaders may not go by the hold yet; repeat it.
     """
     from tierledger.actors.coordinator.holding import PlaceHold
     from tierledger.actors.holds import Hold, check_hold
@@ -177,7 +178,7 @@ def release(
     """Release a hold: brokers may delete again what was under it, in their next round.
 
     Segments of a topic that was deleted meanwhile stay in the tier: no broker comes back for
-    them. Exit status 3: some leaders may not know it yet.
+    them. The service has to run. Exit status 3: some leaders may not know it yet.
     """
     from tierledger.actors.coordinator.holding import ReleaseHold
     from tierledger.actors.holds import HoldName
@@ -196,7 +197,7 @@ def list_holds(
 ) -> None:
     """List the holds: what they keep, who placed them, why, and which deletions they refused.
 
-    Refused deletions are counted since the service's hosts began.
+    The service has to run: its hosts count the refused deletions, since they began.
     """
     asyncio.run(_list(StoreOptions(store, cluster), json=json, wide=wide))
 

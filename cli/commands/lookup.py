@@ -54,16 +54,13 @@ def lookup(
     as_of: AsOfOption = None,
     deleted: DeletedOption = False,
     json: JsonOption = False,
-    source: FromOption = "store",
+    source: FromOption = None,
 ) -> None:
     """Show the segment that serves an offset in a leader epoch; exit 1 if none does."""
     when = parse_as_of(as_of)
-    role = live_role(source, when, deleted=deleted)
+    role = live_role(source, store, when, deleted=deleted)
     options, where = StoreOptions(store, cluster), (topic, partition)
     if role is None:
-        from tierledger.cli.service_settings import refuse_doors
-
-        refuse_doors(options, "expected --from leader or --from follower")
         row = asyncio.run(_lookup(options, where, (epoch, offset), when, deleted=deleted))
     else:
         from tierledger.cli.live_reads import lookup_live

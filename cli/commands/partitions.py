@@ -119,6 +119,7 @@ def list_partitions(
 ) -> None:
     """List the partitions: segments by state, bytes, who leads, and the log's position.
 
+    The store itself is read; no service is needed, and none is asked: `status` does that.
     A leader in parentheses led last: its session is closed. Broker -1 is an import.
     """
     when = parse_as_of(as_of)

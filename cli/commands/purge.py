@@ -95,8 +95,9 @@ def purge(
     """Delete the data of kept segments whose time is over, for good.
 
     What a hold is about stays. So does what is kept of partitions that brokers host: their
-    guards purge it. The command may be repeated, after a kill, too. Exit status 3: a
-    partition cannot be read.
+    guards purge it. A service may run on a PostgreSQL store meanwhile; a SQLite file has one
+    writer. The command may be repeated, after a kill, too. Exit status 3: a partition cannot
+    be read.
     """
     wanted = _PurgeWish(topic, partition, tier, missing, dry_run, yes, json, wide)
     if asyncio.run(_purge(StoreOptions(store, cluster), wanted)):

@@ -129,7 +129,7 @@ def replay_command(
     an answer is wrong or missing (--check), or a record was refused (--strict). 3: some records
     were refused; they are named, and all others are replayed.
     """
-    from tierledger.cli.service_settings import refuse_doors
+    from tierledger.cli.settings import names_doors, refused_doors
     from tierledger.conformance.loaded_trace import load_trace
     from tierledger.conformance.replay import ReplayOptions
 
@@ -139,8 +139,8 @@ def replay_command(
         ("storage" in sources, "--from storage"),
         (report, "--report"),
     ):
-        if asked:
-            refuse_doors(StoreOptions(store, cluster), f"expected no {option} with it")
+        if asked and names_doors(store):
+            raise refused_doors(store, f"{option} reads the store itself")
     if answer is not None and (out is None or len(traces) > 1 or check):
         raise InvalidArgument("--answer takes one trace, --out, and no --check")
     if origin is None and any(map(is_standard_input, traces)):

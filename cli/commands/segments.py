@@ -55,16 +55,13 @@ def segments(
     deleted: DeletedOption = False,
     json: JsonOption = False,
     wide: WideOption = False,
-    source: FromOption = "store",
+    source: FromOption = None,
 ) -> None:
     """List a partition's segments by start offset, or one leader epoch's."""
     when = parse_as_of(as_of)
-    role = live_role(source, when, deleted=deleted)
+    role = live_role(source, store, when, deleted=deleted)
     options = StoreOptions(store, cluster)
     if role is None:
-        from tierledger.cli.service_settings import refuse_doors
-
-        refuse_doors(options, "expected --from leader or --from follower")
         state = asyncio.run(_state(options, topic, partition, when))
         rows = _with_deleted(state, epoch) if deleted else _rows(state, epoch)
     else:

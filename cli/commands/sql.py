@@ -144,8 +144,12 @@ def _answer(
         return counted(batches, f"{name}: parts read")
 
     if out is None:
+        has_rows = False
         for answer in tables.run(text, shown):
+            has_rows = True
             _print(answer, form, wide=wide)
+        if not has_rows:
+            print_note("done, for later statements of this run alone: the store stays as it is")
         return
     answers = 0
     with complete_file(out, overwrite=overwrite) as file:

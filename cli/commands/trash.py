@@ -59,7 +59,8 @@ SHOW_SPARE = ("broker", "deleted")
 def trash_group() -> typer.Typer:
     group = typer.Typer(
         cls=CommandsWithExamples,
-        help="See what brokers have deleted and what stays in the tier, and purge it.",
+        help="See what brokers have deleted and what stays in the tier, and purge it; no "
+        "service is needed.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

@@ -2,20 +2,24 @@
 
 import asyncio
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
 from tests.actors.door.clients import served
+from tests.cli.test_help import COMMANDS
 from tests.models.actors.local_world import CLUSTER, LocalWorld, copy, partition, segment
 from tests.models.actors.published import publish, published
 from tests.models.actors.secrets import Secrets
 from tests.models.cli.base_install import run_in_base
-from tests.models.cli.command_line import invoke, lines
+from tests.models.cli.command_line import invoke, lines, refused
 from tests.models.storage.stored_partitions import TRACES
 from tierledger.actors.discovery.service_record import ServiceRecord
 from tierledger.actors.door.security.settings import CA_KEY, TOKEN_KEY
+from tierledger.cli.examples import EXAMPLES
 from tierledger.cli.exit_status import ExitStatus
 
 TIP = partition()
@@ -65,8 +69,8 @@ async def test_another_cluster_than_the_services_is_refused_with_both_ids(
         other = await asyncio.to_thread(invoke, "status", "--store", url, "--cluster", "other")
 
     said = f"this host serves cluster '{CLUSTER}', not"
-    assert f"{said} 'default' (which a command asks for that names none)" in unnamed.stderr
-    assert f"{said} 'other': expected its id as --cluster" in other.stderr
+    assert f"{said} 'default', which is asked for if none is named" in unnamed.stderr
+    assert f"{said} 'other': expected '{CLUSTER}' as --cluster" in other.stderr
 
 
 async def test_what_is_wrong_in_a_host_or_the_coordinator_is_in_the_list_until_it_is_over(
@@ -106,11 +110,15 @@ async def test_segments_are_asked_for_through_doors_by_a_topics_name_or_id(
                 asked = ("--store", way, "--from", "leader", "--json")
                 found.append(await run("lookup", topic, 0, 0, 15, *asked))
                 found.append(await run("segments", topic, 0, *asked))
-        unknown = await run(
-            "segments", "nobody", 0, "--store", await world.service.url(), "--from", "leader"
-        )
+        url, _ = await ways_to(world)
+        by_default = [
+            await run("lookup", "orders", 0, 0, 15, "--store", url, "--json"),
+            await run("segments", "orders", 0, "--store", url, "--json"),
+        ]
+        unknown = await run("segments", "nobody", 0, "--store", url)
 
     assert {one.exit_code for one in found} == {0}
+    assert [one.stdout for one in by_default] == [one.stdout for one in found[:2]]
     assert {json.loads(one.stdout)["start_offset"] for one in found[::2]} == {10}
     assert {len(one.stdout.splitlines()) for one in found[1::2]} == {2}
     assert unknown.exit_code == ExitStatus.USAGE
@@ -120,13 +128,12 @@ async def test_segments_are_asked_for_through_doors_by_a_topics_name_or_id(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("lookup orders 0 0 1", "expected --from leader or --from follower"),
-        ("segments orders 0", "expected --from leader or --from follower"),
-        (f"replay {TRACES / 'one-broker'} --churn 3", "expected no --churn with it"),
-        (f"replay {TRACES / 'one-broker'} --check --from all", "expected no --from storage"),
-        (f"replay {TRACES / 'one-broker'} --report x.html", "expected no --report with it"),
-        ("ls", "expected a store as sqlite:FILE"),
-        ("serve", "expected a store as sqlite:FILE"),
+        ("lookup orders 0 0 1 --as-of 1h", "--as-of reads the store itself"),
+        ("segments orders 0 --deleted", "--deleted reads the store itself"),
+        ("segments orders 0 --from store", "this command works on the store itself"),
+        (f"replay {TRACES / 'one-broker'} --churn 3", "--churn reads the store itself"),
+        (f"replay {TRACES / 'one-broker'} --check --from all", "--from storage reads the"),
+        (f"replay {TRACES / 'one-broker'} --report x.html", "--report reads the store itself"),
     ],
 )
 async def test_what_only_a_store_can_answer_is_not_asked_of_doors(
@@ -134,8 +141,35 @@ async def test_what_only_a_store_can_answer_is_not_asked_of_doors(
 ) -> None:
     result = await run(*arguments.split(), "--store", NOBODY)
 
-    assert result.exit_code == ExitStatus.USAGE
-    assert message in str(result.stderr or result.exception)
+    refused(
+        result, f"--store: {NOBODY} is the URL of a running service", message, "sqlite:FILE"
+    )
+
+
+OF_STORES = [
+    name
+    for name, one in COMMANDS.items()
+    if "store" in {param.name for param in one.params} and name != "simulate live"
+]
+
+
+@pytest.mark.parametrize("name", OF_STORES)
+async def test_each_command_takes_the_url_of_a_service_or_says_that_it_works_on_stores(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIERLEDGER_STORE", NOBODY)
+    (tmp_path / "RECORDING").symlink_to(TRACES / "one-broker")
+    (option,) = [one for one in COMMANDS[name].params if one.name == "store"]
+    example = re.sub(r"s3://\S+", f"dir:{tmp_path}", EXAMPLES[name][0])
+    example = re.sub(r" --store \S+| --check --from all", "", example)
+    example = example.replace("broker-1:9092", "127.0.0.1:1")
+
+    result = await run(*shlex.split(example)[1:])
+
+    assert result.exit_code in {ExitStatus.USAGE, ExitStatus.FAILED}
+    told = f"TIERLEDGER_STORE: {NOBODY} is the URL of a running service" in result.stderr
+    assert told is ("tierledger://HOST:PORT" not in option.help), result.stderr
 
 
 @pytest.mark.parametrize(

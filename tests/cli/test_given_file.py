@@ -106,7 +106,7 @@ def test_standard_input_is_read_once() -> None:
 
 
 def test_an_error_in_it_names_it() -> None:
-    refused(invoke("check", "-", input=b"no record\n"), "standard-input.jsonl, line 1")
+    refused(invoke("check", "-", input=b"no record\n"), "error: standard input, line 1")
 
 
 def test_its_copy_goes_with_the_command_and_other_names_stay(

@@ -316,7 +316,10 @@ def test_the_store_is_named_by_the_environment_too(store: Path) -> None:
 
 @pytest.mark.parametrize(
     ("url", "message"),
-    [("sqlite:nowhere.sqlite", "nowhere.sqlite"), ("ftp:x", "expected a store as sqlite:FILE")],
+    [
+        ("sqlite:nowhere.sqlite", "nowhere.sqlite; --store or TIERLEDGER_STORE names one"),
+        ("ftp:x", "--store: expected the URL of a store, sqlite:FILE"),
+    ],
 )
 def test_no_store_is_one_line_and_exit_2(url: str, message: str) -> None:
     refused(invoke("ls", "--store", url), message)
@@ -346,7 +349,12 @@ def test_a_time_may_be_said_by_how_long_ago_it_is(store: Path) -> None:
     assert now == ago
     before_all = run(store, "ls", "--json", "--as-of", f"{366 * 100}d")
     refused(before_all, "expected")  # Before 1970.
-    for text, distance_ms in {"90m": -5_400_000, "7d": -604_800_000, "+2h": 7_200_000}.items():
+    for text, distance_ms in {
+        "90m": -5_400_000,
+        "-90m": -5_400_000,
+        "7d": -604_800_000,
+        "+2h": 7_200_000,
+    }.items():
         expected = WallClock().now_ms() + distance_ms
         assert 0 <= parse_time_ms(text, "--x") - expected < 60_000
 

@@ -100,10 +100,18 @@ def test_a_past_is_asked_too(store: Path) -> None:
     assert json.loads(now.stdout)["n"] > json.loads(then.stdout)["n"] > 0
 
 
+def test_a_change_is_said_to_be_of_this_run_alone(store: Path) -> None:
+    result = run(store, "sql", "drop table events")
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "the store stays as it is" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["selec 1"], "syntax error at or near"),
+        ([""], "expected a statement, like: from segments; the tables are events, segments,"),
         (["from segmets"], "The tables are events, segments, epochs"),
         (["select 1", "--format", "xml"], "expected one of table, csv, json, parquet; got"),
         (["select 1", "--format", "parquet"], "expected --out FILE as well"),

@@ -81,7 +81,7 @@ def test_what_names_neither_a_store_nor_doors_is_told_both_forms(command: str) -
     for url in ("http://user:secret@here/", "store.sqlite"):
         result = invoke(command, "--store", url, *COMMANDS[command])
 
-        refused(result, "expected a store or a service's doors", "sqlite:FILE", "tierledger://")
+        refused(result, "--store: expected the URL of a store, sqlite:FILE", "tierledger://")
         assert "secret" not in result.stderr
 
 

@@ -94,11 +94,11 @@ class Admission:
             )
         if greeting.cluster_id != self._cluster_id:
             is_default = greeting.cluster_id == DEFAULT_CLUSTER
-            why = " (which a command asks for that names none)" if is_default else ""
+            why = ", which is asked for if none is named" if is_default else ""
             raise InvalidArgument(
                 f"this host serves cluster {self._cluster_id!r}, "
-                f"not {shown(greeting.cluster_id)}{why}: expected its id as --cluster or "
-                "cluster.id"
+                f"not {shown(greeting.cluster_id)}{why}: expected {self._cluster_id!r} as "
+                "--cluster or cluster.id"
             )
         identity = credential.identity()
         broker_id = None

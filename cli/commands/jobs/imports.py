@@ -45,9 +45,10 @@ def import_metadata(
 ) -> None:
     """Import recorded metadata of Kafka's own manager into the logs of a store, with Spark.
 
-    The import may be repeated, also after it was killed: it does not write again what the logs
-    have already. Exit code 3: imported, except for partitions whose logs have gone on since,
-    and records that cannot be decoded; they are named.
+    A SQLite file has one writer, so no service may run on it meanwhile. The import may be
+    repeated, also after it was killed: it does not write again what the logs have already.
+    Exit code 3: imported, except for partitions whose logs have gone on since, and records
+    that cannot be decoded; they are named.
     """
     job.check()
     config = None if kafka_config is None else str(kafka_config)

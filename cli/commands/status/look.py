@@ -75,18 +75,19 @@ async def take_look(options: StatusOptions) -> ClusterView:
     from tierledger.actors.discovery.connecting import connect
     from tierledger.actors.discovery.service_record import read_record
     from tierledger.actors.foreign_errors import documenting
-    from tierledger.cli.service_settings import client_settings, names_doors
+    from tierledger.cli.service_settings import client_settings
+    from tierledger.cli.settings import names_doors
     from tierledger.health.reading import read_service
     from tierledger.health.status import status_of
 
     settings = await client_settings(options.store)
-    record = None if names_doors(options.store) else await read_record(settings)
+    record = None if names_doors(options.store.store) else await read_record(settings)
     try:
         with documenting("the service is not found", is_sent=False):
             connection = await connect(settings)
     except NotReady:
         is_live = record is not None and await asyncio.to_thread(lambda: record.is_live)
-        if is_live or names_doors(options.store):
+        if is_live or names_doors(options.store.store):
             raise
         return ClusterView(settings.cluster_id, None, await _count_stored(settings))
     known = [] if record is None else record.host_doors

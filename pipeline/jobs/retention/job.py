@@ -149,8 +149,9 @@ def read_local(path: Path) -> dict[LocalKey, LocalFacts]:
             for line in reader:
                 key, facts = _line(path, reader.line_num, line)
                 if key in found:
+                    there = f"{key.topic}-{key.partition}"
                     raise InvalidArgument(
-                        f"{path}:{reader.line_num}: {key.topic}-{key.partition} is there twice"
+                        f"{path}, line {reader.line_num}: {there} is there twice"
                     )
                 found[key] = facts
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -187,19 +188,21 @@ def _line(path: Path, number: int, line: dict[str, str | None]) -> tuple[LocalKe
         if not text:
             return None
         if not (text.isascii() and text.isdigit()) or int(text) >= 1 << 63:
-            raise InvalidArgument(f"{path}:{number}: {name}: expected a number, got {text!r}")
+            raise InvalidArgument(
+                f"{path}, line {number}: {name}: expected a number, got {text!r}"
+            )
         return int(text)
 
     partition = value("partition")
     epochs = line.get("leader_epochs") or ""
     if partition is None or None in line:
         raise InvalidArgument(
-            f"{path}:{number}: expected a partition, and as many values as columns"
+            f"{path}, line {number}: expected a partition, and as many values as columns"
         )
     if _EPOCHS.fullmatch(epochs) is None:
         raise InvalidArgument(
-            f"{path}:{number}: leader_epochs: expected EPOCH:OFFSET with blanks between them, "
-            f"got {epochs!r}"
+            f"{path}, line {number}: leader_epochs: expected EPOCH:OFFSET with blanks between "
+            f"them, got {epochs!r}"
         )
     pairs = [tuple(map(int, one.split(":"))) for one in epochs.split()]
     facts = LocalFacts(

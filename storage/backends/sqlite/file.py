@@ -85,7 +85,10 @@ class WriterLock:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
             who = f"process {holder}" if holder else "another process"
-            raise StoreRefused(f"{path} is being written by {who}") from None
+            raise StoreRefused(
+                f"{path} is being written by {who}; a SQLite file has one writer, such as "
+                "tierledger serve: end that process first"
+            ) from None
         except OSError as error:
             os.close(descriptor)
             raise StoreRefused(f"{path} cannot be locked: {error}") from error

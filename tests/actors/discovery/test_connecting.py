@@ -52,8 +52,11 @@ async def test_a_manager_of_which_nothing_is_said_goes_by_the_url() -> None:
 
 
 async def test_a_wrong_url_of_hosts_is_named() -> None:
-    with pytest.raises(InvalidArgument, match=r"expected HOST:PORT.*got 'nowhere'"):
-        await connect(settings("tierledger://nowhere"))
+    for url in ("tierledger://nowhere", "http://there", "localhost:4711"):
+        with pytest.raises(
+            InvalidArgument, match=rf"^metadata.storage.url: .*tierledger://HOST:PORT.*'{url}'"
+        ):
+            await connect(settings(url))
 
 
 def test_the_past_is_not_read_through_hosts() -> None:
