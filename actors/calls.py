@@ -37,6 +37,9 @@ IMPORTER = 2**31 - 2
 OBSERVER = 2**31 - 3
 """The broker id of the client of `handover`."""
 
+REPLAY = 2**31 - 1
+"""The broker id under which a replay follows all partitions, to ask questions."""
+
 NO_BROKERS = {IMPORTER, OBSERVER}
 """Clients of tierledger's own that register as brokers do."""
 

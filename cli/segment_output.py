@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tierledger.cli.brokers import broker_cell
 from tierledger.cli.output import print_json, print_pairs
 from tierledger.cli.table import (
     Cell,
@@ -71,7 +72,7 @@ def _cells(plain: dict[str, Any]) -> list[object]:
         plain["end_offset"],
         size_cell(plain["size_in_bytes"]),
         _epochs_cell(plain),
-        plain["broker_id"],
+        broker_cell(plain["broker_id"]),
         time_cell(plain["event_timestamp_ms"]),
         "empty" if plain["txn_index_empty"] else "maybe",
     ]

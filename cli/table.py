@@ -1,8 +1,9 @@
 """Tables as commands print them: whole in a pipe, and as wide as the terminal on one.
 
 On a terminal, values are written for people: 1.4 GiB, not 1503238553. If the table is too wide,
-long values become brief, and then the columns that matter least are left out and named. So one
-row stays one line. `--wide` prints what a pipe gets.
+long values become brief, then the columns that matter least are left out and named, and at
+last the names in the first column are cut. So one row stays one line. `--wide` prints what a
+pipe gets.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tierledger.cli.output import escaped, print_note
+from tierledger.cli.output import escaped, print_note, print_pairs
 from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS, Look
 from tierledger.pages.texts import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from enum import Enum
 
     from rich.console import Console
     from rich.table import Table as RichTable
+    from rich.text import Text
 
 WideOption = Annotated[
     bool,
@@ -42,6 +44,9 @@ GAP = 2
 
 BRIEF_ID = 8
 """Characters of an id where there is no room for all; as many tell two of 10 billion apart."""
+
+NAME_MIN = 12
+"""The fewest characters to which the first column is cut, if the row is one line then."""
 
 STYLES = {
     Look.GOOD: "green",
@@ -118,15 +123,41 @@ def print_table(table: PrintedTable, *, wide: bool = False) -> None:
         Console(width=PLAIN_WIDTH).print(_styled(_Fitted.whole(table)))
     else:
         console = terminal_console()
-        console.print(styled_table(table, console.width, tell=True))
+        console.print(styled_table(table, console.width, print_note))
 
 
-def styled_table(table: PrintedTable, width: int, *, tell: bool = False) -> RichTable:
-    """A table for rich that is no wider; `tell` names on stderr what it leaves out."""
+def styled_table(
+    table: PrintedTable, width: int, tell: Callable[[str], None] = lambda _: None
+) -> RichTable:
+    """A table for rich that is no wider; `tell` gets a note of what it leaves out."""
     fitted = _Fitted.to_width(table, width)
-    if fitted.left_out and tell:
-        print_note(f"too narrow for {', '.join(fitted.left_out)}; --wide shows all")
+    fitted.tell(tell)
     return _styled(fitted)
+
+
+def whole_text(table: PrintedTable) -> Text:
+    """The table with all columns and whole values, for a live display, which folds it."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=PLAIN_WIDTH, force_terminal=True)
+    with console.capture() as captured:
+        console.print(_styled(_Fitted.whole(table)))
+    return Text.from_ansi(captured.get(), overflow="fold")
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Print a result's numbers, one per line; on a terminal, those of bytes have a unit."""
+    is_whole = not sys.stdout.isatty()
+    shown: list[tuple[str, object]] = []
+    for name, value in facts.items():
+        # The name of a state, or of one of Kafka's settings, stays as it is.
+        spoken = name if name.isupper() else name.replace("_", " ")
+        if isinstance(value, int) and "bytes" in name and not is_whole:
+            shown.append((spoken, size_text(value)))
+        else:
+            shown.append((spoken, value))
+    print_pairs(shown)
 
 
 class _Fitted(NamedTuple):
@@ -159,7 +190,14 @@ class _Fitted(NamedTuple):
                 at = columns.index(name)
                 left_out.append(columns.pop(at))
                 del cells[at], texts[at]
+        room = width - _width(columns[1:], texts[1:]) - GAP
+        if _width(columns, texts) > width and room >= max(NAME_MIN, len(columns[0])):
+            texts[0] = [_cut(one, room) for one in texts[0]]
         return cls(columns, cells, texts, left_out)
+
+    def tell(self, tell: Callable[[str], None]) -> None:
+        if self.left_out:
+            tell(f"too narrow for {', '.join(self.left_out)}; --wide shows all")
 
 
 def _cells_by_column(table: PrintedTable) -> list[list[Cell]]:
@@ -171,6 +209,14 @@ def _cell(value: object) -> Cell:
         return value
     text = "" if value is None else str(value)
     return Cell(text, text, text, is_number=isinstance(value, int))
+
+
+def _cut(text: str, length: int) -> str:
+    """At most `length` characters: both ends, as a partition's number is at one of them."""
+    if len(text) <= length:
+        return text
+    start = length // 2
+    return f"{text[:start]}…{text[start + 1 - length :]}"
 
 
 def _width(columns: list[str], texts: list[list[str]]) -> int:
@@ -187,7 +233,7 @@ def _styled(fitted: _Fitted) -> RichTable:
 
     styled = StyledTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name, column in zip(fitted.columns, fitted.cells, strict=True):
-        numbers = all(one.is_number for one in column)
+        numbers = {one.is_number for one in column if one.whole} == {True}
         styled.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for at in range(len(fitted.cells[0]) if fitted.cells else 0):
         styled.add_row(
@@ -217,6 +263,7 @@ def _terminal_width() -> int:
 
 def _print_plain(table: PrintedTable, width: int | None) -> None:
     fitted = _Fitted.whole(table) if width is None else _Fitted.to_width(table, width)
+    fitted.tell(print_note)
     rows = [fitted.columns, *zip(*fitted.texts, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

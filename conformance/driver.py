@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
+from tierledger.actors.calls import REPLAY
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.conformance.answers import After
 from tierledger.conformance.churn import Disturbance, PlannedDisturbance
@@ -24,9 +25,6 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-
-OBSERVER = 2**31 - 1
-"""The broker id under which a replay follows all partitions, to ask questions."""
 
 STAND_IN = 1_000_000
 """Added to a broker's id, for a stand-in that takes over the broker's partition for a while."""
@@ -74,9 +72,9 @@ class Driver:
         self._fed = 0
 
     async def start(self) -> None:
-        """Announce all partitions: led by the first record's broker, followed by `OBSERVER`."""
-        await self.observer.configure(self._config(OBSERVER))
-        self._managers[OBSERVER] = self.observer
+        """Announce all partitions: led by the first record's broker, followed by `REPLAY`."""
+        await self.observer.configure(self._config(REPLAY))
+        self._managers[REPLAY] = self.observer
         first: dict[int, list[FedPartition]] = {}
         for part in self._trace.partitions:
             first.setdefault(broker_of(part.records[0]), []).append(part)

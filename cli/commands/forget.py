@@ -17,6 +17,7 @@ from tierledger.cli.options import ClusterOption, JsonOption, PartitionArgument,
 from tierledger.cli.output import escaped, print_json
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument, RejectedError
+from tierledger.pages.texts import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,7 +139,7 @@ def _text(
         return f"{tip} and its {events} events"
     size = sum(one.segment_size_in_bytes for one in segments)
     data = "whose data stays in the tier" if wanted.leaves_data else "with their data"
-    return f"{tip}, its {events} events and {len(segments)} segments ({size} bytes) {data}"
+    return f"{tip}, its {events} events and {len(segments)} segments ({size_text(size)}) {data}"
 
 
 async def _refuse_hosted(catalog: Catalog, tip: TopicIdPartition) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from msgspec.structs import replace
 
+from tierledger.cli.brokers import broker_text
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import (
     StoreOptions,
@@ -33,6 +34,7 @@ from tierledger.events.as_of import AsOf
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.typed_fields import time_text
+from tierledger.pages.texts import size_text
 
 if TYPE_CHECKING:
     from tierledger.events.identifiers import TopicIdPartition
@@ -88,10 +90,12 @@ class Summary(NamedTuple):
         """Who leads, or led last; brief, the broker."""
         if self.session is None:
             return Cell("none yet", "none yet", "none")
-        broker, is_open = self.session.broker_id, self.session.is_open
-        opened = f"broker {broker}, session {self.session.number}"
-        whole = opened if is_open else f"closed ({opened})"
-        return Cell(whole, whole, f"{broker}" if is_open else f"({broker})")
+        broker = broker_text(self.session.broker_id)
+        opened = f"{broker}, session {self.session.number}"
+        brief = broker.removeprefix("broker ")
+        if not self.session.is_open:
+            opened, brief = f"closed ({opened})", f"({brief})"
+        return Cell(opened, opened, brief)
 
     def plain(self) -> dict[str, Any]:
         delete = self.delete_state
@@ -120,7 +124,8 @@ def list_partitions(
     """List the partitions: segments by state, bytes, who leads, and the log's position.
 
     The store itself is read; no service is needed, and none is asked: `status` does that.
-    A leader in parentheses led last: its session is closed. Broker -1 is an import.
+    A leader in parentheses led last: its session is closed. Commands write,
+    too: a leader may be `command`, such as jobs import, or `import`.
     """
     when = parse_as_of(as_of)
     if when is not None and when.position is not None:
@@ -141,8 +146,18 @@ def describe(
 ) -> None:
     """Describe a topic's partitions, each with its leader epochs.
 
+    Of each leader epoch:
+
+    \b
+    epoch           number of the leader epoch
+    highest offset  last offset that a finished segment of it ever had
+    bytes           finished segments that have it, each counted whole
+    referenced      finished segments that answer for offsets of it
+    unreferenced    others in it: being copied or deleted, or superseded
+    lost by kafka   referenced ones that Kafka's own manager would have lost
+
     Exit status 1: some partitions are damaged; they are named, and the others are described.
-    """
+    """  # noqa: D301 - The mark for Click is one character.
     when = parse_as_of(as_of)
     if asyncio.run(
         _describe(StoreOptions(store, cluster), (topic, partition), when, json, wide)
@@ -316,7 +331,7 @@ def _print_details(
             ("leader", summary.leader.whole),
             ("deletion", delete),
             *(
-                (state.name, f"{count} segments, {size} bytes")
+                (state.name, f"{count} segments, {size_text(size)}")
                 for state, count, size in zip(
                     KEPT_STATES, summary.counts, summary.sizes, strict=True
                 )

@@ -27,8 +27,9 @@ from tierledger.cli.options import (
     TierOption,
     number_with_unit,
 )
-from tierledger.cli.output import escaped, print_json, print_note, print_pairs, progress
+from tierledger.cli.output import escaped, print_json, print_note, progress
 from tierledger.cli.settings import store_config, tier_options
+from tierledger.cli.table import print_facts
 from tierledger.cli.topics import TopicIfAnyArgument
 from tierledger.events.errors import InvalidArgument
 
@@ -204,7 +205,7 @@ def _report(made: Progress, *, json: bool) -> None:
         print(escaped(f"UNREAD   {where}: {unread.message}"))
     for log in made.damaged_logs:
         print(escaped(f"LEFT OUT {log}"))
-    print_pairs(_summary(made).items())
+    print_facts(_summary(made))
 
 
 def _by_segment(findings: Iterable[DamagedObject]) -> Iterable[list[DamagedObject]]:

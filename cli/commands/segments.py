@@ -57,7 +57,18 @@ def segments(
     wide: WideOption = False,
     source: FromOption = None,
 ) -> None:
-    """List a partition's segments by start offset, or one leader epoch's."""
+    """List a partition's segments by start offset, or one leader epoch's.
+
+    \b
+    id         the segment's id, in names of its objects in the tier
+    state      docs/vocabulary.md
+    start, end its first and last offset
+    bytes      size of its log, without indexes
+    epochs     leader epochs in it: EPOCH@FIRST OFFSET; +N: and N more
+    broker     the broker that told of it last
+    time       when, by that broker's clock
+    txn index  empty: no transaction was aborted in it; maybe: unknown
+    """  # noqa: D301 - The mark for Click is one character.
     when = parse_as_of(as_of)
     role = live_role(source, store, when, deleted=deleted)
     options = StoreOptions(store, cluster)

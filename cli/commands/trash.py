@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.brokers import broker_cell
 from tierledger.cli.commands.purge import due_of, purge
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
@@ -159,7 +160,7 @@ async def _show(
             size_cell(one["size_in_bytes"]),
             time_cell(one["deleted_ms"]),
             one["deleted_by"],
-            one["broker_id"],
+            broker_cell(one["broker_id"]),
             time_cell(one["kept_until_ms"]),
             one["reason"] if one["purged_by"] is None else "it is being purged",
         )

@@ -57,7 +57,7 @@ async def test_what_is_left_is_forgotten_if_that_is_said(
 
     tried = await there(store, *forget, "--leave-data", "--dry-run")
     assert tried.exit_code == 0, tried.output
-    what = f"{LEFT}, its 7 events and 2 segments (20 bytes) whose data stays in the tier\n"
+    what = f"{LEFT}, its 7 events and 2 segments (20 B) whose data stays in the tier\n"
     assert tried.stdout == f"would forget {what}"
     shown = await there(store, "segments", "orders", 0, "--json")
     assert len(shown.stdout.splitlines()) == 2

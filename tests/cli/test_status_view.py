@@ -1,13 +1,16 @@
 """The output of `tierledger status`, with and without a service."""
 
+import io
 import itertools
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.models.actors.reports import host, reading, served, session, silent
 from tests.models.cli.command_line import invoke, run
+from tierledger.actors.calls import REPLAY
 from tierledger.cli.commands.status import view
 from tierledger.cli.commands.status.view import Screen, ServiceIdentity, page_of, print_page
 from tierledger.cli.table import Cell
@@ -237,6 +240,32 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
             "3 different, 2 resolved, 1 standing, 0 skipped",
         },
     ]
+
+
+def test_a_watched_status_has_the_columns_that_fit_and_names_the_others() -> None:
+    found = page(reading({"host-0": host(served(1))}))
+    hosts = next(one for one in found.tables if one.columns[0] == "host")
+
+    def shown(width: int, *, wide: bool = False) -> list[str]:
+        output = io.StringIO()
+        Console(width=width, file=output).print(view.rendered(found, "now", width, wide=wide))
+        return output.getvalue().split()
+
+    narrow, roomy, wide = shown(60), shown(200), shown(60, wide=True)
+
+    assert set(hosts.columns) <= set(roomy)
+    assert set(hosts.columns) <= set(wide)
+    assert {"host", "leaders", "note:", "--wide"} <= set(narrow)
+    assert not {"note:", "--wide"} & {*roomy, *wide}
+
+
+def test_what_registers_as_a_broker_and_is_none_has_a_name() -> None:
+    known = {"incarnation": 1, "announced": None}
+    brokers = {1: known, REPLAY: known}
+
+    found = page(reading({"host-0": host()}, brokers=brokers))
+
+    assert [one["broker"] for one in table(found, "broker")] == [1, "replay"]
 
 
 def test_names_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:

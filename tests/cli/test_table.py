@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.models.cli.command_line import run
+from tests.models.cli.command_line import run, write
 from tests.models.cli.terminal import Shown, on_terminal
+from tests.models.storage.stored_partitions import StoredPartition, added, finished
 from tierledger.cli.table import (
     STYLED_ROWS_MAX,
     Cell,
@@ -22,6 +23,8 @@ from tierledger.cli.table import (
     styled_table,
     time_cell,
 )
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 WORDS = st.text("abcdefgh-", min_size=1, max_size=20)
 CELLS = st.one_of(
@@ -115,6 +118,31 @@ def test_an_audit_has_each_finding_on_one_line_of_eighty_columns(
     assert kinds[0] == "missing_object"
     assert kinds[kinds.index("cluster") - 1] == "missing_object"
     assert "nothing is there" in shown.raw
+
+
+@pytest.mark.parametrize(
+    "job", [("coverage",), ("stuck",), ("retention", "--what-if", "retention.ms=1d")]
+)
+def test_a_job_has_each_row_on_one_line_of_eighty_columns_however_long_the_topic(
+    store: Path, job: tuple[str, ...]
+) -> None:
+    async def long(backend: SqliteBackend) -> None:
+        name = f"a-topic-{'with-a-long-name-' * 5}end"
+        tip = TopicIdPartition(Uuid(bytes([11]) * 16), 0, name)
+        partition = await StoredPartition.led(backend, tip)
+        await partition.append([*finished(3), *finished(0), added(9, 90, 99)])
+
+    write(store, long)
+    rows = len(json.loads(run(store, "jobs", *job, "--json").stdout)["worst"])
+    shown = on_terminal("jobs", *job, columns=80, store=store)
+    wide = on_terminal("jobs", *job, "--wide", columns=80, store=store)
+
+    words = first_words(shown)
+    assert rows
+    assert words[rows] in {"now", "partitions", "cluster"}
+    assert any(one.startswith("a-topic") and "…" in one for one in words[:rows])
+    assert all(len(line) <= 80 for line in shown.lines[-len(words) :])
+    assert "too narrow" not in wide.raw
 
 
 def test_a_very_long_table_is_set_plainly(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,7 @@ ROWS_MAX = 1000
 """How many findings are printed or drawn, the worst; the table has all."""
 
 COLUMNS = ("kind", "place", "objects", "bytes", "expected", "detail")
+SPARE = ("objects", "expected", "bytes")
 
 
 ListingOption = Annotated[
@@ -260,6 +261,7 @@ def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> 
             **{kind.value: total.rows for kind, total in totals.items()},
         },
         columns=COLUMNS,
+        spare=SPARE,
         worst=rows,
         cells=_cells,
         found=sum(totals[kind].rows for kind in FINDINGS),

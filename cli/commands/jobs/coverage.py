@@ -29,6 +29,7 @@ ROWS_DRAWN_MAX = 100_000
 """Ranges on the page: at about 150 bytes each, browsers still show them at once."""
 
 COLUMNS = ("partition", "kind", "epoch", "start", "end", "segments", "bytes")
+SPARE = ("bytes", "segments", "epoch")
 
 
 def coverage(job: Job) -> None:
@@ -62,6 +63,7 @@ def coverage(job: Job) -> None:
             **_counts(of, "unfinished"),
         },
         columns=COLUMNS,
+        spare=SPARE,
         worst=made.digest.worst(),
         cells=_cells,
         found=sum(of[kind].rows for kind in FINDINGS),

@@ -85,14 +85,14 @@ def _group(about: str) -> typer.Typer:
 
 def _add_tables(group: typer.Typer) -> None:
     for table, about in TABLE_HELP.items():
-        without = {"out", "page"}
+        without = {"out", "page", "wide"}
         add_command(
             group, table, _write, about=about, description=_help(about), without=without
         )
 
 
 def _add_jobs(group: typer.Typer) -> None:
-    without = {"page", "as_of", "topic", "partition", "engine"}
+    without = {"page", "as_of", "topic", "partition", "engine", "wide"}
     add_command(group, "import", import_metadata, without=without)
     add_command(group, "coverage", coverage, about="what of each partition the tier holds")
     about = "what is missing in the tier, and what is too much"

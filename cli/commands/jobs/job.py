@@ -30,9 +30,14 @@ from tierledger.cli.options import (
     StoreOption,
     parse_as_of,
 )
-from tierledger.cli.output import print_json, print_note, print_pairs, progress
+from tierledger.cli.output import print_json, print_note, progress
 from tierledger.cli.settings import cluster_setting, store_config
-from tierledger.cli.table import PrintedTable, print_table
+from tierledger.cli.table import (
+    PrintedTable,
+    WideOption,
+    print_facts,
+    print_table,
+)
 from tierledger.cli.topics import TopicOption
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import time_text
@@ -105,6 +110,7 @@ SHARED_OPTIONS: Final[Mapping[str, tuple[object, object]]] = {
     "overwrite": (OverwriteOption, False),
     "store": (StoreOption, None),
     "cluster": (ClusterOption, None),
+    "wide": (WideOption, False),
     "json": (JsonOption, False),
 }
 """The options that all jobs share, by the fields of `Job`: each option and its default."""
@@ -164,6 +170,7 @@ class Job:
     format: str = "parquet"
     overwrite: bool = False
     page: Path | None = None
+    wide: bool = False
     json: bool = False
     ahead: list[AheadLog] = field(default_factory=list)
     """Logs whose time is ahead of now; `planned` adds them, and the job's end tells of them."""
@@ -385,6 +392,7 @@ def end(
     facts: Mapping[str, object],
     *,
     columns: Sequence[str] = (),
+    spare: Sequence[str] = (),
     worst: Sequence[PlainRow] = (),
     cells: Callable[[PlainRow], list[object]] = lambda row: [*row.values()],
     found: int = 0,
@@ -397,6 +405,7 @@ def end(
         job: The user's request.
         facts: The result in a few numbers, by name.
         columns: Names of the columns of `cells`.
+        spare: Those to leave out where the terminal is too narrow, the first one first.
         worst: Findings, the worst first; `SHOWN_MAX` of them are printed, as JSON with the
             names of the table's columns.
         cells: What a person is shown of a finding.
@@ -415,8 +424,9 @@ def end(
         print_json({**result, "damaged": [one._asdict() for one in damaged]})
     else:
         if worst:
-            print_table(PrintedTable(columns, [cells(row) for row in worst[:SHOWN_MAX]]))
-        print_pairs(facts.items())
+            rows = [cells(row) for row in worst[:SHOWN_MAX]]
+            print_table(PrintedTable(columns, rows, spare), wide=job.wide)
+        print_facts(facts)
     left = max(found, len(worst)) - min(len(worst), SHOWN_MAX)
     if left > 0:
         print_note(f"{left} more are not shown here; --out and --page have them")

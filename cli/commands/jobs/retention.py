@@ -35,6 +35,7 @@ SETTINGS = {"retention.ms": UNITS_MS, "retention.bytes": UNITS_BYTES}
 """Settings of a what-if, and their units; one that is not given keeps everything."""
 
 COLUMNS = ("topic", "partitions", "segments", "bytes", "segments after", "bytes after")
+SPARE = ("partitions", "segments", "segments after", "bytes")
 
 
 WhatIfOption = Annotated[
@@ -208,6 +209,7 @@ def _run(
         job,
         {**head, **asked, "partitions": len(plan.logs), **_totals(digest)},
         columns=COLUMNS,
+        spare=SPARE,
         worst=digest.topics(),
         cells=_cells,
         damaged=made.damaged,

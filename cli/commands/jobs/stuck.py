@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierledger.cli.brokers import broker_cell
 from tierledger.cli.commands.jobs.job import Job, answered, end, write_page
 from tierledger.cli.commands.jobs.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.options import duration_ms
-from tierledger.cli.table import size_cell, state_cell, time_cell
+from tierledger.cli.segment_output import BRIEF_STATES
+from tierledger.cli.table import id_cell, size_cell, state_cell, time_cell
 from tierledger.events.as_of import AsOf
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import time_text
@@ -36,6 +38,7 @@ ROWS_MAX = 500
 """How many rows are printed or drawn, the oldest; the table has all."""
 
 COLUMNS = ("partition", "state", "segment", "since", "for", "broker", "bytes")
+SPARE = ("broker", "bytes", "since")
 
 
 def stuck(
@@ -111,6 +114,7 @@ def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
             "bytes": sum(size for _, size in totals.values()),
         },
         columns=COLUMNS,
+        spare=SPARE,
         worst=oldest,
         cells=_cells,
         found=sum(count for count, _ in totals.values()),
@@ -121,10 +125,10 @@ def _run(job: Job, now_ms: int, limits_ms: dict[str, int]) -> None:
 def _cells(row: PlainRow) -> list[object]:
     return [
         f"{row['topic']}-{row['partition']}",
-        state_cell(row["state"]),
-        row["segment_id"],
+        state_cell(row["state"], BRIEF_STATES.get(row["state"])),
+        None if row["segment_id"] is None else id_cell(row["segment_id"]),
         time_cell(row["since_ms"]),
         span_text(row["age_ms"]),
-        row["broker_id"],
+        broker_cell(row["broker_id"]),
         size_cell(row["size_in_bytes"]),
     ]

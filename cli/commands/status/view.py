@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tierledger.cli.output import print_pairs
+from tierledger.cli.brokers import broker_cell, broker_text
+from tierledger.cli.output import note_line, print_pairs
 from tierledger.cli.table import (
     PrintedTable,
     id_cell,
@@ -14,6 +15,7 @@ from tierledger.cli.table import (
     state_cell,
     styled_table,
     time_cell,
+    whole_text,
 )
 from tierledger.events.lifecycle import DeletionCause
 from tierledger.events.typed_fields import time_text
@@ -237,18 +239,24 @@ def print_page(page: Screen, *, wide: bool = False) -> None:
         print(page.remark)
 
 
-def rendered(page: Screen, footer: str, width: int) -> RenderableType:
-    """A page for a live display of that width."""
+def rendered(page: Screen, footer: str, width: int, *, wide: bool = False) -> RenderableType:
+    """A page for a live display of that width, with notes of what was left out."""
     from rich.console import Group
     from rich.text import Text
 
     from tierledger.cli.output import escaped
 
     shown = [(name, value) for name, value in page.pairs if value is not None]
-    width = max(len(name) for name, _ in shown)
-    head = [Text(f"{name:<{width}}  {escaped(str(value))}") for name, value in shown]
-    tables = [styled_table(one, width) for one in page.tables]
-    feet = [Text(one) for one in (page.remark, footer) if one is not None]
+    named = max(len(name) for name, _ in shown)
+    head = [Text(f"{name:<{named}}  {escaped(str(value))}") for name, value in shown]
+    notes: list[str] = []
+    tables = [
+        whole_text(one) if wide else styled_table(one, width, notes.append)
+        for one in page.tables
+    ]
+    feet = [
+        Text(one) for one in (*map(note_line, notes), page.remark, footer) if one is not None
+    ]
     return Group(*head, *tables, *feet)
 
 
@@ -347,7 +355,7 @@ def _count_on(one: HostStatus, role: str) -> object:
 def _broker_row(broker: int, report: dict[str, Any]) -> tuple[object, ...]:
     announced = report["announced"]
     last = None if announced is None else f"{announced[0]}/{announced[1]}"
-    return broker, report["incarnation"], last
+    return broker_cell(broker), report["incarnation"], last
 
 
 def _owner_text(status: dict[str, Any]) -> str:
@@ -436,7 +444,8 @@ def _session_text(session: Mapping[str, Any] | None) -> str | None:
     epoch = session["leader_epoch"]
     known = "" if epoch is None else f", epoch {epoch}"
     closed = "" if session["is_open"] else ", closed"
-    return f"{session['number']}: broker {session['broker_id']}, {claim}{known}{closed}"
+    broker = broker_text(session["broker_id"])
+    return f"{session['number']}: {broker}, {claim}{known}{closed}"
 
 
 def _follower_text(one: ServedStatus) -> str:

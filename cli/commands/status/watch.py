@@ -75,7 +75,9 @@ def _display(options: StatusOptions) -> Iterator[Show]:
             is_served = look.service is not None
             page = page_with_service(options, look) if is_served else page_without_service(look)
             footer = f"{time_text(WallClock().now_ms())}, Ctrl-C ends this"
-            live.update(rendered(page, footer, live.console.width), refresh=True)
+            live.update(
+                rendered(page, footer, live.console.width, wide=options.wide), refresh=True
+            )
 
         yield show
 
