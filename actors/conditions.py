@@ -27,6 +27,9 @@ CLOCK_JUMPED = "clock-jumped"
 CLOCK_OFF = "clock-off"
 """The condition of a process whose clock differs from those of most others."""
 
+NOT_JUDGED = "deletions-not-judged"
+"""The condition of a host whose leaders refuse deletions, as Kafka does not say its rules."""
+
 
 class Condition(NamedTuple):
     """One thing that is wrong now."""

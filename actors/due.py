@@ -29,10 +29,17 @@ def only_due(
     due = (
         id_of_row(one.row)
         for one in found
-        if one is not None and not why_kept(one, tip, told, broker_id, now_ms)
+        if one is not None
+        and (one.is_unreleased if command.released else True)
+        and not why_kept(_released(one, command, now_ms), tip, told, broker_id, now_ms)
     )
     most = len(command.segment_ids) or command.choose
     return command._replace(segment_ids=tuple(islice(due, most)))
+
+
+def _released(one: KeptSegment, command: cmd.StartPurges, now_ms: int) -> KeptSegment:
+    """As it is by the release that `command` is, if it is one."""
+    return one._replace(until_ms=now_ms) if command.released else one
 
 
 def purging_of(

@@ -157,6 +157,8 @@ def why_kept(
         return (
             f"broker {kept.purger} is purging it" if kept.purger >= 0 else "it is being purged"
         )
+    if kept.is_unreleased:
+        return "it is kept until somebody releases it (`tierledger trash release`)"
     if now_ms < kept.until_ms:
         return f"it is kept until {time_text(kept.until_ms)}"
     if told.held:

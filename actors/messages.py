@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from tierledger.actors.explained import NotKnown, ToldRetention
 from tierledger.actors.holds import Deletions
 from tierledger.events.commands import Claim, Command, LeaderVerdict
 from tierledger.events.errors import RemoteStorageError
@@ -104,6 +105,8 @@ class CommandArrived(NamedTuple):
     reply_to: ReplyTo
     command: Command
     now_ms: int
+    retention: ToldRetention | NotKnown | None = None
+    """For the deletion of a segment: what Kafka says; None if nobody was to be asked."""
 
 
 class CommandsArrived(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from tierledger.actors.calls import CoordinatedHost, Request
+from tierledger.actors.explained import NotKnown, ToldRetention
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.events.identifiers import TopicIdPartition
@@ -28,6 +29,19 @@ class LeaderOracle(Protocol):
         self, partitions: Sequence[TopicIdPartition]
     ) -> list[LeaderVerdict | None]:
         """The present leader of each partition, in order; None where it is not known.
+
+        An error, or no answer within `no_oracle.ORACLE_DEADLINE_S`, counts as not known.
+        """
+        ...
+
+
+class RetentionSource(Protocol):
+    """Asks Kafka by which rules brokers may delete."""
+
+    async def retentions_of(
+        self, partitions: Sequence[TopicIdPartition]
+    ) -> list[ToldRetention | NotKnown]:
+        """What each partition's leading broker says now, in order.
 
         An error, or no answer within `no_oracle.ORACLE_DEADLINE_S`, counts as not known.
         """

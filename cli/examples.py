@@ -25,6 +25,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "hold release": ("tierledger hold release audit --reason 'it is done'",),
     "trash ls": ("tierledger trash ls", "tierledger trash ls --topic orders --json"),
     "trash show": ("tierledger trash show orders 0",),
+    "trash release": ("tierledger trash release orders --reason 'it was DeleteRecords'",),
     "trash purge": (
         "tierledger trash purge --tier s3://BUCKET/PREFIX --dry-run",
         "tierledger trash purge old-topic --tier s3://BUCKET/PREFIX --yes",

@@ -114,6 +114,8 @@ class StartPurges(NamedTuple):
     """Without ids: the log's writer takes the first that are due, at most so many."""
     after: Int64 = -1
     """Of these, those that were kept behind that position."""
+    released: bool = False
+    """Somebody releases them: they are due, though they are kept until then."""
 
 
 class EndPurges(NamedTuple):

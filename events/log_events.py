@@ -109,6 +109,10 @@ class SegmentUpdated(NamedTuple):
     tags: Tags = None
 
 
+UNTIL_RELEASED_MS = 253_402_300_799_999
+"""In place of an end: kept until somebody releases it. It is the last time that has a date."""
+
+
 class SegmentKept(NamedTuple):
     """A finished segment whose deletion has just begun is in no answer from here on.
 

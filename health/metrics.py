@@ -78,6 +78,11 @@ METRICS = (
     Metric("tierledger_owner_epoch", (), "Number of changes of the owner so far."),
     Metric("tierledger_holds", (), "Holds that operators have placed and not released."),
     Metric(
+        "tierledger_unexplained_segments",
+        (),
+        "Segments that are kept as no rule of Kafka's explains their deletion.",
+    ),
+    Metric(
         "tierledger_trash_partitions",
         (),
         "Partitions that keep segments that were deleted, as found since a guard asked first.",
@@ -330,6 +335,16 @@ def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
         "tierledger_coordinator_up": [((), known is not None)],
         "tierledger_coordinator_position": [] if known is None else [((), known["position"])],
         "tierledger_set_aside_items": [] if known is None else [((), known["set_aside"])],
+        "tierledger_unexplained_segments": []
+        if known is None
+        else [
+            (
+                (),
+                sum(
+                    one.unexplained["segments"] for one in status.partitions if one.unexplained
+                ),
+            )
+        ],
         "tierledger_holds": [((), len(status.holds()))]
         if known and known["holds"] is not None
         else [],

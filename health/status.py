@@ -173,6 +173,8 @@ class PartitionStatus(NamedTuple):
     """Disputes since the last session that opened without one."""
     last_dispute_ms: int | None
     """Log time of the last dispute in that row."""
+    unexplained: Mapping[str, Any] | None = None
+    """Deleted segments that are kept as no rule explains it: how many, since when, and why."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -389,6 +391,7 @@ def _partition(
         disputes=report["disputes"],
         disputes_in_a_row=report["disputes_in_a_row"],
         last_dispute_ms=report["last_dispute_ms"],
+        unexplained=report.get("unexplained"),
     )
     return found._replace(trouble=_trouble(found, reading, is_deleted=report["is_deleted"]))
 

@@ -14,7 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from tierledger.actors.conditions import CLOCK_JUMPED, CLOCK_OFF, NO_STEPS, STORE_REFUSED
+from tierledger.actors.conditions import (
+    CLOCK_JUMPED,
+    CLOCK_OFF,
+    NO_STEPS,
+    NOT_JUDGED,
+    STORE_REFUSED,
+)
 from tierledger.actors.coordinator.attendance import SILENT_MS
 from tierledger.actors.coordinator.doors import DOORS_UNREACHABLE, HOST_UNREACHABLE
 from tierledger.actors.coordinator.events import Owner
@@ -205,6 +211,20 @@ KINDS = {
         "see that all brokers run with the plugin, then what would be deleted: `tierledger "
         "handover --confirm-deletions --dry-run`; without `--dry-run` brokers delete it",
     ),
+    "deletion-unexplained": TroubleKind(
+        Severity.CRITICAL,
+        "brokers have deleted segments, and no rule of Kafka's explains it; the data is kept "
+        "until somebody releases it",
+        "compare the text with the topic's settings, and see the broker's log; `tierledger "
+        "undelete` brings the records back; if nobody needs them: `tierledger trash release`",
+    ),
+    NOT_JUDGED: TroubleKind(
+        Severity.WARNING,
+        "brokers with the guard want to delete, and Kafka does not tell the service its "
+        "settings and log starts; the deletions wait, and the tier grows",
+        "see that hosts reach the brokers of `serve --kafka`, and that its user may describe "
+        "topics and their settings",
+    ),
     "hold-refuses": TroubleKind(
         Severity.NOTE,
         "brokers try to delete what is under a hold: their retention of that partition stands "
@@ -337,6 +357,13 @@ def _of_host(host: HostStatus, status: ServiceStatus) -> Iterator[Trouble]:
 
 
 def _of_partition(one: PartitionStatus) -> Iterator[Trouble]:
+    if one.unexplained is not None:
+        yield _trouble(
+            "deletion-unexplained",
+            f"partition {one.topic}-{one.partition}",
+            f"{one.unexplained['segments']} segments, the first: {one.unexplained['reason']}",
+            one.unexplained["since_ms"],
+        )
     if one.trouble is None:
         return
     served = (one.leader, *one.followers)

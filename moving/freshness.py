@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from aiokafka.errors import for_code  # type: ignore[import-untyped] # It has no types.
 
 from tierledger.actors.coordinator.attendance import owned_elsewhere
+from tierledger.actors.oracle.offsets_request import EARLIEST, EARLIEST_LOCAL, offsets_request
 from tierledger.events.errors import RejectedError, RemoteResourceNotFound, StorageUnavailable
-from tierledger.moving.offsets_request import EARLIEST, EARLIEST_LOCAL, offsets_request
 from tierledger.moving.sealing import sealed_partitions
 from tierledger.pipeline.imports.source import METADATA_TOPIC
 from tierledger.pipeline.imports.topic import Admin, admin_of, answering, offsets_of

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
+
+from msgspec import Meta
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.events.typed_fields import Id, Int32
+from tierledger.events.typed_fields import Id, Int32, Text
 
 
 class ToPurge(NamedTuple):
@@ -27,7 +29,31 @@ class NextPurge(NamedTuple):
         return asked.purge(self)
 
 
+COMMAND = -1
+"""In place of a broker: an operator's command."""
+
+RELEASED_MAX = 500
+"""Segments that one request releases."""
+
+
+class ReleaseKept(NamedTuple):
+    """An operator releases segments that are kept until then; what a hold is about stays kept.
+
+    May be repeated.
+    """
+
+    topic_id_partition: TopicIdPartition
+    segment_ids: Annotated[tuple[Id, ...], Meta(max_length=RELEASED_MAX)]
+    by: Text
+    reason: Text
+
+    def put_to(self, asked: GivesPurges) -> Coroutine[Any, Any, None]:
+        return asked.release_kept(self)
+
+
 class GivesPurges(Protocol):
     """Gives guards what is due."""
+
+    async def release_kept(self, wish: ReleaseKept) -> None: ...
 
     async def purge(self, wish: NextPurge) -> ToPurge | None: ...

@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 
 from tierledger.actors.calls import PartitionKey, PurgeCall, Purging
 from tierledger.actors.coordinator.fold import Fold
-from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
+from tierledger.actors.coordinator.purge_requests import (
+    COMMAND,
+    NextPurge,
+    ReleaseKept,
+    ToPurge,
+)
 from tierledger.actors.coordinator.unled_log import UnledLog
 from tierledger.actors.due import purging_of
 from tierledger.actors.ports import HostHandle
@@ -104,6 +109,18 @@ class Purges:
                 return None
             given.rest.rotate(-1)  # One whose deletion fails does not hold up the others.
             return given.rest[-1]
+
+    async def release(self, wish: ReleaseKept) -> None:
+        """Let go of what is kept until somebody says so; durable on return.
+
+        Raises:
+            RemoteStorageError: Nothing is known to be released: repeat it.
+        """
+        # A purge that nobody has been given yet: from here on it is due.
+        command = cmd.StartPurges(Origin(COMMAND, None), wish.segment_ids, 0, released=True)
+        async with self._lock:
+            await self._purge(wish.topic_id_partition, command)
+        _log.info("released", **{**wish._asdict(), "segment_ids": len(wish.segment_ids)})
 
     def report(self) -> dict[str, Any]:
         """For `status`: what is kept where, what brokers have been given, what is purged."""

@@ -40,7 +40,7 @@ from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batc
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
-from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
+from tierledger.actors.coordinator.purge_requests import NextPurge, ReleaseKept, ToPurge
 from tierledger.actors.coordinator.purges import Purges
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.coordinator.requests import FollowedCoordinator
@@ -340,6 +340,10 @@ class CoordinatorService:
     async def purge(self, wish: NextPurge) -> ToPurge | None:
         """What a guarded broker is to purge next; see `Purges`."""
         return await self._purges.next(wish)
+
+    async def release_kept(self, wish: ReleaseKept) -> None:
+        """Let go of segments that are kept until an operator says so; see `Purges`."""
+        await self._purges.release(wish)
 
     async def _heeds(self, host: str) -> list[PartitionKey] | None:
         """The partitions in which a host does not go by the newest holds yet; None: in all."""

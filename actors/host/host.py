@@ -45,14 +45,15 @@ from tierledger.actors.host.heads import Heads, Hints
 from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.host.partition_shell import Notice, PartitionShell
 from tierledger.actors.host.report import HostReport
+from tierledger.actors.host.retentions import Retentions, is_judged
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import NoOracle
-from tierledger.actors.ports import HostFailed, LeaderOracle
+from tierledger.actors.ports import HostFailed, LeaderOracle, RetentionSource
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.slices import Slices
 from tierledger.actors.turns import AnswerReader, InProcess, Turns
-from tierledger.events.commands import EndPurges, StartPurges
+from tierledger.events.commands import Command, EndPurges, StartPurges
 from tierledger.events.errors import (
     InvalidArgument,
     NotLeader,
@@ -120,6 +121,7 @@ class Host:
         clock: Clock,
         give_up: Callable[[], None],
         oracle: LeaderOracle | None = None,
+        retentions: RetentionSource | None = None,
     ) -> None:
         """`give_up` ends the process, real or simulated, after an unforeseen error."""
         self.name = name
@@ -132,6 +134,9 @@ class Host:
         conditions = Conditions(self.now_ms)
         self.committer = Committer(backend, conditions)
         self.oracle: LeaderOracle = oracle or NoOracle()
+        self._retentions = (
+            None if retentions is None else Retentions(retentions, conditions, self.spawn)
+        )
         self.is_closing = False
         self.deletions = Deletions()
         """Whether brokers may delete, by the newest ping."""
@@ -228,6 +233,9 @@ class Host:
                 shell = self._shells.get((key, LEADER))
                 if shell is None:
                     then(NotLeader(f"{self.name} does not lead {_text(key)}"))
+                elif self._retentions is not None and is_judged(command):
+                    self._replies[reply_to] = then
+                    self.spawn(self._judge(self._retentions, shell, reply_to, command))
                 else:
                     self._replies[reply_to] = then
                     shell.want(msg.CommandArrived(reply_to, command, self._clock.now_ms()))
@@ -240,6 +248,13 @@ class Host:
                 self._await(reply_to, then, reader)
                 self.spawn(self._next_page(cursor, reply_to))
         return reply_to
+
+    async def _judge(
+        self, retentions: Retentions, shell: PartitionShell, reply_to: int, command: Command
+    ) -> None:
+        """Let the leader decide on a deletion, once Kafka has said what may be deleted."""
+        retention = await retentions.of(shell.topic_id_partition)
+        shell.want(msg.CommandArrived(reply_to, command, self._clock.now_ms(), retention))
 
     def _await(
         self, reply_to: int, then: Callable[[object], None], reader: AnswerReader | None

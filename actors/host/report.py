@@ -162,6 +162,7 @@ class HostReport:
             "position": machine.position,
             "remote_log_bytes": 0 if state is None else sum(state.bytes_by_state),
             "copying_bytes": 0 if state is None else state.bytes_by_state[_COPYING],
+            "unexplained": None if state is None else _unexplained(state),
             "deleting": 0 if state is None else state.count_by_state[_DELETING],
             "waiting": machine.waiting + shell.held,
             "disputes": 0 if state is None else state.disputes,
@@ -170,6 +171,20 @@ class HostReport:
             "is_deleted": state is not None and state.is_finished,
             "session": None if state is None else _session(state),
         }
+
+
+def _unexplained(state: PartitionState) -> dict[str, Any] | None:
+    """What is kept because no rule of Kafka's explains its deletion; None: nothing."""
+    kept = state.kept
+    position = next(iter(kept.unreleased), None)
+    one = None if position is None else kept.at(position)
+    if one is None:
+        return None
+    return {
+        "segments": len(kept.unreleased),
+        "since_ms": one.log_time_ms,
+        "reason": one.reason,
+    }
 
 
 def _session(state: PartitionState) -> dict[str, Any] | None:

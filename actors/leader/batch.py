@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tierledger.actors import messages as msg
 from tierledger.actors.due import only_due
+from tierledger.actors.explained import NotKnown, unexplained
 from tierledger.actors.holds import Deletions, Hold, in_force, kept_until_ms, text_of_hold
 from tierledger.actors.sent_batch import SentBatch
 from tierledger.events import commands as cmd
@@ -42,6 +43,12 @@ from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 from tierledger.storage.serde import MetadataSerDe
 
 NOTHING_HELD = Deletions()
+
+UNEXPLAINED = "deletion-unexplained"
+"""The alarm for a deletion that no rule of Kafka's explains; the data is kept."""
+
+NOT_JUDGED = "deletion-not-judged"
+"""The alarm for a deletion that waits, as Kafka does not say whether its rules explain it."""
 
 DELETION_HELD = "deletion-held"
 """The alarm for a refused deletion of a segment."""
@@ -104,7 +111,7 @@ def draft(
         if isinstance(arrived.command, cmd.StartPurges):
             due = only_due(overlay, arrived.command, deletions, arrived.now_ms)
             arrived = arrived._replace(command=due)
-        held = kept_back(overlay, arrived.command, arrived.now_ms, deletions)
+        held = kept_back(overlay, arrived, deletions)
         if isinstance(held, msg.Alarm):
             error_of_it = RejectedError(held.message)
             drafted.at_once.extend([msg.ReplyError(arrived.reply_to, error_of_it), held])
@@ -125,18 +132,21 @@ def draft(
         else:
             drafted.events.extend(decision.events)
             drafted.replies.append(msg.Reply(arrived.reply_to, decision.position))
+            if held is not None and held.until_ms == log.UNTIL_RELEASED_MS:
+                drafted.replies.append(msg.Alarm(UNEXPLAINED, held.reason))
             size += _custom_bytes(decision.events)
     return drafted
 
 
 def kept_back(
-    overlay: Overlay, command: cmd.Command, now_ms: int, deletions: Deletions
+    overlay: Overlay, arrived: msg.CommandArrived, deletions: Deletions
 ) -> msg.Alarm | cmd.Keep | None:
-    """The alarm if `deletions` forbids what `command` would delete; None if nothing does.
+    """The alarm if something forbids what the command would delete; None if nothing does.
 
     `Keep` if it may leave the answers, and its data stays: a guard asks before it deletes that.
     """
-    if not (deletions.held or deletions.holds):
+    _, command, now_ms, retention = arrived
+    if not (deletions.held or deletions.holds or retention):
         return None
     tip = overlay.topic_id_partition
     if ends_partition(overlay, command):
@@ -150,6 +160,12 @@ def kept_back(
         return msg.Alarm(DELETION_HELD, deletions.held, hold="")
     assert isinstance(command, cmd.UpdateSegment), "it begins the deletion of a segment"
     guarded_for = command.guarded_for
+    if guarded_for is not None and overlay.delete is None and retention is not None:
+        if isinstance(retention, NotKnown):
+            text = f"segment {Uuid(segment[ID])} is not deleted yet: {retention.why}"
+            return msg.Alarm(NOT_JUDGED, text)
+        if why := unexplained(overlay, segment, retention, now_ms):
+            return cmd.Keep(log.UNTIL_RELEASED_MS, why)
     holds = in_force(
         [
             hold

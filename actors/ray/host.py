@@ -19,7 +19,7 @@ from tierledger.actors.ray.callbacks import end_after_failed_callbacks
 from tierledger.actors.ray.cluster import own_ip, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, WritingHost, named_actor, namespace_of
-from tierledger.actors.ray.oracle import oracle_of
+from tierledger.actors.ray.oracle import oracle_of, retentions_of
 from tierledger.actors.wall_clock import WallClock
 from tierledger.storage.connector import opened
 from tierledger.storage.process_log import end_at_once
@@ -89,6 +89,7 @@ class HostShell:
             limits=settings.limits,
             clock=clock,
             oracle=oracle_of(settings),
+            retentions=retentions_of(settings),
             # It ends the process; a successor replays the logs.
             give_up=lambda: end_at_once(70),
         )

@@ -209,7 +209,7 @@ async def _list(options: StoreOptions, *, json: bool, wide: bool) -> None:
     from tierledger.health.reading import read_service
     from tierledger.health.status import status_of
 
-    async with _connected(options) as (_, connection):
+    async with connected(options) as (_, connection):
         status = status_of(await read_service(connection))
     if status.coordinator is None:
         raise NotReady("the coordinator does not answer")
@@ -224,9 +224,10 @@ async def _list(options: StoreOptions, *, json: bool, wide: bool) -> None:
 
 
 @asynccontextmanager
-async def _connected(
+async def connected(
     options: StoreOptions,
 ) -> AsyncIterator[tuple[ServiceSettings, ServiceConnection]]:
+    """The settings of a client of the service, and a connection to it."""
     from tierledger.actors.discovery.connecting import connect
     from tierledger.cli.service_settings import client_settings
 
@@ -247,7 +248,7 @@ async def _change(
     from tierledger.events.identifiers import TopicIdPartition, Uuid
     from tierledger.moving.held_deletions import being_deleted, served
 
-    async with _connected(options) as (settings, connection):
+    async with connected(options) as (settings, connection):
         late = await connection.coordinator.ask(wish)
         tips = await served(connection)
         if hold is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from tierledger.actors.coordinator.purge_requests import COMMAND
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from tierledger.events.partition.state import KeptSegment, PartitionState
     from tierledger.storage.catalog import Catalog
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
-
-COMMAND = -1
-"""In place of a broker: a command deletes."""
 
 AT_A_TIME = 100
 """Segments of one step, whose data is deleted before the next one begins."""

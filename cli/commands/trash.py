@@ -10,6 +10,7 @@ import typer
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.brokers import broker_cell
 from tierledger.cli.commands.purge import due_of, purge
+from tierledger.cli.commands.release import release_kept
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import (
@@ -33,6 +34,7 @@ from tierledger.cli.table import (
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import DataError
 from tierledger.events.lifecycle import DeletionCause
+from tierledger.events.log_events import UNTIL_RELEASED_MS
 from tierledger.events.tables.segment_rows import END, SIZE, START, unpack_row
 
 if TYPE_CHECKING:
@@ -47,12 +49,13 @@ LIST_COLUMNS = (
     "segments",
     "bytes",
     "due",
+    "unreleased",
     "first",
     "last",
     "deleted",
     "kept until",
 )
-LIST_SPARE = ("deleted", "id")
+LIST_SPARE = ("deleted", "id", "unreleased")
 SHOW_COLUMNS = ("id", "start", "end", "bytes", "deleted", "by", "broker", "kept until", "why")
 SHOW_SPARE = ("broker", "deleted")
 
@@ -68,6 +71,7 @@ def trash_group() -> typer.Typer:
     group.command("ls")(list_kept)
     group.command("show")(show_kept)
     group.command("purge")(purge)
+    group.command("release")(release_kept)
     return group
 
 
@@ -82,7 +86,8 @@ def list_kept(
 ) -> None:
     """List the partitions with segments that were deleted and whose data stays.
 
-    What is due may be purged: its time is over, and no hold keeps it longer.
+    What is due may be purged: its time is over, and no hold keeps it longer. What is
+    unreleased stays until somebody releases it, as no rule of Kafka's explains its deletion.
     """
     if asyncio.run(_list(StoreOptions(store, cluster), topic, json=json, wide=wide)):
         raise typer.Exit(ExitStatus.PARTLY)
@@ -161,7 +166,7 @@ async def _show(
             time_cell(one["deleted_ms"]),
             one["deleted_by"],
             broker_cell(one["broker_id"]),
-            time_cell(one["kept_until_ms"]),
+            _until_cell(one["kept_until_ms"]),
             one["reason"] if one["purged_by"] is None else "it is being purged",
         )
         for one in plain
@@ -192,6 +197,7 @@ def _plain(state: PartitionState, due: int) -> dict[str, Any]:
         "segments": len(kept),
         "size_in_bytes": sum(row[SIZE] for row in rows),
         "due": due,
+        "unreleased": len(state.kept.unreleased),
         "first_offset": min(row[START] for row in rows),
         "last_offset": max(row[END] for row in rows),
         "deleted_ms": min(one.log_time_ms for one in kept),
@@ -207,8 +213,13 @@ def _cells(one: dict[str, Any]) -> tuple[object, ...]:
         one["segments"],
         size_cell(one["size_in_bytes"]),
         one["due"],
+        one["unreleased"],
         one["first_offset"],
         one["last_offset"],
         time_cell(one["deleted_ms"]),
-        time_cell(one["kept_until_ms"]),
+        _until_cell(one["kept_until_ms"]),
     )
+
+
+def _until_cell(until_ms: int) -> object:
+    return "its release" if until_ms == UNTIL_RELEASED_MS else time_cell(until_ms)

@@ -314,13 +314,14 @@ def _purges(
                     f"segment {Uuid(segment_id)} is kept, and its purge has not begun"
                 )
             bodies.append(log.SegmentPurged(segment_id))
-        elif now_ms < kept.until_ms:
+        elif kept.is_due_at(now_ms, released=command.released):
+            if kept.is_free(command.origin.broker_id, now_ms):
+                lease_until_ms = now_ms + command.lease_ms
+                bodies.append(log.SegmentPurgeStarted(segment_id, lease_until_ms))
+        else:
             raise InvalidStateTransition(
                 f"segment {Uuid(segment_id)} is kept until {kept.until_ms} ms, it is {now_ms}"
             )
-        elif kept.is_free(command.origin.broker_id, now_ms):
-            lease_until_ms = now_ms + command.lease_ms
-            bodies.append(log.SegmentPurgeStarted(segment_id, lease_until_ms))
     return bodies
 
 

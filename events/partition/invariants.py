@@ -147,6 +147,8 @@ def _check_kept(state: PartitionState, rows: Rows) -> None:
     assert len(ids) == len(kept), "each id once"
     fresh = sum(hash_of(value) for _, value in kept.by_position.items()) % DIGEST_MODULUS
     assert kept.digest == fresh, "the digest of what is kept"
+    unreleased = {position for position, one in kept.all() if one.is_unreleased}
+    assert set(kept.unreleased) == unreleased, "what nobody has released"
 
 
 def _check_head(state: PartitionState) -> None:

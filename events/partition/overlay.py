@@ -28,7 +28,9 @@ from tierledger.events.partition.state import (
 from tierledger.events.tables.segment_rows import (
     END,
     EPOCHS,
+    SIZE,
     START,
+    STATE,
     Row,
     id_of_row,
     pack_row,
@@ -52,6 +54,8 @@ class Overlay:
         self._changes: dict[bytes, list[log.SegmentAdded | log.SegmentUpdated]] = {}
         """Changes not in `_rows` yet: few segments change twice in a batch, so a row is built
         only when it is read."""
+        self._ended_bytes = 0
+        """Of finished segments whose deletion begins in this batch."""
         self._kept: dict[bytes, KeptSegment | None] = {}
         """Kept segments that this batch changes; None: purged."""
         self._deleted: dict[bytes, int | None] = {}
@@ -91,6 +95,36 @@ class Overlay:
             self._rows.get(one) is not None or one in self._changes
             for one in [*self._rows, *self._changes]
         )
+
+    @property
+    def finished_bytes(self) -> int:
+        """Bytes of the finished segments, each once; without copies that this batch ends."""
+        finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        return self._state.bytes_by_state[finished] - self._ended_bytes
+
+    @property
+    def newest(self) -> tuple[int, Row | None]:
+        """The highest offset that ever was in the tier, -1 if none, and its segment if known.
+
+        Before this batch, and by the newest leader epoch with a finished segment.
+        """
+        for _, tables in sorted(self._state.epochs.items(), reverse=True):
+            if tables.highest is not None:
+                last = tables.referenced.last()
+                row = None if last is None else self._state.row(last[1])
+                return tables.highest, None if row is None else unpack_row(row)
+        return -1, None
+
+    def has_finished_that_ends_at(self, offset: int) -> bool:
+        """Whether a finished segment ends at `offset`; one that this batch ends counts."""
+        for tables in self._state.epochs.values():
+            entry = tables.referenced.floor(offset)
+            found = [] if entry is None else [entry[1]]
+            for segment_id in (*found, *tables.holders(offset)):
+                row = self._state.row(segment_id)
+                if row is not None and unpack_row(row)[END] == offset:
+                    return True
+        return False
 
     def earlier(self, segment: Row) -> Row | None:
         """The segment whose records come before those of `segment`; None if nobody knows it."""
@@ -221,6 +255,11 @@ class Overlay:
             self._deleted[body.segment_id] = event.position
             self._buried[event.position] = event.log_time_ms
             return
+        if body.state == RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            row = self.row(body.segment_id)
+            fields = None if row is None else unpack_row(row)
+            if fields and fields[STATE] == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                self._ended_bytes += fields[SIZE]
         self._changes.setdefault(body.segment_id, []).append(body)
 
     def _note_purge(

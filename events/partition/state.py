@@ -13,10 +13,12 @@ from typing import Annotated, Any, NamedTuple
 
 import msgpack
 from msgspec import Meta
+from typing_extensions import override
 
 from tierledger.events.commands import Claim
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
+from tierledger.events.log_events import UNTIL_RELEASED_MS
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import PagedMap
 from tierledger.events.tables.segment_rows import ID_BYTES, SegmentRows
@@ -181,6 +183,17 @@ class KeptSegment(NamedTuple):
     lease_until_ms: int = 0
     """Until then nobody else is given it."""
 
+    @property
+    def is_unreleased(self) -> bool:
+        """Whether it stays until somebody releases it, and nobody has."""
+        return self.until_ms == UNTIL_RELEASED_MS and self.purger is None
+
+    def is_due_at(self, now_ms: int, *, released: bool) -> bool:
+        """Whether its time is over; a purge that has begun is never taken back."""
+        if self.until_ms == UNTIL_RELEASED_MS:
+            return released or self.purger is not None
+        return now_ms >= self.until_ms
+
     def is_free(self, broker_id: int, now_ms: int) -> bool:
         """Whether that broker may be given it, as nobody else deletes its data now."""
         return self.purger in {None, broker_id} or now_ms >= self.lease_until_ms
@@ -189,7 +202,23 @@ class KeptSegment(NamedTuple):
 class KeptSegments(DepartedIds):
     """Segments that were kept from deletion, each packed with its whole row."""
 
-    __slots__ = ()
+    __slots__ = ("unreleased",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unreleased: dict[int, None] = {}
+        """The positions of those that stay until somebody releases them."""
+
+    @override
+    def index(self, position: int, value: bytes) -> None:
+        super().index(position, value)
+        if _kept_in(value).is_unreleased:
+            self.unreleased[position] = None
+
+    @override
+    def drop_at(self, position: int) -> None:
+        super().drop_at(position)
+        self.unreleased.pop(position, None)
 
     def add(self, segment_id: bytes, position: int, kept: KeptSegment) -> None:
         # Digests from before segments were purged have no such fields.
@@ -198,7 +227,11 @@ class KeptSegments(DepartedIds):
 
     def get(self, segment_id: bytes) -> KeptSegment | None:
         position = self.position_of(segment_id)
-        value = None if position is None else self.by_position.get(position)
+        return None if position is None else self.at(position)
+
+    def at(self, position: int) -> KeptSegment | None:
+        """The segment that the event at `position` kept."""
+        value = self.by_position.get(position)
         return None if value is None else _kept_in(value)
 
     def all(self) -> Iterator[tuple[int, KeptSegment]]:

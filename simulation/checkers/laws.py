@@ -136,7 +136,7 @@ class _Laws:
         self.purging.add(body.segment_id)
         if until_ms is None:
             return f"{where}, and it is not kept"
-        if self.time_ms < until_ms:
+        if self.time_ms < until_ms and until_ms != log_events.UNTIL_RELEASED_MS:
             return f"{where} at {self.time_ms}, and it is kept until {until_ms}"
         return None
 

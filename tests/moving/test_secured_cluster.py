@@ -43,7 +43,7 @@ LITERAL = ALLOW = 3
 """Kafka's codes of resources, operations, patterns and permissions."""
 
 RIGHTS = (
-    (TOPIC, "*", [DESCRIBE]),
+    (TOPIC, "*", [DESCRIBE, DESCRIBE_CONFIGS]),
     (CLUSTER, "kafka-cluster", [DESCRIBE, DESCRIBE_CONFIGS]),
     (TOPIC, METADATA_TOPIC, [READ, CREATE, WRITE, DELETE]),
     (TRANSACTIONAL_ID, MIRROR, [WRITE, DESCRIBE]),

@@ -103,6 +103,7 @@ RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "hand_over": lambda _: Wish(admins="say who owns the metadata"),
     "place_hold": lambda _: Wish(admins="say what may be deleted"),
     "release_hold": lambda _: Wish(admins="say what may be deleted"),
+    "release_kept": lambda _: Wish(admins="say what may be deleted"),
     "attend": lambda call: Wish((call.attend.broker_id,)),
     "purge": lambda call: Wish((call.purge.broker_id,)),
     "question": _asks,

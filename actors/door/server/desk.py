@@ -236,18 +236,16 @@ class Desk:
                 wish = coordination.handover_of(message.hand_over)
                 owner, owner_epoch = await self._coordinator.ask(wish)
                 return pb.Answer(owned=pb.Owned(owner=owner, owner_epoch=owner_epoch))
-            case "place_hold":
-                placed = coordination.place_hold_of(message.place_hold)
-                late = await self._coordinator.ask(placed)
-                return pb.Answer(hold_told=coordination.hold_told_message(late))
-            case "release_hold":
-                released = coordination.release_hold_of(message.release_hold)
-                late = await self._coordinator.ask(released)
+            case "place_hold" | "release_hold":
+                late = await self._coordinator.ask(coordination.hold_wish_of(message))
                 return pb.Answer(hold_told=coordination.hold_told_message(late))
             case "purge":
                 purge = coordination.purge_of(message.purge)
                 found = await self._coordinator.ask(purge)
                 return pb.Answer(to_purge=coordination.to_purge_message(found))
+            case "release_kept":
+                await self._coordinator.ask(coordination.release_kept_of(message.release_kept))
+                return pb.Answer(kept_released=pb.KeptReleased())
             case "attend":
                 attend = coordination.attend_of(message.attend)
                 attended = await self._coordinator.ask(attend)

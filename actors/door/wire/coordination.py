@@ -25,7 +25,7 @@ from tierledger.actors.coordinator.ownership import (
     PluginMode,
     decision,
 )
-from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
+from tierledger.actors.coordinator.purge_requests import NextPurge, ReleaseKept, ToPurge
 from tierledger.actors.coordinator.requests import (
     DoorsCall,
     HostsCall,
@@ -180,6 +180,13 @@ def release_hold_of(message: pb.ReleaseHold) -> ReleaseHold:
     return wish
 
 
+def hold_wish_of(call: pb.Call) -> PlaceHold | ReleaseHold:
+    """The request to place or to release a hold in a call; raises as that request's own."""
+    if call.HasField("place_hold"):
+        return place_hold_of(call.place_hold)
+    return release_hold_of(call.release_hold)
+
+
 def hold_told_message(late: Iterable[PartitionKey]) -> pb.HoldTold:
     return pb.HoldTold(late=map(key_message, late))
 
@@ -220,6 +227,27 @@ def to_purge_of(message: pb.ToPurge) -> ToPurge | None:
     if not message.HasField("partition"):
         return None
     return ToPurge(partition_of(message.partition)[0], message.row)
+
+
+def release_kept_message(wish: ReleaseKept) -> pb.ReleaseKept:
+    return pb.ReleaseKept(
+        partition=partition_message(wish.topic_id_partition),
+        segment_ids=wish.segment_ids,
+        by=wish.by,
+        reason=wish.reason,
+    )
+
+
+def release_kept_of(message: pb.ReleaseKept) -> ReleaseKept:
+    """An operator's release of kept segments, in a message.
+
+    Raises:
+        InvalidArgument: A field is wrong.
+    """
+    tip, _ = partition_of(message.partition)
+    given = ReleaseKept(tip, tuple(message.segment_ids), message.by, message.reason)
+    wish: ReleaseKept = checked(ReleaseKept, given, "release_kept")
+    return wish
 
 
 def attend_message(attend: Attend) -> pb.Attend:
@@ -485,6 +513,7 @@ FORMS: dict[type[Any], Form] = {
     ReleaseHold: Form(
         "release_hold", lambda wish: pb.ReleaseHold(**wish._asdict()), "hold_told", _late_of
     ),
+    ReleaseKept: Form("release_kept", release_kept_message, "kept_released", lambda _: None),
     NextPurge: Form("purge", purge_message, "to_purge", to_purge_of),
     Attend: Form("attend", attend_message, "ownership", attended_of),
     Announcement: Form(

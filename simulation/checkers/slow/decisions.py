@@ -428,7 +428,10 @@ def _purges(facts: Facts, command: cmd.StartPurges | cmd.EndPurges, now_ms: int)
             if purger is None:
                 raise Refused("InvalidStateTransition")
             made.append(log_events.SegmentPurged(one))
-        elif now_ms < until_ms:
+        elif now_ms < until_ms and not (
+            until_ms == log_events.UNTIL_RELEASED_MS
+            and (command.released or purger is not None)
+        ):
             raise Refused("InvalidStateTransition")
         elif purger in (None, command.origin.broker_id) or lease_until_ms <= now_ms:
             lease = now_ms + command.lease_ms

@@ -22,7 +22,7 @@ from tierledger.actors.coordinator.attendance import Attend, Attended, Differenc
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
-from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
+from tierledger.actors.coordinator.purge_requests import NextPurge, ReleaseKept, ToPurge
 from tierledger.actors.coordinator.requests import RegisterCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
@@ -239,6 +239,7 @@ PLACED = PlaceHold(
 
 PURGE = NextPurge(7, (KEY, ID))
 TO_PURGE = ToPurge(TIP, b"row")
+RELEASED = ReleaseKept(TIP, (ID, bytes(16)), "somebody", "it was DeleteRecords")
 TERM = PlaceHold(Hold("week", "*", reason="undo", by="somebody", term_ms=604_800_000, cause=2))
 
 OBJECTS: dict[str, Domain] = {
@@ -274,6 +275,11 @@ OBJECTS: dict[str, Domain] = {
         TERM, lambda: coordination.place_hold_message(TERM), coordination.place_hold_of
     ),
     "purge": Domain(PURGE, lambda: coordination.purge_message(PURGE), coordination.purge_of),
+    "release-kept": Domain(
+        RELEASED,
+        lambda: coordination.release_kept_message(RELEASED),
+        coordination.release_kept_of,
+    ),
     "to-purge": Domain(
         TO_PURGE, lambda: coordination.to_purge_message(TO_PURGE), coordination.to_purge_of
     ),
@@ -468,6 +474,9 @@ def messages() -> dict[str, Message]:
         "answer-ownership": pb.Answer(id=9, ownership=pb.Ownership(epoch=3)),
         "call-place-hold": pb.Call(id=9, place_hold=pb.PlaceHold(name="audit", topic="a*")),
         "call-release-hold": pb.Call(id=9, release_hold=pb.ReleaseHold(name="audit")),
+        "kept-released": pb.KeptReleased(),
+        "call-release-kept": pb.Call(id=9, release_kept=pb.ReleaseKept(segment_ids=[ID])),
+        "answer-kept-released": pb.Answer(id=9, kept_released=pb.KeptReleased()),
         "call-purge": pb.Call(id=9, purge=pb.Purge(broker_id=7)),
         "answer-to-purge": pb.Answer(id=9, to_purge=pb.ToPurge()),
         "hold-told": pb.HoldTold(late=[PARTITION]),

@@ -11,6 +11,7 @@ from tests.actors.service.test_held_deletions import DELETING, owned
 from tests.models.actors.local_world import (
     LocalWorld,
     TickingClock,
+    copy,
     eventually,
     moved,
     partition,
@@ -19,13 +20,13 @@ from tests.models.actors.local_world import (
 )
 from tierledger.actors.calls import CommandCall, PartitionKey
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
-from tierledger.actors.coordinator.purge_requests import NextPurge, ToPurge
+from tierledger.actors.coordinator.purge_requests import NextPurge, ReleaseKept, ToPurge
 from tierledger.actors.coordinator.purges import AGAIN_MS, LEASE_MS
 from tierledger.actors.holds import Hold
 from tierledger.events import commands as cmd
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.lifecycle import DeletionCause
-from tierledger.events.log_events import Origin
+from tierledger.events.log_events import UNTIL_RELEASED_MS, Origin
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import START, id_of_row, unpack_row
 from tierledger.storage.catalog import Catalog
@@ -60,16 +61,21 @@ class KeptWorld(LocalWorld):
             state = shell.machine.state
             if state is not None and state.session is not None:
                 claim = state.session.claim
+        self.claim, self.owner = claim, leader
         for number in range(2):
-            command = cmd.UpdateSegment(
-                claim,
-                Origin(1, bytes([number])),
-                moved(segment(number), DELETING),
-                DeletionCause.TOPIC,
-            )
-            answer = await host.call(CommandCall(KEY, command))
-            assert not isinstance(answer, RemoteStorageError), answer
-        self.owner = leader
+            await self.delete(number)
+
+    async def delete(self, number: int, keep: cmd.Keep | None = None) -> None:
+        command = cmd.UpdateSegment(
+            self.claim,
+            Origin(1, bytes([number])),
+            moved(segment(number), DELETING),
+            DeletionCause.TOPIC if keep is None else DeletionCause.RETENTION,
+            keep,
+        )
+        host = self.service.host("host-0").host
+        answer = await host.call(CommandCall(KEY, command))
+        assert not isinstance(answer, RemoteStorageError), answer
 
     async def leads(self) -> None:
         self.owner = await self.leader(TIP)
@@ -184,3 +190,40 @@ async def test_what_a_hold_covers_is_given_once_it_is_released(
     )
     kept.time.ahead_ms += 2 * AGAIN_MS
     await kept.first(7)
+
+
+@pytest.mark.parametrize("is_led", [True, False])
+async def test_what_nobody_has_released_stays_and_is_given_once_somebody_does(
+    kept: KeptWorld, is_led: bool
+) -> None:
+    third = segment(2)
+    await copy(kept.owner, third)
+    await kept.service.coordinator.hold(ReleaseHold("week", "somebody", "it is over"))
+    await kept.delete(2, cmd.Keep(UNTIL_RELEASED_MS, "no rule explains it"))
+    report = (await kept.service.host("host-0").host.partitions())[0]
+    assert report["unexplained"]["segments"] == 1
+    assert report["unexplained"]["reason"] == "no rule explains it"
+    if not is_led:
+        await kept.owner.on_stop_partitions([TIP])
+        await eventually(kept.is_idle)
+    kept.time.ahead_ms += 2 * AGAIN_MS
+    one = await kept.first(7)
+    other = await kept.given(7, one)
+    assert other is not None
+    assert {start_of(one), start_of(other)} == {0, 10}
+    assert await kept.given(7, other) is None
+
+    coordinator = kept.service.coordinator
+    assert await coordinator.hold(PlaceHold(AUDIT)) == []
+    wish = ReleaseKept(TIP, (bytes(third.remote_log_segment_id.id),), "somebody", "it is fine")
+    await coordinator.release_kept(wish)
+    assert len((await kept.kept()).kept.unreleased) == 1, "a hold is about it"
+    await coordinator.hold(ReleaseHold("audit", "somebody", "it is over"))
+    for _ in range(2):
+        await coordinator.release_kept(wish)
+    kept.time.ahead_ms += 2 * AGAIN_MS
+
+    found = await kept.first(8)
+    assert start_of(found) == 20
+    assert await kept.given(8, found) is None
+    assert len((await kept.kept()).kept) == 0

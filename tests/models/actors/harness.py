@@ -182,8 +182,11 @@ class Harness:
         self.feed(msg.AppendAnswered(append.number, UNKNOWN))
         return caller, append
 
+    def next_caller(self) -> int:
+        return next(self._callers)
+
     def command(self, command: cmd.Command) -> int:
-        caller = next(self._callers)
+        caller = self.next_caller()
         self.feed(msg.CommandArrived(caller, command, NOW_MS))
         return caller
 

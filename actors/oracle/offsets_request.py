@@ -12,8 +12,9 @@ from aiokafka.protocol.types import Int8, Int16, Int32, Int64  # type: ignore[im
 
 from tierledger.storage.kafka_requests import STRING, request_of, rows
 
-EARLIEST, EARLIEST_LOCAL = -2, -4
-"""Timestamps that ask for a log's start: with its tier, and in the broker's own folder."""
+EARLIEST, EARLIEST_LOCAL, LATEST = -2, -4, -1
+"""Timestamps that ask for a log's start, with its tier and in the broker's own folder, and for
+its high watermark."""
 
 _NO_EPOCH, _CONSUMER = -1, -1
 
