@@ -154,7 +154,8 @@ def _end_by_closed_pipe() -> None:
 app = typer.Typer(
     cls=OneLineErrors,
     name="tierledger",
-    help="Remote log metadata of Kafka's tiered storage: what is where, since when, and why.",
+    help="Remote log metadata of Kafka's tiered storage: what is where, since when, and why."
+    "\n\n--store or TIERLEDGER_STORE names the store. A command's help ends with examples.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

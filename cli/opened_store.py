@@ -59,7 +59,11 @@ async def opened_catalog(
 
 async def found_topic(catalog: Catalog, topic: str) -> FoundTopic:
     """The topic that `topic` names; notes it if several topics have that name."""
-    found = await catalog.topic(topic)
+    try:
+        found = await catalog.topic(topic)
+    except RemoteResourceNotFound as error:
+        error.add_note("tierledger ls lists the topics")
+        raise
     if found.others:
         others = ", ".join(str(one) for one in found.others)
         print_note(
@@ -71,7 +75,12 @@ async def found_topic(catalog: Catalog, topic: str) -> FoundTopic:
 
 async def found_partition(catalog: Catalog, topic: str, partition: int) -> TopicIdPartition:
     """The partition that is named; unknown topics and unknown partitions give other errors."""
-    return await catalog.partition(await found_topic(catalog, topic), partition)
+    found = await found_topic(catalog, topic)
+    try:
+        return await catalog.partition(found, partition)
+    except RemoteResourceNotFound as error:
+        error.add_note(f"tierledger describe {topic} shows its partitions")
+        raise
 
 
 async def chosen_partitions(

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import typer
 
-from tests.models.cli.command_line import invoke, refused, run
+from tests.models.cli.command_line import invoke, refused, run, write
+from tests.models.storage.stored_partitions import StoredPartition, finished
 from tierledger.cli.examples import EXAMPLES
 from tierledger.cli.main import app
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 
 def commands(group: Any, before: str = "") -> dict[str, Any]:  # noqa: ANN401 - Typer's own kind.
@@ -59,7 +62,7 @@ def _under(group: str) -> list[str]:
     return [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{group} ")]
 
 
-@pytest.mark.parametrize("group", ["", "tables", "jobs", "spark", "simulate"])
+@pytest.mark.parametrize("group", ["", "hold", "trash", "tables", "jobs", "spark", "simulate"])
 def test_a_list_of_commands_tells_whole_sentences(group: str) -> None:
     lines = invoke(*group.split(), "--help").stdout.splitlines()
 
@@ -76,6 +79,46 @@ def test_a_command_takes_its_examples(name: str) -> None:
         assert program == "tierledger"
         assert words[: len(own)] == own
         COMMANDS[name].make_context(name, words[len(own) :])  # It raises what is wrong.
+
+
+READERS = ("ls", "describe", "segments", "lookup", "log", "sql", "verify", "export", "forget")
+GROUPS = ("trash", "tables", "jobs")
+ELSEWHERE = ("--from leader", "s3://", "jobs import")
+"""What needs a service, a tier or Kafka."""
+
+
+async def as_in_the_examples(backend: SqliteBackend) -> None:
+    orders = TopicIdPartition(Uuid(bytes([1]) * 16), 0, "orders")
+    partition = await StoredPartition.led(backend, orders)
+    for number in range(400, 480):
+        await partition.append(finished(number, epoch=3))
+    old = TopicIdPartition(Uuid(bytes([2]) * 16), 0, "old-topic")
+    await (await StoredPartition.led(backend, old)).close()
+
+
+def test_the_examples_of_what_reads_a_store_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "store", as_in_the_examples)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIERLEDGER_STORE", f"sqlite:{tmp_path / 'store'}")
+    told = [
+        example
+        for name, examples in EXAMPLES.items()
+        for example in examples
+        if name.split()[0] in {*READERS, *GROUPS}
+        if not any(one in example for one in ELSEWHERE)
+    ]
+
+    # 1: it has found what it looks for, such as stuck copies.
+    failed = {
+        example: done.output
+        for example in told
+        if (done := invoke(*shlex.split(example)[1:])).exit_code not in {0, 1}
+    }
+
+    assert len(told) > 20
+    assert not failed
 
 
 def completed(*words: str, store: object) -> list[str]:
@@ -108,5 +151,5 @@ def test_a_topic_is_completed_from_the_store(store: Path) -> None:
 def test_an_unknown_topic_is_answered_with_those_that_are_alike(store: Path) -> None:
     refused(run(store, "describe", "order"), "no topic 'order'; is it 'orders'?")
     stranger = run(store, "describe", "payments")
-    refused(stranger, "no topic 'payments'")
+    refused(stranger, "no topic 'payments'; tierledger ls lists the topics")
     assert " is it " not in stranger.stderr

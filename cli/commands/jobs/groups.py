@@ -86,21 +86,17 @@ def _group(about: str) -> typer.Typer:
 def _add_tables(group: typer.Typer) -> None:
     for table, about in TABLE_HELP.items():
         without = {"out", "page", "wide"}
-        add_command(
-            group, table, _write, about=about, description=_help(about), without=without
-        )
+        told = f"{about[0].upper()}{about[1:]}."
+        add_command(group, table, _write, about=told, description=_help(about), without=without)
 
 
 def _add_jobs(group: typer.Typer) -> None:
     without = {"page", "as_of", "topic", "partition", "engine", "wide"}
     add_command(group, "import", import_metadata, without=without)
-    add_command(group, "coverage", coverage, about="what of each partition the tier holds")
-    about = "what is missing in the tier, and what is too much"
-    add_command(group, "audit", audit, about=about, without={"as_of", "topic", "partition"})
-    about = "copies and deletions that last too long"
-    add_command(group, "stuck", stuck, about=about, without={"as_of"})
-    about = "what another retention would delete, and when"
-    add_command(group, "retention", retention, about=about, without={"as_of"})
+    add_command(group, "coverage", coverage)
+    add_command(group, "audit", audit, without={"as_of", "topic", "partition"})
+    add_command(group, "stuck", stuck, without={"as_of"})
+    add_command(group, "retention", retention, without={"as_of"})
 
 
 def _help(about: str) -> str:
