@@ -1,4 +1,4 @@
-"""What is due in the trash of one partition: its time is over, and no hold is about it."""
+"""What may go from one partition: no hold is about it, and its time in the trash is over."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 from tierledger.actors.calls import Purging
-from tierledger.actors.holds import Deletions, why_kept
+from tierledger.actors.holds import Deletions, text_of_hold, why_kept
 from tierledger.events import commands as cmd
+from tierledger.events.errors import RejectedError
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import KeptSegment, PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
@@ -40,6 +42,30 @@ def only_due(
 def _released(one: KeptSegment, command: cmd.StartPurges, now_ms: int) -> KeptSegment:
     """As it is by the release that `command` is, if it is one."""
     return one._replace(until_ms=now_ms) if command.released else one
+
+
+def why_held(tip: TopicIdPartition, told: Deletions, now_ms: int) -> str:
+    """Why nothing of that partition may be cleaned up now; empty: it may.
+
+    Any hold that may be about a part of the partition counts for all of it. A term does not: it
+    is about what brokers delete.
+    """
+    if told.held:
+        return told.held
+    holds = (one for one in told.over(tip, now_ms) if one.term_ms is None)
+    hold = next(holds, None)
+    return "" if hold is None else text_of_hold(hold)
+
+
+def refuse_held(tip: TopicIdPartition, told: Deletions, now_ms: int) -> None:
+    """Check that something of that partition may be cleaned up.
+
+    Raises:
+        RejectedError: It is held.
+    """
+    why = why_held(tip, told, now_ms)
+    if why:
+        raise RejectedError(f"{tip}: {why}")
 
 
 def purging_of(

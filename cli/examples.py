@@ -30,6 +30,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger trash purge --tier s3://BUCKET/PREFIX --dry-run",
         "tierledger trash purge old-topic --tier s3://BUCKET/PREFIX --yes",
     ),
+    "clean plan": (
+        "tierledger clean plan --tier s3://BUCKET/PREFIX --out clean.plan",
+        "tierledger clean plan --tier s3://BUCKET/PREFIX --kind orphan --json",
+    ),
+    "clean apply": ("tierledger clean apply clean.plan --tier s3://BUCKET/PREFIX --yes",),
+    "clean undo": ("tierledger clean undo clean.plan --tier s3://BUCKET/PREFIX",),
     "status": (
         "tierledger status",
         "tierledger status --watch --topic orders",

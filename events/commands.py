@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from tierledger.events.kafka.codec import KafkaRecord
-from tierledger.events.lifecycle import DeletionCause
+from tierledger.events.lifecycle import DeletionCause, RemoteLogSegmentState
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
@@ -125,6 +125,20 @@ class EndPurges(NamedTuple):
     segment_ids: tuple[Id, ...]
 
 
+class EndSegments(NamedTuple):
+    """Move segments on that no broker moves on: one step towards their end.
+
+    No session is needed. A finished segment is not among them: it is not at its end.
+    """
+
+    origin: Origin
+    target: RemoteLogSegmentState
+    """DELETE_SEGMENT_STARTED; or DELETE_SEGMENT_FINISHED, once their data is deleted."""
+    rows: tuple[bytes, ...]
+    """Each as it was seen: a segment that has changed since is not moved on."""
+    event_timestamp_ms: Int64
+
+
 class ImportedRecord(NamedTuple):
     """One record of a `__remote_log_metadata` topic, with its place and time."""
 
@@ -155,4 +169,5 @@ Command: TypeAlias = (
     | DropTombstones
     | StartPurges
     | EndPurges
+    | EndSegments
 )

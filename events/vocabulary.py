@@ -126,6 +126,19 @@ WORDS: Final[Mapping[str, Word]] = {
         OBJECTS, "a finished segment below another prefix, not listed", Look.IDLE
     ),
     "whole": Word(OBJECTS, "a finished segment with all that it should have", Look.GOOD),
+    # What a clean-up finds beside that.
+    "unfinished_copy": Word(
+        SEGMENT,
+        "its copy began long ago, and neither finished nor was given up",
+        Look.WARN,
+        True,
+    ),
+    "unfinished_deletion": Word(
+        SEGMENT, "its deletion began long ago, and did not end", Look.WARN, is_finding=True
+    ),
+    "quarantined": Word(
+        OBJECTS, "a clean-up took them out of the tier long enough ago", Look.WARN, True
+    ),
     # What is read and verified.
     "ok": Word("a log or checkpoint", "it is what was written", Look.GOOD),
     "damaged": Word(

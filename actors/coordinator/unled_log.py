@@ -15,7 +15,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.holding import deletions
 from tierledger.actors.coordinator.log import read_on
-from tierledger.actors.due import only_due
+from tierledger.actors.due import only_due, refuse_held
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.errors import RejectedError, StorageUnavailable
@@ -95,7 +95,7 @@ class UnledLog:
             raise RejectedError(f"{self.state.topic_id_partition} is hosted by brokers {named}")
 
     async def write(
-        self, command: cmd.StartPurges | cmd.EndPurges, now_ms: int
+        self, command: cmd.StartPurges | cmd.EndPurges | cmd.EndSegments, now_ms: int
     ) -> Sequence[log.Event]:
         """Append what `command` leads to; the events, or none if there was nothing to do.
 
@@ -111,6 +111,8 @@ class UnledLog:
             closed = self._close(view, now_ms)
             if isinstance(wish, cmd.StartPurges):
                 wish = only_due(view, wish, deletions(self._fold.state), now_ms)
+            elif isinstance(wish, cmd.EndSegments):
+                refuse_held(self.state.topic_id_partition, deletions(self._fold.state), now_ms)
             decision = decide(view, wish, now_ms, Limits())
             if isinstance(decision, Rejected):
                 raise decision.error

@@ -42,6 +42,7 @@ from tierledger.events.tables.segment_rows import (
     EVENT_TIMESTAMP,
     STATE,
     Row,
+    id_of_row,
     pack_row,
     unpack_row,
 )
@@ -144,6 +145,8 @@ def _decided(
             return _append(view, bodies, now_ms, log.Origin(-1, None))
         case cmd.StartPurges() | cmd.EndPurges():
             return _append(view, _purges(view, command, now_ms), now_ms, command.origin)
+        case cmd.EndSegments():
+            return _append(view, _ends(view, command), now_ms, command.origin)
         case cmd.ImportRecords():
             _require_session(view, command.claim)
             return _import(view, command)
@@ -322,6 +325,40 @@ def _purges(
             raise InvalidStateTransition(
                 f"segment {Uuid(segment_id)} is kept until {kept.until_ms} ms, it is {now_ms}"
             )
+    return bodies
+
+
+def _ends(view: Overlay, command: cmd.EndSegments) -> list[log.Body]:
+    """No session is needed: whoever began these copies or deletions does not end them.
+
+    A repeat, and what somebody else has ended, changes nothing.
+    """
+    bodies: list[log.Body] = []
+    for seen in dict.fromkeys(command.rows):
+        segment_id = id_of_row(seen)
+        row = view.row(segment_id)
+        fields = None if row is None else unpack_row(row)
+        if fields is None or fields[STATE] == command.target:
+            continue
+        source = RemoteLogSegmentState(fields[STATE])
+        if row != seen or source == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            raise InvalidStateTransition(
+                f"segment {Uuid(segment_id)}: expected it as it was seen, in "
+                f"{RemoteLogSegmentState(unpack_row(seen)[STATE]).name}; it has changed since, "
+                f"and is in {source.name}"
+            )
+        if not is_valid_segment_transition(source, command.target):
+            raise InvalidStateTransition(
+                f"segment {Uuid(segment_id)}: from {source.name} to {command.target.name} is "
+                "no transition"
+            )
+        target, time_ms, custom = (
+            int(command.target),
+            command.event_timestamp_ms,
+            fields[CUSTOM],
+        )
+        body = log.SegmentUpdated(segment_id, target, command.origin.broker_id, time_ms, custom)
+        bodies.append(body)
     return bodies
 
 

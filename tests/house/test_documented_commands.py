@@ -38,6 +38,7 @@ ELSEWHERE = {
     r"hold (add|ls|release)": "tests/cli/test_hold_command.py",
     r"trash (ls|show)": "tests/cli/test_trash_command.py",
     r"undelete ": "tests/kafka/test_undelete.py",
+    r"clean (plan|apply|undo)": "tests/cli/test_clean_command.py",
     r"trash purge": "tests/cli/test_purge_command.py",
     r"simulate live|check run\.jsonl": "tests/chaos/test_live_command.py",
     r"simulate run --seeds 20000": "tests/simulation",

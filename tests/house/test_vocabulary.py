@@ -16,6 +16,7 @@ from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDe
 from tierledger.events.vocabulary import WORDS, Look, spelled
 from tierledger.health.troubles import Severity
 from tierledger.pages.environment import source
+from tierledger.pipeline.cleaning.weights import WeightKind
 from tierledger.pipeline.jobs.audit.kinds import FINDINGS as AUDIT_FINDINGS
 from tierledger.pipeline.jobs.audit.kinds import AuditKind
 from tierledger.pipeline.jobs.coverage.rules import FINDINGS as COVERAGE_FINDINGS
@@ -30,6 +31,7 @@ ENUMS: tuple[type[StrEnum], ...] = (
     Verdict,
     Severity,
     SegmentKind,
+    WeightKind,
 )
 
 

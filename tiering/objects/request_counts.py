@@ -19,6 +19,8 @@ class Operation(StrEnum):
     DELETE = "delete_log_segment_data"
     LIST = "list_tier"
     """The listing of the whole tier, for an audit."""
+    CLEAN = "clean_tier"
+    """A clean-up of what no log knows."""
 
 
 class RequestKind(StrEnum):
@@ -29,6 +31,7 @@ class RequestKind(StrEnum):
     HEAD = "head"
     LIST = "list"
     DELETE = "delete"
+    MOVE = "move"
 
 
 class RequestCounts:

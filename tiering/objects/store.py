@@ -310,6 +310,23 @@ class ObjectStore:
 
         await self._ask(operation, RequestKind.DELETE, name, send)
 
+    async def move(self, operation: Operation, source: str, target: str, size: int) -> None:
+        """Give the object `source` the name `target`; a repeat finds it there.
+
+        An object store copies it first, and then deletes it: a failure may leave both.
+
+        Raises:
+            RemoteResourceNotFound: It has neither name.
+            CorruptRemoteData: What has the name `target` now has not `size` bytes.
+        """
+
+        async def send() -> None:
+            await obstore.rename_async(self._store, source, target)
+
+        with suppress(RemoteResourceNotFound):  # The next step tells if it was moved before.
+            await self._ask(operation, RequestKind.MOVE, source, send)
+        await self._check_length(operation, target, size)
+
     async def make_durable(self, folder: str) -> None:
         """Fsync everything below `folder`, if the store is a directory; else nothing."""
         if self._directory is not None:

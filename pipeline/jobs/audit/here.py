@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
@@ -35,7 +36,7 @@ from tierledger.pipeline.jobs.audit.segments import (
 from tierledger.pipeline.tables.plan import TablePlan, planned
 
 if TYPE_CHECKING:
-    from tierledger.pipeline.table_columns import PlainRow
+    from tierledger.pipeline.table_columns import PlainRow, Table
     from tierledger.pipeline.tables.writers import Write
     from tierledger.tiering.layouts.listed_objects import LayoutNames
     from tierledger.tiering.objects.directory import Unseen
@@ -60,18 +61,23 @@ Lister: TypeAlias = "Callable[[], Listed[Sequence[Seen]] | None]"
 
 
 async def second_plan(
-    first: TablePlan, names: LayoutNames, lister: Callable[[], Listed[Rows] | None]
+    first: TablePlan,
+    table_of: Callable[[Settled], Table],
+    lister: Callable[[], Listed[Rows] | None],
 ) -> tuple[Listed[Rows], TablePlan] | None:
     """The list, and the plan of the logs that the list is compared with; none without a list.
 
-    `first`: a plan of `segments_table` up to the ends of the logs before the list is made.
+    Args:
+        first: A plan up to the ends of the logs before the list is made.
+        table_of: The table of the second plan, as `segments_table`.
+        lister: Makes the list.
     """
     ends = await ends_of(first)
     found = await asyncio.to_thread(lister)
     if found is None:
         return None
     settled = Settled(ends) if found.before_ms is None else Settled({}, found.before_ms)
-    return found, await planned(segments_table(names, settled), first.store)
+    return found, await planned(table_of(settled), first.store)
 
 
 def standings_of(plan: TablePlan, damaged: Iterable[LogKey]) -> dict[LogKey, LogStanding]:
@@ -104,7 +110,7 @@ def audited_here(
         StorageUnavailable: The store cannot be reached.
         StoreRefused: The URL does not lead to a store any more.
     """
-    both = asyncio.run(second_plan(plan, names, lister))
+    both = asyncio.run(second_plan(plan, partial(segments_table, names), lister))
     if both is None:
         return None
     found, second = both
@@ -119,7 +125,7 @@ def audited_here(
             else:
                 evidence.append(told_by_log(row))
     evidence += (told_by_object(one, names) for one in found.rows)
-    evidence.sort(key=_order)
+    evidence.sort(key=evidence_order)
     cluster = second.store.cluster or ""
     judge = Judge(cluster, standings_of(second, unread), orphans_before_ms, found.unseen)
     names_of_columns = [one.name for one in FOUND.columns]
@@ -140,6 +146,6 @@ def audited_here(
     return Audit(cluster, len(second.logs), counted, digest, damaged, found.unseen)
 
 
-def _order(one: Evidence) -> tuple[object, ...]:
+def evidence_order(one: Evidence) -> tuple[object, ...]:
     """Objects without a segment id come last."""
     return (one.key is None, *(one.key or ()))

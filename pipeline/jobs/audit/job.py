@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -173,7 +174,7 @@ def audit(
         StoreRefused: The URL does not lead to a store.
     """
     first = _run(planned(segments_table(names, Settled()), store))
-    both = _run(second_plan(first, names, lister))
+    both = _run(second_plan(first, partial(segments_table, names), lister))
     assert both is not None, "Spark takes a list of any length"
     found, second = both
     listing = found.rows.mapInArrow(ParseTask(names), from_arrow_schema(PARSED))

@@ -54,7 +54,8 @@ class AuditKind(StrEnum):
     CHANGING = "changing"
     """Copied or deleted during the audit, or too shortly before a list made earlier."""
     UNFINISHED = "unfinished"
-    """A copy or deletion that is under way; `jobs stuck` finds those that take too long."""
+    """A copy or deletion that is under way; `jobs stuck` finds those that take too long. What
+    is in the trash is one, too."""
     UNSEEN = "unseen"
     """What an incomplete list does not tell: a finished segment whose objects may be where the
     audit could not look, or objects that would be orphans."""

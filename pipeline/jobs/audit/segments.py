@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from typing_extensions import override
 
 from tierledger.events.errors import DataError, InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.log_events import Event, SessionOpened
+from tierledger.events.log_events import Event, SegmentKept, SegmentPurged, SessionOpened
 from tierledger.events.partition.answers import Snapshot, list_all, metadata_of_fields
 from tierledger.events.partition.state import PartitionState
-from tierledger.events.tables.segment_rows import FINISHED_AT, id_of_row, unpack_row
+from tierledger.events.tables.segment_rows import FINISHED_AT, STATE, id_of_row, unpack_row
 from tierledger.pipeline.log_ranges import LogPlanner
-from tierledger.pipeline.segment_lives import DELETED, SegmentLives
+from tierledger.pipeline.segment_lives import DELETED, DELETING, SegmentLives
 from tierledger.pipeline.table_columns import (
     BIGINT,
     BOOLEAN,
@@ -58,7 +59,9 @@ class Settled:
     before_ms: int | None = None
 
 
-class _AuditRows(WatchingRows):
+class AuditRows(WatchingRows):
+    """Every segment that one log has ever named, in rows of `COLUMNS`."""
+
     def __init__(self, names: LayoutNames, settled: Settled) -> None:
         super().__init__()
         self._names = names
@@ -75,10 +78,21 @@ class _AuditRows(WatchingRows):
             self._end = event.position
         if isinstance(body, SessionOpened) and not self._topic:
             self._topic = body.topic
-        for segment_id, _, entered in self._lives.note(state, event):
-            if entered is None:
-                is_settled = self._is_settled(state, event.position)
-                self._certain.append((SEGMENT, segment_id, DELETED, is_settled, *(None,) * 10))
+        gone = [one.segment_id for one in self._lives.note(state, event) if one.entered is None]
+        if isinstance(body, SegmentKept):
+            return  # Its data stays, so its deletion is under way until it is purged.
+        if isinstance(body, SegmentPurged):
+            gone.append(body.segment_id)
+        is_settled = self._is_settled(state, event.position)
+        for segment_id in gone:
+            kept = state.kept_segment(segment_id)
+            row = state.row(segment_id) if kept is None else kept.row
+            head = (SEGMENT, segment_id, DELETED, is_settled)
+            self._certain.append((*head, *(None,) * 10, *self._more(row)))
+
+    def _more(self, row: bytes | None) -> Row:  # noqa: ARG002 - An audit needs no more.
+        """More columns, for a segment that has this row, or had it last."""
+        return ()
 
     def _is_settled(self, state: PartitionState, position: int) -> bool:
         if self._settled.before_ms is not None:
@@ -90,15 +104,18 @@ class _AuditRows(WatchingRows):
     def rows(self, state: PartitionState) -> Iterator[Row]:
         tip = state.topic_id_partition
         named = TopicIdPartition(tip.topic_id, tip.partition, tip.topic or self._topic)
-        for row in list_all(Snapshot(state)):
+        live = ((row, None) for row in list_all(Snapshot(state)))
+        kept = ((one.row, DELETING) for _, one in state.kept.all())
+        for row, other in chain(live, kept):
             fields = unpack_row(row)
             metadata = metadata_of_fields(named, fields)
             is_settled = self._is_settled(state, fields[FINISHED_AT])
-            head = (SEGMENT, id_of_row(row), int(metadata.state), is_settled)
+            head = (SEGMENT, id_of_row(row), other or fields[STATE], is_settled)
             try:
                 must = self._names.expected(metadata)
             except (DataError, InvalidArgument) as error:
-                yield (*head, *(None,) * 8, fields[FINISHED_AT], str(error))
+                tail = (fields[FINISHED_AT], str(error), *self._more(row))
+                yield (*head, *(None,) * 8, *tail)
                 continue
             yield (
                 *head,
@@ -112,17 +129,18 @@ class _AuditRows(WatchingRows):
                 must.is_log_as_it_is,
                 fields[FINISHED_AT],
                 None,
+                *self._more(row),
             )
 
     @override
     def damaged(self, position: int, message: str) -> Iterable[Row]:
-        yield (DAMAGED, bytes(16), None, False, *(None,) * 9, message)
+        yield (DAMAGED, bytes(16), None, False, *(None,) * 9, message, *self._more(None))
 
 
 def segments_table(names: LayoutNames, settled: Settled) -> Table:
     """The table of segments for a tier with these `names`; pass it to `tables.plan.planned`."""
     return Table(
-        "audit", "segments and their objects", _COLUMNS, partial(_AuditRows, names, settled)
+        "audit", "segments and their objects", COLUMNS, partial(AuditRows, names, settled)
     )
 
 
@@ -140,7 +158,7 @@ async def ends_of(plan: TablePlan) -> dict[LogKey, int]:
     return ends
 
 
-_COLUMNS = (
+COLUMNS = (
     Column("what", STRING, f"what the row is about: `{SEGMENT}` or a `{DAMAGED}` log"),
     Column("segment_id", STRING, "id of the segment, 22 characters", False, id_texts),
     Column("state", STRING, "state of the segment, by its name in Kafka", True, state_names),

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgpack
+
 from tierledger.events import commands as cmd
 from tierledger.events import log_events
 from tierledger.events.log_events import Event, SessionOpened
@@ -232,6 +234,9 @@ def decided(  # noqa: C901, PLR0912 - One case each.
         case cmd.StartPurges() | cmd.EndPurges():
             for body in _purges(facts, command, now_ms):
                 append(body, *command.origin, now_ms)
+        case cmd.EndSegments():
+            for body in _ended(facts, command):
+                append(body, *command.origin, now_ms)
         case cmd.ImportRecords():
             _needs_session(facts, command.claim)
             cluster = facts.session.import_cluster if facts.session is not None else None
@@ -436,6 +441,25 @@ def _purges(facts: Facts, command: cmd.StartPurges | cmd.EndPurges, now_ms: int)
         elif purger in (None, command.origin.broker_id) or lease_until_ms <= now_ms:
             lease = now_ms + command.lease_ms
             made.append(log_events.SegmentPurgeStarted(one, lease))
+    return made
+
+
+def _ended(facts: Facts, command: cmd.EndSegments) -> list[Any]:
+    """What no broker ends goes a step on, if it is as it was seen; a repeat is no news."""
+    made = list[Any]()
+    for row in dict.fromkeys(command.rows):
+        segment_id, seen = row[3:19], msgpack.unpackb(row)
+        known = facts.segments.get(segment_id)
+        if known is None or known.state == command.target:
+            continue
+        if known[:4] != (seen[1], *seen[7:10]) or known.state == COPY_FINISHED:
+            raise Refused("InvalidStateTransition")
+        if (known.state, int(command.target)) not in LEGAL:
+            raise Refused("InvalidStateTransition")
+        by, at_ms = command.origin.broker_id, command.event_timestamp_ms
+        made.append(
+            log_events.SegmentUpdated(segment_id, int(command.target), by, at_ms, known.custom)
+        )
     return made
 
 

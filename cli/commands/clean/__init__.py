@@ -1,0 +1,1 @@
+"""`clean`: what is dead weight in a tier goes, with evidence."""
