@@ -31,19 +31,6 @@ STORAGE = "storage"
 """No actor's role: the host reads the partition from its store, for the waiting calls only."""
 
 
-IMPORTER = 2**31 - 2
-"""The broker id under which records are imported; Kafka gives none so high."""
-
-OBSERVER = 2**31 - 3
-"""The broker id of the client of `handover`."""
-
-REPLAY = 2**31 - 1
-"""The broker id under which a replay follows all partitions, to ask questions."""
-
-NO_BROKERS = {IMPORTER, OBSERVER}
-"""Clients of tierledger's own that register as brokers do."""
-
-
 class Request(Protocol[A_contra, T_co]):
     """A request to an `A`, which answers it with a `T`. It is a value, which `ask` takes.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tierledger.actors.calls import IMPORTER, OBSERVER, REPLAY
+from tierledger.actors.no_brokers import IMPORTER, OBSERVER, REPLAY
 from tierledger.cli.table import Cell
 
 COMMAND: Final = -1

@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
-from tierledger.actors.calls import REPLAY
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.no_brokers import REPLAY
 from tierledger.conformance.answers import After
 from tierledger.conformance.churn import Disturbance, PlannedDisturbance
 from tierledger.conformance.loaded_trace import (

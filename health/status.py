@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tierledger.actors.calls import FOLLOWER, LEADER, NO_BROKERS
+from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.no_brokers import NO_BROKERS
 from tierledger.actors.processes import node_of
 from tierledger.events.errors import RemoteResourceNotFound
 

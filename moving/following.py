@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack
 from secrets import token_hex
 from typing import Any, NamedTuple, Protocol
 
-from tierledger.actors.calls import IMPORTER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.coordinator.attendance import Followed
@@ -24,6 +23,7 @@ from tierledger.actors.coordinator.ownership import Ownership
 from tierledger.actors.coordinator.requests import FollowCall
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.no_brokers import IMPORTER
 from tierledger.actors.wall_clock import WallClock
 from tierledger.events.errors import (
     RejectedError,

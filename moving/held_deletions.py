@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tierledger.actors.calls import OBSERVER, STORAGE, PartitionsCall
+from tierledger.actors.calls import STORAGE, PartitionsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.requests import HostsCall
 from tierledger.actors.holds import Hold
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
+from tierledger.actors.no_brokers import OBSERVER
 from tierledger.conformance.answers import recorded_segment
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition, Uuid

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tierledger.actors.calls import OBSERVER, PartitionsCall
+from tierledger.actors.calls import PartitionsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import GIVE_UP_AFTER_MS, Owned
 from tierledger.actors.coordinator.requests import HostsCall, StatusCall
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.no_brokers import OBSERVER
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.moving import procedure as steps

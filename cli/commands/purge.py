@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tierledger.actors.coordinator.purge_requests import COMMAND
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
@@ -157,6 +156,7 @@ def due_of(
     state: PartitionState, told: Deletions, now_ms: int
 ) -> tuple[list[KeptSegment], str]:
     """The kept segments to purge now, and why the first of the others is not."""
+    from tierledger.actors.coordinator.purge_requests import COMMAND
     from tierledger.actors.holds import why_kept
 
     due: list[KeptSegment] = []
@@ -203,6 +203,7 @@ async def _step(
     storage: RemoteStorageManager, log: UnledLog, after: int
 ) -> tuple[int, int, int]:
     """Purge some segments: their number, their bytes, and behind where to look next."""
+    from tierledger.actors.coordinator.purge_requests import COMMAND
     from tierledger.actors.due import purging_of
     from tierledger.events import commands as cmd
     from tierledger.events import log_events

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.models.actors.reports import host, reading, served, session, silent
 from tests.models.cli.command_line import invoke, run
-from tierledger.actors.calls import REPLAY
+from tierledger.actors.no_brokers import REPLAY
 from tierledger.cli.commands.status import view
 from tierledger.cli.commands.status.view import Screen, ServiceIdentity, page_of, print_page
 from tierledger.cli.table import Cell

@@ -28,9 +28,10 @@ from tests.models.actors.reports import (
     silent,
 )
 from tests.models.storage.flipped_bits import flipped
-from tierledger.actors.calls import IMPORTER, OBSERVER, PartitionKey
+from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.events import Route
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.no_brokers import IMPORTER, OBSERVER
 from tierledger.events.commands import Claim
 from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.identifiers import Uuid

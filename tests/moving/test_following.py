@@ -28,9 +28,10 @@ from tests.models.actors.local_world import (
     sqlite_in,
 )
 from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
-from tierledger.actors.calls import IMPORTER, CountsCall
+from tierledger.actors.calls import CountsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.no_brokers import IMPORTER
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import FormatTooNew, StorageUnavailable
 from tierledger.events.identifiers import TopicIdPartition, Uuid

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
 from tests.models.kafka.lives import OF_MOVES, Step, What
-from tierledger.actors.calls import IMPORTER, OBSERVER, STORAGE
+from tierledger.actors.calls import STORAGE
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.attendance import Attend
@@ -34,6 +34,7 @@ from tierledger.actors.coordinator.ownership import (
 )
 from tierledger.actors.coordinator.requests import RegisterCall, StatusCall
 from tierledger.actors.messages import Query
+from tierledger.actors.no_brokers import IMPORTER, OBSERVER
 from tierledger.actors.oracle.no_oracle import NoOracle
 from tierledger.conformance.recorded_segments import RecordedTopic
 from tierledger.events.errors import (
