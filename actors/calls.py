@@ -200,6 +200,10 @@ class HostPing(NamedTuple):
     """The time of its own clock; None if it follows no common time."""
     newest: Former | None = None
     """The batch that it has committed last; its successor has to find it in the store."""
+    let_go_bytes: int = 0
+    """Of finished segments whose deletion its leaders let begin, since the process began."""
+    tiered_bytes: int = 0
+    """Of the finished segments of the partitions that it leads, as of some seconds ago."""
     runs: tuple[tuple[PartitionKey, str, int], ...] = ()
     """If more runs there than is placed: all of it, by partition, role and placement."""
 

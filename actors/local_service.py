@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tierledger.actors.calls import Call, CoordinatedHost, Request, refusal_of
+from tierledger.actors.coordinator.breaker import Breaker
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.deadline import Attempt
 from tierledger.actors.door.addresses import url_of
@@ -144,6 +145,7 @@ class LocalService:
             identity=RandomIds().request_id(),
             reader=self._backend,
             oracle=self._oracle,
+            breaker=Breaker(self._settings.breaker_percent),
             opens=None if door is None else partial(opens, security=door.security.as_client),
         )
         try:

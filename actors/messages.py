@@ -280,6 +280,8 @@ class HeadMoved(NamedTuple):
     """Events up to `position` are durable and applied: a hint for followers."""
 
     position: int
+    let_go_bytes: int = 0
+    """Of finished segments whose deletion began with them, and whose data nobody keeps."""
 
 
 class Alarm(NamedTuple):

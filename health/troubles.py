@@ -22,6 +22,7 @@ from tierledger.actors.conditions import (
     STORE_REFUSED,
 )
 from tierledger.actors.coordinator.attendance import SILENT_MS
+from tierledger.actors.coordinator.breaker import BREAKER, BY
 from tierledger.actors.coordinator.doors import DOORS_UNREACHABLE, HOST_UNREACHABLE
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.hosts import NOT_STARTED
@@ -210,6 +211,12 @@ KINDS = {
         "starts may have risen, so brokers may not delete finished segments from the tier",
         "see that all brokers run with the plugin, then what would be deleted: `tierledger "
         "handover --confirm-deletions --dry-run`; without `--dry-run` brokers delete it",
+    ),
+    BREAKER: TroubleKind(
+        Severity.CRITICAL,
+        "brokers have deleted too much of the tier within an hour: nothing more is deleted",
+        "see who deletes what: `tierledger log`, and the brokers' logs; if it is all right: "
+        "`tierledger hold release breaker`, which lets as much go again",
     ),
     "deletion-unexplained": TroubleKind(
         Severity.CRITICAL,
@@ -419,6 +426,8 @@ def _of_owner(known: Mapping[str, Any]) -> Iterator[Trouble]:
 
 def _of_holds(status: ServiceStatus) -> Iterator[Trouble]:
     for one in status.holds():
+        if (one["name"], one["by"]) == (BREAKER, BY):
+            yield _trouble(BREAKER, f"hold {BREAKER}", one["reason"], one["since_ms"])
         if one["refused"]:
             text = (
                 f"the hold {one['name']} of {one['by']} has refused {one['refused']} "

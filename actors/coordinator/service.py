@@ -27,6 +27,7 @@ from tierledger.actors.coordinator.attendance import (
     Attended,
     Followed,
 )
+from tierledger.actors.coordinator.breaker import BREAKER, Breaker
 from tierledger.actors.coordinator.clocks import OWN, Clocks
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.fold import Fold
@@ -116,6 +117,7 @@ class CoordinatorService:
         reader: MetadataStorageBackend | None = None,
         oracle: LeaderOracle | None = None,
         opens: Callable[[str], Awaitable[bool]] | None = None,
+        breaker: Breaker | None = None,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
         """A coordinator that does nothing before `start`.
@@ -135,6 +137,7 @@ class CoordinatorService:
             reader: In that case, the store for reading.
             oracle: Knows the leader epochs that announcements leave out; None: they stay out.
             opens: Knocks at a door (HOST:PORT), as a client would; None: all doors open.
+            breaker: When brokers delete too much; None: by its defaults.
             give_up: Ends the process, real or simulated, after an unforeseen error.
         """
         self.give_up = give_up
@@ -168,6 +171,8 @@ class CoordinatorService:
         self._sightings = Sightings(self._began_ms)
         self.conditions = Conditions(clock.now_ms)
         """What is wrong with the coordinator now, for the list of troubles."""
+        self._breaker = breaker or Breaker()
+        self._breaking: asyncio.Task[None] | None = None
         self._has_writer = backend is None
         self._newest: dict[str, Former] = {}
         """What each host, by its name, has committed last."""
@@ -207,6 +212,9 @@ class CoordinatorService:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
+        if self._breaking is not None:
+            self._breaking.cancel()
+            tasks.append(self._breaking)
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._purges.close()
         self._feed(msg.Stopped())
@@ -336,6 +344,24 @@ class CoordinatorService:
             led = led_under(self._machine.state, hold, host)
             late += led if unheeded is None else [key for key in led if key in unheeded]
         return late
+
+    def _watch_deletions(self, host: str, ping: HostPing) -> None:
+        """Place the breaker's hold if brokers have deleted too much."""
+        self._breaker.reported(host, ping, self._now_ms())
+        state = self._machine.state
+        if BREAKER in state.holds:
+            self._breaker.begin_anew()  # Its release allows as much again.
+        if state.ownership.owner != Owner.TIERLEDGER:
+            return  # Kafka's own manager heeds no hold.
+        is_free = self._breaking is None or self._breaking.done()
+        if is_free and (hold := self._breaker.broken()) is not None:
+            self._breaking = self._loop.create_task(self._break(hold))
+
+    async def _break(self, hold: Hold) -> None:
+        try:
+            await self.hold(PlaceHold(hold))
+        except Exception as error:  # noqa: BLE001 - It is tried again with the next ping.
+            _log.warning("the breaker's hold is not placed", error=repr(error))
 
     async def purge(self, wish: NextPurge) -> ToPurge | None:
         """What a guarded broker is to purge next; see `Purges`."""
@@ -658,6 +684,7 @@ class CoordinatorService:
                 answer = await self._pinged(ping.host, ping.address, handle, ping.placed)
             if answer.newest is not None:
                 self._newest[ping.host] = answer.newest
+            self._watch_deletions(ping.host, answer)
         except HostGone:
             return msg.HostEnded(ping.host, ping.watch)
         except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.

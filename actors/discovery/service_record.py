@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tierledger.actors.coordinator.breaker import BREAKER_PERCENT
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST
 from tierledger.actors.door.security.settings import DoorSecurity
 from tierledger.actors.host_settings import LISTEN, ServiceSettings
@@ -16,6 +17,7 @@ from tierledger.events.partition.decide import Limits
 from tierledger.events.typed_fields import Count, Int64, Text, made_of
 from tierledger.storage.backend import MetadataStorageBackend, Operation, Put, Remove
 from tierledger.storage.connector import URL_SETTING, setting
+from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.locate import public_url, with_secrets_of
 
 CONNECT_TIMEOUT_S = 1.0
@@ -41,6 +43,9 @@ class RecordedSettings(NamedTuple):
     listen: Text | None = None
     advertise: Text | None = None
     security: DoorSecurity = DoorSecurity()
+    kafka: tuple[Text, Text | None] | None = None
+    """Addresses of brokers, and the file of settings for connections to them."""
+    breaker_percent: Count = BREAKER_PERCENT
 
 
 class HostDoor(NamedTuple):
@@ -103,6 +108,8 @@ class ServiceRecord(NamedTuple):
             listen=own.listen or LISTEN,
             advertise=own.advertise,
             security=own.security,
+            kafka=None if own.kafka is None else KafkaBrokers(*own.kafka),
+            breaker_percent=own.breaker_percent,
         )
 
     @property
@@ -147,6 +154,8 @@ def record_of(
         settings.listen,
         settings.advertise,
         settings.security,
+        None if settings.kafka is None else (settings.kafka.addresses, settings.kafka.config),
+        settings.breaker_percent,
     )
     return ServiceRecord(address, process.pid, now_ms, known, process=str(process))
 

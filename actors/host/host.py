@@ -468,7 +468,8 @@ class Host:
     def notified(self, shell: PartitionShell, notice: Notice) -> None:
         """Take a notice of a partition's machine."""
         match notice:
-            case msg.HeadMoved(position=position):
+            case msg.HeadMoved(position=position, let_go_bytes=let_go_bytes):
+                self.report.let_go_bytes += let_go_bytes
                 self._head_moved(shell, position)
             case msg.Alarm(kind=kind, message=message, hold=hold):
                 self.report.alarm(shell.topic_id_partition, kind, message)
@@ -587,6 +588,8 @@ class Host:
             doors=self.report.doors,
             clock_ms=None if clock is None else clock.own_ms(),
             newest=self.committer.newest,
+            let_go_bytes=self.report.let_go_bytes,
+            tiered_bytes=self.report.tiered_bytes(),
             runs=self._machine.runs(placed),
         )
 

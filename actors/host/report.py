@@ -30,6 +30,10 @@ HEARD_S = 5.0
 """How long a broker's client counts that has used the door: brokers reach it, even if
 others do not."""
 
+TIERED_S = 5.0
+"""How often the bytes of all that is led here are added up, in seconds; 1 ms for 4000."""
+
+_FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 _COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
 _DELETING = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
 
@@ -62,6 +66,8 @@ class HostReport:
         """Where clients reach this host (HOST:PORT); None if it does not listen."""
         self.doors: tuple[tuple[str, bool], ...] = ()
         """Other hosts' processes, by address, and whether their doors open to this host."""
+        self.let_go_bytes = 0
+        """Of finished segments whose deletion leaders here let begin, since the start."""
         self.conditions = conditions
         """What is wrong with this host now; each becomes an entry in the list of troubles."""
         self._name = name
@@ -74,6 +80,8 @@ class HostReport:
         self._held_back: dict[str, HeldBack] = {}
         """By hold: the deletions that were refused for it."""
         self._heard_s = float("-inf")
+        self._tiered = (0, float("-inf"))
+        """Bytes in the tier, and when they were added up."""
 
     def hear(self) -> None:
         """Note that a broker's client has used the door."""
@@ -83,6 +91,19 @@ class HostReport:
     def is_heard(self) -> bool:
         """Whether a broker's client has used the door within `HEARD_S`."""
         return asyncio.get_running_loop().time() - self._heard_s < HEARD_S
+
+    def tiered_bytes(self) -> int:
+        """Bytes of the finished segments that are led here, up to `TIERED_S` ago."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._tiered[1] >= TIERED_S:
+            states = (
+                shell.machine.state
+                for (_, role), shell in self._shells.items()
+                if role == LEADER
+            )
+            total = sum(one.bytes_by_state[_FINISHED] for one in states if one is not None)
+            self._tiered = (total, now_s)
+        return self._tiered[0]
 
     def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
         """Count an alarm and log it."""

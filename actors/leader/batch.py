@@ -27,6 +27,7 @@ from tierledger.events.errors import (
     RemoteStorageError,
 )
 from tierledger.events.identifiers import Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.partition.decide import (
     Limits,
     Rejected,
@@ -37,7 +38,7 @@ from tierledger.events.partition.decide import (
 )
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
-from tierledger.events.tables.segment_rows import ID
+from tierledger.events.tables.segment_rows import ID, SIZE, STATE, unpack_row
 from tierledger.storage.partition.checkpoint import boundary_in
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 from tierledger.storage.serde import MetadataSerDe
@@ -52,6 +53,9 @@ NOT_JUDGED = "deletion-not-judged"
 
 DELETION_HELD = "deletion-held"
 """The alarm for a refused deletion of a segment."""
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 EVENTS_PER_BATCH = 256
 """Events of a batch, up to the one command that exceeds it: 1 ms to apply, 64 KiB to store."""
@@ -209,6 +213,24 @@ def _custom_bytes(events: Iterable[log.Event]) -> int:
         if isinstance(body, (log.SegmentAdded, log.SegmentUpdated)) and body.custom_metadata:
             size += len(body.custom_metadata)
     return size
+
+
+def let_go_bytes(state: PartitionState, events: Iterable[log.Event]) -> int:
+    """Bytes of the finished segments whose data brokers delete from `events` on.
+
+    `state`: before them.
+    """
+    going: dict[bytes, int] = {}
+    for event in events:
+        body = event.body
+        if isinstance(body, log.SegmentUpdated) and body.state == _DELETING:
+            row = state.row(body.segment_id)
+            fields = None if row is None else unpack_row(row)
+            if fields is not None and fields[STATE] == _FINISHED:
+                going[body.segment_id] = fields[SIZE]
+        elif isinstance(body, log.SegmentKept):
+            going.pop(body.segment_id, None)
+    return sum(going.values())
 
 
 def unkept(replies: Iterable[msg.Effect], error: RemoteStorageError) -> list[msg.Effect]:

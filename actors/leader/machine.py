@@ -22,7 +22,14 @@ from typing_extensions import override
 
 from tierledger.actors import messages as msg
 from tierledger.actors.holds import Deletions
-from tierledger.actors.leader.batch import InFlight, damage_of, draft, refusals, unkept
+from tierledger.actors.leader.batch import (
+    InFlight,
+    damage_of,
+    draft,
+    let_go_bytes,
+    refusals,
+    unkept,
+)
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import CLAIMS_MAX, WaitingClaims, is_under, open_command
 from tierledger.actors.replaying import Replaying, quarantine_alarm
@@ -404,7 +411,7 @@ class Leader(Replaying):
 
     def _stored(self, flight: InFlight) -> list[msg.Effect]:
         assert self.state is not None, "a leader has loaded its log"
-        before = self.state.session
+        before, let_go = self.state.session, let_go_bytes(self.state, flight.events)
         self._apply(self.state, flight.events, flight.chain_hash)
         if self.state.session != before and self._stop is None:
             self._inbox.extend(self.undecided.release())
@@ -412,7 +419,7 @@ class Leader(Replaying):
         self._in_flight = None
         self._checkpoints.applied(len(flight.events))
         self._has_claimed = True  # The first batch of a leader begins with its session.
-        effects = [*flight.replies, msg.HeadMoved(self.position)]
+        effects = [*flight.replies, msg.HeadMoved(self.position, let_go)]
         checkpoint = self._checkpoints.due(CHECKPOINT_EVENTS, self.next_batch)
         if checkpoint and len(self.state.tombstones):
             forget = msg.CommandArrived(None, cmd.DropTombstones(), self.state.log_time_ms)

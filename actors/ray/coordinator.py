@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tierledger.actors.calls import Request
+from tierledger.actors.coordinator.breaker import Breaker
 from tierledger.actors.coordinator.requests import FollowedCoordinator
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.discovery.recorded_doors import RecordedDoors
@@ -82,6 +83,7 @@ class CoordinatorShell:
                 reader=store if one_writer else None,
                 oracle=oracle_of(settings),
                 opens=partial(opens, security=settings.security.as_client),
+                breaker=Breaker(settings.breaker_percent),
                 give_up=lambda: end_at_once(
                     70
                 ),  # The next process that calls it makes another.

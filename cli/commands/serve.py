@@ -78,6 +78,18 @@ PartitionsPerHostOption = Annotated[
         "further hosts are started.",
     ),
 ]
+BreakerOption = Annotated[
+    int,
+    typer.Option(
+        "--breaker",
+        metavar="PERCENT",
+        min=0,
+        max=100,
+        help="If brokers have deleted more than so much of all that is tiered within an hour, "
+        "and more than 1 GiB, nothing is deleted any more until an operator releases the hold "
+        "`breaker`. 0 switches that off.",
+    ),
+]
 AddressOption = Annotated[
     str | None,
     typer.Option(
@@ -206,6 +218,7 @@ class PlacementOptions(NamedTuple):
     kafka: KafkaBrokers | None
     mirror: bool | None
     is_new: bool
+    breaker: int
 
 
 def serve_command(
@@ -221,6 +234,7 @@ def serve_command(
     kafka_config: KafkaConfigOption = None,
     mirror: MirrorOption = None,
     new: NewOption = False,
+    breaker: BreakerOption = 50,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
     tls_client_ca: ClientCaOption = None,
@@ -260,7 +274,16 @@ def serve_command(
         raise InvalidArgument("--kafka-config: expected --kafka, too")
     brokers = None if kafka is None else KafkaBrokers(kafka, _text(kafka_config))
     placement = PlacementOptions(
-        hosts, partitions_per_host, address, listen, advertise, security, brokers, mirror, new
+        hosts,
+        partitions_per_host,
+        address,
+        listen,
+        advertise,
+        security,
+        brokers,
+        mirror,
+        new,
+        breaker,
     )
     options = StoreOptions(store, cluster)
     _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
@@ -435,6 +458,7 @@ async def _serve(
         advertise=placement.advertise,
         security=placement.security,
         kafka=placement.kafka,
+        breaker_percent=placement.breaker,
     )
     oracle_of(settings)  # Refuses a wrong list of addresses.
     if placement.kafka is not None:

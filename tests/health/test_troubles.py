@@ -348,3 +348,30 @@ def test_the_documented_troubles_are_those_that_can_be_listed() -> None:
 def test_all_troubles_of_partitions_have_a_kind_with_a_code_for_monitors() -> None:
     assert TROUBLES.keys() <= KINDS.keys()
     assert all(code == code.lower() and " " not in code for code in KINDS)
+
+
+def test_a_breaker_that_broke_is_critical_with_its_figures() -> None:
+    hold = {"name": "breaker", "by": "tierledger", "reason": "600 of 1000", "since_ms": NOW_MS}
+
+    one = only(cluster(holds=[hold]))
+
+    assert (one.code, one.severity, one.subject) == (
+        "breaker",
+        Severity.CRITICAL,
+        "hold breaker",
+    )
+    assert (one.text, one.since_ms) == ("600 of 1000", NOW_MS)
+    assert found(cluster(holds=[{**hold, "by": "somebody"}])) == []
+
+
+def test_what_no_rule_explains_is_a_trouble_of_its_partition() -> None:
+    kept = {"segments": 3, "since_ms": NOW_MS, "reason": "the arithmetic"}
+
+    one = only(reading({"host-0": host(served(0, unexplained=kept))}, {}, kafka=follower()))
+
+    assert (one.code, one.severity, one.subject) == (
+        "deletion-unexplained",
+        Severity.CRITICAL,
+        "partition orders-0",
+    )
+    assert (one.text, one.since_ms) == ("3 segments, the first: the arithmetic", NOW_MS)

@@ -1,6 +1,7 @@
 """A hold that was reported as placed is in force at every leader, and stays so."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.models.actors.local_world import (
     listed,
     partition,
     segment,
+    sqlite_in,
 )
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
@@ -114,3 +116,28 @@ async def test_a_hold_waits_for_a_deletion_that_is_being_stored(
 
     assert await heeding == []
     await deleting
+
+
+async def test_the_breaker_holds_what_is_left_until_an_operator_releases_it(
+    tmp_path: Path,
+) -> None:
+    async with LocalWorld(sqlite_in(tmp_path)) as world:
+        leader = await owned(world)
+        large = [segment(number, size=2**30) for number in range(2, 6)]
+        await copy(leader, *large)
+        for one in large[:3]:
+            await move(leader, one, DELETING)
+        coordinator = world.service.coordinator
+
+        async def is_held() -> bool:
+            return bool((await coordinator.status())["holds"])
+
+        await eventually(is_held)
+        (hold,) = (await coordinator.status())["holds"]
+        assert (hold["name"], hold["by"]) == ("breaker", "tierledger")
+        assert "within an hour, more than 50 %" in hold["reason"]
+        assert await coordinator.hold(PlaceHold(HOLD)) == [], "all hosts know both by now"
+        with pytest.raises(RejectedError, match="under the hold breaker of tierledger"):
+            await move(leader, large[3], DELETING)
+        await coordinator.hold(ReleaseHold("breaker", "somebody", "we deleted it"))
+        await move(leader, large[3], DELETING)
