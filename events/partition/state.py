@@ -241,11 +241,8 @@ class KeptSegments(DepartedIds):
 
     def after(self, position: int) -> Iterator[tuple[int, KeptSegment]]:
         """The same, of those behind `position`."""
-        pages = self.by_position.pages
-        for page in pages[self.by_position.page_at(position) :] if pages else ():
-            for at, value in zip(page.keys, page.values, strict=True):
-                if at > position:
-                    yield at, _kept_in(value)
+        for at, value in self.by_position.items_behind(position):
+            yield at, _kept_in(value)
 
 
 def _kept_in(value: bytes) -> KeptSegment:

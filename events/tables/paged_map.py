@@ -180,6 +180,13 @@ class PagedMap(Generic[K, V]):
         for page in self._pages:
             yield from zip(page.keys, page.values, strict=True)
 
+    def items_behind(self, key: K) -> Iterator[tuple[K, V]]:
+        """The entries with larger keys, ascending. The map must not change meanwhile."""
+        for page in self._pages[max(self.page_at(key), 0) :]:
+            for at, value in zip(page.keys, page.values, strict=True):
+                if at > key:
+                    yield at, value
+
     def items_from(self, skipped: int) -> Iterator[tuple[K, V]]:
         """The entries after the first `skipped`, which must end at a page's boundary."""
         for page in self._pages:

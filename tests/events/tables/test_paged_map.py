@@ -43,6 +43,15 @@ def test_neighbours_are_found_across_pages() -> None:
     assert one.above(last_of_page + 20) is None
 
 
+@pytest.mark.parametrize("key", [-1, 0, 10, 11, 10 * PAGE_ENTRIES_MAX, 10**6])
+def test_what_is_behind_a_key_is_found_on_all_pages(key: int) -> None:
+    one = filled(2 * PAGE_ENTRIES_MAX + 2, step=10)
+    one.delete(0)
+
+    assert [*one.items_behind(key)] == [entry for entry in one.items() if entry[0] > key]
+    assert [*PagedMap[int, int]().items_behind(key)] == []
+
+
 def test_a_log_that_grows_leaves_full_pages_behind() -> None:
     one = filled(3 * PAGE_ENTRIES_MAX + 1)
 
