@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PARALLEL := --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-kafka chaos wheel lock clean
+.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-kafka bench-guard chaos wheel lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -82,6 +82,9 @@ bench-spark: servers ## measure the pipeline on Spark; builds stores of ten mill
 
 bench-kafka: servers ## measure the brokers' plugin beside Kafka's own manager, on a real broker
 	@$(BIN)/python -m tierledger.benchmarks kafka-calls kafka-one kafka-many
+
+bench-guard: servers ## measure the guard of brokers' deletions, on a real broker
+	@$(BIN)/python -m tierledger.benchmarks guard-calls guard-topics
 
 spark-versions: wheel ## try the wheel at Connect servers of other versions of Spark
 	@scripts/spark-versions.sh $(or $(VERSIONS),4.0.1 4.1.0)

@@ -43,6 +43,8 @@ SIZES: dict[str, tuple[int, int]] = {
     "kafka_calls": (2_000, 40),  # Of a plugin, one at a time; of Kafka's manager a tenth.
     "kafka_many": (20_000, 64),  # Such calls, many at a time; of both.
     "kafka_partitions": (1_000, 3),  # That a broker's segments are divided among.
+    "guard_segments": (1_000, 5),  # Of a topic that is deleted while its segments are kept,
+    "guard_records": (200_000, 9_000),  # and records of one that is brought back.
     "spark_events": (10_000_000, 400),  # Of the store that Spark reads,
     "spark_partitions": (1_000, 4),  # divided among so many.
     "spark_large": (5_000_000, 400),  # Events of the one partition whose fold is watched.

@@ -15,11 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.coordinator.requests import DoorsCall
 from tierledger.benchmarks.bench import Bench
-from tierledger.benchmarks.kafka_broker import JARS, PLUGIN, PLUGIN_JAR, KafkaBroker
+from tierledger.benchmarks.kafka_broker import JARS, PLUGIN, PLUGIN_JAR, TIER, KafkaBroker
 from tierledger.benchmarks.ledger import url_of
 from tierledger.benchmarks.services import (
     OUTSTANDING,
@@ -61,8 +62,9 @@ class BenchBroker(KafkaBroker):
 class Managers:
     """The Java process; Managers.java lists its commands."""
 
-    def __init__(self, broker: KafkaBroker, doors: str) -> None:
-        """`broker` holds the topic of Kafka's manager; `doors` are those of our service."""
+    def __init__(self, broker: KafkaBroker, doors: str, coordinator: CoordinatorHandle) -> None:
+        """`broker` holds the topic of Kafka's manager; the others are of our service."""
+        self.coordinator = coordinator
         self._broker = broker
         self._log = broker.folder / "managers.log"
         self._process: subprocess.Popen[str] | None = None
@@ -78,7 +80,7 @@ class Managers:
         }
 
     def __enter__(self) -> Self:
-        path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{JARS / '*'}"
+        path = f"{PLUGIN / 'test-classes'}:{PLUGIN_JAR}:{JARS / '*'}:{TIER / '*'}"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 ["java", HEAP, "-cp", path, "org.tierledger.kafka.Managers"],
@@ -176,7 +178,7 @@ async def managers(store: Path) -> AsyncIterator[Managers]:
             coordinator = service.connection.coordinator
             await coordinator.ask(Handover(Owner.TIERLEDGER, Owner.NOBODY))
             doors = ",".join((await coordinator.ask(DoorsCall())).values())
-            with Managers(broker, doors) as both:
+            with Managers(broker, doors, coordinator) as both:
                 yield both
 
 

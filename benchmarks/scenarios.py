@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from tierledger.benchmarks import core, kafka, service, simulated, spark
+from tierledger.benchmarks import core, guard, kafka, service, simulated, spark
 from tierledger.benchmarks.bench import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.failover import LOSSES, failover
 from tierledger.benchmarks.feed.source import BATCHES, feed
@@ -180,6 +180,23 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
     "kafka-many": (kafka.many, [
         _beside("ready: {kafka_partitions:,} partitions of {each:,.0f} segments", "s",
                 "ready", 5),
+    ]),
+    "guard-calls": (guard.calls, [
+        *(Row(f"guard: a kept deletion takes longer, {name}", "ms", f"added_{name}",
+              at_most(bound), f"{{kept_{name}}} ms; {{bare_{name}}} ms without the guard, "
+              f"whose call takes {{guard_{name}}} ms")
+          for name, bound in (("p50", 1.0), ("p99", 5.0))),
+        *(Row(f"guard: a {what} of 1 MiB, with to without", "x",
+              f"guarded_{what} / bare_{what}", at_most(1.01), f"{{guarded_{what}}} µs")
+          for what in ("copy", "fetch")),
+    ]),
+    "guard-topics": (guard.topics, [
+        Row("guard: a topic of {guard_segments:,} segments is deleted: not read back", "bytes",
+            "unread", at_most(0), "{read:,.0f} bytes"),
+        Row("guard: the same, its term over: until the tier is empty", "s", "purged"),
+        Row("guard: the broker's warnings and errors", "lines", "complaints", at_most(0)),
+        Row("undelete: records of 1,000 bytes", "MiB/CPU s", "brought_back", at_least(50)),
+        Row("undelete: records lost", "records", "lost", at_most(0)),
     ]),
     "spark-scan": (spark.scan, [
         Row("scan, {store}, local[2]: {spark_events:,} events, " + columns, "rows/s", sample,

@@ -119,12 +119,12 @@ async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 @asynccontextmanager
-async def on_ray(store: str, hosts: int = 1) -> AsyncIterator[OnRay]:
+async def on_ray(store: str, hosts: int = 1, cluster: str = CLUSTER) -> AsyncIterator[OnRay]:
     """A service with so many hosts on the store that `store` names; it ends with the block."""
     # Ray takes a second to import, which other measurements avoid.
     from tierledger.actors.ray.service import RayConnection, RayService  # noqa: PLC0415
 
-    settings = ServiceSettings(CLUSTER, {"metadata.storage.url": store}, hosts=hosts)
+    settings = ServiceSettings(cluster, {"metadata.storage.url": store}, hosts=hosts)
     service = RayService(settings)
     await service.start()
     running = OnRay(service.settings, RayConnection(service.settings))

@@ -48,7 +48,13 @@ ON_SPARK = {"spark-scan": 2, "spark-tables": 3, "spark-import": 1, "spark-retent
 """Parts that start Spark (tests/pipeline/test_benchmarks.py), and how many goals they have."""
 
 
-ON_KAFKA = {"kafka-calls": 10, "kafka-one": 7, "kafka-many": 1}
+ON_KAFKA = {
+    "kafka-calls": 10,
+    "kafka-one": 7,
+    "kafka-many": 1,
+    "guard-calls": 4,
+    "guard-topics": 4,
+}
 """Parts that start a broker (tests/kafka/test_benchmarks.py), and how many goals they have."""
 
 

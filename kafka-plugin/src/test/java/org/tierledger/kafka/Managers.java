@@ -1,10 +1,14 @@
 package org.tierledger.kafka;
 
 import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -31,6 +35,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.server.log.remote.storage.LogSegmentData;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
@@ -38,6 +43,7 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
 
 /**
  * Managers of several brokers in one process, for tests and benchmarks: a command per line of the
@@ -47,6 +53,9 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
 public final class Managers {
     private static final String KAFKAS = "org.apache.kafka.server.log.remote.metadata.storage.";
     private static final String TOPIC = "__remote_log_metadata";
+    private static final String TIER =
+        "org.apache.kafka.server.log.remote.storage.LocalTieredStorage";
+    private static final int MIB = 1 << 20;
     private static final int METADATA_PARTITIONS = 50;
     private static final int OFFSETS = 10;
     private static final int ROUNDS = 9;
@@ -110,6 +119,8 @@ public final class Managers {
                 return "done";
             case "unguard": guards.remove(broker).close(); return "done";
             case "erase": return erase(manager, guards.get(broker), added(tip, number(words, 4)));
+            case "erased": return erased(manager, guards.get(broker), tip, words);
+            case "passed": return passed(tip, number(words, 4), Path.of(words[5]));
             case "erase-data":
                 return Erasing.by(guards.get(broker), added(tip, number(words, 4)));
             case "lookup":
@@ -253,6 +264,81 @@ public final class Managers {
         manager.updateRemoteLogSegmentMetadata(
             moved(id, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)).get();
         return done;
+    }
+
+    /**
+     * {@code TOPIC PARTITION FIRST COUNT}: the time of each segment's deletion, as retention
+     * deletes, and how much of it the guard took; 0 without one.
+     */
+    private static String erased(
+        RemoteLogMetadataManager manager, GuardedRemoteStorageManager guard,
+        TopicIdPartition tip, String[] words) throws Exception {
+        StringBuilder times = new StringBuilder();
+        for (int i = number(words, 4); i < number(words, 4) + number(words, 5); i++) {
+            RemoteLogSegmentMetadata segment = added(tip, i);
+            RemoteLogSegmentId id = segment.remoteLogSegmentId();
+            long begun = System.nanoTime();
+            manager.updateRemoteLogSegmentMetadata(
+                moved(id, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)).get();
+            long asked = System.nanoTime();
+            if (guard != null) {
+                guard.deleteLogSegmentData(segment);
+            }
+            long told = guard == null ? asked : System.nanoTime();
+            manager.updateRemoteLogSegmentMetadata(
+                moved(id, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)).get();
+            times.append(seconds(begun)).append(' ').append((told - asked) / 1e9).append(' ');
+        }
+        return times.toString();
+    }
+
+    /**
+     * Median times of copies and reads of segments of a MiB: copied by Kafka's own tier in a
+     * folder and by a guard around it, read by both, turn by turn.
+     */
+    private static String passed(TopicIdPartition tip, int count, Path folder) throws Exception {
+        Map<String, Object> config = Map.of(
+            "broker.id", 7, "dir", folder.resolve("tier").toString(),
+            GuardedRemoteStorageManager.CLASS_NAME, TIER);
+        RemoteStorageManager bare =
+            (RemoteStorageManager) Class.forName(TIER).getDeclaredConstructor().newInstance();
+        bare.configure(config);
+        LogSegmentData data = data(folder);
+        try (RemoteStorageManager guard = new GuardedRemoteStorageManager()) {
+            guard.configure(config);
+            double[][] took = new double[4][count];
+            for (int i = -count / 4; i < count; i++) { // The first ones warm up.
+                for (int side = 0; side < 2; side++) {
+                    int turn = Math.floorMod(i + side, 2); // Neither is always the first.
+                    RemoteStorageManager manager = turn == 0 ? bare : guard;
+                    RemoteLogSegmentMetadata segment = added(tip, (i + count) * 2 + turn);
+                    long begun = System.nanoTime();
+                    manager.copyLogSegmentData(segment, data);
+                    long copied = System.nanoTime();
+                    try (InputStream read = manager.fetchLogSegment(segment, 0)) {
+                        read.readNBytes(MIB);
+                    }
+                    if (i >= 0) {
+                        took[turn][i] = (copied - begun) / 1e9;
+                        took[2 + turn][i] = (System.nanoTime() - copied) / 1e9;
+                    }
+                    bare.deleteLogSegmentData(segment);
+                }
+            }
+            return Arrays.stream(took).map(one -> {
+                Arrays.sort(one);
+                return String.valueOf(one[count / 2]);
+            }).collect(Collectors.joining(" "));
+        } finally {
+            bare.close();
+        }
+    }
+
+    private static LogSegmentData data(Path folder) throws IOException {
+        Path log = Files.write(folder.resolve("00000000000000000000.log"), new byte[MIB]);
+        Path index = Files.write(folder.resolve("00000000000000000000.index"), new byte[4096]);
+        return new LogSegmentData(
+            log, index, index, Optional.empty(), index, ByteBuffer.wrap(new byte[16]));
     }
 
     private static String lookups(
