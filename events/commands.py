@@ -128,7 +128,7 @@ class EndPurges(NamedTuple):
 class EndSegments(NamedTuple):
     """Move segments on that no broker moves on: one step towards their end.
 
-    No session is needed. A finished segment is not among them: it is not at its end.
+    No session is needed. A finished segment is never deleted by that: it is kept.
     """
 
     origin: Origin
@@ -137,6 +137,10 @@ class EndSegments(NamedTuple):
     rows: tuple[bytes, ...]
     """Each as it was seen: a segment that has changed since is not moved on."""
     event_timestamp_ms: Int64
+    keep: Keep | None = None
+    """For finished segments: until when their data stays at least, and why they go."""
+    cause: DeletionCause = DeletionCause.UNKNOWN
+    """Why they are deleted."""
 
 
 class ImportedRecord(NamedTuple):

@@ -136,6 +136,12 @@ WORDS: Final[Mapping[str, Word]] = {
     "unfinished_deletion": Word(
         SEGMENT, "its deletion began long ago, and did not end", Look.WARN, is_finding=True
     ),
+    "lost_segment": Word(
+        SEGMENT, "Kafka's own manager has lost it, and others answer for it", Look.WARN, True
+    ),
+    "left_of_topic": Word(
+        SEGMENT, "it is finished, and its topic's deletion began", Look.WARN, is_finding=True
+    ),
     "quarantined": Word(
         OBJECTS, "a clean-up took them out of the tier long enough ago", Look.WARN, True
     ),

@@ -341,7 +341,7 @@ def _ends(view: Overlay, command: cmd.EndSegments) -> list[log.Body]:
         if fields is None or fields[STATE] == command.target:
             continue
         source = RemoteLogSegmentState(fields[STATE])
-        if row != seen or source == RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        if row != seen:
             raise InvalidStateTransition(
                 f"segment {Uuid(segment_id)}: expected it as it was seen, in "
                 f"{RemoteLogSegmentState(unpack_row(seen)[STATE]).name}; it has changed since, "
@@ -352,13 +352,21 @@ def _ends(view: Overlay, command: cmd.EndSegments) -> list[log.Body]:
                 f"segment {Uuid(segment_id)}: from {source.name} to {command.target.name} is "
                 "no transition"
             )
-        target, time_ms, custom = (
-            int(command.target),
-            command.event_timestamp_ms,
-            fields[CUSTOM],
+        broker_id, time_ms = command.origin.broker_id, command.event_timestamp_ms
+        updated = log.SegmentUpdated(
+            segment_id, int(command.target), broker_id, time_ms, fields[CUSTOM]
         )
-        body = log.SegmentUpdated(segment_id, target, command.origin.broker_id, time_ms, custom)
-        bodies.append(body)
+        bodies.append(updated)
+        if _begins_to_delete(source, command.target):
+            if command.keep is None:
+                raise InvalidStateTransition(
+                    f"segment {Uuid(segment_id)} is finished: expected until when it is kept"
+                )
+            until_ms, reason = command.keep
+            cause = int(command.cause)
+            bodies.append(
+                log.SegmentKept(segment_id, until_ms, cause, broker_id, time_ms, reason)
+            )
     return bodies
 
 

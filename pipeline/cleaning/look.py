@@ -14,6 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.tables.segment_rows import (
+    EPOCHS,
+    REFERENCED,
+    Row,
+    end_in_epoch,
+    unpack_row,
+)
 from tierledger.pipeline.cleaning.rules import (
     Judged,
     OffsetRanges,
@@ -128,7 +135,8 @@ def looked(
         logs,
         told.segments,
         {key: one.close() for key, one in told.ranges.items()},
-        [one for one in judged if one.kind != AuditKind.WHOLE],
+        {of: one.close() for of, one in told.served.items()},
+        [one for one in judged if one.kind != AuditKind.WHOLE or told.may_go(one.key)],
         sum(1 for one in judged if one.kind == AuditKind.WHOLE and one.is_below_prefix),
         sum(1 for one in judged if one.is_elsewhere),
         totals(found.rows),
@@ -149,6 +157,7 @@ class _ToldByLogs:
         self.logs: dict[LogKey, SeenLog] = {}
         self.segments: dict[SegmentKey, SeenSegment] = {}
         self.ranges: dict[LogKey, OffsetRanges] = {}
+        self.served: dict[tuple[LogKey, int], OffsetRanges] = {}
         self.unread: list[LogKey] = []
 
     def take(self, row: PlainRow) -> None:
@@ -163,6 +172,7 @@ class _ToldByLogs:
                 row["since_ms"],
                 row["trouble"],
                 row["is_settled"],
+                row["place"],
             )
             self.logs[key] = SeenLog(key, row["topic"], LogStanding.KNOWN, *end)
             return
@@ -180,6 +190,24 @@ class _ToldByLogs:
         if state in {_FINISHED, _DELETED} or segment.is_kept:
             ranges = self.ranges.setdefault(key, OffsetRanges())
             ranges.add(segment.start, segment.end, is_held=state == _FINISHED)
+        if state == _FINISHED:
+            self._note_served(key, unpack_row(segment.row))
+
+    def may_go(self, key: SegmentKey) -> bool:
+        """Whether a finished segment may be dead weight: it is lost, or its topic is."""
+        segment, log = self.segments.get(key), self.logs.get(LogKey(*key[:2]))
+        if segment is None or segment.state != _FINISHED or log is None:
+            return False
+        return log.topic_gone is not None or segment.is_lost
+
+    def _note_served(self, key: LogKey, fields: Row) -> None:
+        epochs = fields[EPOCHS]
+        for epoch, start, placement in zip(
+            epochs[::3], epochs[1::3], epochs[2::3], strict=True
+        ):
+            if placement == REFERENCED:
+                ranges = self.served.setdefault((key, epoch), OffsetRanges())
+                ranges.add(start, end_in_epoch(fields, epoch), is_held=True)
 
 
 async def _listed(

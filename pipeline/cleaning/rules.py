@@ -19,9 +19,13 @@ from tierledger.events.errors import RejectedError
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.tables.segment_rows import (
     BROKER,
+    EPOCHS,
     EVENT_TIMESTAMP,
+    LOST,
     SIZE,
     STATE,
+    Row,
+    end_in_epoch,
     unpack_row,
 )
 from tierledger.events.typed_fields import time_text
@@ -81,6 +85,8 @@ class SeenLog(NamedTuple):
     """The cluster whose history it imports."""
     is_open: bool = False
     """Whether a broker leads it, as far as the log tells."""
+    topic_gone: str | None = None
+    """Why its topic is deleted, if the log tells."""
 
 
 class SeenSegment(NamedTuple):
@@ -97,6 +103,11 @@ class SeenSegment(NamedTuple):
         """Whether its broker has deleted it, and its data stays."""
         is_finished = unpack_row(self.row)[STATE] == _FINISHED
         return self.state not in {_FINISHED, _DELETED} and is_finished
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether Kafka's own tables have lost it in each of its leader epochs."""
+        return all(one == LOST for one in unpack_row(self.row)[EPOCHS][2::3])
 
 
 class Judged(NamedTuple):
@@ -136,8 +147,10 @@ class World(NamedTuple):
     segments: Mapping[SegmentKey, SeenSegment]
     """Of an id that was added again after its deletion, the later one."""
     ranges: Mapping[LogKey, OffsetRanges]
+    served: Mapping[tuple[LogKey, int], OffsetRanges]
+    """By leader epoch: the offsets that finished segments hold which Kafka's tables serve."""
     judged: Sequence[Judged]
-    """All verdicts but `WHOLE`."""
+    """All verdicts, but of `WHOLE` only those on segments that may be dead weight."""
     whole: int
     """Finished segments with all their objects, below the tier's prefix."""
     elsewhere: int
@@ -185,6 +198,11 @@ class OffsetRanges:
         """The same, for `told_of`."""
         self._held, self._deleted = _merged(self._held), _merged(self._deleted)
         return self
+
+    def holds(self, start: int, end: int) -> bool:
+        """Whether each of these offsets is held."""
+        at = bisect_right(self._held, start, key=lambda one: one[0]) - 1
+        return at >= 0 and self._held[at][1] >= end
 
     def told_of(self, offset: int) -> str | None:
         """What became of the offset; None if nothing tells."""
@@ -273,7 +291,7 @@ def weighed(
 ) -> tuple[list[DeadWeight], list[LeftWeight]]:
     """What is dead weight, and what looks like it and is left, in a world not refused."""
     scales = _Scales(world, ages, barred)
-    found = [*scales.segments(), *scales.strays(), *scales.quarantined()]
+    found = [*scales.segments(), *scales.finished(), *scales.strays(), *scales.quarantined()]
     found.sort(key=lambda one: one.place_in_plan)
     return found, scales.left()
 
@@ -334,6 +352,45 @@ class _Scales:
             size = sum(each.size for each in one.objects)
             row = row_digest(segment.row)
             yield self._weight(kind, one, (since_ms, size, one.objects, row, "", evidence))
+
+    def finished(self) -> Iterator[DeadWeight]:
+        """Segments that are finished, and that nobody needs or deletes any more."""
+        for one in self._world.judged:
+            segment, log = self._world.segments.get(one.key), self._log_of(one)
+            if one.kind != AuditKind.WHOLE or segment is None or log is None:
+                continue
+            fields = unpack_row(segment.row)
+            since_ms = max(fields[EVENT_TIMESTAMP], one.last_modified_ms or 0)
+            if log.topic_gone is not None:
+                kind, evidence = WeightKind.LEFT_OF_TOPIC, log.topic_gone
+                since_ms = max(since_ms, log.log_time_ms)
+            elif self._is_served_by_others(log.key, fields):
+                kind = WeightKind.LOST_SEGMENT
+                evidence = (
+                    "Kafka's tables have it in none of its leader epochs, and segments that "
+                    "they serve hold all of its offsets there"
+                )
+            else:
+                continue  # Nobody else has its records.
+            if _is_young(since_ms, self._present_ms, self._ages.older_than_ms):
+                continue
+            if kind == WeightKind.LOST_SEGMENT and self._lacking[log.key]:
+                what = "other finished segments of the partition are not whole in the tier"
+                self._leave(one, CleaningRefusal.MISSING_OBJECTS, what)
+                continue
+            if self._is_barred(one, is_event=True):
+                continue
+            size, row = sum(each.size for each in one.objects), row_digest(segment.row)
+            yield self._weight(kind, one, (since_ms, size, one.objects, row, "", evidence))
+
+    def _is_served_by_others(self, key: LogKey, fields: Row) -> bool:
+        """Whether segments that Kafka's tables serve hold all offsets of a lost one."""
+        served = self._world.served
+        return all(
+            (key, epoch) in served
+            and served[key, epoch].holds(start, end_in_epoch(fields, epoch))
+            for epoch, start in zip(fields[EPOCHS][::3], fields[EPOCHS][1::3], strict=True)
+        )
 
     def strays(self) -> Iterator[DeadWeight]:
         """Objects that no log knows, or knows to be deleted."""

@@ -17,6 +17,10 @@ class WeightKind(StrEnum):
     """A segment whose copy began, and neither finished nor was given up."""
     UNFINISHED_DELETION = "unfinished_deletion"
     """A segment whose deletion began and did not end."""
+    LOST_SEGMENT = "lost_segment"
+    """A finished segment that Kafka's own tables have lost, and that answers nothing."""
+    LEFT_OF_TOPIC = "left_of_topic"
+    """A finished segment of a topic whose deletion began and did not end."""
     DELETED_BUT_THERE = "deleted_but_there"
     """Objects of a segment whose deletion has ended."""
     ORPHAN = "orphan"
@@ -28,10 +32,17 @@ class WeightKind(StrEnum):
 OF_SEGMENTS: Final = frozenset({WeightKind.UNFINISHED_COPY, WeightKind.UNFINISHED_DELETION})
 """Kinds that end by events of a log, and whose data is deleted by the segment's metadata."""
 
+TRASHED: Final = frozenset({WeightKind.LOST_SEGMENT, WeightKind.LEFT_OF_TOPIC})
+"""Kinds of finished segments, which go into the trash."""
+
+_TO_TRASH = "into the trash: DELETE_SEGMENT_STARTED, and its data stays for 7 days"
+
 ACTIONS: Final = {
     WeightKind.UNFINISHED_COPY: "give the copy up: DELETE_SEGMENT_STARTED, delete its data, "
     "DELETE_SEGMENT_FINISHED",
     WeightKind.UNFINISHED_DELETION: "delete its data, DELETE_SEGMENT_FINISHED",
+    WeightKind.LOST_SEGMENT: _TO_TRASH,
+    WeightKind.LEFT_OF_TOPIC: _TO_TRASH,
     WeightKind.DELETED_BUT_THERE: "move the objects into quarantine",
     WeightKind.ORPHAN: "move the objects into quarantine",
     WeightKind.QUARANTINED: "delete the objects",

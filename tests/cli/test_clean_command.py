@@ -132,9 +132,37 @@ def test_what_no_log_knows_goes_into_quarantine_comes_back_and_goes_for_good(
     assert planned_in(world, file, status=0)["segments"] == 0
 
 
+def test_what_a_deleted_topic_has_left_goes_into_the_trash(tmp_path: Path) -> None:
+    world, file = made(tmp_path), tmp_path / "plan"
+    asyncio.run(world.close())
+    before, part = world.objects(), world.parts[0]
+    assert planned_in(world, file, status=0)["segments"] == 0, "nobody leads it, that is all"
+    deletion = log.PartitionDeleteUpdated(0, 1, 5)
+    asyncio.run(world.append(part, [deletion]))
+    assert planned_in(world, file, status=0)["segments"] == 0, "its objects are young"
+    for path in world.finished_objects(part):
+        os.utime(path, (OLD_S, OLD_S))
+
+    told = planned_in(world, file)
+    assert told["kinds"]["left_of_topic"]["segments"] == SEGMENTS
+    assert "DELETE_PARTITION_MARKED" in told["largest"][0]["evidence"]
+    assert applied(world, file)["segments"] == SEGMENTS
+    assert applied(world, file)["segments"] == 0
+    assert undone(world, file, status=3)["trashed"] == SEGMENTS
+
+    assert world.objects() == before
+    (kept,) = [
+        json.loads(line)
+        for line in invoke("trash", "ls", "--json", *world.store).stdout.splitlines()
+    ]
+    assert (kept["topic"], kept["segments"], kept["due"]) == (part.tip.topic, SEGMENTS, 0)
+    assert kept["kept_until_ms"] > WallClock().now_ms() + 6 * DAY_S * 1000
+    assert planned_in(world, file, status=0)["segments"] == 0
+
+
 def undone_of(file: Path) -> Told:
     head = json.loads(file.read_text().splitlines()[0])
-    return {"plan": head["plan"], "gone": 0, "ended": 0}
+    return {"plan": head["plan"], "gone": 0, "ended": 0, "trashed": 0}
 
 
 def test_copies_and_deletions_that_nobody_ends_end_by_events(tmp_path: Path) -> None:
@@ -277,8 +305,9 @@ def test_of_a_thousand_planted_damages_none_costs_anything_that_lives(
     assert len(clutter.dead) > damages / 10
 
     told = told_of(world, file)
-    assert told["segments"] == len(clutter.dead)
-    assert applied(world, file)["segments"] == len(clutter.dead)
+    assert told["segments"] == len(clutter.dead) + len(clutter.trashed)
+    assert told["kinds"]["lost_segment"]["segments"] == len(clutter.trashed) > 0
+    assert applied(world, file)["segments"] == told["segments"]
     a_day_passes(world)
     told_of(world, file)
     applied(world, file)
@@ -286,7 +315,9 @@ def test_of_a_thousand_planted_damages_none_costs_anything_that_lives(
     now = world.objects()
     assert {name: now.get(name) for name in clutter.live} == clutter.live
     assert now.keys() == clutter.live.keys()
-    assert world.rows() == living
+    assert {key: row for key, row in world.rows().items() if key[1] not in clutter.trashed} == {
+        key: row for key, row in living.items() if key[1] not in clutter.trashed
+    }
     assert told_of(world, file)["segments"] == 0
 
 

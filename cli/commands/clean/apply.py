@@ -233,11 +233,12 @@ def _undone(
 def _is_done(one: DeadWeight, world: World) -> bool:
     """Whether nothing is left to do, as after an earlier run of the same plan."""
     from tierledger.events.lifecycle import RemoteLogSegmentState
-    from tierledger.pipeline.cleaning.weights import OF_SEGMENTS, WeightKind
+    from tierledger.pipeline.cleaning.weights import OF_SEGMENTS, TRASHED, WeightKind
 
-    if one.kind in OF_SEGMENTS:
+    if one.kind in OF_SEGMENTS | TRASHED:
         segment = world.segments.get(_key(one))
-        return segment is None or segment.state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+        gone = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+        return segment is None or segment.state == gone or segment.is_kept
     if one.kind == WeightKind.QUARANTINED:
         there = {each.name for plan in world.quarantines for each in plan.objects.values()}
         return not any(each.name in there for each in one.objects)
@@ -271,9 +272,9 @@ async def _carry_out(
     doing: Sequence[DeadWeight],
     taken: SeenQuarantine | None,
 ) -> _Done:
-    from tierledger.pipeline.cleaning.weights import OF_SEGMENTS, WeightKind
+    from tierledger.pipeline.cleaning.weights import OF_SEGMENTS, TRASHED, WeightKind
 
-    of_segments = [one for one in doing if one.kind in OF_SEGMENTS]
+    of_segments = [one for one in doing if one.kind in OF_SEGMENTS | TRASHED]
     done = _Done()
     try:
         if of_segments:
@@ -368,7 +369,8 @@ async def _end(tier: CleanedTier, doing: Sequence[DeadWeight]) -> _Done:
         open_tier(tier.given) as storage,
     ):
         fold = await folded(catalog)
-        Bars(fold, WallClock().now_ms()).refuse_all()
+        bars = Bars(fold, WallClock().now_ms())
+        bars.refuse_all()
         for (topic_id, partition, topic), some in groupby(
             doing, lambda one: (one.topic_id, one.partition, one.topic)
         ):
@@ -379,7 +381,7 @@ async def _end(tier: CleanedTier, doing: Sequence[DeadWeight]) -> _Done:
             for at in range(0, len(ids), AT_A_TIME):
                 step = {one: wanted[one] for one in ids[at : at + AT_A_TIME]}
                 try:
-                    done = done.and_more(await _step(storage, log, step))
+                    done = done.and_more(await _step(storage, log, step, bars))
                 except RejectedError as error:
                     print_note(f"left: {error}")
                     done = done.and_more(_Done(failed=len(step)))
@@ -387,17 +389,22 @@ async def _end(tier: CleanedTier, doing: Sequence[DeadWeight]) -> _Done:
 
 
 async def _step(
-    storage: RemoteStorageManager, log: UnledLog, wanted: Mapping[bytes, DeadWeight]
+    storage: RemoteStorageManager,
+    log: UnledLog,
+    wanted: Mapping[bytes, DeadWeight],
+    bars: Bars,
 ) -> _Done:
     from tierledger.events import commands as cmd
     from tierledger.events import log_events
-    from tierledger.events.lifecycle import RemoteLogSegmentState
+    from tierledger.events.lifecycle import DeletionCause, RemoteLogSegmentState
     from tierledger.events.partition.answers import metadata_of
     from tierledger.events.tables.segment_rows import BROKER, STATE, id_of_row, unpack_row
     from tierledger.pipeline.cleaning.rules import row_digest
+    from tierledger.pipeline.cleaning.weights import WeightKind
 
     origin = log_events.Origin(COMMAND, None)
-    copying, _, deleting, deleted = RemoteLogSegmentState
+    _, finished, deleting, deleted = RemoteLogSegmentState
+    tip = log.state.topic_id_partition
 
     def present() -> list[bytes]:
         """Those that are as the plan has them, or as an earlier step has left them."""
@@ -410,8 +417,13 @@ async def _step(
         return begun or row_digest(row) == wanted[id_of_row(row)].row
 
     now_ms = WallClock().now_ms()
-    begin = tuple(row for row in present() if unpack_row(row)[STATE] == copying)
-    await log.write(cmd.EndSegments(origin, deleting, begin, now_ms), now_ms)
+    begin = tuple(row for row in present() if unpack_row(row)[STATE] != deleting)
+    kept = [row for row in begin if unpack_row(row)[STATE] == finished]
+    is_topics = any(wanted[id_of_row(one)].kind == WeightKind.LEFT_OF_TOPIC for one in kept)
+    cause = DeletionCause.TOPIC if is_topics else DeletionCause.UNKNOWN
+    keep = cmd.Keep(bars.kept_until_ms(tip, now_ms), "it was cleaned up") if kept else None
+    command = cmd.EndSegments(origin, deleting, begin, now_ms, keep, cause)
+    await log.write(command, now_ms)
     done: list[bytes] = []
     try:
         for row in present():
@@ -423,5 +435,5 @@ async def _step(
         if done:
             now_ms = WallClock().now_ms()
             await log.write(cmd.EndSegments(origin, deleted, tuple(done), now_ms), now_ms)
-    gone = [wanted[id_of_row(row)] for row in done]
+    gone = [wanted[id_of_row(row)] for row in (*done, *kept)]
     return _Done(len(gone), sum(one.size_in_bytes for one in gone), len(wanted) - len(gone))

@@ -85,7 +85,7 @@ def plan(
     json: JsonOption = False,
     wide: WideOption = False,
 ) -> None:
-    """List dead weight: unfinished copies and deletions, and objects that no log knows.
+    """List dead weight: what never ended, what Kafka lost, and objects that no log knows.
 
     The command changes nothing. Each segment is listed with its evidence, its bytes, and what
     clean apply would do. Exit status 1: there is dead weight. 3: some logs cannot be read; of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.actors.coordinator.fold import Fold
+    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.pipeline.cleaning.look import SeenTier
     from tierledger.pipeline.cleaning.rules import CleaningAges, SeenLog
     from tierledger.pipeline.cleaning.weights import CleaningRefusal, DeadWeight, LeftWeight
     from tierledger.tiering.layouts.listed_objects import LayoutNames
     from tierledger.tiering.layouts.tier_url import TierUrl
     from tierledger.tiering.objects.store import ObjectStore
+
+
+TRASH_MS: Final = 7 * 86_400_000
+"""How long finished segments stay in the trash, unless a term says longer."""
 
 
 class CleanedTier(NamedTuple):
@@ -109,6 +114,14 @@ class Bars:
             )
         if held := deletions(self._fold.state).held:
             refuse(CleaningRefusal.DELETIONS_HELD, held)
+
+    def kept_until_ms(self, tip: TopicIdPartition, now_ms: int) -> int:
+        """Until when a finished segment of that partition is kept that goes now."""
+        from tierledger.actors.coordinator.holding import deletions
+        from tierledger.actors.holds import kept_until_ms
+
+        terms = deletions(self._fold.state).over(tip, now_ms)
+        return max(now_ms + TRASH_MS, kept_until_ms(terms, now_ms))
 
     def of(self, log: SeenLog, is_event: bool) -> tuple[CleaningRefusal, str] | None:
         """Why nothing of a partition is touched; with `is_event`, why its log gets none."""

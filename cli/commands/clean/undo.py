@@ -30,24 +30,31 @@ def undo(
     """Move objects that a plan has moved into quarantine back to where they were.
 
     The store is not needed. Copies and deletions that the plan has ended stay ended, and what
-    was deleted from the quarantine is gone. A command that was killed may be repeated. Exit
-    status 3: something of the plan cannot be undone; the command names it.
+    was deleted from the quarantine is gone; undelete reads what is in the trash. A command that
+    was killed may be repeated. Exit status 3: something of the plan cannot be undone; the
+    command names it.
     """
+    from tierledger.pipeline.cleaning.weights import TRASHED
+
     made = read_plan_of(plan)
     cleaned = CleanedTier.of(tier, StoreOptions())
     require_place(made, cleaned)
     objects, size, gone = asyncio.run(_undo(made, cleaned, yes=yes))
-    ended = sum(1 for one in made.weights if not one.can_undo)
+    trashed = sum(1 for one in made.weights if one.kind in TRASHED)
+    ended = sum(1 for one in made.weights if not one.can_undo) - trashed
     if json:
         told = {"plan": made.head.plan, "objects": objects, "bytes": size}
-        print_json({**told, "gone": gone, "ended": ended})
+        print_json({**told, "gone": gone, "ended": ended, "trashed": trashed})
     else:
         print(f"gave {objects} objects back ({size_text(size)})")
     if ended:
         print_note(f"{ended} segments of the plan cannot be undone: their data was deleted")
+    if trashed:
+        what = "are in the trash as long as `trash show` says: `undelete` brings them back"
+        print_note(f"{trashed} segments of the plan {what}")
     if gone:
         print_note(f"{gone} objects of the plan are neither in the tier nor in quarantine")
-    if ended or gone:
+    if ended or trashed or gone:
         raise typer.Exit(ExitStatus.PARTLY)
 
 

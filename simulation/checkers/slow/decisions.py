@@ -452,7 +452,7 @@ def _ended(facts: Facts, command: cmd.EndSegments) -> list[Any]:
         known = facts.segments.get(segment_id)
         if known is None or known.state == command.target:
             continue
-        if known[:4] != (seen[1], *seen[7:10]) or known.state == COPY_FINISHED:
+        if known[:4] != (seen[1], *seen[7:10]):
             raise Refused("InvalidStateTransition")
         if (known.state, int(command.target)) not in LEGAL:
             raise Refused("InvalidStateTransition")
@@ -460,6 +460,12 @@ def _ended(facts: Facts, command: cmd.EndSegments) -> list[Any]:
         made.append(
             log_events.SegmentUpdated(segment_id, int(command.target), by, at_ms, known.custom)
         )
+        if known.state == COPY_FINISHED:
+            if command.keep is None:
+                raise Refused("InvalidStateTransition")
+            until_ms, why = command.keep
+            kept = (segment_id, until_ms, int(command.cause), by, at_ms, why)
+            made.append(log_events.SegmentKept(*kept))
     return made
 
 

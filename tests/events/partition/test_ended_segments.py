@@ -12,7 +12,7 @@ from tests.models.events.driven_partition import (
 from tierledger.events import commands as cmd
 from tierledger.events.errors import InvalidStateTransition
 from tierledger.events.event_codec import decode_events
-from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.lifecycle import DeletionCause, RemoteLogSegmentState
 from tierledger.events.log_events import Origin
 from tierledger.events.partition.invariants import check
 from tierledger.events.tables.segment_rows import BROKER, STATE, unpack_row
@@ -50,6 +50,23 @@ def test_a_copy_that_nobody_ends_goes_in_two_steps_without_a_session() -> None:
 
     assert list(partition.state.rows) == []
     assert partition.accept(last, 53).events == ()
+    check(partition.state)
+
+
+def test_what_is_finished_is_kept() -> None:
+    partition, facts = copying(), Facts(128, 1_000)
+    partition.accept(command_of(Update(ONE, FINISHED, 1, 6)))
+    for event in decode_events(partition.stored, 0, GENESIS)[0]:
+        facts.take(event)
+    keep = cmd.Keep(9_000, "nobody needs it")
+    command = step(partition, DELETING)._replace(keep=keep, cause=DeletionCause.TOPIC)
+
+    for _ in range(2):
+        told = decided(facts, command, 50).events
+        assert tuple(told) == partition.accept(command, 50).events
+    ((_, kept),) = partition.state.kept.all()
+    assert (kept.until_ms, kept.reason, kept.cause) == (9_000, keep.reason, DeletionCause.TOPIC)
+    assert list(partition.state.rows) == []
     check(partition.state)
 
 

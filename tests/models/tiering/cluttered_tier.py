@@ -96,9 +96,10 @@ class ClutteredTier:
         time_ms: int = 5,
         kept_until_ms: int | None = None,
         is_old: bool = False,
+        offsets: int = 10,
     ) -> list[log.Body]:
         """The events of a new segment up to `state`, and its objects unless it is deleted."""
-        metadata = self.segment(part, start, time_ms)
+        metadata = self.segment(part, start, time_ms, offsets)
         segment_id = bytes(metadata.remote_log_segment_id.id)
         custom = self.custom().value
         if objects or (objects is None and state != DELETED):
@@ -113,11 +114,13 @@ class ClutteredTier:
         self.last = metadata
         return bodies
 
-    def segment(self, part: Part, start: int, time_ms: int = 5) -> RemoteLogSegmentMetadata:
+    def segment(
+        self, part: Part, start: int, time_ms: int = 5, offsets: int = 10
+    ) -> RemoteLogSegmentMetadata:
         return RemoteLogSegmentMetadata(
             remote_log_segment_id=RemoteLogSegmentId(part.tip, self.id()),
             start_offset=start,
-            end_offset=start + 9,
+            end_offset=start + offsets - 1,
             max_timestamp_ms=5,
             broker_id=1,
             event_timestamp_ms=time_ms,

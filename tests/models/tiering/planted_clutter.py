@@ -67,8 +67,11 @@ class Clutter:
         }
         self.dead: set[bytes] = set()
         """Ids of segments that are dead weight."""
+        self.trashed: set[bytes] = set()
+        """Ids of finished segments that go into the trash, with all their objects."""
         self.live: dict[str, bytes] = {}
         """Objects that nobody may touch."""
+        self._regions = 0
         self._bodies: dict[Part, list[log.Body]] = {part: [] for part in world.parts}
 
     async def plant(self, damages: int) -> None:
@@ -111,6 +114,11 @@ class Clutter:
         self._bodies[part] += bodies
         if ends in self.moods[part].ends:
             self.dead.add(bytes(self.world.last.remote_log_segment_id.id))
+
+    def region(self) -> int:
+        """The start of offsets that nothing else has."""
+        self._regions += 1
+        return 100_000_000 + 1000 * self._regions
 
     def offset(self) -> int:
         """The start of a segment that is finished, or was deleted."""
@@ -166,12 +174,31 @@ def trash(at: Clutter, part: Part) -> None:
 
 
 def superseded(at: Clutter, part: Part) -> None:
-    at.note(part, at.world.life(part, at.offset(), FINISHED, is_old=True))
+    """Kafka's tables still list the first of two."""
+    start = at.region()
+    for _ in range(2):
+        at.note(part, at.world.life(part, start, FINISHED, is_old=True))
+
+
+def lost(*, is_served: bool) -> Plant:
+    """A segment that a shorter one has thrown out of Kafka's tables."""
+
+    def planted(at: Clutter, part: Part) -> None:
+        start = at.region()
+        at.note(part, at.world.life(part, start, FINISHED, is_old=True, offsets=20))
+        loser = bytes(at.world.last.remote_log_segment_id.id)
+        at.note(part, at.world.life(part, start, FINISHED, is_old=True))
+        if is_served:
+            at.note(part, at.world.life(part, start + 10, FINISHED, is_old=True))
+            if at.moods[part].name == "well":
+                at.trashed.add(loser)
+
+    return planted
 
 
 def misplaced(at: Clutter, part: Part) -> None:
     """Objects with the id of a segment that lives, in another place."""
-    bodies = at.world.life(part, at.offset(), FINISHED, is_old=True)
+    bodies = at.world.life(part, at.region(), FINISHED, is_old=True)
     at.world.put(moved(at.world.last, END + 70), is_old=True)
     at.note(part, bodies)
 
@@ -225,6 +252,8 @@ PLANTS: tuple[Plant, ...] = (
     young_leavings,
     trash,
     superseded,
+    lost(is_served=True),
+    lost(is_served=False),
     misplaced,
     another_clusters,
     another_prefix,
