@@ -121,6 +121,11 @@ METRICS = (
         "1 if no write of the broker is under way, and none begins in its owner epoch.",
     ),
     Metric(
+        "tierledger_plugin_guarded",
+        BROKER,
+        "1 if the broker's storage manager is guarded, 0 if not; absent for an older plugin.",
+    ),
+    Metric(
         "tierledger_shadow_answers",
         ("broker", "result"),
         "Answers that a broker in shadow has compared, by result, since the coordinator's "
@@ -396,6 +401,11 @@ def _of_plugins(known: Mapping[str, Any]) -> dict[str, Iterable[Sample]]:
             ((broker,), one["heard_ms_ago"] / 1000) for broker, one in plugins
         ],
         "tierledger_plugin_idle": [((broker,), one["is_idle"]) for broker, one in plugins],
+        "tierledger_plugin_guarded": [
+            ((broker,), one["is_guarded"])
+            for broker, one in plugins
+            if one.get("is_guarded") is not None
+        ],
         "tierledger_shadow_answers": [
             ((str(one["broker_id"]), result), one[result])
             for one in known["shadows"]

@@ -192,11 +192,12 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
         "mode": "shadow",
         "owner_epoch": 3,
         "is_idle": False,
+        "is_guarded": True,
         "heard_ms_ago": 400,
         "trouble": None,
         "code": None,
     }
-    bad = {**well, "broker_id": 2, "owner_epoch": 0, "is_idle": True}
+    bad = {**well, "broker_id": 2, "owner_epoch": 0, "is_idle": True, "is_guarded": False}
     bad = {**bad, "trouble": "silent", "code": "silent"}
     shadow = {
         "broker_id": 1,
@@ -224,6 +225,7 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
             "plugin of": 2,
             "mode": "shadow",
             "owner epoch": "none",
+            "guard": "no",
             "writes": "none",
             "heard": "0.4 s ago",
             "trouble": "silent",
@@ -233,6 +235,7 @@ def test_plugins_are_shown_with_how_they_stand_those_in_trouble_first() -> None:
             "plugin of": 1,
             "mode": "shadow",
             "owner epoch": 3,
+            "guard": "yes",
             "writes": None,
             "heard": "0.4 s ago",
             "trouble": None,

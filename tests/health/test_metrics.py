@@ -154,6 +154,7 @@ def test_the_owner_and_a_move_are_told() -> None:
 def test_plugins_are_told_of_with_their_comparisons() -> None:
     plugin = {"broker_id": 3, "mode": "shadow", "owner_epoch": 2, "is_idle": True}
     plugin = {**plugin, "heard_ms_ago": 1_500, "trouble": None, "code": None}
+    plugin["is_guarded"] = False
     shadow = {"broker_id": 3, "equal": 7, "recovered": 2, "different": 3, "skipped": 4}
     shadow = {**shadow, "resolved": 2, "standing": 1, "verified_ms_ago": 2_500}
 
@@ -163,6 +164,7 @@ def test_plugins_are_told_of_with_their_comparisons() -> None:
     assert value(found, "plugin_owner_epoch", broker="3") == 2
     assert value(found, "plugin_silence_seconds", broker="3") == 1.5
     assert value(found, "plugin_idle", broker="3") == 1
+    assert value(found, "plugin_guarded", broker="3") == 0
     results = ("equal", "recovered", "different", "resolved", "skipped")
     told = [value(found, "shadow_answers", broker="3", result=one) for one in results]
     assert told == [7, 2, 3, 2, 4]

@@ -90,6 +90,7 @@ def status_command(
       incarnation   number of the broker's last registration with the service
       last announcement  I/A: its last announcement of whom it leads
     plugin of       the broker whose plugin told of itself: docs/kafka.md
+      guard         whether a guard asks before it deletes: docs/deletion.md
     left of         a topic's segments that no broker hosts any more
     tiered by others  segments in Kafka's own topic alone
     """  # noqa: D301 - The mark for Click is one character.

@@ -51,7 +51,16 @@ HOST_COLUMNS = (
 )
 HOST_SPARE = ("node", "batches/commit", "commits", "listens", "fed", "heard", "process")
 BROKER_COLUMNS = ("broker", "incarnation", "last announcement")
-PLUGIN_COLUMNS = ("plugin of", "mode", "owner epoch", "writes", "heard", "trouble", "compared")
+PLUGIN_COLUMNS = (
+    "plugin of",
+    "mode",
+    "owner epoch",
+    "guard",
+    "writes",
+    "heard",
+    "trouble",
+    "compared",
+)
 PLUGIN_SPARE = ("compared", "writes", "heard")
 PARTITION_COLUMNS = (
     "topic",
@@ -383,6 +392,7 @@ def _plugin_rows(status: dict[str, Any]) -> list[tuple[object, ...]]:
             one["broker_id"],
             one["mode"],
             one["owner_epoch"] or "none",
+            _GUARDS[one.get("is_guarded")],
             "none" if one["is_idle"] else None,
             f"{one['heard_ms_ago'] / 1000:.1f} s ago",
             one["trouble"],
@@ -391,6 +401,9 @@ def _plugin_rows(status: dict[str, Any]) -> list[tuple[object, ...]]:
         for one in rows
     ]
 
+
+_GUARDS = {True: "yes", False: "no", None: None}
+"""Whether a broker's storage manager is guarded; an older plugin does not say."""
 
 _COMPARED = ("equal", "recovered", "different", "resolved", "standing", "skipped")
 
