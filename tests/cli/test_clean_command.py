@@ -160,6 +160,47 @@ def test_what_a_deleted_topic_has_left_goes_into_the_trash(tmp_path: Path) -> No
     assert planned_in(world, file, status=0)["segments"] == 0
 
 
+def test_what_a_log_knows_again_is_not_removed_from_quarantine(tmp_path: Path) -> None:
+    world, file = made(tmp_path), tmp_path / "plan"
+    part = world.parts[0]
+    orphan(world, part)
+    lost, before = world.last, world.objects()
+    planned_in(world, file)
+    applied(world, file)
+    a_day_passes(world)
+    update = log.SegmentUpdated(
+        bytes(lost.remote_log_segment_id.id), 1, 1, 7, world.custom().value
+    )
+    asyncio.run(world.append(part, [log.added_body(lost), update]))
+
+    told = planned_in(world, tmp_path / "next", status=0)
+    (left,) = told["left"]
+    assert left["reason"] == "known_again"
+    assert "clean undo gives plan" in left["detail"]
+    undone(world, file)
+    assert world.objects() == before
+
+
+def test_an_audit_takes_the_trash_for_what_is_under_way(tmp_path: Path) -> None:
+    world = made(tmp_path, partitions=1)
+    (part,) = world.parts
+    bodies = world.life(part, FIRST, DELETING, kept_until_ms=9)
+    asyncio.run(world.append(part, bodies))
+    segment_id = bytes(world.last.remote_log_segment_id.id)
+    audit = ("jobs", "audit", *world.tier, *world.store, "--json", "--engine", "local")
+
+    kept = json.loads(invoke(*audit).stdout)
+    purged: list[log.Body] = [
+        log.SegmentPurgeStarted(segment_id, 1),
+        log.SegmentPurged(segment_id),
+    ]
+    asyncio.run(world.append(part, purged))
+    left = json.loads(invoke(*audit).stdout)
+
+    assert (kept["findings"], kept["unfinished"], kept["deleted_but_there"]) == (0, 1, 0)
+    assert (left["findings"], left["unfinished"], left["deleted_but_there"]) == (1, 0, 1)
+
+
 def undone_of(file: Path) -> Told:
     head = json.loads(file.read_text().splitlines()[0])
     return {"plan": head["plan"], "gone": 0, "ended": 0, "trashed": 0}
@@ -305,6 +346,8 @@ def test_of_a_thousand_planted_damages_none_costs_anything_that_lives(
     assert len(clutter.dead) > damages / 10
 
     told = told_of(world, file)
+    reasons = {one["reason"] for one in told["left"]}
+    assert reasons == LEFT
     assert told["segments"] == len(clutter.dead) + len(clutter.trashed)
     assert told["kinds"]["lost_segment"]["segments"] == len(clutter.trashed) > 0
     assert applied(world, file)["segments"] == told["segments"]
@@ -319,6 +362,20 @@ def test_of_a_thousand_planted_damages_none_costs_anything_that_lives(
         key: row for key, row in living.items() if key[1] not in clutter.trashed
     }
     assert told_of(world, file)["segments"] == 0
+
+
+LEFT = {
+    "damaged_log",
+    "missing_objects",
+    "unexplained",
+    "unknown_partition",
+    "too_young",
+    "held",
+    "led",
+    "clock_jumped",
+    "not_the_owner",
+}
+"""The reasons for which a part of that world is left."""
 
 
 def told_of(world: ClutteredTier, file: Path) -> Told:

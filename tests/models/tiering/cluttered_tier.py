@@ -169,8 +169,8 @@ class ClutteredTier:
     def finished_objects(self, part: Part) -> list[Path]:
         """The objects of the partition's segments that `build` has finished."""
         folder = self.root / part.tip.topic / str(part.tip.topic_id) / str(part.tip.partition)
-        names = [str(one) for one in self.finished[part]]
-        return [path for name in names for path in sorted(folder.glob(f"*-{name}/*"))]
+        places = [place for one in self.finished[part] for place in folder.glob(f"*-{one}")]
+        return [place / name for place in places for name in ("indexes", "log.00000")]
 
     def objects(self) -> dict[str, bytes]:
         """The whole tier."""

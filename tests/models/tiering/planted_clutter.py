@@ -61,10 +61,10 @@ class Clutter:
         self.world = world
         self.random = world.random
         self.now_ms = WallClock().now_ms()
-        self.moods = {
-            part: self.random.choices(MOODS, [one.weight for one in MOODS])[0]
-            for part in world.parts
-        }
+        often = self.random.choices(
+            MOODS, [one.weight for one in MOODS], k=len(world.parts) - len(MOODS)
+        )
+        self.moods = dict(zip(world.parts, (*MOODS, *often), strict=True))
         self.dead: set[bytes] = set()
         """Ids of segments that are dead weight."""
         self.trashed: set[bytes] = set()
