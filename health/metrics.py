@@ -354,7 +354,7 @@ def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
         if known and known["holds"] is not None
         else [],
         **{
-            name: [] if known is None or "purges" not in known else [((), known["purges"][key])]
+            name: [((), known["purges"][key])] if known and known["purges"] else []
             for name, key in _PURGES.items()
         },
         "tierledger_known_partitions": [] if known is None else [((), known["partitions"])],

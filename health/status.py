@@ -37,6 +37,7 @@ COORDINATOR_FIELDS = (
     "deletions_held",
     "deletions_held_text",
     "holds",
+    "purges",
     "now_ms",
     "up_ms",
     "conditions",

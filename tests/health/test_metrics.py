@@ -139,6 +139,19 @@ def test_totals_are_over_all_partitions() -> None:
     assert value(found, "follower_lag_events_max") == 5000
 
 
+def test_what_is_in_the_trash_is_told() -> None:
+    kept = {"segments": 3, "since_ms": NOW_MS, "reason": "the arithmetic"}
+    hosts = {"host-0": host(served(0, unexplained=kept), served(1))}
+    purges = {"partitions": 2, "purged": 7, "purged_bytes": 70, "given": []}
+
+    samples = scraped(reading(hosts, {}, purges=purges))
+
+    assert value(samples, "unexplained_segments") == 3
+    assert value(samples, "trash_partitions") == 2
+    assert value(samples, "purged_segments_total") == 7
+    assert value(samples, "purged_bytes_total") == 70
+
+
 def test_the_owner_and_a_move_are_told() -> None:
     still = scraped(reading({}, owner="tierledger", owner_epoch=3, owner_since_ms=5_000))
     moving = scraped(reading({}, owner="moving", owner_epoch=4, owner_since_ms=7_000))
