@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +13,21 @@ import pytest
 from aiokafka import TopicPartition  # type: ignore[import-untyped] # It has no types.
 from aiokafka.admin import RecordsToDelete  # type: ignore[import-untyped]
 
-from tests.kafka.test_holds import expire, tool
+from tests.kafka.test_holds import configure, expire, tool
 from tests.kafka.test_one_broker import TOPIC, settings_of, until
+from tests.kafka.test_seal import earliest
 from tests.models.cli.command_line import lines
 from tests.models.kafka import kafka_page
 from tests.models.kafka.clients import administered, create_topic, produced
 from tests.models.kafka.tiered_broker import GUARDED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.benchmarks.kafka_broker import JARS, OLDEST, SHORT_SESSION
+from tierledger.moving.freshness import once_led
 from tierledger.simulation.live.server import free_ports
+
+RESTARTS_MAX = 15
+LOOKS = 30
+"""How often a log start is asked for after a restart: for some rounds of retention."""
 
 pytestmark = pytest.mark.ray
 
@@ -83,3 +91,51 @@ async def troubles(ledger: Path) -> list[dict[str, Any]]:
 async def delete_records(broker: TieredBroker, before: int) -> None:
     async with administered(broker.address) as admin:
         await admin.delete_records({TopicPartition(TOPIC, 0): RecordsToDelete(before)})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_guarded", [True, False], ids=["guarded", "bare"])
+async def test_a_leader_that_counts_bytes_twice_loses_none_with_the_guard(
+    is_guarded: bool, tmp_path: Path
+) -> None:
+    # KAFKA-20732: a leader that has neither followed nor copied yet takes all of its folder
+    # for not tiered. With copies switched off that stays so.
+    ledger, door = tmp_path / "ledger.sqlite", f"127.0.0.1:{free_ports()}"
+    guard = GUARDED if is_guarded else {}
+    broker = TieredBroker(door, tmp_path / "tier", {**SHORT_SESSION, **guard}, OLDEST)
+    serve, handover = kafka_page.commands(f"sqlite:{ledger}", door, broker.address)[:2]
+    with served(f"sqlite:{ledger}", *serve[3:]), broker:
+        assert (await tool(ledger, *handover)).exit_code == 0
+        settings = {**settings_of(broker), "local.retention.bytes": "-2"}
+        await create_topic(broker.address, TOPIC, settings=settings)
+        await produced(broker.address, TOPIC, 0, 120)
+        await until(lambda: len(broker.tiered_logs()) == broker.local_segments(TOPIC) - 1)
+        tiered = {*broker.tiered_logs()}
+        size = sum(one.stat().st_size for one in tiered)
+        limit = str(size * 3 // 2)  # More than there is, and less than twice of it.
+        without = {"retention.bytes": limit, "remote.log.copy.disable": "true"}
+        await configure(broker, {**settings, **without})
+        await restart_until_it_deletes(broker)
+
+        if not is_guarded:
+            await until(lambda: len(broker.tiered_logs()) < len(tiered))
+            return
+        async with asyncio.timeout(60):
+            while not (kept := lines(await shown(ledger))) or (
+                kept[-1]["end_offset"] + 1 < await earliest(broker)
+            ):
+                pass
+        assert f"retention.bytes is {limit}, the tier has" in kept[0]["reason"]
+        (trouble,) = await troubles(ledger)
+        assert trouble["code"] == "deletion-unexplained"
+        assert {*broker.tiered_logs()} == tiered, "nothing within retention is lost"
+
+
+async def restart_until_it_deletes(broker: TieredBroker) -> None:
+    """Restart the broker until it leads before it has followed, and raises its log start."""
+    for _ in range(RESTARTS_MAX):
+        broker.restart(signal.SIGTERM)
+        for _ in range(LOOKS):
+            if await once_led(partial(earliest, broker)):
+                return
+    raise AssertionError(f"it has counted right after each of {RESTARTS_MAX} restarts")

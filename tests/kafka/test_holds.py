@@ -130,8 +130,13 @@ async def eventually_refused(ledger: Path) -> None:
 
 async def expire(broker: TieredBroker, settings: dict[str, str]) -> None:
     """Let retention delete nearly all of the topic."""
-    shorter = {**settings, "retention.bytes": "1024", "local.retention.bytes": "512"}
+    shorter = {"retention.bytes": "1024", "local.retention.bytes": "512"}
+    await configure(broker, {**settings, **shorter})
+
+
+async def configure(broker: TieredBroker, settings: dict[str, str]) -> None:
+    """Give the topic these settings in place of its own."""
     async with administered(broker.address) as admin:
-        given = ConfigResource(ConfigResourceType.TOPIC, TOPIC, shorter)
+        given = ConfigResource(ConfigResourceType.TOPIC, TOPIC, settings)
         (answer,) = await admin.alter_configs([given])
         assert answer.resources[0][0] == 0, answer

@@ -101,6 +101,10 @@ class TieredBroker(KafkaBroker):
         """The first offset that this broker has of the topic's partition 0, or -1."""
         return min(self._local(topic), default=-1)
 
+    def local_segments(self, topic: str) -> int:
+        """How many segments this broker has of the topic's partition 0."""
+        return len(self._local(topic))
+
     def is_tiered(self, topic: str) -> bool:
         """Whether the broker has only that segment of the partition to which it writes."""
         return len(self._local(topic)) == 1
