@@ -30,6 +30,8 @@ OPTIONS = {
     "transactions and stops before the first unfinished one",
     "damaged": "`fail` on records that cannot be read, or `skip` them and return a row with "
     "the reason",
+    "deleted": "`true`: with what was deleted and stays in the tier "
+    "([deletion](deletion.md#keep-what-is-deleted)), as if it had not been",
     CONNECTOR_SETTING: "the class of a connector, if it is not ours",
     SERIALIZER_SETTING: "the class of a serializer, if it is not ours",
 }
@@ -75,6 +77,7 @@ class RecordsOptions:
     bounds: RecordBounds
     isolation: IsolationLevel
     skips_damage: bool
+    with_deleted: bool
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> RecordsOptions:
@@ -108,6 +111,7 @@ class RecordsOptions:
             bounds,
             IsolationLevel(_one_of(given, "isolation", levels)),
             _one_of(given, "damaged", [FAIL, SKIP]) == SKIP,
+            _one_of(given, "deleted", ["false", "true"]) == "true",
         )
 
     def open_tier(self) -> RemoteStorageManager:

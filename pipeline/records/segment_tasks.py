@@ -52,7 +52,8 @@ async def plan_records(options: RecordsOptions) -> list[SegmentTask]:
         RetryableError: The store or the tier cannot be reached.
     """
     async with options.store.opened() as catalog, options.open_tier() as storage:
-        planner = _Planner(options, StoredMetadata(catalog.reader), storage)
+        source = StoredMetadata(catalog.reader, with_deleted=options.with_deleted)
+        planner = _Planner(options, source, storage)
         limit = asyncio.Semaphore(HELD_MAX)  # More would evict each other's held states.
 
         async def planned(tip: TopicIdPartition) -> list[SegmentTask]:

@@ -12,7 +12,6 @@ from typing_extensions import override
 from tierledger.events.errors import CorruptRemoteData, RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.metadata import RemoteLogSegmentMetadata
-from tierledger.pipeline.folding.store import JobStore
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.partition.reader import PartitionReader
 from tierledger.tiering.closing import closing
@@ -116,7 +115,7 @@ def _rows_of(
 async def _batches(task: SegmentTask, options: RecordsOptions) -> AsyncIterator[SegmentBatch]:
     async with AsyncExitStack() as stack:
         storage: RemoteStorageManager = await stack.enter_async_context(options.open_tier())
-        source = PlannedMetadata(task.stretch, options.store, stack)
+        source = PlannedMetadata(task.stretch, options, stack)
         tier = Tier(task.topic_id_partition, source, storage, task.chain, task.newest)
         indexes = SegmentIndexes(storage)
         aborted = None
@@ -136,11 +135,13 @@ class PlannedMetadata(StoredMetadata):
     transaction behind its segment, or if its segment was superseded and deleted since.
     """
 
-    def __init__(self, planned: Stretch, store: JobStore, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, planned: Stretch, options: RecordsOptions, stack: AsyncExitStack
+    ) -> None:
         """Open the store only when it is needed; `stack` closes it."""
-        super().__init__(self._stored)
+        super().__init__(self._stored, with_deleted=options.with_deleted)
         self._planned: Stretch | None = planned
-        self._store = store
+        self._store = options.store
         self._stack = stack
         self._catalog: Catalog | None = None
 

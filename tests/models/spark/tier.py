@@ -19,7 +19,11 @@ from tests.models.tiering.tier_trace import TieredSegment
 from tests.models.tiering.written_log import WrittenTier
 from tierledger.events import commands as cmd
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.lifecycle import (
+    DeletionCause,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+)
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
@@ -91,14 +95,27 @@ async def copy_written(url: str, place: Path, written: WrittenTier, first: int =
     return await copy_segments(url, place, parts)
 
 
+async def keep_segment(url: str, metadata: RemoteLogSegmentMetadata) -> None:
+    """Delete a segment as a leader does for a guarded broker, whose data stays."""
+    async with writing(url) as backend:
+        partition = await StoredPartition.resumed(backend, metadata.topic_id_partition)
+        state = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+        await move(partition, metadata, state, cmd.Keep(2 * TIME_MS, "undo"))
+
+
 async def move(
-    partition: StoredPartition, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
+    partition: StoredPartition,
+    metadata: RemoteLogSegmentMetadata,
+    state: RemoteLogSegmentState,
+    keep: cmd.Keep | None = None,
 ) -> None:
     """Append the segment's next state to the log."""
+    guarded_for = None if keep is None else DeletionCause.RETENTION
     update = RemoteLogSegmentMetadataUpdate(
         metadata.remote_log_segment_id, TIME_MS, state, 1, metadata.custom_metadata
     )
-    await partition.accept(cmd.UpdateSegment(partition.claim, ORIGIN, update))
+    command = cmd.UpdateSegment(partition.claim, ORIGIN, update, guarded_for, keep)
+    await partition.accept(command)
 
 
 def records(spark: SparkSession, store: str, tier: str, **options: object) -> DataFrame:

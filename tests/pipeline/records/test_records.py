@@ -15,6 +15,7 @@ from tests.models.spark.tier import (
     delete_partition,
     delete_segment,
     directly,
+    keep_segment,
     plain,
     read_all,
     reader_of,
@@ -232,6 +233,34 @@ def test_a_record_without_key_or_value_and_with_the_brokers_time_says_so(
         (row["key"], row["value"], row["timestamp_ms"], row["timestampType"]) for row in found
     ]
     assert shown == [(b"k", None, 77, 1), (None, b"", 77, 1)]
+
+
+@ISOLATIONS
+def test_what_was_deleted_and_kept_is_read_as_it_was(
+    sqlite_url: str, tmp_path: Path, isolation: str
+) -> None:
+    """An open transaction goes on in the second segment, and is aborted there."""
+    written, log = WrittenTier(), WrittenLog()
+    log.append(2, producer=7)
+    log.append(2)
+    asyncio.run(written.copy(log, 0, 4))
+    log.end_transaction(7, ABORT)
+    log.append(3)
+    asyncio.run(written.copy(log, 4, 8))
+    tier = asyncio.run(copy_written(sqlite_url, tmp_path / "copies", written))
+    wanted = {"topic": "orders", "isolation": isolation}
+    before = directly(sqlite_url, tier, **wanted)
+    assert len(before[0]) == (7 if isolation == UNCOMMITTED else 5)
+
+    for metadata, _ in written.copied:
+        asyncio.run(keep_segment(sqlite_url, metadata))
+    assert directly(sqlite_url, tier, **wanted) == ([], 0)
+    assert directly(sqlite_url, tier, **wanted, deleted="true") == before
+
+    asyncio.run(delete_partition(sqlite_url, TIP))
+    assert (
+        directly(sqlite_url, tier, **wanted, deleted="true", partition=TIP.partition) == before
+    )
 
 
 def test_a_partition_whose_deletion_is_finished_has_no_records(
