@@ -143,7 +143,7 @@ def looked(
         sum(1 for one in of_keys if LogKey(*one[:2]) in logs),
         len(of_keys),
         found.unseen,
-        list(_quarantines(listing, names)),
+        [one for one in _quarantines(listing, names) if one.taken.cluster == cluster],
     )
     return SeenTier(cluster, world, listing.begun_ms, damaged)
 

@@ -168,12 +168,21 @@ def test_what_a_log_knows_again_is_not_removed_from_quarantine(tmp_path: Path) -
     planned_in(world, file)
     applied(world, file)
     a_day_passes(world)
+    assert planned_in(world, tmp_path / "next")["kinds"].keys() == {"quarantined"}
+    (listed,) = (world.root / FOLDER).glob(f"*/{TAKEN}")
+    ours = listed.read_text()
+    listed.write_text(ours.replace(CLUSTER, "another"))
+    assert planned_in(world, tmp_path / "other", status=0)["segments"] == 0, (
+        "not ours to remove"
+    )
+    listed.write_text(ours)
+    a_day_passes(world)
     update = log.SegmentUpdated(
         bytes(lost.remote_log_segment_id.id), 1, 1, 7, world.custom().value
     )
     asyncio.run(world.append(part, [log.added_body(lost), update]))
 
-    told = planned_in(world, tmp_path / "next", status=0)
+    told = planned_in(world, tmp_path / "again", status=0)
     (left,) = told["left"]
     assert left["reason"] == "known_again"
     assert "clean undo gives plan" in left["detail"]
@@ -199,6 +208,23 @@ def test_an_audit_takes_the_trash_for_what_is_under_way(tmp_path: Path) -> None:
 
     assert (kept["findings"], kept["unfinished"], kept["deleted_but_there"]) == (0, 1, 0)
     assert (left["findings"], left["unfinished"], left["deleted_but_there"]) == (1, 0, 1)
+
+
+def test_undo_overwrites_nothing(tmp_path: Path) -> None:
+    world, file = made(tmp_path), tmp_path / "plan"
+    orphan(world, world.parts[0])
+    planned_in(world, file)
+    applied(world, file)
+    (taken,) = (world.root / FOLDER).glob("*/objects/**/indexes")
+    name = str(taken.relative_to(world.root)).partition("/objects/")[2]
+    (world.root / name).parent.mkdir(parents=True)
+    (world.root / name).write_bytes(b"something else")
+    before = world.objects()
+
+    undo = invoke("clean", "undo", file, *world.tier, "--yes")
+
+    refused(undo, "expected no object, or the one of 7 bytes", "nothing was moved")
+    assert world.objects() == before
 
 
 def undone_of(file: Path) -> Told:

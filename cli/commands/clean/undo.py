@@ -67,6 +67,7 @@ def read_plan_of(plan: PlanArgument) -> CleaningPlan:
 async def _undo(made: CleaningPlan, tier: CleanedTier, *, yes: bool) -> tuple[int, int, int]:
     """Give back; the number of objects, their bytes, and how many are gone."""
     from tierledger.tiering.objects.request_counts import Operation
+    from tierledger.tiering.objects.store import StoredObject
     from tierledger.tiering.quarantine import Quarantine
 
     quarantine = Quarantine(tier.objects, tier.names.folder, made.head.plan)
@@ -75,9 +76,10 @@ async def _undo(made: CleaningPlan, tier: CleanedTier, *, yes: bool) -> tuple[in
         return 0, 0, 0
     held = await quarantine.objects()
     objects = [one for one in taken.objects if one.name in held]
-    gone = 0
+    gone, there = 0, dict[str, StoredObject]()
+    for folder in sorted({one.name.rpartition("/")[0] for one in taken.objects}):
+        there.update(await tier.objects.list(Operation.CLEAN, folder))
     for one in taken.objects:
-        there = await tier.objects.list(Operation.CLEAN, one.name.rpartition("/")[0])
         found = there.get(one.name)
         if found is not None and found.size != one.size:
             raise RejectedError(
