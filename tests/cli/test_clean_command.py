@@ -341,14 +341,33 @@ WORLDS: dict[Callable[[ClutteredTier], None], str] = {
 """What makes the whole a guess, and the name by which it is refused."""
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> tuple[ClutteredTier, Path]:
+    """A world with an orphan, and its plan; beside it a copy of the world."""
+    folder = tmp_path_factory.mktemp("clean")
+    world, file = made(folder / "world"), folder / "plan"
+    orphan(world, world.parts[0])
+    planned_in(world, file)
+    shutil.copytree(folder / "world", folder / "copy")
+    return world, file
+
+
+@pytest.fixture
+def anew(once: tuple[ClutteredTier, Path]) -> tuple[ClutteredTier, Path]:
+    """The same as it was at first."""
+    world, file = once
+    shutil.rmtree(file.with_name("world"))
+    shutil.copytree(file.with_name("copy"), file.with_name("world"))
+    world.root = file.with_name("world") / "tier"
+    return world, file
+
+
 @pytest.mark.parametrize("becomes", WORLDS, ids=lambda one: one.__name__)
 def test_an_absence_that_may_be_our_own_doing_is_refused_by_name(
-    becomes: Callable[[ClutteredTier], None], tmp_path: Path
+    becomes: Callable[[ClutteredTier], None], anew: tuple[ClutteredTier, Path]
 ) -> None:
-    world, file = made(tmp_path / "world"), tmp_path / "plan"
-    orphan(world, world.parts[0])
+    world, file = anew
     tier = world.tier
-    planned_in(world, file)
 
     becomes(world)
     before = world.objects()

@@ -188,7 +188,7 @@ def _show(plan: CleaningPlan, out: Path | None, *, json: bool, wide: bool) -> No
         return
     if worst:
         print_table(PrintedTable(COLUMNS, [_cells(one) for one in worst], SPARE), wide=wide)
-    for left in plan.left:
+    for left in sorted(plan.left, key=lambda one: -one.size_in_bytes)[:SHOWN_MAX]:
         print_note(f"{left_text(left)}: left, {left.reason}: {left.detail}")
     by_kind = [
         (kind, f"{counts[kind]} segments ({size_text(sizes[kind])})") for kind in sorted(counts)
@@ -202,6 +202,8 @@ def _show(plan: CleaningPlan, out: Path | None, *, json: bool, wide: bool) -> No
             ("plan", out),
         ]
     )
+    if len(plan.left) > SHOWN_MAX:
+        print_note(f"{len(plan.left) - SHOWN_MAX} more are left; the file of --out has them")
     if len(plan.weights) > len(worst):
         more = len(plan.weights) - len(worst)
         print_note(f"{more} more are not shown here; the file of --out has them")
