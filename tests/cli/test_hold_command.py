@@ -13,8 +13,11 @@ from tests.models.actors.published import published
 from tests.models.cli.command_line import invoke, lines
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.coordinator.attendance import Attend
+from tierledger.actors.coordinator.breaker import BREAKER, BY
 from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.holding import PlaceHold
 from tierledger.actors.coordinator.ownership import Handover, PluginMode
+from tierledger.actors.holds import Hold
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.errors import RejectedError
 
@@ -149,6 +152,8 @@ async def test_a_hold_that_is_over_already_is_refused_by_the_service(tmp_path: P
 async def test_the_documented_commands_run_as_they_stand(tmp_path: Path) -> None:
     commands = [shlex.split(one) for one in shown() if one.startswith("hold ")]
     async with published(tmp_path) as world:
+        broken = Hold(BREAKER, "*", reason="600 of 1000 bytes", by=BY)
+        await world.service.coordinator.hold(PlaceHold(broken))
         url = await world.service.url()
         ran = [await run(*one, "--store", url) for one in commands]
 

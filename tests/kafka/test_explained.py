@@ -39,7 +39,7 @@ async def test_only_what_no_rule_explains_is_kept(jars: Path, tmp_path: Path) ->
     ledger, door = tmp_path / "ledger.sqlite", f"127.0.0.1:{free_ports()}"
     broker = TieredBroker(door, tmp_path / "tier", {**SHORT_SESSION, **GUARDED}, jars)
     serve, handover = kafka_page.commands(f"sqlite:{ledger}", door, broker.address)[:2]
-    with served(f"sqlite:{ledger}", *serve[3:]), broker:
+    with served(f"sqlite:{ledger}", *serve[3:], "--breaker", 80), broker:
         assert (await tool(ledger, *handover)).exit_code == 0
         settings = settings_of(broker)
         await create_topic(broker.address, TOPIC, settings=settings)
