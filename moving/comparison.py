@@ -142,7 +142,8 @@ class Comparison:
             async with gate:
                 return await self._differences(tip)
 
-        return [each for found in await asyncio.gather(*map(one, partitions)) for each in found]
+        asked = map(one, sorted(partitions, key=str))  # Sets have no order.
+        return [each for found in await asyncio.gather(*asked) for each in found]
 
     async def _differences(self, tip: TopicIdPartition) -> list[Disagreement]:
         kafka = self._topic.partition(tip.topic_id, tip.partition)

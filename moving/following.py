@@ -94,12 +94,14 @@ class Following:
         settings: ServiceSettings,
         coordinator: FollowersCoordinator,
         options: FollowOptions,
+        *,
+        name: str | None = None,
     ) -> None:
-        """`settings`: those of the service."""
+        """`settings`: those of the service. `name`: its own, by default a random one."""
         self._settings = settings
         self._coordinator = coordinator
         self._options = options
-        self._name = token_hex(8)
+        self._name = name or token_hex(8)
         self._task = self._asked = NOTHING
         self._reports = self._round = 0
         """Reports to the coordinator, and finished rounds, since this follower was chosen."""

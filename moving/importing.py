@@ -119,7 +119,7 @@ class TailImport:
 
     async def release(self) -> None:
         """Give up the lead of all partitions."""
-        await self._manager.on_stop_partitions(list(self._led))
+        await self._manager.on_stop_partitions(sorted(self._led, key=str))
         self._led.clear()
 
     def _again(self) -> None:
@@ -145,7 +145,9 @@ class TailImport:
             tip = partition_of(imported)
             if imported.offset > self._done.get(tip, -1) and tip not in self._failed:
                 by_partition.setdefault(tip, []).append(imported)
-        await asyncio.gather(*map(self._look, by_partition.keys() - self._done.keys()))
+        await asyncio.gather(
+            *(self._look(one) for one in by_partition if one not in self._done)
+        )
         by_partition = {
             tip: some
             for tip, some in by_partition.items()

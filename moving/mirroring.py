@@ -345,7 +345,7 @@ class Mirror:
             if known:
                 state, _ = await self._catalog.reader(tip).state()
                 held = {str(Uuid(id_of_row(row))) for row in state.rows}
-                left[tip] = [known[one] for one in known.keys() - held]
+                left[tip] = [segment for one, segment in known.items() if one not in held]
         return {tip: segments for tip, segments in left.items() if segments}
 
     async def _send(self, tip: TopicIdPartition, records: list[tuple[int, int, bytes]]) -> None:

@@ -5,5 +5,7 @@ from __future__ import annotations
 MACHINES = "machines"
 """The world of the state machines alone, on a clockwork."""
 SERVICE = "service"
-"""The world of the whole service, on a virtual loop."""
-WORLDS = (MACHINES, SERVICE)
+"""The whole service under virtual time, with faults."""
+LIVES = "lives"
+"""Clusters that live for years in that world, and move between managers."""
+WORLDS = (MACHINES, SERVICE, LIVES)

@@ -9,16 +9,19 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import process_time
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.checkers.verdict import SeedVerdict
 from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.lives import steps as lives_steps
+from tierledger.simulation.lives import verdict as lives
+from tierledger.simulation.lives.cluster import LivingCluster
 from tierledger.simulation.machines import verdict as machines
 from tierledger.simulation.machines.run import run
 from tierledger.simulation.machines.scenario import drawing as machines_plan
@@ -31,17 +34,13 @@ from tierledger.simulation.orphans import end_with_parent
 from tierledger.simulation.service import plan as service_plan
 from tierledger.simulation.service import verdict as service
 from tierledger.simulation.service.world import World as ServiceWorld
-from tierledger.simulation.worlds import MACHINES, SERVICE
-
-SEEDS_PER_TASK = {MACHINES: 50, SERVICE: 10}
-"""Seeds that a worker takes at once: one or two seconds of work."""
+from tierledger.simulation.worlds import LIVES, MACHINES, SERVICE
 
 TASKS_AHEAD = 4
 """Tasks that are queued per worker; when a budget is used up, only these are cancelled."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-AnyWorld = TypeVar("AnyWorld", World, ServiceWorld)
 
 SAYS_NOTHING = frozenset({"vacuous", "assumptions"})
 """Checkers that judge the run and not the service."""
@@ -50,17 +49,37 @@ UNFORESEEN = "unforeseen_failure"
 """The checker's name for a world that ended with an exception of its own."""
 
 
+class WorldKind(NamedTuple):
+    """How seeds of one kind of world are run."""
+
+    drawn: Callable[[int], Scenario]
+    judge: Callable[[Scenario], SeedVerdict]
+    made: Callable[..., Any]
+    """Makes the world of a scenario; with `keeps` it keeps its timeline."""
+    run: Callable[[Any], None]
+    seeds_per_task: int
+    """Seeds that a worker takes at once: one or two seconds of work."""
+
+
+KINDS = {
+    MACHINES: WorldKind(machines_plan.drawn, machines.judge, World, run, 50),
+    SERVICE: WorldKind(service_plan.drawn, service.judge, ServiceWorld, service.run, 10),
+    LIVES: WorldKind(lives_steps.drawn, lives.judge, LivingCluster, lives.run, 2),
+}
+"""By the name of a world."""
+
+
 def drawn(seed: int, world: str = MACHINES) -> Scenario:
     """The scenario that the seed gives in that world."""
-    return service_plan.drawn(seed) if world == SERVICE else machines_plan.drawn(seed)
+    return KINDS[world].drawn(seed)
 
 
 def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> SeedVerdict:
     """Run one seed and check it; an exception of the world counts as a violation."""
     began = process_time()
     verdict = judged(drawn(seed, world), mutant, world)
-    is_small = machines_plan.is_small(seed)
-    return verdict._replace(is_small=is_small, cpu_s=process_time() - began)
+    small = world != LIVES and machines_plan.is_small(seed)
+    return verdict._replace(is_small=small, cpu_s=process_time() - began)
 
 
 def judged(scenario: Scenario, mutant: str | None = None, world: str = MACHINES) -> SeedVerdict:
@@ -70,8 +89,7 @@ def judged(scenario: Scenario, mutant: str | None = None, world: str = MACHINES)
     """
     with with_mistake(mutant):  # A mutant that fails to plant raises.
         try:
-            judge = service.judge if world == SERVICE else machines.judge
-            return judge(scenario)
+            return KINDS[world].judge(scenario)
         except Exception as error:  # noqa: BLE001 - A mistake may show itself as any of them.
             violation = unforeseen(error)
         return SeedVerdict(
@@ -80,23 +98,23 @@ def judged(scenario: Scenario, mutant: str | None = None, world: str = MACHINES)
         )  # fmt: skip
 
 
-def watched(scenario: Scenario, mutant: str | None = None) -> World:
+@contextmanager
+def watched(
+    scenario: Scenario, mutant: str | None = None, world: str = MACHINES
+) -> Iterator[Any]:
     """The world of a scenario with its full timeline, as far as the run came."""
-    return _watched(World(scenario, keeps=True), run, mutant)
-
-
-def watched_service(scenario: Scenario, mutant: str | None = None) -> ServiceWorld:
-    """The same in the world of the service; discard its loop in the end."""
-    return _watched(ServiceWorld(scenario, keeps=True), service.run, mutant)
-
-
-def _watched(world: AnyWorld, run: Callable[[AnyWorld], None], mutant: str | None) -> AnyWorld:
+    kind = KINDS[world]
+    watched = kind.made(scenario, keeps=True)
     with with_mistake(mutant):
         try:
-            run(world)
+            kind.run(watched)
         except Exception as error:  # noqa: BLE001 - `judged` tells of it.
-            world.recording.moment("", "violation", unforeseen(error).message)
-    return world
+            watched.recording.moment("", "violation", unforeseen(error).message)
+    try:
+        yield watched
+    finally:
+        if world != MACHINES:
+            service.discard(watched)
 
 
 def unforeseen(error: Exception) -> Violation:
@@ -149,7 +167,7 @@ class Workers:
     ) -> Iterator[SeedVerdict]:
         """Each seed's outcome, in the order of the seeds."""
         work = partial(_outcomes, mutant=mutant, world=world)
-        for done in self.each(work, _chunks(seeds, SEEDS_PER_TASK[world])):
+        for done in self.each(work, _chunks(seeds, KINDS[world].seeds_per_task)):
             yield from done
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from tierledger.simulation.checkers.verdict import SeedVerdict
+from tierledger.simulation.lives.steps import What
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.laws.counts import DELETIONS, SUMMED
 from tierledger.simulation.service.plan import FURTHER, GAVE_UP
-from tierledger.simulation.worlds import MACHINES
+from tierledger.simulation.worlds import LIVES, MACHINES, SERVICE
 
 OF_SERVICE = {mark: "service" for mark in FURTHER if mark != GAVE_UP}
 """Marks that only the service's world has; a process that gives up is a violation."""
+
+OF_LIVES = {one.value: "lives" for one in What}
+"""Marks of lives: each kind of step."""
 
 TWO_BELIEVERS = "two believed they lead"
 
@@ -65,8 +69,13 @@ class CampaignSummary:
     """The sums of all seeds of a campaign in one world."""
 
     def __init__(self, world: str = MACHINES) -> None:
-        self.known_marks = MARKS if world == MACHINES else {**MARKS, **OF_SERVICE}
+        self.known_marks = {
+            MACHINES: MARKS,
+            SERVICE: {**MARKS, **OF_SERVICE},
+            LIVES: OF_LIVES,
+        }[world]
         """Each situation that may be seen in that world, and its group."""
+        self._summed = () if world == LIVES else SUMMED
         self.small = SizeSummary()
         self.big = SizeSummary()
         self.calls = 0
@@ -123,7 +132,7 @@ class CampaignSummary:
     @property
     def never_counted(self) -> list[str]:
         """Counted things that happened in no seed."""
-        return [name for name in SUMMED if not self.counts[name]]
+        return [name for name in self._summed if not self.counts[name]]
 
     def shortfalls(self, *, requires_marks: bool) -> list[str]:
         """Why finding nothing in these seeds means nothing; empty if it means something."""
@@ -144,7 +153,7 @@ class CampaignSummary:
         if requires_marks:
             found += [f"never seen: {mark}" for mark in self.unseen_marks]
             found += [f"no {name}" for name in self.never_counted]
-            if self.counted[DELETIONS] < DELETIONS_SHARE_MIN * seeds:
+            if self._summed and self.counted[DELETIONS] < DELETIONS_SHARE_MIN * seeds:
                 found.append(f"segments were deleted in {self.counted[DELETIONS] / seeds:.0%} "
                              f"of the seeds, expected {DELETIONS_SHARE_MIN:.0%}")  # fmt: skip
         return found

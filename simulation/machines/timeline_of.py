@@ -16,12 +16,13 @@ from tierledger.events.event_codec import PARTITION_CODEC, EventCodec
 from tierledger.simulation.checkers.content import content
 from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.history.calls import INFO, OK, Operation
+from tierledger.simulation.machines.environment.clockwork import S
 from tierledger.simulation.machines.environment.medium import COORDINATOR as COORDINATOR_LOG
 from tierledger.simulation.machines.environment.medium import FATES
 from tierledger.simulation.machines.environment.newer_release import NewerSerDe
 from tierledger.simulation.machines.scenario.scenario import SeedDecision
 from tierledger.simulation.machines.strikes import KINDS as QUERIES
-from tierledger.simulation.machines.strikes import argument_names
+from tierledger.simulation.machines.strikes import STRIKES, argument_names
 from tierledger.simulation.machines.struck import Struck
 from tierledger.simulation.timeline import (
     BROKER,
@@ -41,7 +42,8 @@ from tierledger.simulation.timeline import (
     Span,
 )
 
-_KINDS: Final = {"broker": BROKER, "coordinator": COORDINATOR, "host": HOST, "store": STORE}
+_KINDS: Final = {"coordinator": COORDINATOR, "host": HOST, "store": STORE}
+"""By the first part of a process's name; all others use the service, as brokers do."""
 
 _BEGINS: Final = {"crash": DEAD, "pause": PAUSED, "cut off": CUT_OFF, "follow": FOLLOWS}
 _ENDS: Final = {"resume": PAUSED, "unfollow": FOLLOWS}
@@ -71,7 +73,10 @@ def timeline_of(
     """
     found = list(violations)
     names = [life.name for life in world.lives]
-    lanes = [RunLane(name, _KINDS[name.partition("-")[0].partition("/")[0]]) for name in names]
+    kinds = [name.partition("-")[0].partition("/")[0] for name in names]
+    lanes = [
+        RunLane(name, _KINDS.get(kind, BROKER)) for name, kind in zip(names, kinds, strict=True)
+    ]
     moments = list(_moments(world))
     lives = _Lives(names, world.clock.now)
     for moment in moments:
@@ -113,6 +118,8 @@ def _decided(
 
 def decision_text(decision: SeedDecision) -> str:
     """A decision as text, with its time and the names of its arguments."""
+    if decision.kind not in STRIKES:  # A step of a life.
+        return f"{decision.at / S:.0f}  {' '.join([decision.kind, *decision.args])}"
     names = argument_names(decision.kind)
     given = (
         f"{name}={_value_text(decision.kind, name, value)}"

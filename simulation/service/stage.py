@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -29,12 +31,15 @@ CUSTOM_BYTES_MAX = 128
 class Stage:
     """The scenario, loop, network, store, settings and recordings of one world."""
 
-    def __init__(self, scenario: Scenario, *, keeps: bool = False) -> None:
+    def __init__(
+        self, scenario: Scenario, *, keeps: bool = False, further: Collection[str] = FURTHER
+    ) -> None:
+        """`further`: marks that only this kind of world has."""
         self.scenario = scenario
         self.cluster_id = CLUSTER_ID
         self.loop = VirtualLoop()  # type: ignore[abstract]  # It has what a world uses.
         self.clock = self.loop.clock
-        self.recording = Recording(self.clock, keeps=keeps, further=FURTHER)
+        self.recording = Recording(self.clock, keeps=keeps, further=further)
         self.recorder = Recorder(self.now_ns)
         self.wires = Wires(self.clock, scenario.delays, self.recording)
         self.network = Network(self.loop, self.wires, self.recording)

@@ -85,7 +85,7 @@ from tierledger.simulation.service.at_rest import (
 )
 from tierledger.simulation.service.cluster import DAY_MS, WALL_MS
 from tierledger.simulation.service.plan import GAVE_UP, LOG_LINE_FAILED
-from tierledger.simulation.service.stage import CLUSTER_ID
+from tierledger.simulation.service.stage import CLUSTER_ID, Stage
 from tierledger.simulation.service.world import LED_S, READ_S, World
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
@@ -105,8 +105,7 @@ def judge(scenario: Scenario) -> SeedVerdict:
         run(world)
         verdict = verdict_of(world)
     finally:
-        world.loop.close()
-        world.loop.discard()
+        discard(world)
     gc.collect()  # The collector was off during the run.
     return verdict
 
@@ -120,12 +119,20 @@ def ran(scenario: Scenario, *, keeps: bool = False) -> World:
 
 def run(world: World) -> None:
     """Run the world to its end."""
-    with _logging_in(world), uncollected():
+    with logging_in(world), uncollected():
         world.run(partial(is_at_rest, world))
 
 
+def discard(stage: Stage) -> None:
+    """Close what the run left suspended; judge it first."""
+    stage.loop.close()
+    stage.is_healing = True  # What clean-ups log must not fail them.
+    with logging_in(stage):
+        stage.loop.discard()
+
+
 @contextmanager
-def _logging_in(world: World) -> Iterator[None]:
+def logging_in(world: Stage) -> Iterator[None]:
     """Suppress the service's log lines, and let some fail: its file system may be full.
 
     A line that fails must make no difference to the run. One that tells of an unforeseen error

@@ -33,7 +33,6 @@ from tests.models.kafka.clients import (
     delete_topic,
     produced,
 )
-from tests.models.kafka.lives import OF_MOVES, Step, What, life
 from tests.models.kafka.tiered_broker import STOCK, TIERED, TieredBroker
 from tests.moving.test_stock_cluster import Ledger, eventually
 from tests.ray.test_serve import served
@@ -41,6 +40,7 @@ from tierledger.benchmarks.kafka_broker import CLUSTER_ID
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.simulation.live.processes import descendants, end_all
 from tierledger.simulation.live.server import free_ports
+from tierledger.simulation.lives.steps import OF_MOVES, LifeStep, What, life
 
 pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -79,7 +79,7 @@ class StockLife:
         """By topic, the first offset that has to be there."""
         self._serving: subprocess.Popen[str] | None = None
 
-    async def live(self, steps: list[Step]) -> None:
+    async def live(self, steps: list[LifeStep]) -> None:
         for at, step in enumerate(steps):
             try:
                 await self._take(step)
@@ -89,7 +89,7 @@ class StockLife:
                 error.add_note(self.broker.log()[-LOG_BYTES:])
                 raise
 
-    async def _take(self, step: Step) -> None:
+    async def _take(self, step: LifeStep) -> None:
         topic = step.topic
         match step.what:
             case What.MAKE:
@@ -128,7 +128,7 @@ class StockLife:
             case _:
                 await self._take_of_cluster(step)
 
-    async def _take_of_cluster(self, step: Step) -> None:
+    async def _take_of_cluster(self, step: LifeStep) -> None:
         match step.what:
             case What.FORGET | What.RESTART:
                 await self._restart(forgets=step.what is What.FORGET)
@@ -165,7 +165,7 @@ class StockLife:
         left = (await self.ledger.status())["left"] or ()
         return not self._tiered(topic) or topic in [one["topic"] for one in left]
 
-    async def _move_with(self, step: Step) -> None:
+    async def _move_with(self, step: LifeStep) -> None:
         """Try to move the metadata; returns once somebody owns it, after what the step says."""
         owner = await self._stands_still()
         moving = self.ledger.handing_over("--to", other(owner))
@@ -183,7 +183,7 @@ class StockLife:
             moving.kill()
             await asyncio.to_thread(moving.communicate)
 
-    async def _trouble(self, step: Step, command: subprocess.Popen[str]) -> None:
+    async def _trouble(self, step: LifeStep, command: subprocess.Popen[str]) -> None:
         assert self._serving is not None, "it was started"
         serve = self._serving.pid
         match step.what:
@@ -312,7 +312,7 @@ async def lived(seed: int, folder: Path) -> None:
         await one.live(steps(seed))
 
 
-def steps(seed: int) -> list[Step]:
+def steps(seed: int) -> list[LifeStep]:
     """Those of the seed's life that one broker can take."""
     return life(seed, STEPS, without=OF_MANY_BROKERS)
 

@@ -27,7 +27,6 @@ from tests.models.actors.local_world import (
     segment,
     sqlite_in,
 )
-from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
 from tierledger.actors.calls import CountsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.host_settings import ServiceSettings
@@ -48,6 +47,7 @@ from tierledger.moving.comparison import Comparison
 from tierledger.moving.importing import TailImport
 from tierledger.moving.mirroring import MIRROR, Mirror
 from tierledger.moving.topic import MirroredFrom
+from tierledger.simulation.lives.fake_topic import PARTITIONS, FakeReader, FakeTopic
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.partition.forgetting import forget

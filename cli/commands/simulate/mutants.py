@@ -183,7 +183,7 @@ def slips(
     world: Annotated[
         str | None,
         typer.Option(
-            metavar="machines|service",
+            metavar="machines|service|lives",
             help="The world to plant all of them in. [default: for each the one it shows in]",
         ),
     ] = None,

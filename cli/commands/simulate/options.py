@@ -46,8 +46,9 @@ ShapeOption = Annotated[
 WorldOption = Annotated[
     str,
     typer.Option(
-        metavar="machines|service",
-        help="Simulate the state machines alone, or the whole service, which is slower.",
+        metavar="machines|service|lives",
+        help="Simulate the state machines alone, the whole service, which is slower, or in it "
+        "clusters that live for years and move.",
     ),
 ]
 

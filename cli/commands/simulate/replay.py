@@ -113,10 +113,13 @@ def replay(
     finds anything.
     """
     from tierledger.simulation.campaign.campaign import judged
+    from tierledger.simulation.worlds import LIVES
 
     require_place(history, trace, overwrite=overwrite)
     files = Files(history, trace, overwrite)
     asked = _asked(seed, mutant, keep, shape, world)
+    if history is not None and asked.world == LIVES:
+        raise InvalidArgument("--history: a life has none; expected --world service")
     scenario = asked.scenario()
     verdict = judged(scenario, mutant, world)
     if history is not None or trace is not None:
@@ -139,23 +142,20 @@ def _write(
 
 
 def _record(asked: ReplayRequest, scenario: Scenario) -> RunRecord:
-    from tierledger.simulation.campaign.campaign import watched, watched_service
+    from tierledger.simulation.campaign.campaign import watched
     from tierledger.simulation.machines import record_of as machines
     from tierledger.simulation.service.record_of import record_of
     from tierledger.simulation.worlds import MACHINES
 
-    if asked.world == MACHINES:
-        return machines.record_of(watched(scenario, asked.mutant), asked.command)
-    world = watched_service(scenario, asked.mutant)
-    record = record_of(world, asked.command)
-    world.loop.discard()
-    return record
+    with watched(scenario, asked.mutant, asked.world) as world:
+        if asked.world == MACHINES:
+            return machines.record_of(world, asked.command)
+        return record_of(world, asked.command)
 
 
 def _timeline(asked: ReplayRequest, scenario: Scenario, verdict: SeedVerdict) -> RunTimeline:
-    from tierledger.simulation.campaign.campaign import watched, watched_service
+    from tierledger.simulation.campaign.campaign import watched
     from tierledger.simulation.machines.timeline_of import timeline_of
-    from tierledger.simulation.worlds import MACHINES
 
     total = len(asked._replace(keep=None).scenario().decisions)
     count = len(scenario.decisions)
@@ -167,12 +167,8 @@ def _timeline(asked: ReplayRequest, scenario: Scenario, verdict: SeedVerdict) ->
         "command": asked.command,
         "violations": verdict.violations,
     }
-    if asked.world == MACHINES:
-        return timeline_of(watched(scenario, asked.mutant), **facts)
-    world = watched_service(scenario, asked.mutant)
-    timeline = timeline_of(world, **facts)
-    world.loop.discard()
-    return timeline
+    with watched(scenario, asked.mutant, asked.world) as world:
+        return timeline_of(world, **facts)
 
 
 def _print(verdict: SeedVerdict) -> None:

@@ -129,7 +129,7 @@ def test_slips_are_looked_for_in_the_world_that_is_named() -> None:
     assert "1 of 1 found within 1 seeds" in simulate(*arguments, "service").stdout
     refused = simulate(*arguments, "nowhere")
     assert refused.exit_code == 2
-    assert "--world: expected machines or service, got 'nowhere'" in refused.stderr
+    assert "--world: expected machines or service or lives, got 'nowhere'" in refused.stderr
 
 
 @pytest.mark.parametrize(("seen", "length"), [(0, 0), (1, 2), (100, 12), (10_000, BAR)])

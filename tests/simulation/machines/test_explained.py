@@ -28,10 +28,10 @@ def shown(mutant: str, seed: int, checker: str) -> tuple[Violation, RunMoment, i
     (violation, *_) = [
         one for one in judged(scenario, mutant).violations if one.checker == checker
     ]
-    world = watched(scenario, mutant)
-    run = timeline_of(world, title="a run", command="again", violations=[violation])
-    mark = [one for one in run.moments if one.what == "violation"][-1]
-    return violation, mark, world.clock.now
+    with watched(scenario, mutant) as world:
+        run = timeline_of(world, title="a run", command="again", violations=[violation])
+        mark = [one for one in run.moments if one.what == "violation"][-1]
+        return violation, mark, world.clock.now
 
 
 @pytest.mark.parametrize(("checker", "mutant", "seed"), SHOWN)

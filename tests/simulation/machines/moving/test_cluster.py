@@ -52,9 +52,8 @@ def test_other_seeds_have_no_moves() -> None:
 
 
 def test_a_seeds_picture_tells_the_story_of_its_moves() -> None:
-    world = watched(drawn(MOVES_FIRST))
-
-    told = text(timeline_of(world, title="", command="", violations=()))
+    with watched(drawn(MOVES_FIRST)) as world:
+        told = text(timeline_of(world, title="", command="", violations=()))
 
     assert "all brokers hold their writes" in told
     assert "owner epoch 1: kafka, decided by kafka" in told

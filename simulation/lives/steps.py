@@ -4,10 +4,16 @@ A life knows topics by name; a name that was deleted may be made again. Who carr
 keeps the cluster: `LivingCluster` on virtual time, or a real broker in tests/kafka.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from random import Random
 from typing import NamedTuple
+
+from tierledger.simulation.machines.environment.clockwork import S
+from tierledger.simulation.machines.scenario.scenario import Scenario, SeedDecision
+from tierledger.simulation.service.plan import calm
 
 
 class What(Enum):
@@ -37,7 +43,7 @@ class What(Enum):
     REST = "the metadata moves both ways, twice"
 
 
-class Step(NamedTuple):
+class LifeStep(NamedTuple):
     """A step; `topic` is empty if it concerns the whole cluster."""
 
     what: What
@@ -78,28 +84,30 @@ OF_CLUSTERS = {
 }
 
 
-def life(seed: int, length: int = 24, *, without: frozenset[What] = frozenset()) -> list[Step]:
+def life(
+    seed: int, length: int = 24, *, without: frozenset[What] = frozenset()
+) -> list[LifeStep]:
     """The steps of a seed's life, which ends at rest; none of the kinds in `without`."""
     drawn = _drawn(Random(f"life {seed}"), length)
     wrong = Random(f"what goes wrong in life {seed}")
     disturbed = (_disturbed(one, wrong) for one in drawn)
     steps = [one for one in disturbed if one.what not in without]
-    return [*steps, Step(What.REST)]
+    return [*steps, LifeStep(What.REST)]
 
 
-def _disturbed(step: Step, random: Random) -> Step:
+def _disturbed(step: LifeStep, random: Random) -> LifeStep:
     """One of two moves goes wrong."""
     is_so = step.what is What.MOVE and random.random() < 0.5
-    return Step(random.choice(OF_MOVES)) if is_so else step
+    return LifeStep(random.choice(OF_MOVES)) if is_so else step
 
 
-def _drawn(random: Random, length: int) -> Iterator[Step]:
+def _drawn(random: Random, length: int) -> Iterator[LifeStep]:
     tiers: dict[str, bool] = {}
     """By the name of each topic there is, whether it tiers."""
     for _ in range(length):
         if random.random() < 0.3:
             (what,) = random.choices([*OF_CLUSTERS], [*OF_CLUSTERS.values()])
-            yield Step(what)
+            yield LifeStep(what)
             continue
         topic = random.choice(NAMES)
         if topic not in tiers:
@@ -108,8 +116,34 @@ def _drawn(random: Random, length: int) -> Iterator[Step]:
             what = random.choice((What.TIERING_ON, What.DELETE))
         else:
             (what,) = random.choices([*OF_TOPICS], [*OF_TOPICS.values()])
-        yield Step(what, topic)
+        yield LifeStep(what, topic)
         if what in {What.DELETE, What.DELETE_WHILE_MOVING}:
             del tiers[topic]
         elif what in {What.MAKE, What.TIERING_OFF, What.TIERING_ON}:
             tiers[topic] = what is not What.TIERING_OFF
+
+
+def drawn(seed: int) -> Scenario:
+    """The scenario of a seed's life."""
+    return scenario_of(seed, life(seed))
+
+
+def scenario_of(seed: int, steps: Iterable[LifeStep]) -> Scenario:
+    """The scenario of a life with those steps, each of which is a decision.
+
+    They come one after the other; the times of the decisions only number them. In one of three
+    seeds the clocks of the service's processes are up to an hour wrong.
+    """
+    return calm(seed)._replace(
+        brokers=1,  # Brokers and topics come with the steps.
+        partitions=1,
+        duration=0,
+        decisions=tuple(
+            SeedDecision(at * S, what.name.lower().replace("_", " "), (topic,) if topic else ())
+            for at, (what, topic) in enumerate(steps)
+        ),
+    )
+
+
+def step_of(decision: SeedDecision) -> LifeStep:
+    return LifeStep(What[decision.kind.upper().replace(" ", "_")], *decision.args)

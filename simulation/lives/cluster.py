@@ -1,42 +1,29 @@
 """A cluster that lives and moves, on virtual time.
 
 Service, import, mirror, comparison and the command are the real ones, on the simulator's loop,
-network and store. Kafka is a topic in memory; brokers do what the steps of a life tell them.
+network and store. Kafka is a topic in memory; brokers do what the steps of a life tell them,
+and their leaders go on copying segments while the metadata moves.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from random import Random
-from secrets import token_bytes
 from typing import Any
 
-import pytest
 from typing_extensions import override
 
-from tests.models.kafka.fake_topic import PARTITIONS, FakeReader, FakeTopic
-from tests.models.kafka.lives import OF_MOVES, Step, What
 from tierledger.actors.calls import STORAGE
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
-from tierledger.actors.coordinator.attendance import Attend
-from tierledger.actors.coordinator.events import Owner, Registered
-from tierledger.actors.coordinator.ownership import (
-    CONFIRM,
-    Handover,
-    Owned,
-    Ownership,
-    PluginMode,
-    decision,
-)
-from tierledger.actors.coordinator.requests import RegisterCall, StatusCall
+from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned
+from tierledger.actors.coordinator.requests import StatusCall
 from tierledger.actors.messages import Query
 from tierledger.actors.no_brokers import IMPORTER, OBSERVER
 from tierledger.actors.oracle.no_oracle import NoOracle
-from tierledger.conformance.recorded_segments import RecordedTopic
 from tierledger.events.errors import (
     PartitionDeleted,
     RejectedError,
@@ -44,8 +31,7 @@ from tierledger.events.errors import (
     RemoteStorageError,
 )
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.kafka.codec import KafkaValue, encode
-from tierledger.events.kafka.metadata_partition import metadata_partition
+from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
@@ -53,17 +39,24 @@ from tierledger.events.metadata import (
     RemotePartitionDeleteMetadata,
 )
 from tierledger.events.tables.segment_rows import id_of_row
-from tierledger.moving.comparison import Comparison
+from tierledger.moving.comparison import Comparison, Disagreement
 from tierledger.moving.following import Following, FollowOptions
 from tierledger.moving.importing import TailImport
 from tierledger.moving.mirroring import Mirror
 from tierledger.moving.move import OwnershipMove
 from tierledger.moving.topic import KafkaCluster
+from tierledger.simulation.checkers.violation import Violation, ms_text
+from tierledger.simulation.history.recorded_client import CountedIds
+from tierledger.simulation.lives.brokers import LivingBroker, add_record
+from tierledger.simulation.lives.fake_topic import FakeReader, FakeTopic
+from tierledger.simulation.lives.steps import OF_MOVES, LifeStep, What, step_of
+from tierledger.simulation.lives.topics import KafkasManager, Topic
 from tierledger.simulation.machines.environment.clockwork import S
+from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.service.cluster import Cluster, CoordinatorWay
 from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.network import WORLD_CONTEXT
-from tierledger.simulation.service.plan import calm
+from tierledger.simulation.service.plan import FURTHER
 from tierledger.simulation.service.stage import CLUSTER_ID, Stage
 from tierledger.simulation.service.virtual_loop import VirtualProcess
 from tierledger.storage.backend import AtomicConflict
@@ -78,11 +71,8 @@ DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 BROKERS = 2
-PROGRAM = 100
-"""A broker's client of the service registers under its id and this; its plugin under its id."""
 
 DEADLINE_S = 30.0
-ATTEND_S = 0.5
 SILENCE_S = 4.0
 """After so long a broker that is gone no longer counts as attending."""
 
@@ -98,52 +88,71 @@ TROUBLE_S = 2.0
 CUT_OFF_S = 8.0
 """For so long a broker is cut off, at the most."""
 
-LIFE_S = 10_000.0
+LIFE_S = 1_000.0
 """Virtual seconds in which each life ends."""
 
 NOWHERE = KafkaBrokers("nobody:9092")
 
-IMPORTED_S = 20.0
-"""Seconds within which the import has taken over what Kafka's topic has."""
+STEPS = tuple(one.value for one in What)
+"""The marks of a life: each kind of step."""
+
+SHOWN = 5
+"""How many segments a violation names."""
+
+AGREED_S = 20.0
+"""Seconds after a move within which both managers know the same."""
+
+COPY_S = 3.0
+"""Upper bound of the pause after a segment that is copied while the metadata moves."""
+
+SILENT_SHARE = 0.5
+"""The share of segments that comparisons leave out: only the rules of a move keep them."""
 
 
-@dataclass
-class Topic:
-    """One incarnation of a topic, with one partition."""
+class LifeEnded(Exception):
+    """A life went wrong: what was found, and by which checker."""
 
-    tip: TopicIdPartition
-    leader: int
-    epoch: int = 0
-    end: int = 0
-    """The next offset to be copied."""
-    segments: dict[Uuid, RemoteLogSegmentMetadata] = field(default_factory=dict)
-    """Those that both managers have to know, in order; also after the topic's deletion."""
-    is_hosted: bool = True
+    def __init__(self, checker: str, message: str) -> None:
+        super().__init__(message)
+        self.checker = checker
 
 
 class LivingFollowing(Following):
     """The follower of a topic in memory."""
 
-    def __init__(self, cluster: LivingCluster, process: VirtualProcess) -> None:
+    def __init__(self, cluster: LivingCluster, life: VirtualProcess) -> None:
         options = FollowOptions(NOWHERE, mirror=True)
-        super().__init__(cluster.stage.settings, CoordinatorWay(cluster.service), options)
-        self._cluster, self._process = cluster, process
+        coordinator = CoordinatorWay(cluster.service)
+        super().__init__(cluster.settings, coordinator, options, name=life.name)
+        self._cluster, self._life = cluster, life
 
     @override
     async def _new_import(self, stack: AsyncExitStack) -> TailImport:
         manager = await stack.enter_async_context(self._cluster.manager(IMPORTER))
-        return TailImport(manager, FakeReader(self._cluster.topic), CLUSTER_ID)
+        return TailImport(manager, FakeReader(self._cluster.kafka), CLUSTER_ID)
 
     @override
     async def _new_mirror(self, stack: AsyncExitStack) -> Mirror:
-        catalog = self._cluster.catalog(self._process)
-        topic = self._cluster.topic
+        catalog, topic = self._cluster.catalog(self._life), self._cluster.kafka
         return Mirror(catalog, FakeReader(topic), topic, NOWHERE)
 
     @override
     async def _kafka_cluster(self) -> KafkaCluster:
         alive = self._cluster.brokers.keys() | self._cluster.unowned
         return KafkaCluster(CLUSTER_ID, frozenset(alive))
+
+
+class HalfBlind(Comparison):
+    """A comparison that does not see some of the segments."""
+
+    def __init__(self, manager: AsyncRemoteLogMetadataManager, cluster: LivingCluster) -> None:
+        super().__init__(manager, FakeReader(cluster.kafka))
+        self._silent = cluster.silent
+
+    @override
+    async def differences(self, partitions: Iterable[TopicIdPartition]) -> list[Disagreement]:
+        found = await super().differences(partitions)
+        return [one for one in found if one.segment not in self._silent]
 
 
 class LivingMove(OwnershipMove):
@@ -158,128 +167,82 @@ class LivingMove(OwnershipMove):
         accepts_losses: bool,
     ) -> None:
         super().__init__(
-            cluster.stage.settings, connection, NOWHERE, to, accepts_losses=accepts_losses
+            cluster.settings, connection, NOWHERE, to, accepts_losses=accepts_losses
         )
         self._cluster = cluster
+        self._accepts_losses = accepts_losses
 
     @override
     async def _alive(self) -> set[int]:
         return set(self._cluster.brokers)
 
-    async def moved(self, tell: Callable[[str], None]) -> Owned:
-        async with self._cluster.manager(OBSERVER) as manager:
-            return await self._made(Comparison(manager, FakeReader(self._cluster.topic)), tell)
+    async def moved(self) -> Owned:
+        cluster = self._cluster
+        async with cluster.manager(OBSERVER) as manager:
+            if self._accepts_losses:  # It accepts what it has seen.
+                comparison = Comparison(manager, FakeReader(cluster.kafka))
+            else:
+                comparison = HalfBlind(manager, cluster)
+            return await self._made(comparison, cluster.tell)
 
 
-class LivingBroker:
-    """A broker in handover: attends, and announces roles as its plugin does."""
+class LivingCluster(Stage):
+    """One cluster from its beginning to the end of its life; `live` may be called once."""
 
-    def __init__(self, cluster: LivingCluster, broker_id: int) -> None:
-        self.broker_id = broker_id
-        self.process = VirtualProcess(f"broker-{broker_id}", broker_id)
-        self.ownership = Ownership()
-        self._fit_for = 0
-        """The newest owner epoch in which another manager may take over."""
-        self._accepted: set[Uuid] = set()
-        self._manager: AsyncRemoteLogMetadataManager | None = None
-        self._cluster = cluster
-
-    @property
-    def manager(self) -> AsyncRemoteLogMetadataManager:
-        assert self._manager is not None, "it has begun"
-        return self._manager
-
-    @property
-    def reads(self) -> str | None:
-        return decision(PluginMode.HANDOVER, self.ownership).reads
-
-    async def run(self) -> None:
-        self.ownership = Ownership()  # Whoever registers anew announces everything anew.
-        async with self._cluster.manager(PROGRAM + self.broker_id) as self._manager:
-            coordinator = CoordinatorWay(self._cluster.service)
-            request, given = token_bytes(8), Registered(0, is_given=False)
-            while not given.is_given:
-                given = await coordinator.ask(
-                    RegisterCall(
-                        self.broker_id, request, given.incarnation, PluginMode.HANDOVER
-                    )
-                )
-            while True:
-                epoch = self.ownership.epoch
-                is_moving = self.ownership.owner == Owner.MOVING
-                report = Attend(
-                    self.broker_id,
-                    given.incarnation,
-                    PluginMode.HANDOVER,
-                    epoch,
-                    is_moving and self._fit_for == epoch,
-                )
-                attended = await coordinator.ask(report)
-                newer, self._accepted = attended.ownership, set(map(Uuid, attended.accepted))
-                if newer.epoch > epoch:
-                    former, self.ownership = self.reads, newer
-                    if former != self.reads:
-                        await self.announce(self._cluster.hosted)
-                await self._catch_up()
-                await asyncio.sleep(ATTEND_S)
-
-    async def announce(self, topics: list[Topic]) -> None:
-        """Announce that this broker leads or follows these topics, by the present owner."""
-        leads = self.reads == Owner.TIERLEDGER
-        led = {one.tip: one.epoch for one in topics if leads and one.leader == self.broker_id}
-        followed = [one.tip for one in topics if one.tip not in led]
-        if self._manager is not None and topics:
-            await self._manager.on_partition_leadership_changes(
-                led, followed, leader_epochs=led
-            )
-
-    async def _catch_up(self) -> None:
-        """Kafka's own manager has to list what tierledger lists before it may decide."""
-        moving = self.ownership
-        if moving.owner == Owner.MOVING and moving.source == Owner.TIERLEDGER:
-            for one in self._cluster.hosted:
-                known = await self._cluster.known(one, self.manager)
-                if (known ^ self._cluster.known_by_kafka(one)) - self._accepted:
-                    return
-        self._fit_for = moving.epoch
-
-
-class LivingCluster:
-    """One cluster from its beginning to the end of its life."""
-
-    def __init__(self, seed: int) -> None:
-        # In one of three lives the clocks of the service's processes are up to an hour wrong.
-        self.stage = Stage(calm(seed))
-        self.service = Cluster(self.stage, NoOracle())
-        self.topic = FakeTopic()
+    def __init__(self, scenario: Scenario, *, keeps: bool = False) -> None:
+        super().__init__(scenario, keeps=keeps, further=(*FURTHER, *STEPS))
+        self.service = Cluster(self, NoOracle())
+        self.kafka = FakeTopic()
+        self._kafkas = KafkasManager(self.kafka)
         self.brokers: dict[int, LivingBroker] = {}
         self.unowned: set[int] = set()
         """Living brokers without the plugin."""
         self.topics: dict[str, Topic] = {}
         """By name, those that exist."""
         self.ever: list[Topic] = []
-        self.story: list[str] = []
-        """What happened, for who reads of a failure."""
-        self._random = Random(f"cluster {seed}")
-        self._processes = 0
-        self._serving = VirtualProcess("serve")
+        self.silent: set[bytes | None] = set()
+        """Ids of segments that comparisons leave out."""
+        self.violations: list[Violation] = []
+        self.calls_of: dict[int, range] = {}
+        self.copied = self.written = self.moves = 0
+        """The numbers of segments, of writes by either manager, and of moves that succeeded."""
+        self._random = Random()
+        """That of the present step: a step draws the same whatever came before it."""
+        self._managers = 0
+        self._operator = self._new_life("operator")
+        self._serving = self._operator
         self._followed: asyncio.Task[None] | None = None
         self._is_beside = False
         """Whether the leader writes Kafka's topic, whoever owns the metadata."""
         self._connection: ServiceConnection | None = None
 
+    def tell(self, line: str) -> None:
+        """Note what happens, for who looks at the picture."""
+        self.recording.moment(self._operator.name, "move", line)
+
+    def lost(self, where: str, topic: Topic, missing: set[Uuid]) -> None:
+        """Note a violation if `missing`, which are segments of that topic, are any."""
+        if missing:
+            known = ", ".join(sorted(map(str, missing))[:SHOWN])
+            at = ms_text(self.now_ns())
+            message = f"{where} lacks {len(missing)} segments of {topic.tip}, at {at}: {known}"
+            self.violations.append(Violation("lost_record", None, message))
+
     # What its processes use.
 
     @asynccontextmanager
     async def manager(self, broker_id: int) -> AsyncIterator[AsyncRemoteLogMetadataManager]:
-        manager = AsyncRemoteLogMetadataManager(self.service.connect, deadline_s=DEADLINE_S)
+        self._managers += 1
+        manager = AsyncRemoteLogMetadataManager(
+            self.service.connect, CountedIds(self._managers), deadline_s=DEADLINE_S
+        )
         async with manager:
             await manager.configure({"cluster.id": CLUSTER_ID, "broker.id": broker_id})
             yield manager
 
     def catalog(self, process: VirtualProcess) -> Catalog:
-        store = StoreConnection(self.stage.store, process)
-        return Catalog(store, self.stage.keys, self.stage.settings.serde(), CLUSTER_ID)
+        store = StoreConnection(self.store, process)
+        return Catalog(store, self.keys, self.settings.serde(), CLUSTER_ID)
 
     @property
     def hosted(self) -> list[Topic]:
@@ -297,32 +260,37 @@ class LivingCluster:
         return {Uuid(id_of_row(row)) for row in rows}
 
     def known_by_kafka(self, topic: Topic) -> set[Uuid]:
-        """The segments that Kafka's own manager knows of a topic."""
-        records = [one.record for some in self.topic.records.values() for one in some]
-        folded = RecordedTopic(records)
-        folded.advance(None)
-        known = folded.partition(topic.tip.topic_id, topic.tip.partition)
-        return {Uuid.parse(one) for one in known.segments}
+        """The segments that Kafka's own manager knows of a topic, once it has read all."""
+        self._kafkas.read()
+        return self._kafkas.known(topic)
 
     # The life.
 
-    def live(self, steps: list[Step]) -> None:
-        """Go through `steps`; fails where the way is shut, or a segment lost."""
-        loop = self.stage.loop
+    def live(self) -> None:
+        """Go through the scenario's steps; `violations` has what was found."""
+        loop = self.loop
         loop.create_task(self.service.keep_coordinator(), context=WORLD_CONTEXT.copy())
-        operator = self._process("operator")
-        living = loop.spawn(operator, self._live(steps))
+        living = loop.spawn(self._operator, self._live())
         living.add_done_callback(lambda _: loop.stop())
         loop.run(until=LIFE_S)
         loop.close()
-        done = living.done()
-        error = living.exception() if done else TimeoutError("its life does not end")
-        loop.discard()
-        if error is not None:
-            raise AssertionError("\n".join([*self.story, repr(error)])) from error
+        error = living.exception() if living.done() else LifeEnded("liveness", "it never ends")
+        match error:
+            case None:
+                return
+            case LifeEnded(checker=checker):
+                self.violations.append(Violation(checker, None, str(error)))
+            case RemoteStorageError():
+                at = ms_text(self.now_ns())
+                message = f"the way is shut at {at}: {type(error).__name__}: {error}"
+                self.violations.append(Violation("liveness", None, message))
+            case _:
+                raise error
 
-    async def _live(self, steps: list[Step]) -> None:
-        self._connection = await self.service.connect(self.stage.settings)
+    async def _live(self) -> None:
+        seed = self.scenario.seed
+        self._random = Random(f"life {seed} begins")
+        self._connection = await self.service.connect(self.settings)
         self._start_following()
         for _ in range(BROKERS):
             self._start_broker()
@@ -330,14 +298,30 @@ class LivingCluster:
         await self._connection.coordinator.ask(Handover(first, Owner.NOBODY))
         await self._agreed()
         try:
-            for step in steps:
-                at = self.stage.loop.time()
-                self.story.append(f"{at:.1f} s: {step.what.value} {step.topic}")
-                await self._take(step)
+            for decision in self.scenario.decisions:
+                self._random = Random(f"life {seed} at {decision.at}")
+                step = step_of(decision)
+                if self._may_be(step):
+                    self.tell(f"{step.what.value} {step.topic}".strip())
+                    self.recording.mark(step.what.value)
+                    await self._take(step)
         finally:
             await self._stop_following()
 
-    async def _take(self, step: Step) -> None:
+    def _may_be(self, step: LifeStep) -> bool:
+        """Whether there is what the step is about; where other steps are left out, not so."""
+        topic = self.topics.get(step.topic)
+        match step.what:
+            case What.MAKE:
+                return topic is None
+            case What.TIERING_ON:
+                return topic is not None and not topic.is_hosted
+            case What.DELETE:
+                return topic is not None
+            case _:
+                return not step.topic or (topic is not None and topic.is_hosted)
+
+    async def _take(self, step: LifeStep) -> None:
         match step.what:
             case What.MAKE:
                 await self._make(step.topic)
@@ -385,7 +369,7 @@ class LivingCluster:
             case What.BESIDE:
                 await self._write_beside(topic)
             case What.DELETE_WHILE_MOVING:
-                moving = asyncio.ensure_future(self._move())
+                moving = asyncio.ensure_future(self._move(copies=False))
                 await self._until(lambda: self._owner == Owner.MOVING or moving.done())
                 await self._stop(topic)
                 del self.topics[topic.tip.topic]
@@ -407,7 +391,7 @@ class LivingCluster:
         self._is_beside = False
         await self._stop_following()
         self._start_following()
-        await self._move(accepts_losses=True)
+        await self._move(copies=False, accepts_losses=True)
 
     async def _make(self, name: str) -> None:
         topic_id = Uuid((len(self.ever) + 1).to_bytes(16, "big"))
@@ -428,8 +412,10 @@ class LivingCluster:
         del self.topics[topic.tip.topic]
 
     async def _copy(self, topic: Topic) -> None:
-        number = sum(len(some) for some in self.topic.records.values())
-        segment_id = Uuid(self._random.randbytes(12) + number.to_bytes(4, "big"))
+        self.copied += 1
+        segment_id = Uuid(self._random.randbytes(12) + self.copied.to_bytes(4, "big"))
+        if self._random.random() < SILENT_SHARE:
+            self.silent.add(bytes(segment_id))
         start, topic.end = topic.end, topic.end + 10
         added = RemoteLogSegmentMetadata(
             remote_log_segment_id=RemoteLogSegmentId(topic.tip, segment_id),
@@ -443,12 +429,15 @@ class LivingCluster:
             segment_leader_epochs={topic.epoch: start},
         )
         await self._write(topic, added)
-        await self._write(topic, self._update(topic, segment_id, FINISHED))
+        manager = await self._write(topic, self._update(topic, segment_id, FINISHED))
         topic.segments[segment_id] = added
+        if manager == Owner.TIERLEDGER:
+            topic.by_tierledger.add(segment_id)
 
     async def _remove(self, topic: Topic, count: int) -> None:
         """Remove the oldest segments."""
         for segment_id in [*topic.segments][:count]:
+            topic.by_tierledger.discard(segment_id)
             for state in (DELETING, DELETED):
                 await self._write(topic, self._update(topic, segment_id, state))
             del topic.segments[segment_id]
@@ -459,24 +448,13 @@ class LivingCluster:
         where = RemoteLogSegmentId(topic.tip, segment_id)
         return RemoteLogSegmentMetadataUpdate(where, 7, state, topic.leader)
 
-    async def _write(self, topic: Topic, value: KafkaValue) -> None:
-        """Write by the owner's manager, as the topic's leader."""
-        leader = self.brokers[topic.leader]
-        if self._is_beside or leader.reads == Owner.KAFKA:
-            where = metadata_partition(topic.tip.topic_id, 0, partition_count=PARTITIONS)
-            self.topic.add(encode(value), where)
-            return
-        manager = leader.manager
-        await manager.when_ready([topic.tip])
-        match value:
-            case RemoteLogSegmentMetadata():
-                await manager.add_remote_log_segment_metadata(value)
-            case RemoteLogSegmentMetadataUpdate():
-                await manager.update_remote_log_segment_metadata(value)
-            case RemotePartitionDeleteMetadata():
-                await manager.put_remote_partition_delete_metadata(value)
-            case _:
-                raise AssertionError(f"no broker writes {value}")
+    async def _write(self, topic: Topic, value: KafkaValue) -> str:
+        """Write by the owner's manager, as the topic's leader; returns by which."""
+        self.written += 1
+        if not self._is_beside:
+            return await self.brokers[topic.leader].write(topic, value)
+        add_record(self.kafka, topic, value)
+        return Owner.KAFKA
 
     async def _announce(self, topics: list[Topic]) -> None:
         for broker in self.brokers.values():
@@ -490,7 +468,7 @@ class LivingCluster:
 
     async def _forget(self) -> None:
         """Forget each log that may be forgotten, as an operator does who looks at `ls`."""
-        catalog = self.catalog(self._process("operator"))
+        catalog = self.catalog(self._operator)
         left = {} if self._owner == Owner.KAFKA else self._left()
         async for found in catalog.partitions():
             tip = found.topic_id_partition
@@ -516,12 +494,11 @@ class LivingCluster:
             return
         coordinator = self._connection.coordinator
         broker_id = self._random.choice([*self.brokers])
-        self.stage.loop.kill(self.brokers.pop(broker_id).process)
+        self.loop.kill(self.brokers.pop(broker_id).life)
         await asyncio.sleep(DEAD_S)
         self.unowned.add(broker_id)
         await asyncio.sleep(UNOWNED_S)
-        with pytest.raises(RejectedError, match=f"brokers {broker_id} run without the plugin"):
-            await coordinator.ask(CONFIRM)
+        await _refused(coordinator.ask(CONFIRM), f"brokers {broker_id} run without the plugin")
         self.unowned.clear()
         if self._random.random() < 0.5:
             await self._stop_following()
@@ -534,17 +511,17 @@ class LivingCluster:
         await asyncio.sleep(SILENCE_S)
         for topic in self.hosted:
             for segment_id in topic.segments:
-                with pytest.raises(RejectedError, match="deletions of finished segments"):
-                    await self._write(topic, self._update(topic, segment_id, DELETING))
-            leader = self.brokers[topic.leader].manager
-            assert await self.known(topic, leader) == topic.segments.keys(), f"{topic}"
+                deletion = self._write(topic, self._update(topic, segment_id, DELETING))
+                await _refused(deletion, "deletions of finished segments")
+            known = await self.known(topic, self.brokers[topic.leader].manager)
+            self.lost("tierledger's manager", topic, topic.segments.keys() - known)
         await coordinator.ask(CONFIRM)
         await asyncio.sleep(SILENCE_S)
 
     async def _replace(self) -> None:
         """A broker dies for good; a new one takes its topics over."""
         gone = self._random.choice([*self.brokers])
-        self.stage.loop.kill(self.brokers.pop(gone).process)
+        self.loop.kill(self.brokers.pop(gone).life)
         self._start_broker()
         await self._agreed()
         for topic in self.topics.values():
@@ -554,50 +531,85 @@ class LivingCluster:
         await self._announce([*self.topics.values()])
         await asyncio.sleep(SILENCE_S)
 
-    async def _move(self, *, accepts_losses: bool = False) -> None:
+    async def _move(self, *, copies: bool = True, accepts_losses: bool = False) -> None:
         """Move the metadata to the other owner, which then knows all that is to be known.
 
-        What only Kafka's topic said has to be imported first.
+        What only Kafka's topic said has to be imported first. `copies`: leaders go on copying.
         """
         assert self._connection is not None, "it lives"
-        owner = (await self._still())["owner"]
-        to = Owner.KAFKA if owner == Owner.TIERLEDGER else Owner.TIERLEDGER
-        self.story.append(f"{self.stage.loop.time():.1f} s: to {to}")
+        to = _other((await self._still())["owner"])
+        self.tell(f"to {to}")
         move = LivingMove(self, self._connection, to, accepts_losses=accepts_losses)
-        await move.moved(self.story.append)
+        async with self._copying() if copies else nullcontext():
+            await move.moved()
+        self.moves += 1
         await self._agreed()
-        if accepts_losses:
-            await asyncio.sleep(IMPORTED_S)
+        await self._know_the_same()
+
+    @asynccontextmanager
+    async def _copying(self) -> AsyncIterator[None]:
+        """Leaders copy segments during the block, and end what they have begun."""
+        ends, random = asyncio.Event(), Random(self._random.random())
+
+        async def copy() -> None:
+            while not ends.is_set():
+                if topics := self.hosted:
+                    await self._copy(random.choice(topics))
+                await asyncio.sleep(random.uniform(0, COPY_S))
+
+        copying = asyncio.ensure_future(copy())
+        try:
+            yield
+        finally:
+            ends.set()
+            await copying
+
+    async def _know_the_same(self) -> None:
+        """Return once both managers know of each topic what its life has left."""
+        until = self.loop.time() + AGREED_S
         async with self.manager(OBSERVER) as asked:
             for topic in self.ever:
-                for known in (await self.known(topic, asked), self.known_by_kafka(topic)):
-                    assert known == topic.segments.keys(), f"{topic.tip}: {known}, {topic}"
+                while True:
+                    by = {
+                        "tierledger's manager": await self.known(topic, asked),
+                        "Kafka's manager": self.known_by_kafka(topic),
+                    }
+                    wrong = {name: one ^ topic.segments.keys() for name, one in by.items()}
+                    if not any(wrong.values()) or self.loop.time() >= until:
+                        break
+                    await asyncio.sleep(1)
+                for name, some in wrong.items():
+                    self.lost(name, topic, some & topic.segments.keys())
+                    if some - topic.segments.keys():
+                        raise LifeEnded("back_again", f"{name} knows {some} of {topic.tip}")
 
     async def _command(self, to: Owner) -> Owned:
-        connection = await self.service.connect(self.stage.settings)
-        move = LivingMove(self, connection, to, accepts_losses=False)
-        return await move.moved(self.story.append)
+        connection = await self.service.connect(self.settings)
+        return await LivingMove(self, connection, to, accepts_losses=False).moved()
 
     async def _move_with(self, trouble: What) -> None:
-        """Try to move the metadata; returns once somebody owns it, after that trouble."""
+        """Try to move the metadata; returns once somebody owns it, after that trouble.
+
+        The leaders of a cluster that moves to tierledger go on if one of them is cut off.
+        """
         owner = (await self._still())["owner"]
-        to = Owner.KAFKA if owner == Owner.TIERLEDGER else Owner.TIERLEDGER
-        command = self._process("command")
-        moving = self.stage.loop.spawn(command, self._command(to))
-        await self._until(lambda: self._owner == Owner.MOVING or moving.done())
-        await asyncio.sleep(self._random.uniform(0, TROUBLE_S))
-        self.story.append(
-            f"{self.stage.loop.time():.1f} s: {trouble.value}, on its way to {to}"
-        )
-        self._trouble(trouble, command)
-        if not command.is_dead:
-            with suppress(RemoteStorageError):
-                await moving
-        await self._owned()
-        await self._agreed()
+        to = _other(owner)
+        goes_on = owner == Owner.KAFKA and trouble is What.CUT_OFF_BROKER
+        async with self._copying() if goes_on else nullcontext():
+            command = self._new_life("operator")
+            moving = self.loop.spawn(command, self._command(to))
+            await self._until(lambda: self._owner == Owner.MOVING or moving.done())
+            await asyncio.sleep(self._random.uniform(0, TROUBLE_S))
+            self.tell(f"{trouble.value}, on its way to {to}")
+            self._trouble(trouble, command)
+            if not command.is_dead:
+                with suppress(RemoteStorageError):
+                    await moving
+            await self._owned()
+            await self._agreed()
 
     def _trouble(self, what: What, command: VirtualProcess) -> None:
-        loop = self.stage.loop
+        loop = self.loop
         broker = self.brokers[self._random.choice([*self.brokers])]
         match what:
             case What.KILL_HOST:
@@ -612,14 +624,14 @@ class LivingCluster:
             case What.KILL_COMMAND:
                 loop.kill(command)
             case What.KILL_BROKER:
-                loop.kill(broker.process)
+                loop.kill(broker.life)
                 self._start_broker(broker.broker_id)
             case What.CUT_OFF_BROKER:
                 until = loop.clock.now + int(self._random.uniform(1, CUT_OFF_S) * S)
-                site = broker.process.site
-                for other in sorted({one.site for one in self.service.processes} - {site}):
-                    self.stage.network.wires.cut((site, other), until)
-                    self.stage.network.wires.cut((other, site), until)
+                site = broker.life.site
+                for other in sorted({one.site for one in self.lives} - {site}):
+                    self.wires.cut((site, other), until)
+                    self.wires.cut((other, site), until)
             case _:
                 raise AssertionError(f"{what} disturbs no move")
 
@@ -645,7 +657,7 @@ class LivingCluster:
             if does("task") == tasks[status["owner"]] and does("round") and not does("trouble"):
                 return status
             await asyncio.sleep(1)
-        raise AssertionError(f"the follower does not stand still: {status['kafka']}")
+        raise LifeEnded("liveness", f"the follower does not stand still: {status['kafka']}")
 
     @property
     def _owner(self) -> str:
@@ -664,29 +676,29 @@ class LivingCluster:
 
     # Processes.
 
-    def _process(self, site: str) -> VirtualProcess:
-        self._processes += 1
-        process = VirtualProcess(site, self._processes)
-        self.service.processes.append(process)
-        return process
+    def _new_life(self, site: str) -> VirtualProcess:
+        life = VirtualProcess(site, len(self.lives))
+        self.begins(life)
+        return life
 
     def _start_broker(self, broker_id: int | None = None) -> None:
         """Start a new broker, or that one anew."""
-        broker = LivingBroker(self, self._processes if broker_id is None else broker_id)
-        broker.process = self._process(f"broker-{broker.broker_id}")
-        self.brokers[broker.broker_id] = broker
-        self._keep(broker.process, broker.run)
+        number = len(self.lives) if broker_id is None else broker_id
+        life = self._new_life(f"broker-{number}")
+        random = Random(f"life {self.scenario.seed} of {life.name}")
+        broker = self.brokers[number] = LivingBroker(self, number, life, random)
+        self._keep(life, broker.run)
 
     def _start_following(self) -> None:
-        process = self._serving = self._process("serve")
-        self._followed = self.stage.loop.spawn(process, LivingFollowing(self, process).run())
+        life = self._serving = self._new_life("serve")
+        self._followed = self.loop.spawn(life, LivingFollowing(self, life).run())
 
     async def _stop_following(self) -> None:
         assert self._followed is not None, "it was started"
         self._followed.cancel()
         await asyncio.gather(self._followed, return_exceptions=True)
 
-    def _keep(self, process: VirtualProcess, run: Callable[[], Awaitable[None]]) -> None:
+    def _keep(self, life: VirtualProcess, run: Callable[[], Awaitable[None]]) -> None:
         """Run a process again whenever the service was away."""
 
         async def keep() -> None:
@@ -695,4 +707,19 @@ class LivingCluster:
                     await run()
                 await asyncio.sleep(1)
 
-        self.stage.loop.spawn(process, keep())
+        self.loop.spawn(life, keep())
+
+
+async def _refused(call: Awaitable[object], why: str) -> None:
+    """Raise an error unless `call` is refused for that reason."""
+    try:
+        await call
+    except RejectedError as error:
+        if why in str(error):
+            return
+        raise
+    raise LifeEnded("unrefused", f"expected a refusal: {why}")
+
+
+def _other(owner: str) -> Owner:
+    return Owner.KAFKA if owner == Owner.TIERLEDGER else Owner.TIERLEDGER

@@ -1,0 +1,1 @@
+"""Clusters that live for years in the service's world, and move between managers."""
