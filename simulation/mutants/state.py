@@ -13,7 +13,6 @@ from tierledger.events.partition.overlay import Overlay
 from tierledger.events.tables.paged_map import PagedMap
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
-from tierledger.simulation.worlds import MACHINES
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
@@ -38,7 +37,7 @@ def repeat_appended_again() -> Patches:
     return request_ids_forgotten() + rewritten(decide._update, holds, "if False:")
 
 
-@mistake("M32", "unlike_model", world=MACHINES)
+@mistake("M32", "unlike_model", first=0)
 def newest_request_ids_forgotten() -> Patches:
     """Of a broker's requests the newest are forgotten, not the oldest."""
     return rewritten(
@@ -145,7 +144,7 @@ def tombstones_dropped_early() -> Patches:
     return [(Overlay, "expired_tombstones", impatient)]
 
 
-@mistake("M42", "wrong_refusal", world=MACHINES)
+@mistake("M42", "wrong_refusal")
 def custom_limit_excludes_equal() -> Patches:
     """Custom metadata as long as the limit is refused."""
     within: Any = vars(decide)["_within_limit"]

@@ -18,7 +18,6 @@ from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.state import PartitionState
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
-from tierledger.simulation.worlds import MACHINES
 from tierledger.storage import serde as serdes
 from tierledger.storage.backend import Operation, Put
 from tierledger.storage.backends import memory
@@ -127,7 +126,7 @@ def zombie_checkpoint() -> Patches:
     return [(CheckpointStore, "_guard", unfenced)]
 
 
-@mistake("M30", "CorruptCheckpoint", within=500, world=MACHINES)
+@mistake("M30", "CorruptCheckpoint")
 def upcaster_loses_a_field() -> Patches:
     """What an older release wrote is brought up to date with one field too few."""
     return rewritten(
@@ -184,7 +183,7 @@ def unreadable_batch_left_out() -> Patches:
     return _leaving_out(CorruptLog)
 
 
-@mistake("M31", "wrong_answer", within=200, world=MACHINES)
+@mistake("M31", "wrong_answer")
 def unknown_format_left_out() -> Patches:
     """What a newer release wrote is passed over."""
     return _leaving_out(FormatTooNew)
