@@ -4,7 +4,7 @@ Brokers delete a finished segment whose records are older than `retention.ms`, t
 above `retention.bytes`, and what is below the log's start, where DeleteRecords may have put it.
 All else is a mistake: of a broker, of a clock, of a person who changed the settings back.
 
-Rule: a log start by itself explains nothing where retention may have raised it. ToldRetention
+Rule: a log start by itself explains nothing where retention may have raised it. Retention
 raises it to the end of the last segment that it is about to delete, and then deletes; so what
 ends there has to be explained by time or size. DeleteRecords goes to any offset.
 
