@@ -52,7 +52,8 @@ class Breaker:
         self._told[host] = (ping.process, ping.let_go_bytes, ping.tiered_bytes)
         minute = now_ms // _MINUTE_MS
         gone, most = self._minutes.get(minute, (0, 0))
-        tiered = sum(one[2] for one in self._told.values())
+        # What has gone since the last ping was in the tier until then.
+        tiered = fresh + sum(one[2] for one in self._told.values())
         self._minutes[minute] = (gone + fresh, max(most, tiered))
         for old in [one for one in self._minutes if one <= minute - WINDOW_MIN]:
             del self._minutes[old]

@@ -80,8 +80,8 @@ class HostReport:
         self._held_back: dict[str, HeldBack] = {}
         """By hold: the deletions that were refused for it."""
         self._heard_s = float("-inf")
-        self._tiered = (0, float("-inf"))
-        """Bytes in the tier, and when they were added up."""
+        self._tiered = (0, float("-inf"), 0)
+        """Bytes in the tier, when they were added up, and `let_go_bytes` then."""
 
     def hear(self) -> None:
         """Note that a broker's client has used the door."""
@@ -93,16 +93,20 @@ class HostReport:
         return asyncio.get_running_loop().time() - self._heard_s < HEARD_S
 
     def tiered_bytes(self) -> int:
-        """Bytes of the finished segments that are led here, up to `TIERED_S` ago."""
+        """Bytes of the finished segments that are led here, up to `TIERED_S` ago.
+
+        With what is let go it is added up anew: of an older sum, that could seem to be all.
+        """
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._tiered[1] >= TIERED_S:
+        _, summed_s, let_go_bytes = self._tiered
+        if now_s - summed_s >= TIERED_S or let_go_bytes != self.let_go_bytes:
             states = (
                 shell.machine.state
                 for (_, role), shell in self._shells.items()
                 if role == LEADER
             )
             total = sum(one.bytes_by_state[_FINISHED] for one in states if one is not None)
-            self._tiered = (total, now_s)
+            self._tiered = (total, now_s, self.let_go_bytes)
         return self._tiered[0]
 
     def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:

@@ -76,8 +76,8 @@ def apply(
     from tierledger.pipeline.cleaning.plan_file import read_plan
     from tierledger.pipeline.cleaning.rules import CleaningAges
 
-    made = read_plan(readable(plan, "jsonl"))
     cleaned = CleanedTier.of(tier, StoreOptions(store, cluster))
+    made = read_plan(readable(plan, "jsonl"))
     require_place(made, cleaned)
     now_ms = WallClock().now_ms()
     _refuse_times(made, now_ms)

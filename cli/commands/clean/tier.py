@@ -42,6 +42,7 @@ class CleanedTier(NamedTuple):
         from tierledger.tiering.layouts.listed_objects import names_of
         from tierledger.tiering.layouts.tier_url import open_store, parse
 
+        store_config(options.store)  # A URL that is no store's is refused at once.
         url = parse(tier)
         return cls(tier, url, names_of(url.layout, url.prefix), open_store(url), options)
 

@@ -41,6 +41,11 @@ def test_it_breaks_above_the_share_and_the_floor(
     assert told(breaker, ping(0, 1000), ping(let_go, 1000 - let_go)) is is_broken
 
 
+def test_what_came_and_went_between_two_pings_was_in_the_tier() -> None:
+    assert not told(Breaker(50, 0), ping(0, 0), ping(300, 300))
+    assert told(Breaker(50, 0), ping(0, 0), ping(301, 300))
+
+
 def test_the_hold_tells_the_arithmetic_and_is_about_everything() -> None:
     breaker = Breaker(50, 0)
     assert told(breaker, ping(7, 1000), ping(607, 400))

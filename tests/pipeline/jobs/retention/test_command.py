@@ -154,9 +154,9 @@ def test_a_question_that_makes_no_sense_is_refused(
     [
         ("topic\nx\n", "expected columns"),
         ("topic,partition,what\nx,1,2\n", "expected columns"),
-        ("topic,partition\nx,one\n", ":2: partition: expected a number"),
-        ("topic,partition\nx,\n", ":2: expected a partition"),
-        ("topic,partition\nx,1,3\n", ":2: expected a partition"),
+        ("topic,partition\nx,one\n", ", line 2: partition: expected a number"),
+        ("topic,partition\nx,\n", ", line 2: expected a partition"),
+        ("topic,partition\nx,1,3\n", ", line 2: expected a partition"),
         ("topic,partition,leader_epochs\nx,1,0-0\n", "EPOCH:OFFSET"),
         ("topic,partition\nx,1\nx,1\n", "x-1 is there twice"),
         ("topic,partition,local_bytes\nx,1,9223372036854775808\n", "expected a number"),
