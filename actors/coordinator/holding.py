@@ -18,7 +18,7 @@ from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.coordinator.unowned import text_of
 from tierledger.actors.holds import HOLDS_MAX, Deletions, Hold, HoldName, check_hold
 from tierledger.events.errors import RejectedError
-from tierledger.events.typed_fields import Text
+from tierledger.events.typed_fields import Text, time_text
 
 
 class PlaceHold(NamedTuple):
@@ -73,7 +73,8 @@ def place(state: CoordinatorState, hold: Hold, now_ms: int) -> list[HoldPlaced]:
         )
     if hold.is_over(now_ms):
         raise RejectedError(
-            f"hold {hold.name}: expected an end after now ({now_ms} ms), got {hold.until_ms}"
+            f"hold {hold.name}: expected an end after now, {time_text(now_ms)}, such as +1h; "
+            f"got {time_text(hold.until_ms or 0)}"
         )
     if len(state.holds) >= HOLDS_MAX:
         raise RejectedError(f"there are {HOLDS_MAX} holds, the most there may be: release one")
@@ -87,8 +88,9 @@ def release(state: CoordinatorState, wish: ReleaseHold) -> list[HoldReleased]:
         RejectedError: There is no hold of that name.
     """
     if wish.name not in state.holds:
-        known = ", ".join(sorted(state.holds)) or "none"
-        raise RejectedError(f"there is no hold {wish.name}; expected one of: {known}")
+        known = ", ".join(sorted(state.holds))
+        there = f"expected one of: {known}" if known else "no hold is placed"
+        raise RejectedError(f"there is no hold {wish.name}: {there}")
     return [HoldReleased(*wish)]
 
 

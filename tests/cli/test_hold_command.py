@@ -75,7 +75,7 @@ async def test_a_hold_is_placed_seen_and_released_by_command(tmp_path: Path) -> 
         [{"hold": "audit-2026", "placed": False, "late": []}],
     )
     assert unknown.exit_code == ExitStatus.USAGE
-    assert "there is no hold audit-2026; expected one of: none" in unknown.stderr
+    assert "there is no hold audit-2026: no hold is placed" in unknown.stderr
     assert "there is no hold" in empty.stderr
 
 

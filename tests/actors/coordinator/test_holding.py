@@ -54,7 +54,7 @@ def test_a_hold_is_in_the_log_with_who_and_why_until_it_is_released() -> None:
 
     assert deletions(one.state) == (one.state.next_position - 1, "", ())
     assert [*map(type, (event.body for event in one.events))][-2:] == [HoldPlaced, HoldReleased]
-    with pytest.raises(RejectedError, match="there is no hold audit; expected one of: none"):
+    with pytest.raises(RejectedError, match="there is no hold audit: no hold is placed"):
         decided(one, RELEASE)
 
 
