@@ -17,21 +17,9 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     NotCoordinatorError,
     for_code,
 )
-from aiokafka.protocol.api import (  # type: ignore[import-untyped]
-    Request,
-    RequestStruct,
-    Response,
-)
-from aiokafka.protocol.types import (  # type: ignore[import-untyped]
-    Boolean,
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    TaggedFields,
-)
+from aiokafka.protocol.types import Boolean, CompactArray, Int16, Int32, Int64  # type: ignore[import-untyped]
+
+from tierledger.storage.kafka_requests import STRING, request_of, rows
 
 # aiokafka's admin client is not annotated.
 Admin: TypeAlias = Any
@@ -50,6 +38,36 @@ AGAIN_S = 0.2
 """Pause before brokers are asked again."""
 
 
+_OffsetFetch = request_of(
+    *(9, 7),
+    asks=[
+        ("group_id", STRING),
+        ("topics", rows(("name", STRING), ("partition_indexes", CompactArray(Int32)))),
+        ("require_stable", Boolean),
+    ],
+    answers=[
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            rows(
+                ("name", STRING),
+                (
+                    "partitions",
+                    rows(
+                        ("partition_index", Int32),
+                        ("committed_offset", Int64),
+                        ("committed_leader_epoch", Int32),
+                        ("metadata", STRING),
+                        ("error_code", Int16),
+                    ),
+                ),
+            ),
+        ),
+        ("error_code", Int16),
+    ],
+)
+
+
 class Committed(NamedTuple):
     """An offset with the text that was committed with it."""
 
@@ -57,13 +75,16 @@ class Committed(NamedTuple):
     metadata: str
 
 
-async def stable_offset(admin: Admin, group: str, where: TopicPartition) -> Committed | None:
+async def committed_offset(
+    admin: Admin, group: str, where: TopicPartition, *, is_stable: bool
+) -> Committed | None:
     """What the group has committed for the partition; None if nothing.
 
-    While a transaction that commits another offset is open, it waits for the transaction's end.
+    `is_stable`: while a transaction that commits another offset is open, wait for its end. That
+    of a producer that was killed ends when its successor starts, or after a minute.
     """
     while True:
-        code, found = await _asked(admin, group, where)
+        code, found = await _asked(admin, group, where, is_stable=is_stable)
         if code in PASSING:
             await asyncio.sleep(AGAIN_S)
         elif code:
@@ -73,73 +94,15 @@ async def stable_offset(admin: Admin, group: str, where: TopicPartition) -> Comm
 
 
 async def _asked(
-    admin: Admin, group: str, where: TopicPartition
+    admin: Admin, group: str, where: TopicPartition, *, is_stable: bool
 ) -> tuple[int, Committed | None]:
     try:
         coordinator = await admin.find_coordinator(group)
     except CoordinatorNotAvailableError as error:
         return error.errno, None
-    answer = await admin._send_request(_StableOffsetFetch(group, where), coordinator)
+    asked = _OffsetFetch(group, [(where.topic, [where.partition], {})], is_stable)
+    answer = await admin._send_request(asked, coordinator)
     if answer.error_code or not answer.topics:
         return answer.error_code, None
     ((_, ((_, offset, _, metadata, code, _),), _),) = answer.topics
     return code, None if offset < 0 else Committed(offset, metadata or "")
-
-
-class _Response(Response):  # type: ignore[misc]
-    API_KEY = 9
-    API_VERSION = 7
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("name", CompactString("utf-8")),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition_index", Int32),
-                        ("committed_offset", Int64),
-                        ("committed_leader_epoch", Int32),
-                        ("metadata", CompactString("utf-8")),
-                        ("error_code", Int16),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("error_code", Int16),
-        ("tags", TaggedFields),
-    )
-
-
-class _Request(RequestStruct):  # type: ignore[misc]
-    API_KEY = 9
-    API_VERSION = 7
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = _Response
-    SCHEMA = Schema(
-        ("group_id", CompactString("utf-8")),
-        (
-            "topics",
-            CompactArray(
-                ("name", CompactString("utf-8")),
-                ("partition_indexes", CompactArray(Int32)),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("require_stable", Boolean),
-        ("tags", TaggedFields),
-    )
-
-
-class _StableOffsetFetch(Request[_Request]):  # type: ignore[misc]
-    API_KEY = 9
-
-    def __init__(self, group: str, where: TopicPartition) -> None:
-        self._group, self._where = group, where
-
-    def build(self, request_struct_class: type[_Request]) -> _Request:
-        topics: list[Any] = [(self._where.topic, [self._where.partition], {})]
-        return request_struct_class(self._group, topics, True, {})

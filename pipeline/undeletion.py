@@ -56,7 +56,7 @@ from tierledger.pipeline.imports.topic import (
     offsets_of,
     partitions_of,
 )
-from tierledger.pipeline.stable_offsets import Admin, Committed, stable_offset
+from tierledger.pipeline.stable_offsets import Admin, Committed, committed_offset
 from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.tiering.closing import closing
 from tierledger.tiering.formats.records import LostRecords, Record
@@ -257,6 +257,8 @@ class Undeletion:
     async def progress(self, deleted: Collection[Deleted]) -> dict[int, int]:
         """By partition, the source offset that the next run begins at; of those begun.
 
+        What a run that was killed had begun to commit is not counted.
+
         Raises:
             InvalidArgument: The topic was begun from another source.
         """
@@ -264,12 +266,15 @@ class Undeletion:
             return {
                 one.tip.partition: begun.offset
                 for one in deleted
-                if (begun := await self._progress(admin, one)) is not None
+                if (begun := await self._progress(admin, one, is_stable=False)) is not None
             }
 
-    async def _progress(self, admin: Admin, deleted: Deleted) -> Committed | None:
+    async def _progress(
+        self, admin: Admin, deleted: Deleted, *, is_stable: bool
+    ) -> Committed | None:
         where = TopicPartition(self.target, deleted.tip.partition)
-        committed = await stable_offset(admin, group_of(self.target), where)
+        group = group_of(self.target)
+        committed = await committed_offset(admin, group, where, is_stable=is_stable)
         if committed is None:
             return None
         source, _, first = committed.metadata.rpartition(" from ")
@@ -369,7 +374,7 @@ class Undeletion:
         """How far earlier runs came; the first one says where all began."""
         number = deleted.tip.partition
         async with answering(self.brokers), admin_of(self.brokers) as admin:
-            begun = await self._progress(admin, deleted)
+            begun = await self._progress(admin, deleted, is_stable=True)
         if begun is not None:
             return begun
         _, end = (await offsets_of(self.brokers, self.target))[number]

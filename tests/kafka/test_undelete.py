@@ -24,7 +24,7 @@ from tests.models.kafka.tiered_broker import GUARDED, TieredBroker
 from tests.ray.test_serve import served
 from tierledger.benchmarks.kafka_broker import SHORT_SESSION
 from tierledger.pipeline.imports.topic import admin_of
-from tierledger.pipeline.stable_offsets import stable_offset
+from tierledger.pipeline.stable_offsets import committed_offset
 from tierledger.simulation.live.server import free_ports
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
@@ -90,6 +90,7 @@ async def test_a_deleted_topic_comes_back_once_whoever_is_killed(tmp_path: Path)
         ]
         assert became == [*zip(expected, back, strict=True)]
 
+        await left_open(broker.address)
         again = await tool(ledger, *asked, "--json")
         assert (again.exit_code, lines(again)[0]["records"]) == (0, 0)
         elsewhere = ("undelete", TOPIC, *asked[2:], "--isolation", "read_uncommitted")
@@ -155,16 +156,27 @@ async def stable(address: str) -> None:
     brokers = KafkaBrokers(address)
     producer = AIOKafkaProducer(bootstrap_servers=address, transactional_id="offsets")
     async with admin_of(brokers) as admin, producer:
-        assert await stable_offset(admin, "counts", where) is None
+        assert await committed_offset(admin, "counts", where, is_stable=True) is None
         for offset in (7, 8):
             await producer.begin_transaction()
             at = {where: OffsetAndMetadata(offset, "why")}
             await producer.send_offsets_to_transaction(at, "counts")
-            asked = asyncio.ensure_future(stable_offset(admin, "counts", where))
+            told = committed_offset(admin, "counts", where, is_stable=True)
+            asked = asyncio.ensure_future(told)
             await asyncio.sleep(0.5)
             assert not asked.done()
             await producer.commit_transaction()
             assert await asked == (offset, "why")
+
+
+async def left_open(address: str) -> None:
+    """A run that was killed just before it committed what it had read."""
+    group = f"tierledger-undelete-{NEW}"
+    producer = AIOKafkaProducer(bootstrap_servers=address, transactional_id=f"{group}-0")
+    async with producer:
+        await producer.begin_transaction()
+        at = {TopicPartition(NEW, 0): OffsetAndMetadata(1, "")}
+        await producer.send_offsets_to_transaction(at, group)
 
 
 async def killed_in_between(ledger: Path, *asked: object) -> None:
