@@ -176,6 +176,13 @@ def text_of_hold(hold: Hold) -> str:
     return f"it is under the hold {hold.name} of {hold.by} {until}: {hold.reason}"
 
 
+def text_of_keeper(hold: Hold) -> str:
+    """Why what was deleted stays: a term counts from the deletion, whatever the hold does."""
+    if hold.term_ms is None:
+        return text_of_hold(hold)
+    return f"it was deleted under the term of the hold {hold.name} of {hold.by}: {hold.reason}"
+
+
 def check_hold(hold: Hold) -> None:
     """Refuse what no hold can be about.
 

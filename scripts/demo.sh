@@ -13,7 +13,8 @@ rm -rf "$folder"
 mkdir -p "$folder"
 
 show() {
-    printf '\n\033[1m$ tierledger %s\033[0m\n' "$*" >&2 # Some output goes into a pipe.
+    # To copy it, arguments are quoted; some output goes into a pipe.
+    printf '\n\033[1m$ tierledger%s\033[0m\n' "$(printf ' %q' "$@")" >&2
     "$tierledger" "$@"
 }
 

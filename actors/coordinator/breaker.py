@@ -11,6 +11,8 @@ of a host that dies what it had not told is lost.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tierledger.actors.calls import HostPing
 from tierledger.actors.holds import Hold
 
@@ -43,6 +45,10 @@ class Breaker:
         """By host: its process, and what that has told: bytes let go, bytes in the tier."""
         self._minutes: dict[int, tuple[int, int]] = {}
         """By minute: bytes that were let go, and the most that were tiered then."""
+
+    def know(self, running: Collection[str]) -> None:
+        """Drop what hosts have told that run no longer: others have their partitions now."""
+        self._told = {host: told for host, told in self._told.items() if host in running}
 
     def reported(self, host: str, ping: HostPing, now_ms: int) -> None:
         """Take what a host tells with a ping."""

@@ -347,6 +347,7 @@ class CoordinatorService:
 
     def _watch_deletions(self, host: str, ping: HostPing) -> None:
         """Place the breaker's hold if brokers have deleted too much."""
+        self._breaker.know(self._machine.hosts.running)
         self._breaker.reported(host, ping, self._now_ms())
         state = self._machine.state
         if BREAKER in state.holds:

@@ -13,7 +13,14 @@ from typing import NamedTuple
 from tierledger.actors import messages as msg
 from tierledger.actors.due import only_due
 from tierledger.actors.explained import NotKnown, unexplained
-from tierledger.actors.holds import Deletions, Hold, in_force, kept_until_ms, text_of_hold
+from tierledger.actors.holds import (
+    Deletions,
+    Hold,
+    in_force,
+    kept_until_ms,
+    text_of_hold,
+    text_of_keeper,
+)
 from tierledger.actors.sent_batch import SentBatch
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
@@ -45,10 +52,10 @@ from tierledger.storage.serde import MetadataSerDe
 
 NOTHING_HELD = Deletions()
 
-UNEXPLAINED = "deletion-unexplained"
+DELETION_UNEXPLAINED = "deletion-unexplained"
 """The alarm for a deletion that no rule of Kafka's explains; the data is kept."""
 
-NOT_JUDGED = "deletion-not-judged"
+DELETION_WAITS = "deletion-not-judged"
 """The alarm for a deletion that waits, as Kafka does not say whether its rules explain it."""
 
 DELETION_HELD = "deletion-held"
@@ -137,7 +144,7 @@ def draft(
             drafted.events.extend(decision.events)
             drafted.replies.append(msg.Reply(arrived.reply_to, decision.position))
             if held is not None and held.until_ms == log.UNTIL_RELEASED_MS:
-                drafted.replies.append(msg.Alarm(UNEXPLAINED, held.reason))
+                drafted.replies.append(msg.Alarm(DELETION_UNEXPLAINED, held.reason))
             size += _custom_bytes(decision.events)
     return drafted
 
@@ -167,7 +174,7 @@ def kept_back(
     if guarded_for is not None and overlay.delete is None and retention is not None:
         if isinstance(retention, NotKnown):
             text = f"segment {Uuid(segment[ID])} is not deleted yet: {retention.why}"
-            return msg.Alarm(NOT_JUDGED, text)
+            return msg.Alarm(DELETION_WAITS, text)
         if why := unexplained(overlay, segment, retention, now_ms):
             return cmd.Keep(log.UNTIL_RELEASED_MS, why)
     holds = in_force(
@@ -184,7 +191,7 @@ def kept_back(
         return None
     if guarded_for is None:
         return _held_by(holds[0], f"segment {Uuid(segment[ID])} is not deleted: ")
-    return cmd.Keep(kept_until_ms(holds, now_ms), text_of_hold(holds[0]))
+    return cmd.Keep(kept_until_ms(holds, now_ms), text_of_keeper(holds[0]))
 
 
 def _held_by(hold: Hold, text: str) -> msg.Alarm:

@@ -27,7 +27,7 @@ from tierledger.pipeline.cleaning.rules import (
     SeenLog,
     SeenQuarantine,
     SeenSegment,
-    World,
+    SeenWorld,
 )
 from tierledger.pipeline.cleaning.segments import LOG, cleaning_table
 from tierledger.pipeline.cleaning.weights import WeightObject
@@ -69,7 +69,7 @@ class SeenTier(NamedTuple):
     """What a look has found."""
 
     cluster: str
-    world: World
+    world: SeenWorld
     listed_ms: int
     """When the list was begun, by this machine's clock."""
     damaged: list[DamagedLog]
@@ -131,7 +131,7 @@ def looked(
     judge = Judge(cluster, standings_of(second, told.unread), listing.begun_ms, found.unseen)
     judged = list(_judged(judge, evidence))
     of_keys = [one.key for one in evidence if one.key is not None and one.known is None]
-    world = World(
+    world = SeenWorld(
         logs,
         told.segments,
         {key: one.close() for key, one in told.ranges.items()},

@@ -140,7 +140,7 @@ class SeenQuarantine(NamedTuple):
     """By that name, the segment and the place that the name tells."""
 
 
-class World(NamedTuple):
+class SeenWorld(NamedTuple):
     """What was seen."""
 
     logs: Mapping[LogKey, SeenLog]
@@ -179,7 +179,7 @@ class CleaningAges(NamedTuple):
     is_idle: bool = False
     """Nothing was written for long, and that is right."""
 
-    def present_ms(self, world: World) -> int:
+    def present_ms(self, world: SeenWorld) -> int:
         """Until when ages count: now, or the last sign that it is so late already."""
         return self.now_ms if self.is_idle else min(self.now_ms, world.newest_ms)
 
@@ -213,7 +213,7 @@ class OffsetRanges:
         return None
 
 
-def refuse_world(world: World, ages: CleaningAges) -> None:
+def refuse_world(world: SeenWorld, ages: CleaningAges) -> None:
     """Refuse to judge at all where an absence may be our own doing.
 
     Raises:
@@ -248,7 +248,7 @@ def refuse_world(world: World, ages: CleaningAges) -> None:
     _refuse_other_writers(world, ages)
 
 
-def _refuse_clocks(world: World, ages: CleaningAges) -> None:
+def _refuse_clocks(world: SeenWorld, ages: CleaningAges) -> None:
     newest_object_ms = world.listed.newest_ms or 0
     newest_ms = world.newest_ms
     if newest_object_ms > ages.now_ms + AHEAD_MS:
@@ -266,7 +266,7 @@ def _refuse_clocks(world: World, ages: CleaningAges) -> None:
         )
 
 
-def _refuse_other_writers(world: World, ages: CleaningAges) -> None:
+def _refuse_other_writers(world: SeenWorld, ages: CleaningAges) -> None:
     young = [
         one
         for one in world.judged
@@ -287,7 +287,7 @@ def refuse(name: CleaningRefusal, text: str) -> NoReturn:
 
 
 def weighed(
-    world: World, ages: CleaningAges, barred: Barred
+    world: SeenWorld, ages: CleaningAges, barred: Barred
 ) -> tuple[list[DeadWeight], list[LeftWeight]]:
     """What is dead weight, and what looks like it and is left, in a world not refused."""
     scales = _Scales(world, ages, barred)
@@ -297,7 +297,7 @@ def weighed(
 
 
 class _Scales:
-    def __init__(self, world: World, ages: CleaningAges, barred: Barred) -> None:
+    def __init__(self, world: SeenWorld, ages: CleaningAges, barred: Barred) -> None:
         self._world = world
         self._ages = ages
         self._present_ms = ages.present_ms(world)

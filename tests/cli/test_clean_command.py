@@ -20,8 +20,8 @@ from tests.models.tiering.cluttered_tier import (
     FIRST,
     OLD_S,
     SEGMENTS,
+    ClutteredPart,
     ClutteredTier,
-    Part,
 )
 from tests.models.tiering.planted_clutter import planted
 from tierledger.actors.coordinator.events import DeletionsHeld, Owner, OwnerChanged
@@ -88,13 +88,15 @@ def a_day_passes(world: ClutteredTier) -> None:
         os.utime(path, (long_ago_s, long_ago_s))
 
 
-def orphan(world: ClutteredTier, part: Part, start: int = FIRST, *, is_old: bool = True) -> str:
+def orphan(
+    world: ClutteredTier, part: ClutteredPart, start: int = FIRST, *, is_old: bool = True
+) -> str:
     """Objects of a segment that no log has named; its id."""
     world.life(part, start, None, objects=True, is_old=is_old)
     return str(world.last.remote_log_segment_id.id)
 
 
-def stuck(world: ClutteredTier, part: Part, state: Any = COPYING, **more: Any) -> str:  # noqa: ANN401
+def stuck(world: ClutteredTier, part: ClutteredPart, state: Any = COPYING, **more: Any) -> str:  # noqa: ANN401
     bodies = world.life(part, FIRST + 10 * SEGMENTS, state, is_old=True, **more)
     asyncio.run(world.append(part, bodies))
     return str(world.last.remote_log_segment_id.id)
@@ -313,7 +315,7 @@ def second_writer(world: ClutteredTier) -> None:
 
 def second_cluster(world: ClutteredTier) -> None:
     other = replace(world.parts[0].tip, topic_id=world.id())
-    orphan(world, Part(world.parts[0].stored, other), is_old=False)
+    orphan(world, ClutteredPart(world.parts[0].stored, other), is_old=False)
 
 
 def owned_by_kafka(world: ClutteredTier) -> None:

@@ -16,7 +16,7 @@ from tierledger.events.identifiers import Uuid
 from tierledger.events.log_events import SegmentKept
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
-WHY = "it is under the hold week of somebody until it is released: undo"
+WHY = "it was deleted under the term of the hold week of somebody: undo"
 
 
 async def with_trash(path: Path) -> tuple[str, ...]:

@@ -312,7 +312,7 @@ async def test_a_guard_deletes_only_what_the_ledger_lets_go(
         shown = "trash", "show", "orders", broker, "--json"
         (kept,) = lines(await asyncio.to_thread(run, tmp_path / "ledger.sqlite", *shown))
         assert (kept["start_offset"], kept["deleted_by"]) == (0, "unknown")
-        assert "under the hold week" in kept["reason"]
+        assert "under the term of the hold week" in kept["reason"]
 
 
 async def test_a_partition_is_kept_once_another_leaves_room(

@@ -21,6 +21,11 @@ HIDDEN_CELLS = """[...document.querySelectorAll("td, tbody th")].filter((one) =>
 ).map((one) => one.outerHTML.slice(0, 80)).join()"""
 """Cells of tables to which one would have to scroll."""
 
+LEFT_OUT = """[...document.querySelectorAll("td")].filter((one) => one.textContent.trim()
+  && one.closest("tr").checkVisibility() && !one.checkVisibility()
+).map((one) => one.outerHTML.slice(0, 80)).join()"""
+"""Cells with a value that are not shown, though their row is."""
+
 PAGES = {**sample_pages.JOBS, "report": sample_pages.report, "run": sample_pages.run}
 
 
@@ -38,6 +43,8 @@ def test_a_page_fits_a_wide_window_and_a_phone(browser: Browser, name: str) -> N
         )
         browser.wait_for("document.querySelector('td').checkVisibility()")
         assert not browser.run(HIDDEN_CELLS), "on a phone a row is a list"
+        if name in sample_pages.JOBS:
+            assert not browser.run(LEFT_OUT), "a number of zero is an answer, too"
 
 
 def _fits(browser: Browser) -> None:

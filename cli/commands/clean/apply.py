@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.coordinator.unled_log import UnledLog
     from tierledger.pipeline.cleaning.plan_file import CleaningPlan
-    from tierledger.pipeline.cleaning.rules import SeenQuarantine, World
+    from tierledger.pipeline.cleaning.rules import SeenQuarantine, SeenWorld
     from tierledger.pipeline.cleaning.weights import DeadWeight
     from tierledger.pipeline.jobs.audit.rows import SegmentKey
     from tierledger.tiering.quarantine import Quarantine
@@ -174,12 +174,14 @@ async def _require_history(made: CleaningPlan, options: StoreOptions) -> None:
                 )
 
 
-def _own_quarantine(made: CleaningPlan, world: World) -> SeenQuarantine | None:
+def _own_quarantine(made: CleaningPlan, world: SeenWorld) -> SeenQuarantine | None:
     ours = (one for one in world.quarantines if one.taken.plan == made.head.plan)
     return next(ours, None)
 
 
-def _still_so(made: CleaningPlan, now: Sequence[DeadWeight], world: World) -> list[DeadWeight]:
+def _still_so(
+    made: CleaningPlan, now: Sequence[DeadWeight], world: SeenWorld
+) -> list[DeadWeight]:
     """What the plan says and is not done yet.
 
     Raises:
@@ -230,7 +232,7 @@ def _undone(
     )
 
 
-def _is_done(one: DeadWeight, world: World) -> bool:
+def _is_done(one: DeadWeight, world: SeenWorld) -> bool:
     """Whether nothing is left to do, as after an earlier run of the same plan."""
     from tierledger.events.lifecycle import RemoteLogSegmentState
     from tierledger.pipeline.cleaning.weights import OF_SEGMENTS, TRASHED, WeightKind
@@ -245,7 +247,7 @@ def _is_done(one: DeadWeight, world: World) -> bool:
     return False
 
 
-def _is_begun(one: DeadWeight, world: World) -> bool:
+def _is_begun(one: DeadWeight, world: SeenWorld) -> bool:
     """Whether an earlier run has begun to end it by events."""
     from tierledger.events.lifecycle import RemoteLogSegmentState
     from tierledger.events.tables.segment_rows import BROKER, unpack_row

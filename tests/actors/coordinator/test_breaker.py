@@ -74,6 +74,18 @@ def test_a_process_that_is_heard_first_or_replaces_another_adds_nothing_of_befor
     assert told(breaker, ping(901, 10, "host-0/2/p"), ping(1400, 10, "host-0/2/p"))
 
 
+def test_a_host_that_ended_does_not_count_beside_its_successor() -> None:
+    breaker = Breaker(50, 0)
+    assert not told(breaker, ping(0, 1000))
+
+    breaker.know({"host-1"})
+    for let_go in (0, 501):
+        moved = ping(let_go, 1000 - let_go, "host-1/2/p")
+        breaker.reported("host-1", moved, 1)
+
+    assert breaker.broken() is not None
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 300)), max_size=20))
 def test_it_breaks_just_when_more_than_the_share_went_from_all_hosts(
     steps: list[tuple[int, int]],

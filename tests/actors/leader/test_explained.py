@@ -143,7 +143,7 @@ def test_what_is_somebodys_will_or_no_copy_goes(
 # Against the walk by which brokers delete.
 
 
-class Scene(NamedTuple):
+class DeletionScene(NamedTuple):
     sizes: list[int]
     ages_ms: list[int]
     retention_ms: int
@@ -167,7 +167,7 @@ class Scene(NamedTuple):
 
 
 SCENES = st.builds(
-    Scene,
+    DeletionScene,
     st.lists(st.integers(1, 100), min_size=1, max_size=8),
     st.lists(st.integers(0, 40), min_size=8, max_size=8).map(lambda one: sorted(one)[::-1]),
     st.sampled_from((-1, -1, 10 * HOUR_MS, 30 * HOUR_MS)),
@@ -181,7 +181,7 @@ SCENES = st.builds(
 )
 
 
-def walked(scene: Scene, start: int, counted_bytes: int) -> tuple[list[int], int]:
+def walked(scene: DeletionScene, start: int, counted_bytes: int) -> tuple[list[int], int]:
     """The segments that a broker deletes in one round, and the log start that it sets before.
 
     `counted_bytes`: those that it takes for the log's.
@@ -221,13 +221,15 @@ def walked(scene: Scene, start: int, counted_bytes: int) -> tuple[list[int], int
     return going, max(start, walk.new_log_start_offset or 0)
 
 
-def told_of(scene: Scene, start: int) -> ToldRetention:
+def told_of(scene: DeletionScene, start: int) -> ToldRetention:
     return ToldRetention(scene.retention_ms, scene.retention_bytes, start, 0, scene.end)
 
 
 @settings(deadline=None, max_examples=200)
 @given(SCENES, st.integers(0, 100))
-def test_all_that_a_sound_broker_deletes_is_explained(scene: Scene, denser: int) -> None:
+def test_all_that_a_sound_broker_deletes_is_explained(
+    scene: DeletionScene, denser: int
+) -> None:
     # Its records may be up to twice as large as those of the newest segment.
     local_bytes = scene.local_bytes * (100 + denser) // 100
     harness = leading(SlotStore())
@@ -247,7 +249,7 @@ def test_all_that_a_sound_broker_deletes_is_explained(scene: Scene, denser: int)
 @settings(deadline=None, max_examples=200)
 @given(SCENES)
 def test_a_broker_that_counts_bytes_twice_loses_none_that_are_within_retention(
-    scene: Scene,
+    scene: DeletionScene,
 ) -> None:
     scene = scene._replace(deleted_up_to=0, retention_ms=-1)
     assume(scene.retention_bytes >= 0)

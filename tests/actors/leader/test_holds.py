@@ -172,6 +172,8 @@ def test_a_term_keeps_what_is_deleted_from_now_on(harness: Harness) -> None:
     assert {number: one.until_ms for number, one in in_trash(harness).items()} == {
         1: NOW_MS + 7 * DAY_MS
     }
+    (kept_one,) = in_trash(harness).values()
+    assert kept_one.reason == "it was deleted under the term of the hold week of somebody: undo"
 
 
 def test_without_a_guard_a_term_refuses_since_nothing_could_be_kept(harness: Harness) -> None:

@@ -37,7 +37,7 @@ FIRST = 20
 COPYING, FINISHED, DELETING, DELETED = RemoteLogSegmentState
 
 
-class Part(NamedTuple):
+class ClutteredPart(NamedTuple):
     """A partition of the world."""
 
     stored: StoredPartition
@@ -53,8 +53,8 @@ class ClutteredTier:
         self.root.mkdir(parents=True)
         self.path = folder / "ledger.sqlite"
         self.prefix = ""
-        self.parts: list[Part] = []
-        self.finished: dict[Part, list[Uuid]] = {}
+        self.parts: list[ClutteredPart] = []
+        self.finished: dict[ClutteredPart, list[Uuid]] = {}
         """Ids of the segments that `build` has finished."""
         self._partitions = partitions
 
@@ -75,7 +75,7 @@ class ClutteredTier:
         for number in range(self._partitions):
             tip = TopicIdPartition(self.id(), number % 3, f"topic-{number}")
             stored = await StoredPartition.led(backend, tip)
-            part = Part(stored, tip)
+            part = ClutteredPart(stored, tip)
             self.parts.append(part)
             bodies: list[log.Body] = []
             for start in range(0, FIRST + 10 * SEGMENTS, 10):
@@ -88,7 +88,7 @@ class ClutteredTier:
 
     def life(
         self,
-        part: Part,
+        part: ClutteredPart,
         start: int,
         state: RemoteLogSegmentState | None,
         *,
@@ -115,7 +115,7 @@ class ClutteredTier:
         return bodies
 
     def segment(
-        self, part: Part, start: int, time_ms: int = 5, offsets: int = 10
+        self, part: ClutteredPart, start: int, time_ms: int = 5, offsets: int = 10
     ) -> RemoteLogSegmentMetadata:
         return RemoteLogSegmentMetadata(
             remote_log_segment_id=RemoteLogSegmentId(part.tip, self.id()),
@@ -142,13 +142,13 @@ class ClutteredTier:
                 os.utime(path, (OLD_S, OLD_S))
         return paths
 
-    async def append(self, part: Part, bodies: list[log.Body]) -> None:
+    async def append(self, part: ClutteredPart, bodies: list[log.Body]) -> None:
         backend = await SqliteBackend.open(self.path)
         part.stored.backend = backend
         await part.stored.append(bodies)
         await backend.close()
 
-    async def close(self, *led: Part) -> None:
+    async def close(self, *led: ClutteredPart) -> None:
         """End all sessions but those of `led`."""
         backend = await SqliteBackend.open(self.path)
         for part in self.parts:
@@ -166,7 +166,7 @@ class ClutteredTier:
         await backend.create(fold.key(fold.next_batch), fold.batch_of(stored))
         await backend.close()
 
-    def finished_objects(self, part: Part) -> list[Path]:
+    def finished_objects(self, part: ClutteredPart) -> list[Path]:
         """The objects of the partition's segments that `build` has finished."""
         folder = self.root / part.tip.topic / str(part.tip.topic_id) / str(part.tip.partition)
         places = [place for one in self.finished[part] for place in folder.glob(f"*-{one}")]

@@ -12,8 +12,8 @@ from tests.models.tiering.cluttered_tier import (
     FINISHED,
     FIRST,
     SEGMENTS,
+    ClutteredPart,
     ClutteredTier,
-    Part,
     moved,
 )
 from tierledger.actors.coordinator.events import HoldPlaced
@@ -72,7 +72,7 @@ class Clutter:
         self.live: dict[str, bytes] = {}
         """Objects that nobody may touch."""
         self._regions = 0
-        self._bodies: dict[Part, list[log.Body]] = {part: [] for part in world.parts}
+        self._bodies: dict[ClutteredPart, list[log.Body]] = {part: [] for part in world.parts}
 
     async def plant(self, damages: int) -> None:
         for _ in range(damages):
@@ -109,7 +109,7 @@ class Clutter:
             if not any(part[-22:] in dead for part in name.split("/")[:-1])
         }
 
-    def note(self, part: Part, bodies: list[log.Body], ends: str = "") -> None:
+    def note(self, part: ClutteredPart, bodies: list[log.Body], ends: str = "") -> None:
         """Note events for later, and the last segment as dead weight if the mood allows it."""
         self._bodies[part] += bodies
         if ends in self.moods[part].ends:
@@ -125,55 +125,55 @@ class Clutter:
         return self.random.randrange(END // 10) * 10
 
 
-Plant = Callable[[Clutter, Part], None]
+Plant = Callable[[Clutter, ClutteredPart], None]
 
 
-def an_orphan(at: Clutter, part: Part) -> None:
+def an_orphan(at: Clutter, part: ClutteredPart) -> None:
     at.note(part, at.world.life(part, at.offset(), None, objects=True, is_old=True), OBJECTS)
 
 
-def an_orphan_of_which_the_log_tells_nothing(at: Clutter, part: Part) -> None:
+def an_orphan_of_which_the_log_tells_nothing(at: Clutter, part: ClutteredPart) -> None:
     """As all that was copied after the backup from which a store was restored."""
     start = END + 10_000 * at.random.randrange(1, 100)
     at.world.life(part, start, None, objects=True, is_old=True)
 
 
 def a_stuck(state: RemoteLogSegmentState, *, objects: bool) -> Plant:
-    def planted(at: Clutter, part: Part) -> None:
+    def planted(at: Clutter, part: ClutteredPart) -> None:
         bodies = at.world.life(part, END + at.offset(), state, objects=objects, is_old=True)
         at.note(part, bodies, EVENTS)
 
     return planted
 
 
-def a_copy_under_way(at: Clutter, part: Part) -> None:
+def a_copy_under_way(at: Clutter, part: ClutteredPart) -> None:
     """Log time is that of an earlier event, as after a host's clock was ahead."""
     time_ms = at.now_ms - at.random.randrange(23 * HOUR_MS)
     bodies = at.world.life(part, END, COPYING, time_ms=time_ms, is_old=True)
     at.note(part, bodies)
 
 
-def a_slow_copy(at: Clutter, part: Part) -> None:
+def a_slow_copy(at: Clutter, part: ClutteredPart) -> None:
     """It began long ago, and its last object was written just now."""
     at.note(part, at.world.life(part, END, at.random.choice((COPYING, DELETING))))
 
 
-def leavings(at: Clutter, part: Part) -> None:
+def leavings(at: Clutter, part: ClutteredPart) -> None:
     bodies = at.world.life(part, at.offset(), DELETED, objects=True, is_old=True)
     at.note(part, bodies, OBJECTS)
 
 
-def young_leavings(at: Clutter, part: Part) -> None:
+def young_leavings(at: Clutter, part: ClutteredPart) -> None:
     at.note(part, at.world.life(part, at.offset(), DELETED, objects=True))
 
 
-def trash(at: Clutter, part: Part) -> None:
+def trash(at: Clutter, part: ClutteredPart) -> None:
     until_ms = at.random.choice((1, at.now_ms + HOUR_MS))
     bodies = at.world.life(part, at.offset(), DELETING, is_old=True, kept_until_ms=until_ms)
     at.note(part, bodies)
 
 
-def superseded(at: Clutter, part: Part) -> None:
+def superseded(at: Clutter, part: ClutteredPart) -> None:
     """Kafka's tables still list the first of two."""
     start = at.region()
     for _ in range(2):
@@ -183,7 +183,7 @@ def superseded(at: Clutter, part: Part) -> None:
 def lost(*, is_served: bool) -> Plant:
     """A segment that a shorter one has thrown out of Kafka's tables."""
 
-    def planted(at: Clutter, part: Part) -> None:
+    def planted(at: Clutter, part: ClutteredPart) -> None:
         start = at.region()
         at.note(part, at.world.life(part, start, FINISHED, is_old=True, offsets=20))
         loser = bytes(at.world.last.remote_log_segment_id.id)
@@ -196,25 +196,27 @@ def lost(*, is_served: bool) -> Plant:
     return planted
 
 
-def misplaced(at: Clutter, part: Part) -> None:
+def misplaced(at: Clutter, part: ClutteredPart) -> None:
     """Objects with the id of a segment that lives, in another place."""
     bodies = at.world.life(part, at.region(), FINISHED, is_old=True)
     at.world.put(moved(at.world.last, END + 70), is_old=True)
     at.note(part, bodies)
 
 
-def another_clusters(at: Clutter, part: Part) -> None:
+def another_clusters(at: Clutter, part: ClutteredPart) -> None:
     other = part.tip.__class__(at.world.id(), part.tip.partition, part.tip.topic)
-    at.world.life(Part(part.stored, other), at.offset(), None, objects=True, is_old=True)
+    at.world.life(
+        ClutteredPart(part.stored, other), at.offset(), None, objects=True, is_old=True
+    )
 
 
-def another_prefix(at: Clutter, part: Part) -> None:
+def another_prefix(at: Clutter, part: ClutteredPart) -> None:
     at.world.prefix = "backup"
     at.world.life(part, at.offset(), None, objects=True, is_old=True)
     at.world.prefix = ""
 
 
-def a_strange_name(at: Clutter, part: Part) -> None:
+def a_strange_name(at: Clutter, part: ClutteredPart) -> None:
     """Beside objects that live, what only looks like one of them."""
     path = at.random.choice(at.world.finished_objects(part))
     name = at.random.choice(
@@ -232,7 +234,7 @@ def a_strange_name(at: Clutter, part: Part) -> None:
     os.utime(strange, (1, 1))
 
 
-def in_quarantine_by_nobody(at: Clutter, part: Part) -> None:
+def in_quarantine_by_nobody(at: Clutter, part: ClutteredPart) -> None:
     folder = at.world.root / FOLDER / "0123456789abcdef" / "objects" / part.tip.topic
     folder.mkdir(parents=True, exist_ok=True)
     (folder / str(at.world.id())).write_bytes(b"?")
