@@ -203,9 +203,11 @@ def check_hold(hold: Hold) -> None:
         raise InvalidArgument("reason: expected why nothing may be deleted, got an empty text")
     if hold.cause and hold.term_ms is None:
         raise InvalidArgument("cause: expected none without a term")
-    for name, low, high in (
-        ("offsets", hold.first_offset, hold.last_offset),
-        ("times", hold.after_ms, hold.before_ms),
+    for name, low, high, text in (
+        ("offsets", hold.first_offset, hold.last_offset, str),
+        ("after and before", hold.after_ms, hold.before_ms, time_text),
     ):
         if low is not None and high is not None and low > high:
-            raise InvalidArgument(f"{name}: expected the lower one first, got {low} to {high}")
+            raise InvalidArgument(
+                f"{name}: expected the lower one first, got {text(low)} and {text(high)}"
+            )

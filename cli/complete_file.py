@@ -57,6 +57,11 @@ def command_output() -> Iterator[None]:
         sys.stdout, _Given.stdout = before, None
 
 
+def fills_terminal() -> bool:
+    """Whether a file of the command goes to standard output, and that is a terminal."""
+    return _Given.stdout is not None and _Given.stdout.isatty()
+
+
 def require_place(*paths: Path | None, overwrite: bool = False) -> None:
     """Refuse files that surely cannot be written, before the work that would fill them.
 
@@ -193,12 +198,21 @@ def _required(path: Path, *, overwrite: bool) -> Path | int:
             places = [place, place.parent]
         for one in places:
             if one.exists() and not os.access(one, os.W_OK):
-                raise InvalidArgument(f"cannot write {path}: {one} is not yours to write")
+                raise InvalidArgument(f"cannot write {path}: {one} {_closed(one)}")
     except OSError as error:
         raise InvalidArgument(f"cannot write {path}: {error.strerror}") from error
     except UnicodeError as error:
         raise InvalidArgument(f"cannot write {str(path)!r}: no file has that name") from error
     return places[0]
+
+
+def _closed(place: Path) -> str:
+    """Why a place cannot be written."""
+    try:
+        is_read_only = bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+    except OSError:
+        is_read_only = False
+    return "is on a read-only file system" if is_read_only else "is not yours to write"
 
 
 def _is_written_through(path: Path) -> bool:

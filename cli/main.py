@@ -20,7 +20,6 @@ from typing_extensions import override
 from tierledger.cli.commands.cat import cat
 from tierledger.cli.commands.check import check_history
 from tierledger.cli.commands.clean.group import clean_group
-from tierledger.cli.commands.columns import columns_group
 from tierledger.cli.commands.export import export
 from tierledger.cli.commands.forget import forget
 from tierledger.cli.commands.handover import handover_command
@@ -95,6 +94,8 @@ class OneLineErrors(CommandsWithExamples):
 
     @override
     def main(self, *args: Any, **extra: Any) -> Any:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # As `start` has set it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             try:
                 return super().main(*args, **extra)
@@ -211,7 +212,6 @@ app.add_typer(hold_group(), name="hold")
 app.add_typer(trash_group(), name="trash")
 app.add_typer(clean_group(), name="clean")
 app.add_typer(tables_group(), name="tables")
-app.add_typer(columns_group(), name="columns")
 app.add_typer(jobs_group(), name="jobs")
 app.add_typer(simulate_group(), name="simulate")
 app.add_typer(spark_group(), name="spark")

@@ -96,6 +96,14 @@ async def chosen_partitions(
     return [entry.topic_id_partition async for entry in entries]
 
 
+def kept_text(count: int) -> str:
+    """What a note or an error adds about segments that were deleted and are kept."""
+    return (
+        f"{count} of its segments were deleted and are in the trash: --deleted reads them, "
+        "tierledger undelete brings them back"
+    )
+
+
 async def ask(
     reader: PartitionReader, as_of: AsOf | None, question: Callable[[PartitionState], T]
 ) -> T:

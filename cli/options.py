@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tierledger.actors.wall_clock import WallClock
-from tierledger.cli.output import shortened
+from tierledger.cli.output import print_note, shortened
 from tierledger.cli.settings import names_doors, refused_doors
 from tierledger.events.as_of import AsOf
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import Uuid
 from tierledger.events.typed_fields import MS_MAX
 
 if TYPE_CHECKING:
@@ -51,14 +52,6 @@ ClusterOption = Annotated[
         "$TIERLEDGER_CLUSTER.",
     ),
 ]
-ColumnsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="dir:DIR",
-        help="Where the store's column files are. By default $TIERLEDGER_COLUMNS, or a folder "
-        "beside a SQLite file.",
-    ),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 KafkaConfigOption = Annotated[
     Path | None,
@@ -73,7 +66,7 @@ AsOfOption = Annotated[
     typer.Option(
         metavar="POSITION|TIME",
         help="Show the state after a position of the log (N or position:N), or at a time: "
-        "ISO 8601, UTC by default, or how long ago, like 90m or 7d.",
+        "ISO 8601, UTC by default, or how long ago, like 90m or 7d, or ms:N since 1970.",
     ),
 ]
 FromOption = Annotated[
@@ -119,6 +112,10 @@ FROM_SERVICE = (LEADER, "follower")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 A_TIME = "a time like 2026-01-31T12:00:00Z, or how long ago, like 90m or 7d"
+A_TIME_MS = 10**11
+"""A number from here on is a time in ms since 1970, not a position: of March 1973 or later."""
+MS = "ms:"
+"""Before a time in ms since 1970, in each option that takes a time."""
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 """The units of a duration."""
@@ -173,11 +170,16 @@ def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
     """The time in `text` in ms since 1970: ISO 8601, UTC unless it has an offset, or relative.
 
     `90m` and `-90m` are 90 minutes ago by this machine's clock, and `+7d` is in seven days.
+    `ms:N` is N ms since 1970.
 
     Raises:
         InvalidArgument: It is no time from 1970 to 9999; the message has what was `expected`.
     """
     refused = InvalidArgument(f"{what}: expected {expected}, got {shortened(text)}")
+    if text.startswith(MS):
+        return whole_number(text.removeprefix(MS), what, 0, MS_MAX)
+    if text.isascii() and text.isdigit():
+        refused.add_note(f"{MS}{shortened(text)[1:-1]} is a time in ms since 1970")
     span_ms = number_with_unit(text[text.startswith(("+", "-")) :], UNITS_MS)
     if span_ms is not None:
         time_ms = WallClock().now_ms() + (span_ms if text.startswith("+") else -span_ms)
@@ -194,6 +196,14 @@ def parse_time_ms(text: str, what: str, expected: str = A_TIME) -> int:
     if not 0 <= time_ms <= MS_MAX:
         raise refused
     return time_ms
+
+
+def parse_id(text: str, what: str) -> Uuid:
+    """The id in `text`; an error calls it `what`."""
+    try:
+        return Uuid.parse(text)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{what}: {error}") from None
 
 
 def number_or_time(text: str, what: str, unit: str) -> tuple[int | None, int | None]:
@@ -216,7 +226,16 @@ def number_or_time(text: str, what: str, unit: str) -> tuple[int | None, int | N
 
 def parse_as_of(text: str | None) -> AsOf | None:
     """The point that `text` means; none for none."""
-    return None if text is None else AsOf(*number_or_time(text, "--as-of", "position"))
+    if text is None:
+        return None
+    position, time_ms = number_or_time(text, "--as-of", "position")
+    if time_ms is not None and time_ms > WallClock().now_ms():
+        print_note(f"--as-of: {text} is still to come; what is shown is the newest state")
+    if position is not None and position >= A_TIME_MS:
+        raise InvalidArgument(
+            f"--as-of: expected a position, or a time in ms as {MS}{position}; got {text}"
+        )
+    return AsOf(position, time_ms)
 
 
 def live_role(

@@ -12,6 +12,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tierledger.cli.complete_file import fills_terminal
 from tierledger.cli.given_file import naming_input
 
 if TYPE_CHECKING:
@@ -59,7 +60,21 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 def print_note(message: str) -> None:
     """Print a note about the result, which does not change it, on standard error."""
-    print(note_line(message), file=sys.stderr)
+    print(_fitted(note_line(message)), file=sys.stderr)
+
+
+def _fitted(line: str) -> str:
+    """A line for standard error: on a terminal, broken between words, and indented."""
+    if not sys.stderr.isatty():
+        return line
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    width = get_terminal_size().columns
+    broken = wrap(
+        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(broken)
 
 
 def note_line(message: str) -> str:
@@ -78,7 +93,7 @@ def error_text(error: BaseException) -> str:
 
 def print_error(error: Exception) -> None:
     """Print an error in one line on standard error."""
-    print(error_line(error), file=sys.stderr)
+    print(_fitted(error_line(error)), file=sys.stderr)
 
 
 def error_line(error: Exception) -> str:
@@ -93,8 +108,11 @@ def _plain(message: str) -> str:
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A counter for what was done; shows progress on stderr if that is a terminal."""
-    if not sys.stderr.isatty():
+    """A counter for what was done; shows progress on stderr if that is a terminal.
+
+    None is shown where a file of the command fills the terminal: the bar would run into it.
+    """
+    if not sys.stderr.isatty() or fills_terminal():
         yield lambda _: None
         return
     from rich.console import Console

@@ -23,47 +23,52 @@ if TYPE_CHECKING:
     from tierledger.cli.opened_store import StoreOptions
 
 
-async def client_settings(options: StoreOptions) -> ServiceSettings:
+async def client_settings(options: StoreOptions, *, is_new: bool = False) -> ServiceSettings:
     """The settings with which a command is a client of the service that `options` name.
 
-    Raises as `service_settings` does.
+    `is_new` and errors: as `service_settings` has them.
     """
     config = {key: str(value) for key, value in service_config(options.store).items()}
     if names_doors(options.store):
         cluster = cluster_setting(options.cluster) or DEFAULT_CLUSTER
         settings = ServiceSettings(cluster, config)
     else:
-        settings = await service_settings(options)
+        settings = await service_settings(options, is_new=is_new)
     return replace(settings, storage={**settings.storage, **door_config()})
 
 
 async def service_settings(
-    options: StoreOptions, limits: Limits | None = None
+    options: StoreOptions, limits: Limits | None = None, *, is_new: bool = False
 ) -> ServiceSettings:
-    """The settings of a service for `options`.
+    """The settings of a service for `options`; `is_new`: on a store of other clusters, too.
 
     Raises:
         InvalidArgument: The store holds several clusters and none was named.
+        RemoteResourceNotFound: It holds clusters, and not the named one, which is not new.
         StoreRefused: The file exists, and is no store.
     """
     config = {key: str(value) for key, value in store_config(options.store).items()}
     config = config or {URL_SETTING: str(default_store_url())}
-    cluster = cluster_setting(options.cluster) or await _only_cluster(config)
+    named = cluster_setting(options.cluster)
+    known = await _known_clusters(config)
+    if not known or (is_new and named is not None):
+        cluster = named or DEFAULT_CLUSTER
+    else:
+        cluster = chosen_cluster(known, named)
     return ServiceSettings(cluster, config, limits or Limits())
 
 
-async def _only_cluster(config: dict[str, str]) -> str:
+async def _known_clusters(config: dict[str, str]) -> list[str]:
     if config["metadata.storage.url"].startswith("memory:"):
-        return DEFAULT_CLUSTER
+        return []
     try:
         backend = await load_connector(config).backend(read_only=True)
     except NoSuchStore:
-        return DEFAULT_CLUSTER
+        return []
     try:
-        known = await clusters(backend)
+        return await clusters(backend)
     finally:
         await backend.close()
-    return chosen_cluster(known) if known else DEFAULT_CLUSTER
 
 
 async def was_served(settings: ServiceSettings) -> bool:

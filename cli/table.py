@@ -1,9 +1,9 @@
 """Tables as commands print them: whole in a pipe, and as wide as the terminal on one.
 
 On a terminal, values are written for people: 1.4 GiB, not 1503238553. If the table is too wide,
-long values become brief, then the columns that matter least are left out and named, and at
-last the names in the first column are cut. So one row stays one line. `--wide` prints what a
-pipe gets.
+long values become brief, then the columns that matter least are left out, first those without
+a value; the others are named. At last the names in the first column are cut. So one row stays
+one line. `--wide` prints what a pipe gets.
 """
 
 from __future__ import annotations
@@ -182,14 +182,20 @@ class _Fitted(NamedTuple):
         texts = [[escaped(one.shown) for one in column] for column in cells]
         if _width(columns, texts) > width:
             texts = [[escaped(one.brief) for one in column] for column in cells]
+        filled = {
+            name
+            for name, column in zip(columns, cells, strict=True)
+            if any(one.whole for one in column)
+        }
         left_out = []
-        for name in table.spare:
+        for name in sorted(table.spare, key=filled.__contains__):
             if _width(columns, texts) <= width:
                 break
             if name in columns:
                 at = columns.index(name)
-                left_out.append(columns.pop(at))
-                del cells[at], texts[at]
+                del columns[at], cells[at], texts[at]
+                if name in filled:
+                    left_out.append(name)
         room = width - _width(columns[1:], texts[1:]) - GAP
         if _width(columns, texts) > width and room >= max(NAME_MIN, len(columns[0])):
             texts[0] = [_cut(one, room) for one in texts[0]]

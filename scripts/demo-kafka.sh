@@ -20,9 +20,17 @@ with socket.create_server(("127.0.0.1", 0)) as a, socket.create_server(("127.0.0
 PYTHON
 )
 
+# Only a terminal shows what is bold.
+bold=
+plain=
+if [ -t 2 ]; then
+    bold=$'\033[1m'
+    plain=$'\033[0m'
+fi
+
 show() {
     # To copy it, arguments are quoted; some output goes into a pipe.
-    printf '\n\033[1m$ tierledger%s\033[0m\n' "$(printf ' %q' "$@")" >&2
+    printf '\n%s$ tierledger%s%s\n' "$bold" "$(printf ' %q' "$@")" "$plain" >&2
     "$tierledger" "$@"
 }
 
@@ -93,8 +101,8 @@ log.initial.task.delay.ms=500
 log.segment.delete.delay.ms=200
 PROPERTIES
 
-printf '\033[1m$ tierledger serve --cluster %s --listen 127.0.0.1:%s --kafka 127.0.0.1:%s &\033[0m\n' \
-    "$cluster" "$door" "$kafka"
+printf '%s$ tierledger serve --cluster %s --listen 127.0.0.1:%s --kafka 127.0.0.1:%s &%s\n' \
+    "$bold" "$cluster" "$door" "$kafka" "$plain" >&2
 "$tierledger" serve --cluster "$cluster" --listen "127.0.0.1:$door" --kafka "127.0.0.1:$kafka" \
     >"$folder/serve.log" 2>&1 &
 serve=$!

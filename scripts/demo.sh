@@ -12,9 +12,17 @@ export TIERLEDGER_STORE="sqlite:$folder/ledger.sqlite"
 rm -rf "$folder"
 mkdir -p "$folder"
 
+# Only a terminal shows what is bold.
+bold=
+plain=
+if [ -t 2 ]; then
+    bold=$'\033[1m'
+    plain=$'\033[0m'
+fi
+
 show() {
     # To copy it, arguments are quoted; some output goes into a pipe.
-    printf '\n\033[1m$ tierledger%s\033[0m\n' "$(printf ' %q' "$@")" >&2
+    printf '\n%s$ tierledger%s%s\n' "$bold" "$(printf ' %q' "$@")" "$plain" >&2
     "$tierledger" "$@"
 }
 
@@ -28,7 +36,7 @@ stop() {
 }
 trap stop EXIT
 
-printf '\033[1m$ tierledger serve --cluster demo &\033[0m\n'
+printf '%s$ tierledger serve --cluster demo &%s\n' "$bold" "$plain" >&2
 "$tierledger" serve --cluster demo >"$folder/serve.log" 2>&1 &
 serve=$!
 for _ in $(seq 240); do

@@ -157,9 +157,14 @@ def tried_twice(start: Callable[[], T]) -> T:
 
 
 def end_own_cluster() -> None:
-    """Kill the processes of the cluster that this process started, if it has started one."""
+    """Kill the processes of the cluster that this process started, or that it is starting."""
     node: Any = ray._private.worker._global_node
-    started = {} if node is None else node.all_processes
+    if node is None:
+        while begun := descendants((os.getpid(),)):
+            for process in begun:
+                process.signal(signal.SIGKILL)
+        return
+    started = node.all_processes
     roots = {one.process.pid: one.process for kind in started.values() for one in kind}
     started.clear()  # So that Ray does not take them for crashed.
     family = descendants(roots)

@@ -13,7 +13,13 @@ import typer
 
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
-from tierledger.cli.opened_store import StoreOptions, found_partition, opened_catalog
+from tierledger.cli.opened_store import (
+    StoreOptions,
+    ask,
+    found_partition,
+    kept_text,
+    opened_catalog,
+)
 from tierledger.cli.options import (
     OFFSET_MAX,
     ClusterOption,
@@ -26,12 +32,18 @@ from tierledger.cli.options import (
 from tierledger.cli.output import print_note
 from tierledger.cli.settings import tier_options
 from tierledger.cli.topics import TopicArgument
-from tierledger.events.errors import InvalidArgument, StoreRefused
+from tierledger.events.errors import (
+    InvalidArgument,
+    PartitionDeleted,
+    RemoteResourceNotFound,
+    StoreRefused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.storage.catalog import Catalog
     from tierledger.tiering.formats.records import LostRecords, Record
     from tierledger.tiering.index_cache.cache import RemoteIndexCache
     from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
@@ -162,39 +174,80 @@ async def _cat(
     wanted: Wanted,
 ) -> None:
     from tierledger.tiering.layouts.tier_url import open_tier
-    from tierledger.tiering.reader.reader import IsolationLevel, RemoteLogReader
+    from tierledger.tiering.reader.reader import RemoteLogReader
     from tierledger.tiering.stored_metadata import StoredMetadata
 
     tier, cache = places
-    isolation = IsolationLevel(wanted.isolation)
-    lost: list[LostRecords] = []
     async with opened_catalog(options) as catalog, open_tier(tier, tier_options()) as storage:
         tip = await found_partition(catalog, *where)
         async with _opened_cache(cache, storage) as indexes:
             metadata = StoredMetadata(catalog.reader, with_deleted=wanted.with_deleted)
             reader = RemoteLogReader(metadata, storage, tip, indexes)
-            start = wanted.from_offset
-            if wanted.from_timestamp is not None:
-                start = await reader.from_timestamp(wanted.from_timestamp)
-                end = OFFSET_MAX if wanted.to_offset is None else wanted.to_offset
-                if start is not None and start > end:
-                    print_note(f"the records of that time begin at {start}, behind --to-offset")
-            if wanted.format == RAW:
-                batches = reader.batches(start, isolation, wanted.to_offset)
-                await _write(batches, lambda batch: batch.data, None)
-            else:
-                records = reader.records(start, isolation, wanted.to_offset, lost.append)
-                await _write(records, _lines_of(tip), wanted.max_records)
-                for one in lost:
-                    print_note(f"left out: {one.error}")
-            await _note_unfinished(reader, isolation, wanted)
+            try:
+                written, lost = await _print(reader, tip, wanted)
+            except PartitionDeleted as error:
+                if kept := await _kept(catalog, tip):
+                    error.add_note(kept_text(kept))
+                raise
+            except RemoteResourceNotFound as error:
+                error.add_note(
+                    "expected --tier to be the URL below which the segments were copied; "
+                    "tierledger scrub tells what is damaged there"
+                )
+                raise
+        is_nothing = not (written or lost or wanted.with_deleted)
+        if is_nothing and (kept := await _kept(catalog, tip)):
+            print_note(kept_text(kept))
+    for one in lost:
+        print_note(f"left out: {one.error}")
     if lost:
         raise typer.Exit(ExitStatus.PARTLY)
 
 
+async def _print(
+    reader: RemoteLogReader, tip: TopicIdPartition, wanted: Wanted
+) -> tuple[int, list[LostRecords]]:
+    """Print what is wanted: how many records or batches, and which records were left out."""
+    from tierledger.tiering.reader.reader import IsolationLevel
+
+    isolation = IsolationLevel(wanted.isolation)
+    lost: list[LostRecords] = []
+    start = wanted.from_offset
+    if wanted.from_timestamp is not None:
+        start = await reader.from_timestamp(wanted.from_timestamp)
+        end = OFFSET_MAX if wanted.to_offset is None else wanted.to_offset
+        if start is not None and start > end:
+            print_note(f"the records of that time begin at {start}, behind --to-offset")
+    if wanted.format == RAW:
+        batches = reader.batches(start, isolation, wanted.to_offset)
+        written = await _write(batches, lambda batch: batch.data, None)
+    else:
+        records = reader.records(start, isolation, wanted.to_offset, lost.append)
+        written = await _write(records, _lines_of(tip), wanted.max_records)
+    if not (written or lost):
+        await _note_nothing(reader, start)
+    await _note_unfinished(reader, isolation, wanted)
+    return written, lost
+
+
+async def _kept(catalog: Catalog, tip: TopicIdPartition) -> int:
+    """How many segments of a partition are in the trash."""
+    return await ask(catalog.reader(tip), None, lambda state: len(state.kept))
+
+
+async def _note_nothing(reader: RemoteLogReader, start: int | None) -> None:
+    """Note why nothing was printed, if the tier has no record from `start` on."""
+    end = await reader.end_offset()
+    if end is None:
+        print_note("the tier has no segment of it")
+    elif start is not None and start >= end:
+        print_note(f"the tier has no such record: its last offset is {end - 1}")
+
+
 async def _write(
     items: AsyncIterator[T], text_of: Callable[[T], bytes], items_max: int | None
-) -> None:
+) -> int:
+    """Write the items; how many there were."""
     from tierledger.tiering.closing import closing
 
     written = 0
@@ -204,9 +257,10 @@ async def _write(
                 try:
                     item = await anext(items)
                 except StopAsyncIteration:
-                    return
+                    break
                 output.write(text_of(item))
                 written += 1
+    return written
 
 
 def _lines_of(tip: TopicIdPartition) -> Callable[[Record], bytes]:

@@ -12,7 +12,7 @@ import typer
 
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import (
     OFFSET_MAX,
     PARTITION_MAX,
@@ -20,10 +20,12 @@ from tierledger.cli.options import (
     JsonOption,
     ServiceOption,
     duration_ms,
+    parse_id,
     parse_time_ms,
     whole_number,
 )
 from tierledger.cli.output import escaped, print_json, print_note
+from tierledger.cli.settings import names_doors
 from tierledger.cli.table import WideOption
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.lifecycle import DeletionCause
@@ -130,14 +132,13 @@ def add(
     """
     from tierledger.actors.coordinator.holding import PlaceHold
     from tierledger.actors.holds import Hold, check_hold
-    from tierledger.events.identifiers import Uuid
     from tierledger.events.typed_fields import checked
 
     first, last = _offsets(offsets)
     given = Hold(
         name,
         topic,
-        None if topic_id is None else bytes(Uuid.parse(topic_id)),
+        None if topic_id is None else bytes(parse_id(topic_id, "--topic-id")),
         partition,
         first,
         last,
@@ -253,7 +254,7 @@ async def _change(
         tips = await served(connection)
         if hold is not None:
             covered = sorted(filter(hold.covers, tips), key=str)
-            print_note(_covered_text(covered))
+            print_note(_covered_text(covered) if covered else await idle_text(options, hold))
             going = [one for one in covered if tips[one]]
             for line in await being_deleted(settings, going, hold):
                 print_note(line)
@@ -282,9 +283,22 @@ async def _change(
     return [names.get(one, str(one.named(""))) for one in late]
 
 
-def _covered_text(covered: list[Any]) -> str:
-    if not covered:
+async def idle_text(options: StoreOptions, hold: Hold) -> str:
+    """Why a hold is about nothing that is served now."""
+    if names_doors(options.store):
         return "it matches no partition that the service serves now; those that come are held"
+    async with opened_catalog(options) as catalog:
+        known = [
+            one.topic_id_partition
+            async for one in catalog.partitions()
+            if hold.covers(one.topic_id_partition)
+        ]
+    if known:
+        return f"{_covered_text(known)}, which nobody leads now; who leads them next goes by it"
+    return "the store has no such partition; those that come are held"
+
+
+def _covered_text(covered: list[Any]) -> str:
     named = ", ".join(f"{one.topic}-{one.partition}" for one in covered[:NAMED_MAX])
     more = f" and {len(covered) - NAMED_MAX} more" if len(covered) > NAMED_MAX else ""
     return f"it is about {named}{more}"

@@ -316,6 +316,7 @@ def _details(state: PartitionState) -> tuple[Summary, dict[str, Any]]:
         "imported": [[*source, offset] for source, offset in sorted(state.imported.items())],
         "dropped": dict(sorted(state.dropped.items())),
         "disputes": state.disputes,
+        "in_trash": len(state.kept),
         "epochs": epochs,
     }
 
@@ -336,6 +337,7 @@ def _print_details(
                     KEPT_STATES, summary.counts, summary.sizes, strict=True
                 )
             ),
+            ("in the trash", _trash_text(more["in_trash"])),
             *((f"dropped: {reason}", count) for reason, count in more["dropped"].items()),
             ("disputes", more["disputes"] or None),
         ]
@@ -351,6 +353,13 @@ def _print_details(
             for epoch in more["epochs"]
         ]
         print_table(PrintedTable(columns, rows, EPOCHS_SPARE), wide=wide)
+
+
+def _trash_text(segments: int) -> str | None:
+    """What `describe` tells of segments that were deleted and are kept."""
+    if not segments:
+        return None
+    return f"{segments} segments that were deleted: trash show, segments --deleted, undelete"
 
 
 def _names(tip: TopicIdPartition) -> list[tuple[str, object]]:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tierledger.conformance.verdicts import CheckReport
 
 REFUSALS_SHOWN = 20
-FINDINGS_SHOWN = 20
-WHY_MAX = 200
+FINDINGS_SHOWN = 10
+WHY_MAX = 100
 """Characters of a finding's reason that are shown: it may name thousands of segments."""
 
 TracesArgument = Annotated[
@@ -199,7 +199,7 @@ async def _run(
     from tierledger.conformance.replay import replay
     from tierledger.conformance.services import service_for
 
-    settings = replace(await client_settings(store), hosts=hosts)
+    settings = replace(await client_settings(store, is_new=True), hosts=hosts)
     service = await service_for(settings)
     print_note(f"service {service.description}")
     failed = refused = False
@@ -282,10 +282,20 @@ def _print_result(
         print_note(f"refused: {at}: {error_text(error)}")
     for source, one in reports.items():
         for finding in one.findings[:FINDINGS_SHOWN]:
-            asked = {k: v for k, v in finding.question.fields.items() if k != "answer"}
             why = finding.why
             why = why if len(why) <= WHY_MAX else f"{why[:WHY_MAX]}…"
-            print_note(f"{source}: {finding.verdict}: {why}: {asked}")
+            print_note(f"{source}: {finding.verdict}: {_asked(finding.question)}: {why}")
+
+
+def _asked(question: Question) -> str:
+    """A question in words, with the moment at which it was asked."""
+    parts = [f"{question.query} of {question.topic}-{question.partition}"]
+    parts += [] if question.epoch is None else [f"epoch {question.epoch}"]
+    parts += [] if question.offset is None else [f"offset {question.offset}"]
+    if question.after is not None:
+        reached = " ".join(f"{at}:{offset}" for at, offset in sorted(question.after.items()))
+        parts += [f"after {reached or 'nothing'}"]
+    return ", ".join(parts)
 
 
 async def _known(service: Service, trace: LoadedTrace) -> int:

@@ -34,7 +34,7 @@ from tierledger.cli.topics import TopicIfAnyArgument
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tierledger.tiering.scrub.progress import DamagedObject, Progress
 
@@ -198,8 +198,14 @@ def _report(made: Progress, *, json: bool) -> None:
             }
         )
         return
-    for found in _by_segment(made.findings):
-        _print_damage(found)
+    from tierledger.tiering.layouts.listed_objects import nothing_whole
+
+    damaged = _by_segment(made.findings)
+    if len(damaged) == made.segments and not made.bytes:
+        print_note(nothing_whole(made.segments))
+    else:
+        for found in damaged:
+            _print_damage(found)
     for unread in made.unread:
         where = f"{unread.topic}-{unread.partition}, segment {unread.segment_id}"
         print(escaped(f"UNREAD   {where}: {unread.message}"))
@@ -208,12 +214,12 @@ def _report(made: Progress, *, json: bool) -> None:
     print_facts(_summary(made))
 
 
-def _by_segment(findings: Iterable[DamagedObject]) -> Iterable[list[DamagedObject]]:
+def _by_segment(findings: Iterable[DamagedObject]) -> Sequence[list[DamagedObject]]:
     found: dict[tuple[str, int, str], list[DamagedObject]] = {}
     for one in findings:
         key = (one.topic_id, one.partition, one.segment_id)
         found.setdefault(key, []).append(one)
-    return found.values()
+    return list(found.values())
 
 
 def _print_damage(found: list[DamagedObject]) -> None:
@@ -236,7 +242,8 @@ def _summary(made: Progress) -> dict[str, object]:
         "bytes": made.bytes,
         "seconds": round(made.seconds, 1),
         "mib_per_second": round(rate, 1),
-        "damaged": len(made.findings),
+        "damaged": len(_by_segment(made.findings)),
+        "damaged_objects": len(made.findings),
         "unread": len(made.unread),
     }
 

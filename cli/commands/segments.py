@@ -10,6 +10,7 @@ import typer
 from tierledger.cli.opened_store import (
     StoreOptions,
     found_partition,
+    kept_text,
     opened_catalog,
     whole_state,
 )
@@ -25,6 +26,7 @@ from tierledger.cli.options import (
     live_role,
     parse_as_of,
 )
+from tierledger.cli.output import print_note
 from tierledger.cli.segment_output import print_segments
 from tierledger.cli.table import WideOption
 from tierledger.cli.topics import TopicArgument
@@ -75,6 +77,8 @@ def segments(
     if role is None:
         state = asyncio.run(_state(options, topic, partition, when))
         rows = _with_deleted(state, epoch) if deleted else _rows(state, epoch)
+        if not rows and len(state.kept):
+            print_note(kept_text(len(state.kept)))
     else:
         from tierledger.cli.live_reads import list_live
 
@@ -121,7 +125,10 @@ def require_partition(state: PartitionState) -> None:
         PartitionDeleted: The partition's deletion has finished.
     """
     if state.is_finished:
-        raise PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
+        gone = PartitionDeleted(f"{state.topic_id_partition}: its deletion is finished")
+        if len(state.kept):
+            gone.add_note(kept_text(len(state.kept)))
+        raise gone
 
 
 def _with_deleted(state: PartitionState, epoch: int | None) -> list[bytes]:

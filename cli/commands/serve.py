@@ -23,6 +23,7 @@ from tierledger.cli.output import error_line, note_line
 from tierledger.events.errors import (
     InvalidArgument,
     RejectedError,
+    RemoteResourceNotFound,
     StorageUnavailable,
     StoreRefused,
 )
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tierledger.actors.door.security.settings import DoorSecurity
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ray.service import RayConnection, RayService
+    from tierledger.events.partition.decide import Limits
     from tierledger.health.server import MetricsOptions
     from tierledger.moving.broker_versions import OldestVersion
     from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -136,8 +138,9 @@ NewOption = Annotated[
     bool,
     typer.Option(
         "--new",
-        help="Start on a store that has nothing of the cluster yet, even though Kafka's "
-        "metadata topic shows that another store owns the cluster's metadata.",
+        help="Start on a store that has nothing of the cluster yet, even though it holds other "
+        "clusters, or Kafka's metadata topic shows that another store owns the cluster's "
+        "metadata.",
     ),
 ]
 CertificateOption = Annotated[
@@ -286,7 +289,8 @@ def serve_command(
         breaker,
     )
     options = StoreOptions(store, cluster)
-    _until_stopped(_Serving(lambda until: _serve(options, limit, placement, metrics, until)))
+    serving = _Serving(lambda until: _serve(options, limit, placement, metrics, until))
+    _until_stopped(serving, on_own_cluster=address is None)
 
 
 def _text(path: Path | None) -> str | None:
@@ -338,8 +342,8 @@ class _Serving(threading.Thread):
         self._loop.call_soon_threadsafe(how)
 
 
-def _until_stopped(serving: _Serving) -> None:
-    """Serve until a signal; then end in order, or at once if Ray is gone.
+def _until_stopped(serving: _Serving, *, on_own_cluster: bool) -> None:
+    """Serve until a signal; then end in order, or at once if Ray is gone or still starting.
 
     The signals are blocked for processes that Ray starts: they must live until all is drained.
 
@@ -374,6 +378,10 @@ def _until_stopped(serving: _Serving) -> None:
                 _begin_anew()
         if serving.is_alive():
             signal.sigwait(STOPS)
+            if on_own_cluster and serving.address is None:
+                # All that has begun ends with Ray, which cannot be left while it starts.
+                LOG.put(note_line("stopped before it served: there was nothing to drain"))
+                _leave_at_once(ExitStatus.WELL)
             serving.stop()
             lost = threading.Event()
             threading.Thread(target=_watch, args=(serving.address, lost), daemon=True).start()
@@ -443,7 +451,6 @@ async def _serve(
     from tierledger.actors.ray.oracle import oracle_of
     from tierledger.actors.ray.service import RayConnection, RayService
     from tierledger.actors.wall_clock import WallClock
-    from tierledger.cli.service_settings import service_settings
     from tierledger.events.partition.decide import Limits
     from tierledger.health.server import metrics_served
     from tierledger.moving.broker_versions import OldestVersion
@@ -451,7 +458,7 @@ async def _serve(
     from tierledger.storage.process_log import LOG, RESULTS
 
     settings = replace(
-        await service_settings(options, Limits(custom_metadata_bytes_max=limit)),
+        await _settings(options, Limits(custom_metadata_bytes_max=limit), placement),
         hosts=placement.hosts,
         partitions_per_host=placement.partitions_per_host,
         listen=placement.listen,
@@ -494,6 +501,18 @@ async def _serve(
         RESULTS.put(f"clients come in at {url}")
         async with _following(service.settings, connection, placement, version):
             await serving.wait_for_stop(record.address)
+
+
+async def _settings(
+    options: StoreOptions, limits: Limits, placement: PlacementOptions
+) -> ServiceSettings:
+    from tierledger.cli.service_settings import service_settings
+
+    try:
+        return await service_settings(options, limits, is_new=placement.is_new)
+    except RemoteResourceNotFound as error:
+        error.add_note("to add a cluster to this store: --new")
+        raise
 
 
 async def _check_brokers(brokers: KafkaBrokers, cluster_id: str) -> None:

@@ -157,6 +157,9 @@ async def _show(
         for one in plain:
             print_json(one)
         return
+    if not plain:
+        print_note("nothing of it that was deleted is kept")
+        return
     rows = [
         (
             id_cell(one["id"]),

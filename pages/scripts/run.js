@@ -73,6 +73,10 @@ const X = (time) => (time - view.from) / (view.to - view.from) * width;
 const timeAt = (x) => view.from + x / width * (view.to - view.from);
 
 // Lanes: the line of the process with its marks, and its bars in rows beneath.
+// On a phone both ends of a lane's name are shown: a partition's number is at one of them.
+const NAME = 11;
+const shortened = (name) => name.length <= NAME || innerWidth > 720 ? name
+  : name.slice(0, NAME >> 1) + "…" + name.slice(-(NAME >> 1));
 const lanes = data.lanes.map(([name, kind]) => ({name, kind, y: 0, bars: [], rows: 0}));
 function layOut() {
   lanes.forEach((lane) => { lane.bars = []; lane.rows = 0; });
@@ -103,7 +107,7 @@ function layOut() {
     // Overlapping calls are many and tell little: they get thin bars.
     lane.row = lane.rows > 2 && lane.bars.every((bar) => text(bar.what) === "call") ? 5 : ROW;
     lane.bottom = y + LANE + lane.rows * lane.row + (lane.rows ? 5 : 0);
-    const button = label("button", lane.name || "run", "", lane.y - 12);
+    const button = label("button", shortened(lane.name || "run"), "", lane.y - 12);
     button.type = "button";
     button.title = lane.name + ": show only its messages";
     button.setAttribute("aria-pressed", onlyLanes.has(at));

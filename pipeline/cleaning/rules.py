@@ -43,6 +43,7 @@ from tierledger.pipeline.jobs.audit.kinds import AuditKind, LogStanding
 from tierledger.pipeline.jobs.audit.rows import SegmentKey
 from tierledger.pipeline.jobs.audit.segments import LogKey
 from tierledger.storage.partition.log_times import AHEAD_MS
+from tierledger.tiering.layouts.listed_objects import nothing_whole
 from tierledger.tiering.objects.directory import Unseen
 from tierledger.tiering.quarantine import Taken
 
@@ -235,8 +236,7 @@ def refuse_world(world: SeenWorld, ages: CleaningAges) -> None:
     if not world.whole and lacking:
         refuse(
             CleaningRefusal.WRONG_PREFIX,
-            f"the tier has nothing whole of {lacking} finished segments; expected the URL "
-            "below which they were copied",
+            nothing_whole(lacking),
         )
     if not world.whole:
         refuse(

@@ -199,13 +199,16 @@ def mutant_named(name: str) -> Mutant:
     """The mutant of that name; its number, "M05", is enough.
 
     Raises:
-        InvalidArgument: There is no such mutant; the message lists all.
+        InvalidArgument: There is no such mutant.
     """
     for mutant in (*MUTANTS, *DOOR_MUTANTS, *SLIPS):
         if name in {mutant.name, mutant.name.partition(" ")[0]}:
             return mutant
-    known = ", ".join(mutant.name for mutant in (*MUTANTS, *DOOR_MUTANTS))
-    raise InvalidArgument(f"no mutant {name!r}; there are {known}")
+    known = [[one.name.partition(" ")[0] for one in kind] for kind in (MUTANTS, DOOR_MUTANTS)]
+    spans = " and ".join(f"{numbers[0]} to {numbers[-1]}" for numbers in known)
+    raise InvalidArgument(
+        f"no mutant {name!r:.80}; there are {spans}, which docs/simulation-reference.md lists"
+    )
 
 
 # Mutants.

@@ -485,9 +485,15 @@ class CheckpointStore:
             if count % ROWS_PER_READ == 0:
                 await yield_to_loop()
 
+    async def read_kept(self, value: PartitionValue) -> PagedMap[int, bytes]:
+        """The segments that were kept from deletion, by the position of that."""
+        kept: PagedMap[int, bytes] = PagedMap()
+        kept.adopt(await self._read_pages(0, KEPT, value.kept))
+        return kept
+
     async def _load_kept(self, state: PartitionState, value: PartitionValue) -> None:
         kept = state.kept
-        kept.by_position.adopt(await self._read_pages(0, KEPT, value.kept))
+        kept.by_position = await self.read_kept(value)
         for count, (position, entry) in enumerate(kept.by_position.items(), 1):
             kept.index(position, entry)
             if count % ROWS_PER_READ == 0:

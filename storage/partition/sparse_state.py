@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from typing_extensions import override
 
 from tierledger.events.errors import CorruptCheckpoint
-from tierledger.events.partition.state import PartitionState
+from tierledger.events.partition.state import KeptSegment, KeptSegments, PartitionState
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import K, Page, PagedMap, StoredPage, V
 from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
@@ -52,6 +52,10 @@ class AbsentPage(Absent):
         super().__init__(page, table)
         self.page = page
         self.table = table
+
+
+class AbsentKept(Absent):
+    """The segments that were kept from deletion."""
 
 
 class SparsePage(Page[K, V]):
@@ -135,6 +139,42 @@ class SparseRows(SegmentRows):
         raise NotImplementedError("a sparse state cannot list its rows; load the whole one")
 
 
+class SparseKept(KeptSegments):
+    """Kept segments that are stored and not fetched: all that is asked of them is absent."""
+
+    @override
+    def __len__(self) -> int:
+        raise AbsentKept
+
+    @override
+    def __contains__(self, segment_id: bytes) -> bool:
+        raise AbsentKept
+
+    @override
+    def position_of(self, segment_id: bytes) -> int | None:
+        raise AbsentKept
+
+    @override
+    def put(self, position: int, value: bytes) -> None:
+        raise AbsentKept
+
+    @override
+    def drop_at(self, position: int) -> None:
+        raise AbsentKept
+
+    @override
+    def at(self, position: int) -> KeptSegment | None:
+        raise AbsentKept
+
+    @override
+    def after(self, position: int) -> Iterator[tuple[int, KeptSegment]]:
+        raise AbsentKept
+
+    @override
+    def all(self) -> Iterator[tuple[int, KeptSegment]]:
+        raise AbsentKept
+
+
 class SparseEpochs(dict[int, EpochTables]):
     """The fetched leader epochs; access to other stored ones raises `AbsentEpoch`."""
 
@@ -178,12 +218,14 @@ class FetchedParts:
         self._epochs: dict[int, tuple[EpochTables, dict[str, Directory]]] = {}
         self._pages: dict[tuple[int, str, int], bytes] = {}
         self._rows_asked = 0
+        self._kept: tuple[tuple[int, bytes], ...] | None = None if value.kept else ()
 
     def state(self) -> PartitionState:
         """A fresh state with the fetched parts of the checkpoint, without tombstones."""
         state = self._checkpoints.blank(self._value)
         state.rows = SparseRows(self._rows)
         state.epochs = SparseEpochs(self._proofs)
+        self._enter_kept(state)
         for epoch in self._epochs:
             self._enter(state, epoch)
         return state
@@ -215,8 +257,20 @@ class FetchedParts:
                 self._enter(state, epoch)
             case AbsentPage(page=page, table=table):
                 await self._fetch_pages(page, table)
+            case AbsentKept():
+                pages = await self._checkpoints.read_kept(self._value)
+                self._kept = tuple(pages.items())
+                self._enter_kept(state)
             case _:
                 raise AssertionError(f"nothing else can be absent: {absent}")
+
+    def _enter_kept(self, state: PartitionState) -> None:
+        if self._kept is None:
+            state.kept = SparseKept()
+            return
+        state.kept = KeptSegments()
+        for position, entry in self._kept:
+            state.kept.put(position, entry)
 
     def _enter(self, state: PartitionState, epoch: int) -> None:
         stored, directories = self._epochs[epoch]

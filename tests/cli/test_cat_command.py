@@ -105,6 +105,7 @@ def test_a_deleted_topic_that_is_kept_reads_as_it_did(
     found = invoke("lookup", topic, tip.partition, 0, 0, "--deleted", *arguments[:2])
 
     assert "its deletion is finished" in gone.stderr
+    assert "are in the trash: --deleted reads them" in gone.stderr
     assert kept.stdout.splitlines(keepends=True) == consumed(tip, isolation), kept.output
     assert "start offset" in found.stdout, found.output
 
@@ -282,6 +283,16 @@ def test_a_wrong_question_is_one_line(
     more: list[str], message: str, arguments: list[str]
 ) -> None:
     refused(cat(arguments, "codec-none", 0, *more), message)
+
+
+def test_what_prints_nothing_says_why(arguments: list[str], tmp_path: Path) -> None:
+    late = cat(arguments, "codec-none", 0, "--from-timestamp", "2038-01-01")
+    other = cat([*arguments, "--tier", f"dir:{tmp_path}"], "codec-none", 0)
+
+    assert (late.exit_code, late.stdout) == (0, "")
+    assert "the tier has no such record: its last offset is" in late.stderr
+    assert other.exit_code == 2
+    assert "expected --tier to be the URL below which the segments were copied" in other.stderr
 
 
 def test_an_unknown_partition_and_a_missing_tier_are_errors(arguments: list[str]) -> None:

@@ -18,7 +18,9 @@ from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.holding import PlaceHold
 from tierledger.actors.coordinator.ownership import Handover, PluginMode
 from tierledger.actors.holds import Hold
+from tierledger.cli.commands.hold import idle_text
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions
 from tierledger.events.errors import RejectedError
 
 ADD = ("hold", "add", "audit-2026", "--topic", "ord*", "--by", "somebody")
@@ -94,6 +96,17 @@ async def test_a_hold_may_be_about_what_is_not_there_yet(tmp_path: Path) -> None
     assert "nobody owns the remote log metadata" in added.stderr
 
 
+async def test_a_typo_is_told_from_a_topic_that_nobody_leads_now(store: Path) -> None:
+    options = StoreOptions(f"sqlite:{store}")
+
+    idle, typo = [
+        await idle_text(options, Hold("h", topic, reason="r")) for topic in ("orders", "ordres")
+    ]
+
+    assert idle.startswith("it is about orders-0, orders-1, which nobody leads now; ")
+    assert typo == "the store has no such partition; those that come are held"
+
+
 async def test_a_hold_may_have_a_term_for_what_is_deleted(tmp_path: Path) -> None:
     term = ("--term", "7d", "--deleted-by", "topic")
     async with published(tmp_path) as world:
@@ -121,14 +134,17 @@ async def test_a_hold_may_have_a_term_for_what_is_deleted(tmp_path: Path) -> Non
     [
         (("--term", "soon"), "--term: expected a number with"),
         (("--deleted-by", "topic"), "cause: expected none without a term"),
-        (("--offsets", "9-3"), "offsets: expected the lower one first, got 9 to 3"),
+        (("--offsets", "9-3"), "offsets: expected the lower one first, got 9 and 3"),
         (("--offsets", "9"), "expected FIRST-LAST, FIRST- or -LAST, got '9'"),
         (("--offsets", "a-b"), "--offsets: expected a whole number"),
         (("--topic", "__consumer_offsets"), "internal to Kafka and never tiered"),
         (("--topic", "x" * 300), "topic"),
         (("--topic-id", "no id"), "no id"),
         (("--until", "soon"), "--until: expected a time"),
-        (("--after", "1h", "--before", "2h"), "times: expected the lower one first"),
+        (
+            ("--after", "1h", "--before", "2h"),
+            "after and before: expected the lower one first, got 20",
+        ),
         (("--reason", ""), "reason: expected why"),
         (("--partition", "-1"), "--partition"),
     ],

@@ -1,11 +1,15 @@
 """The program itself: its version, help by `-h`, completion in a shell."""
 
+import signal
+import sys
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 
 from tests.house.test_documents import commands
 from tests.models.cli.command_line import in_process, invoke
+from tierledger.cli import start
 
 GROUPS = ["", "tables", "jobs", "spark", "simulate"]
 
@@ -68,3 +72,22 @@ def test_help_and_completion_load_nothing_that_opens_a_store(asked: dict[str, st
         *("tierledger.storage.catalog", "tierledger.actors.coordinator", "sqlite3"),
         *("ray", "pyspark", "pyarrow", "obstore", "aiokafka", "rich", "structlog"),
     }
+
+
+def test_ctrl_c_ends_the_process_until_the_program_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met: list[object] = []
+    loaded = SimpleNamespace(main=lambda: met.append(signal.getsignal(signal.SIGINT)))
+    monkeypatch.setitem(sys.modules, "tierledger.cli.main", loaded)
+    before = signal.getsignal(signal.SIGINT)
+
+    try:
+        for handler in (signal.default_int_handler, signal.SIG_IGN):
+            signal.signal(signal.SIGINT, handler)
+            start.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert met == [signal.SIG_DFL, signal.SIG_IGN]
+    assert invoke("--version").exit_code == 0

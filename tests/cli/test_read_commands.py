@@ -225,6 +225,12 @@ def test_lookup_as_of_then_finds_what_is_gone_now(store: Path, as_of: str) -> No
         (["describe", "orders", 1, "--as-of", "20261121"], "position:20261121 or 2026-11-21"),
         (["describe", "orders", 1, "--as-of", "position:20261121"], "a position up to 43"),
         (["describe", "orders", 1, "--as-of", "99999999"], "a position up to 43"),
+        (["ls", "--as-of", "1764000000000"], "or a time in ms as ms:1764000000000"),
+        (
+            ["serve", "--cluster", "other"],
+            "it holds test-cluster; to add a cluster to this store: --new",
+        ),
+        (["hold", "ls", "--cluster", "other"], "the store has no cluster 'other'"),
         (["describe", "orders", 1, "--as-of", "0001-01-01"], "got '0001-01-01'"),
         (["ls", "--as-of", "9999-12-31T23:59:59-14:00"], "expected a number"),
         (["status", "--interval", "9" * 5000], "(5000 characters)"),

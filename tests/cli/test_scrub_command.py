@@ -42,6 +42,22 @@ def test_a_tier_without_damage_is_read_to_its_end(tier_store: Path, tree: Path) 
     assert told["mib_per_second"] > 0
 
 
+def test_a_tier_that_has_nothing_of_it_is_taken_for_another_place(
+    tier_store: Path, tree: Path
+) -> None:
+    result = scrub(tier_store, tree.parent)
+    audited = invoke(
+        *("jobs", "audit", "--store", f"sqlite:{tier_store}"),
+        *("--tier", f"local-tiered:{tree.parent}", "--engine", "local"),
+    )
+
+    assert (result.exit_code, audited.exit_code) == (1, 1), result.output
+    assert "DAMAGED" not in result.stdout
+    assert f"damaged          {SEGMENTS}\n" in result.stdout
+    for told in (result, audited):
+        assert f"the tier has nothing whole of {SEGMENTS} finished segments" in told.stderr
+
+
 def test_damage_is_named_with_what_it_serves(
     tier_store: Path, tree: Path, tmp_path: Path
 ) -> None:
@@ -61,7 +77,7 @@ def test_damage_is_named_with_what_it_serves(
     assert f"{index.parent.name}/{index.name}: expected it to be there" in second
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert sorted(row["topic"] for row in rows) == ["codec-none", "payments-tx"]
-    assert f"segments        {SEGMENTS}\n" in result.stdout
+    assert f"segments         {SEGMENTS}\n" in result.stdout
 
 
 def test_the_damage_of_one_segment_stands_together(tier_store: Path, tree: Path) -> None:

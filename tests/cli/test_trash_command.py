@@ -57,6 +57,7 @@ def test_in_all_other_answers_it_is_deleted(tmp_path: Path) -> None:
     store = asyncio.run(with_trash(tmp_path / "ledger.sqlite"))
 
     (left,) = lines(invoke("segments", TIP.topic, "3", "--json", *store))
+    described = invoke("describe", TIP.topic, "3", *store)
     whole = lines(invoke("segments", TIP.topic, "3", "--json", "--deleted", *store))
     epoch = lines(
         invoke("segments", TIP.topic, "3", "--epoch", "0", "--json", "--deleted", *store)
@@ -70,6 +71,7 @@ def test_in_all_other_answers_it_is_deleted(tmp_path: Path) -> None:
     proved = invoke("verify", "--json", *store)
 
     assert left["start_offset"] == 20
+    assert "2 segments that were deleted: trash show" in described.stdout
     assert len(before) == 3
     assert [one["start_offset"] for one in whole] == [0, 10, 20]
     assert epoch == whole

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +68,27 @@ async def test_a_signal_to_all_of_its_processes_ends_a_service_in_good_order(
     after = await asyncio.to_thread(invoke, "status", "--store", store, "--json")
     assert (after.exit_code, json.loads(after.stdout)["service"]) == (1, None)
     assert run("verify", "--store", store).returncode == 0
+
+
+@pytest.mark.parametrize("after_s", [1.2, 2.5])
+def test_a_signal_while_it_starts_ends_it_and_leaves_nothing(
+    after_s: float, tmp_path: Path
+) -> None:
+    store = f"sqlite:{tmp_path / 'store.sqlite'}"
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--store", store], stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(after_s)
+    started = descendants(process.pid)
+
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=STOP_S)
+
+    # On a machine that is quick the service may be ready, or on a slow one not yet loaded.
+    assert process.returncode in {ExitStatus.WELL, ExitStatus.INTERRUPTED}, told
+    assert not any(map(is_running, started))
+    if process.returncode == ExitStatus.WELL:
+        assert "stopped before it served" in told or "draining" in told
 
 
 async def test_a_service_whose_ray_is_gone_ends_and_says_so(tmp_path: Path) -> None:

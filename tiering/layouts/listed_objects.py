@@ -347,6 +347,14 @@ _NAMES: Final[Mapping[Layout, Callable[[str], LayoutNames]]] = {
 }
 
 
+def nothing_whole(segments: int) -> str:
+    """What is said of a tier that lacks all of what it should have: it may be another place."""
+    return (
+        f"the tier has nothing whole of {segments} finished segments; expected the URL below "
+        "which they were copied"
+    )
+
+
 def names_of(layout: Layout, prefix: str) -> LayoutNames:
     """How a tier of `layout` with that prefix names its objects."""
     return _NAMES[layout](prefix)

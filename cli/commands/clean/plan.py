@@ -94,6 +94,7 @@ def plan(
     """
     from tierledger.pipeline.cleaning.rules import CleaningAges
     from tierledger.pipeline.cleaning.weights import WeightKind
+    from tierledger.tiering.layouts.tier_url import Layout
 
     if kind is not None and kind not in list(WeightKind):
         raise InvalidArgument(f"--kind: expected one of {', '.join(WeightKind)}; got {kind!r}")
@@ -119,6 +120,10 @@ def plan(
         with complete_file(out, overwrite=overwrite) as file:
             write_plan(made, file)
     _show(made, out, json=json, wide=wide)
+    if cleaned.url.layout != Layout.LEDGER:
+        print_note(
+            f"clean apply deletes in tierledger's own layout only, not in {cleaned.url.layout}"
+        )
     for one in weighed.looked.damaged:
         print_note(f"{one.name} cannot be read from position {one.position} on: {one.message}")
     if weighed.looked.damaged:

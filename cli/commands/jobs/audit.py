@@ -241,9 +241,13 @@ def _cells(row: PlainRow) -> list[object]:
 def _report(job: Job, engine: str, made: Audit, facts: Mapping[str, object]) -> None:
     from tierledger.cli.pages.jobs.audit import audit_page
     from tierledger.cli.pages.stamp import stamp_of
-    from tierledger.pipeline.jobs.audit.kinds import FINDINGS
+    from tierledger.pipeline.jobs.audit.kinds import FINDINGS, AuditKind
+    from tierledger.tiering.layouts.listed_objects import nothing_whole
 
     totals, rows = made.digest.totals, made.digest.worst()
+    lacking = totals[AuditKind.MISSING_OBJECT].rows
+    if lacking and not totals[AuditKind.WHOLE].rows:
+        print_note(nothing_whole(lacking))
     facts = {"cluster": made.cluster, **facts}
     not_seen = [one.reason for one in made.unseen]
     shown = {"not seen": "; ".join(not_seen[:SHOWN_MAX])} if not_seen else {}

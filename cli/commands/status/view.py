@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tierledger.cli.brokers import broker_cell, broker_text
 from tierledger.cli.output import note_line, print_pairs
 from tierledger.cli.table import (
+    Cell,
     PrintedTable,
     id_cell,
     print_table,
@@ -86,7 +87,7 @@ HOLD_COLUMNS = (
     "last refused",
     "reason",
 )
-HOLD_SPARE = ("since", "last refused", "times", "offsets", "partition")
+HOLD_SPARE = ("since", "last refused", "by", "refused", "until", "times")
 LEFT_COLUMNS = ("left of", "id", "partition", "segments", "bytes", "what to do")
 LEFT_SPARE = ("id",)
 LEFT_DO = "no broker hosts it: tierledger forget removes them"
@@ -174,8 +175,8 @@ def holds_table(status: ServiceStatus) -> PrintedTable:
             one["topic"] if one["topic_id"] is None else f"{one['topic']} ({one['topic_id']})",
             one["partition"],
             _range_text(one["first_offset"], one["last_offset"], str),
-            _range_text(one["after_ms"], one["before_ms"], time_text),
-            _until_text(one),
+            _in_lengths(_times_text, one),
+            _in_lengths(_until_text, one),
             one["by"],
             time_cell(one["since_ms"]),
             one["refused"] or None,
@@ -184,17 +185,40 @@ def holds_table(status: ServiceStatus) -> PrintedTable:
         )
         for one in status.holds()
     ]
-    return PrintedTable(HOLD_COLUMNS, rows, HOLD_SPARE)
+    return _without_empty(PrintedTable(HOLD_COLUMNS, rows, HOLD_SPARE))
 
 
-def _until_text(hold: Mapping[str, Any]) -> str | None:
+def _in_lengths(
+    text_of: Callable[[Mapping[str, Any], Callable[[int], str]], str | None],
+    hold: Mapping[str, Any],
+) -> Cell | None:
+    """A text about a hold whose times are whole, for people, and brief."""
+
+    def of(time_ms: int) -> Cell:
+        cell = time_cell(time_ms)
+        assert cell is not None, "a time was given"
+        return cell
+
+    whole = text_of(hold, time_text)
+    if whole is None:
+        return None
+    shown = text_of(hold, lambda ms: of(ms).shown)
+    brief = text_of(hold, lambda ms: of(ms).brief)
+    return Cell(whole, shown or whole, brief or whole)
+
+
+def _times_text(hold: Mapping[str, Any], at: Callable[[int], str]) -> str | None:
+    return _range_text(hold["after_ms"], hold["before_ms"], at)
+
+
+def _until_text(hold: Mapping[str, Any], at: Callable[[int], str]) -> str | None:
     texts = []
     if hold.get("term_ms") is not None:  # An older service tells none.
         cause = DeletionCause(hold["cause"])
         by = "" if cause is DeletionCause.UNKNOWN else f" by {cause.name.lower()}"
         texts.append(f"{span_text(hold['term_ms'])} after a deletion{by}")
     if hold["until_ms"] is not None:
-        texts.append(time_text(hold["until_ms"]) + (", over" if hold["is_over"] else ""))
+        texts.append(at(hold["until_ms"]) + (", over" if hold["is_over"] else ""))
     return "; ".join(texts) or None
 
 

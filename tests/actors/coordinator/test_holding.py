@@ -74,8 +74,14 @@ def test_a_draft_knows_the_holds_of_the_state() -> None:
         (Hold("new", "", reason="r"), "expected a name or a pattern"),
         (Hold("a/b", reason="r"), "expected letters, digits and any of"),
         (Hold("new", reason=" "), "expected why nothing may be deleted"),
-        (Hold("new", reason="r", first_offset=2, last_offset=1), "lower one first, got 2 to 1"),
-        (Hold("new", reason="r", after_ms=9, before_ms=8), "lower one first, got 9 to 8"),
+        (
+            Hold("new", reason="r", first_offset=2, last_offset=1),
+            "lower one first, got 2 and 1",
+        ),
+        (
+            Hold("new", reason="r", after_ms=9, before_ms=8),
+            "after and before: expected the lower one first, got 1970",
+        ),
     ],
 )
 def test_a_hold_that_cannot_be_is_refused(given: Hold, message: str) -> None:

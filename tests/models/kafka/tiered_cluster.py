@@ -287,10 +287,10 @@ class TieredCluster:
     def errors(self) -> list[str]:
         """Errors in the brokers' logs, each with its broker's number.
 
-        Kinds that are left out: a leader was fenced in the middle of a copy; a follower's
-        leader was killed in the middle of its request; Kafka copies from a log of which the
-        topic's deletion has removed files or leader epochs; and Kafka's own manager tries again
-        to create its topic until all brokers are registered.
+        Kinds that are left out: a leader was fenced in the middle of a copy, or killed in the
+        middle of a follower's request; Kafka copies from a log of which the topic's
+        deletion has removed files or leader epochs; and Kafka's own manager tries again to
+        create its topic until all brokers are registered.
         """
         expected = (
             ": FENCED: ",

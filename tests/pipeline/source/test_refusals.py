@@ -35,7 +35,9 @@ def test_a_store_with_several_clusters_asks_which(spark: SparkSession, sqlite_ur
     asyncio.run(partition_of(sqlite_url, TIP, 1))
     asyncio.run(other_cluster(sqlite_url))
 
-    with pytest.raises(PySparkException, match="several clusters, name one of them"):
+    with pytest.raises(
+        PySparkException, match="several clusters; the option cluster names one"
+    ):
         read(spark, sqlite_url).count()
     with pytest.raises(PySparkException, match="has no cluster 'none'"):
         read(spark, sqlite_url, cluster="none").count()

@@ -123,5 +123,5 @@ def test_a_text_that_does_not_stand_there_is_refused() -> None:
 
 
 def test_an_unknown_mutant_is_named_beside_those_there_are() -> None:
-    with pytest.raises(InvalidArgument, match=r"no mutant 'nobody'; there are M01 claim-not-"):
+    with pytest.raises(InvalidArgument, match=r"no mutant 'nobody'; there are M01 to M"):
         mutant_named("nobody")

@@ -14,7 +14,12 @@ from tests.models.storage.stored_partitions import (
     updated,
 )
 from tierledger.events.errors import RemoteResourceNotFound
-from tierledger.events.log_events import PartitionDeleteUpdated
+from tierledger.events.lifecycle import DeletionCause
+from tierledger.events.log_events import (
+    PartitionDeleteUpdated,
+    SegmentKept,
+    SegmentPurgeStarted,
+)
 from tierledger.events.partition import answers
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import id_of_row
@@ -203,3 +208,24 @@ async def test_an_error_of_the_question_itself_is_passed_on() -> None:
 
     with pytest.raises(RemoteResourceNotFound, match="no such epoch"):
         await ask(partition.reader(), refused)
+
+
+async def test_what_is_in_the_trash_is_never_taken_for_missing() -> None:
+    partition = await StoredPartition.led(MemoryBackend())
+    for number in range(3):
+        await partition.append(finished(number))
+    for number in (0, 1):
+        kept = SegmentKept(segment_id(number), 1000, DeletionCause.RETENTION, 7, 5, "undo")
+        await partition.append([updated(number, 2), kept])
+    await partition.checkpoint()
+
+    assert await ask(partition.reader(), lambda state: len(state.kept)) == 2
+    started = SegmentPurgeStarted(segment_id(0), 2000)
+    await partition.append([started])
+    is_known = await ask(partition.reader(), lambda state: segment_id(1) in state.kept)
+    kept_then = await ask(partition.reader(), lambda state: state.kept_segment(segment_id(0)))
+
+    assert is_known
+    assert kept_then is not None
+    assert kept_then.lease_until_ms == 2000
+    assert await ask(partition.reader(), lambda state: answers.lookup(state, 0, 25)) is not None

@@ -1,1 +1,0 @@
-"""Events that were decoded once, as columns in Parquet files beside a store."""
