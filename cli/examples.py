@@ -78,6 +78,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tables sizes": ("tierledger tables sizes --out sizes --format json",),
     "tables transitions": ("tierledger tables transitions --out transitions",),
     "tables anomalies": ("tierledger tables anomalies --out anomalies --format csv",),
+    "columns write": (
+        "tierledger columns write",
+        "tierledger columns write --columns dir:/shared/columns",
+    ),
+    "columns ls": ("tierledger columns ls",),
+    "columns drop": ("tierledger columns drop",),
     "jobs import": (
         "tierledger jobs import kafka:broker-1:9092 --store sqlite:ledger.sqlite",
         "tierledger jobs import records.jsonl.gz --cluster my-cluster",

@@ -20,6 +20,7 @@ from typing_extensions import override
 from tierledger.cli.commands.cat import cat
 from tierledger.cli.commands.check import check_history
 from tierledger.cli.commands.clean.group import clean_group
+from tierledger.cli.commands.columns import columns_group
 from tierledger.cli.commands.export import export
 from tierledger.cli.commands.forget import forget
 from tierledger.cli.commands.handover import handover_command
@@ -212,6 +213,7 @@ app.add_typer(hold_group(), name="hold")
 app.add_typer(trash_group(), name="trash")
 app.add_typer(clean_group(), name="clean")
 app.add_typer(tables_group(), name="tables")
+app.add_typer(columns_group(), name="columns")
 app.add_typer(jobs_group(), name="jobs")
 app.add_typer(simulate_group(), name="simulate")
 app.add_typer(spark_group(), name="spark")

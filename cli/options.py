@@ -52,6 +52,14 @@ ClusterOption = Annotated[
         "$TIERLEDGER_CLUSTER.",
     ),
 ]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="dir:DIR",
+        help="Where the store's column files are. By default $TIERLEDGER_COLUMNS, or a folder "
+        "beside a SQLite file.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 KafkaConfigOption = Annotated[
     Path | None,

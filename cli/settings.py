@@ -21,6 +21,9 @@ CLUSTER_VARIABLE = "TIERLEDGER_CLUSTER"
 """The Kafka cluster's id where `--cluster` is not given."""
 
 
+COLUMNS_VARIABLE = "TIERLEDGER_COLUMNS"
+"""Where the store's column files are if `--columns` is not given."""
+
 DOOR_VARIABLES = {
     "TIERLEDGER_CA": "door.ssl.ca.location",
     "TIERLEDGER_CERTIFICATE": "door.ssl.certificate.location",
@@ -99,6 +102,23 @@ def _given_url(option: str | None) -> str | None:
 
 def _named_by(option: str | None) -> str:
     return "--store" if option else STORE_VARIABLE
+
+
+def columns_config(store: str | None, columns: str | None) -> Mapping[str, object]:
+    """The settings of the store, and of where its column files are.
+
+    Raises:
+        InvalidArgument: As `store_config`.
+    """
+    from tierledger.pipeline.column_files.place import COLUMNS_SETTING
+
+    config, given = dict(store_config(store)), columns_setting(columns)
+    return config if given is None else {**config, COLUMNS_SETTING: given}
+
+
+def columns_setting(option: str | None) -> str | None:
+    """Where the column files are: `option`, else the environment's; none for the default."""
+    return option or os.environ.get(COLUMNS_VARIABLE)
 
 
 def cluster_setting(option: str | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import chain, log_time_of
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.storage.partition.event_log import stored_events
+from tierledger.storage.partition.event_log import StoredBatch, stored_events
 from tierledger.storage.partition.reader import PartitionReader, planned_ends
 
 CORRUPT_NUMBER, BOUNDARY_NUMBER = 0, -1
@@ -57,12 +57,41 @@ class Notice(NamedTuple):
     stored: bytes | None = None
 
 
-Piece: TypeAlias = "LogRange | Notice"
+class FileRanges(NamedTuple):
+    """Ranges of logs whose events are columns in a file already."""
+
+    file: str
+    parts: tuple[tuple[int, LogRange], ...]
+    """Each range, after the number of its first row in the file. If the file cannot be used,
+    they are read from their logs."""
+
+
+Piece: TypeAlias = "LogRange | Notice | FileRanges"
 
 
 def corrupt(tip: TopicIdPartition, place: LogPlace, error: Exception) -> Notice:
     """The notice that nothing can be read from `place` on, because of `error`."""
     return Notice(tip, CORRUPT_NUMBER, place.next_position, place.log_time_ms, str(error))
+
+
+def place_behind(reader: PartitionReader, batch: StoredBatch) -> LogPlace:
+    """The place behind a batch, or behind a boundary, of the reader's log.
+
+    Raises:
+        CorruptLog: It does not verify.
+    """
+    boundary = reader.boundary(batch.number, batch.value)
+    if boundary is not None:
+        position, chain_hash, time_ms = (
+            boundary.next_position,
+            boundary.chain_hash,
+            boundary.head[0],
+        )
+    else:
+        first, stored = stored_events(reader.serde, batch)
+        position, chain_hash = first + len(stored), chain(stored[-1])
+        time_ms = log_time_of(stored[-1])
+    return LogPlace(batch.number + 1, position, chain_hash, time_ms)
 
 
 class LogPlanner:
@@ -110,14 +139,7 @@ class LogPlanner:
         found = await self._reader.log.read(next_batch - 1, 1)
         if not found:
             raise CorruptLog(f"batch {next_batch - 1} is missing: the log ends before it")
-        boundary = self._reader.boundary(next_batch - 1, found[0].value)
-        if boundary is not None:
-            return LogPlace(
-                next_batch, boundary.next_position, boundary.chain_hash, boundary.head[0]
-            )
-        first, stored = stored_events(self._reader.serde, found[0])
-        time_ms = log_time_of(stored[-1])
-        return LogPlace(next_batch, first + len(stored), chain(stored[-1]), time_ms)
+        return place_behind(self._reader, found[0])
 
     async def ranges(self, start: LogPlace, end_batch: int, rows: int) -> list[Piece]:
         """The batches from `start` to before `end_batch`, in ranges of about `rows` events.
@@ -164,6 +186,8 @@ def packed(pieces: Sequence[Piece], rows: int) -> list[tuple[Piece, ...]]:
 
 def rows_of(piece: Piece) -> int:
     """An estimate of the rows of `piece`."""
+    if isinstance(piece, FileRanges):
+        return sum(rows_of(one) for _, one in piece.parts)
     if isinstance(piece, Notice) or piece.end is None:
         return 1
     return piece.end.next_position - piece.start.next_position

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.column_files.index import Note, warn
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import Report
 from tierledger.pipeline.tables.arrow import RecordBatch, Schema, record_batch, schema_of
@@ -37,6 +38,8 @@ class StoredTables:
     as_of: AsOf = NOW
     topic: str | None = None
     partition: int | None = None
+    note: Note = warn
+    """Takes why column files are not used."""
 
     def table(self, name: str, report: Report | None = None) -> ReadableTable:
         """The table `name`; damaged logs are left out and go to `report`, if there is one.
@@ -86,7 +89,7 @@ def _events(stored: StoredTables, report: Report | None) -> ReadableTable:
         bound = ("position", as_of.position)
     elif as_of.time_ms is not None:
         bound = ("log_time_ms", as_of.time_ms)
-    return ReadableTable(event_schema(), event_batches(options, bound, report))
+    return ReadableTable(event_schema(), event_batches(options, bound, report, stored.note))
 
 
 def whole(table: ReadableTable) -> Any:  # noqa: ANN401 - Arrow has no types.

@@ -171,7 +171,7 @@ class Catalog:
         Includes a partition that has only a checkpoint, as its log was lost.
         """
         async for tip, first in self.first_batches(topic_id):
-            yield await self._entry(tip, first)
+            yield await self.entry(tip, first)
 
     async def first_batches(self, topic_id: Uuid | None = None) -> AsyncIterator[Found]:
         """All partitions, or those of one topic, with their first batches; without names."""
@@ -185,6 +185,26 @@ class Catalog:
                 return
             yield found
             after = self._behind(tip)
+
+    async def entry(self, tip: TopicIdPartition, first: StoredBatch | None) -> CatalogEntry:
+        """The entry by the log's first batch, or by the checkpoint if the batch is damaged."""
+        reader = self.reader(tip)
+        try:
+            if first is None:
+                raise CorruptLog("there is no log")
+            boundary = reader.boundary(first.number, first.value)
+            if boundary is not None:
+                named = TopicIdPartition(tip.topic_id, tip.partition, boundary.topic)
+                rest = await reader.log.read(first.number + 1, 1)
+                return CatalogEntry(named, boundary.head[0], is_forgotten=not rest)
+            state = (await reader.start()).state
+            decoded = decode_batch(self.serde, first, state.next_position, state.chain_hash)
+        except DataError:
+            return CatalogEntry(await self._named_by_checkpoint(reader), 0, is_forgotten=False)
+        event = decoded.events[0]
+        topic = event.body.topic if isinstance(event.body, SessionOpened) else ""
+        named = TopicIdPartition(tip.topic_id, tip.partition, topic)
+        return CatalogEntry(named, event.log_time_ms, is_forgotten=False)
 
     async def topic_names(self) -> set[str]:
         """The names of all topics."""
@@ -230,7 +250,7 @@ class Catalog:
         wanted = TopicIdPartition(topic.topic_id, partition, topic.topic)
         found = await self._next((self.keys.log(wanted), self.keys.state(wanted)))
         if found is not None and self.keys.log(found[0]) == self.keys.log(wanted):
-            entry = await self._entry(wanted, found[1])
+            entry = await self.entry(wanted, found[1])
             if not entry.is_forgotten:
                 return entry.topic_id_partition
         raise RemoteResourceNotFound(
@@ -242,7 +262,7 @@ class Catalog:
         after = None
         while (found := await self._next(after)) is not None:
             tip, first = found
-            entry = await self._entry(tip, first)
+            entry = await self.entry(tip, first)
             if not entry.is_forgotten:
                 yield entry
             # A damaged partition may not have the topic's name; the next one may.
@@ -291,26 +311,6 @@ class Catalog:
 
     def _parse_state(self, key: str, _: bytes) -> Found:
         return TopicIdPartition(*self.keys.parse_partition(key), ""), None
-
-    async def _entry(self, tip: TopicIdPartition, first: StoredBatch | None) -> CatalogEntry:
-        """The entry by the log's first batch, or by the checkpoint if the batch is damaged."""
-        reader = self.reader(tip)
-        try:
-            if first is None:
-                raise CorruptLog("there is no log")
-            boundary = reader.boundary(first.number, first.value)
-            if boundary is not None:
-                named = TopicIdPartition(tip.topic_id, tip.partition, boundary.topic)
-                rest = await reader.log.read(first.number + 1, 1)
-                return CatalogEntry(named, boundary.head[0], is_forgotten=not rest)
-            state = (await reader.start()).state
-            decoded = decode_batch(self.serde, first, state.next_position, state.chain_hash)
-        except DataError:
-            return CatalogEntry(await self._named_by_checkpoint(reader), 0, is_forgotten=False)
-        event = decoded.events[0]
-        topic = event.body.topic if isinstance(event.body, SessionOpened) else ""
-        named = TopicIdPartition(tip.topic_id, tip.partition, topic)
-        return CatalogEntry(named, event.log_time_ms, is_forgotten=False)
 
     async def _named_by_checkpoint(self, reader: PartitionReader) -> TopicIdPartition:
         tip = reader.topic_id_partition

@@ -13,6 +13,7 @@ from tierledger.events.extras import naming_extras
 from tierledger.pipeline.fold import point
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.storage.connector import URL_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,7 @@ def read(
     topic: str | None = None,
     partition: int | None = None,
     as_of: int | datetime | None = None,
+    columns: str | None = None,
     damaged: list[DamagedLog] | None = None,
 ) -> Any:  # noqa: ANN401 - Arrow has no types.
     """One table as a `pyarrow.Table`, which pandas, polars and DuckDB take.
@@ -44,6 +46,8 @@ def read(
         partition: Only partitions of that number.
         as_of: The table as it was at a time (UTC if it has no zone), or at a position if one
             partition is chosen; by default as it is now.
+        columns: Where the store's column files are, as `--columns` takes it; by default a
+            folder beside a SQLite file, if it is there.
         damaged: Takes the logs that do not verify, which are left out.
 
     Raises:
@@ -60,7 +64,7 @@ def read(
 
         return whole(stored.table(table, _report(damaged)))
 
-    return _elsewhere(whole_table, store, cluster, topic, partition, as_of)
+    return _elsewhere(whole_table, store, cluster, topic, partition, as_of, columns)
 
 
 def sql(
@@ -71,6 +75,7 @@ def sql(
     topic: str | None = None,
     partition: int | None = None,
     as_of: int | datetime | None = None,
+    columns: str | None = None,
     damaged: list[DamagedLog] | None = None,
 ) -> Any:  # noqa: ANN401 - As above.
     """What DuckDB answers to `query` over the tables, as a `pyarrow.Table`.
@@ -88,7 +93,7 @@ def sql(
                 pass
         return found
 
-    return _elsewhere(last, store, cluster, topic, partition, as_of)
+    return _elsewhere(last, store, cluster, topic, partition, as_of, columns)
 
 
 def _report(
@@ -104,11 +109,16 @@ def _elsewhere(
     topic: str | None,
     partition: int | None,
     as_of: int | datetime | None,
+    columns: str | None,
 ) -> object:
     """Do `work` in a thread of its own: a notebook's thread has a loop already."""
     with naming_extras():
+        from tierledger.pipeline.column_files.place import COLUMNS_SETTING  # noqa: PLC0415
         from tierledger.pipeline.reading import StoredTables  # noqa: PLC0415
 
-        stored = StoredTables(JobStore.of(store, cluster), point(as_of), topic, partition)
+        config: dict[str, object] = {URL_SETTING: store}
+        if columns is not None:
+            config[COLUMNS_SETTING] = columns
+        stored = StoredTables(JobStore.of(config, cluster), point(as_of), topic, partition)
         with ThreadPoolExecutor(1, "tierledger-tables") as pool:
             return pool.submit(work, stored).result()

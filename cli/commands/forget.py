@@ -13,8 +13,15 @@ from tierledger.cli.opened_store import (
     opened_catalog,
     print_notes,
 )
-from tierledger.cli.options import ClusterOption, JsonOption, PartitionArgument, StoreOption
-from tierledger.cli.output import escaped, print_json
+from tierledger.cli.options import (
+    ClusterOption,
+    ColumnsOption,
+    JsonOption,
+    PartitionArgument,
+    StoreOption,
+)
+from tierledger.cli.output import escaped, print_json, print_note
+from tierledger.cli.settings import columns_config
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument, RejectedError
 from tierledger.pages.texts import size_text
@@ -35,6 +42,7 @@ class _Wanted(NamedTuple):
     tries: bool
     yes: bool
     json: bool
+    columns: str | None
 
     @property
     def takes_segments(self) -> bool:
@@ -62,6 +70,7 @@ def forget(
         bool, typer.Option("--dry-run", help="Only print what would be removed.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    columns: ColumnsOption = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,
     json: JsonOption = False,
@@ -73,11 +82,12 @@ def forget(
     a broker hosts, and a cluster whose metadata Kafka's own manager owns.
 
     A service may run on a PostgreSQL store meanwhile; a SQLite file has one writer. The store
-    keeps the position of the log's end, so that the partition can go on from there.
+    keeps the position of the log's end, so that the partition can go on from there. Column
+    files with its events are removed; tierledger columns write makes the others' anew.
     """
     if tier is not None and leave_data:
         raise InvalidArgument("expected --tier or --leave-data, got both")
-    wanted = _Wanted(tier, leave_data, dry_run, yes, json)
+    wanted = _Wanted(tier, leave_data, dry_run, yes, json, columns)
     asyncio.run(_forget(StoreOptions(store, cluster), (topic, partition), wanted))
 
 
@@ -114,6 +124,7 @@ async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted
             if wanted.tier is not None:
                 await _delete_data(wanted.tier, segments)
             keys = await forget_partition(reader, segments_too=wanted.takes_segments)
+            _drop_columns(options, wanted.columns, catalog, tip)
     if wanted.json:
         print_json(
             {
@@ -127,6 +138,27 @@ async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted
     else:
         done = "would forget" if wanted.tries else "forgot"
         print(escaped(f"{done} {_text(tip, state.next_position, segments, wanted)}"))
+
+
+def _drop_columns(
+    options: StoreOptions, columns: str | None, catalog: Catalog, tip: TopicIdPartition
+) -> None:
+    """Remove the column files with events of the forgotten log."""
+    from tierledger.pipeline.column_files.place import column_place
+
+    place = column_place(columns_config(options.store, columns))
+    if place is None or not place.names():
+        return
+    try:
+        from tierledger.pipeline.column_files.index import drop_log
+        from tierledger.pipeline.source.columns import FILE_SCHEMA
+    except ModuleNotFoundError:
+        again = "tierledger columns write, where tierledger[spark] is installed, removes them"
+        print_note(f"column files in {place} still have its events: {again}")
+        return
+    count = drop_log(place, catalog.cluster_id, tip, FILE_SCHEMA)
+    if count:
+        print_note(f"{count} column files that had its events are removed from {place}")
 
 
 def _text(

@@ -21,6 +21,7 @@ from tierledger.cli.given_file import STANDARD_INPUT
 from tierledger.cli.options import (
     AsOfOption,
     ClusterOption,
+    ColumnsOption,
     JsonOption,
     OverwriteOption,
     PartitionOption,
@@ -74,6 +75,7 @@ def sql(
     as_of: AsOfOption = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
+    columns: ColumnsOption = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,
     overwrite: OverwriteOption = False,
@@ -90,6 +92,7 @@ def sql(
         name="sql",
         store=store,
         cluster=cluster,
+        columns=columns,
         as_of=parse_as_of(as_of),
         topic=topic,
         partition=partition,
@@ -130,7 +133,9 @@ def _opened(job: Job, memory: str, report: Callable[[list[DamagedLog]], None]) -
     from tierledger.pipeline.reading import StoredTables
     from tierledger.pipeline.sql import sql_over
 
-    stored = StoredTables(job.job_store(), job.as_of or NOW, job.topic, job.partition)
+    stored = StoredTables(
+        job.job_store(), job.as_of or NOW, job.topic, job.partition, print_note
+    )
     with sql_over(stored, report, memory=memory) as tables:
         yield tables
 

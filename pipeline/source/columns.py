@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -76,6 +77,9 @@ EVENT_SCHEMA = StructType(
 """All columns; the last, `stored`, has an event's bytes and is not read by default."""
 
 DEFAULT_SCHEMA = StructType(EVENT_SCHEMA.fields[:-1])
+
+FILE_SCHEMA = to_arrow_schema(DEFAULT_SCHEMA)
+"""The schema of column files: all but the stored bytes."""
 
 Values: TypeAlias = "Sequence[Any]"
 
@@ -285,6 +289,11 @@ class EventColumns:
             "origin_request_id": lambda rows: _BYTES(rows.requests),
             "stored": lambda rows: _BYTES(rows.stored),
         }
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        return self._schema
 
     @property
     def needs_stored(self) -> bool:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from tierledger.events.errors import CorruptLog
+from tierledger.pipeline.column_files.index import Note, warn
 from tierledger.pipeline.folding.task import DamagedLog, Report
-from tierledger.pipeline.source.columns import CORRUPT, DEFAULT_SCHEMA, EventColumns
+from tierledger.pipeline.log_ranges import FileRanges, LogRange, Notice, Piece
+from tierledger.pipeline.source.columns import (
+    CORRUPT,
+    DEFAULT_SCHEMA,
+    FILE_SCHEMA,
+    EventColumns,
+)
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import ReadTask, plan_batch
 from tierledger.pipeline.source.scan import Scanner
@@ -38,9 +44,9 @@ EVENTS = Table(
 NO_IDENTITY: Any = ()
 
 
-def planned_here(options: SourceOptions) -> list[ReadTask]:
+def planned_here(options: SourceOptions, note: Note = warn) -> list[ReadTask]:
     """The tasks that read all events which the store holds now; raises as `plan_batch`."""
-    return asyncio.run(plan_batch(options))
+    return asyncio.run(plan_batch(options, note))
 
 
 def written_events(
@@ -48,6 +54,7 @@ def written_events(
     tasks: list[ReadTask],
     bound: tuple[str, int],
     write: Callable[[RowChunk], None],
+    note: Note = warn,
 ) -> tuple[int, list[DamagedLog]]:
     """Write the events of `tasks`; the number of rows, and the logs that end in damage.
 
@@ -56,9 +63,10 @@ def written_events(
         tasks: What to read, each of them in order.
         bound: A column and its highest value; "" for none.
         write: Takes the rows, in chunks.
+        note: Takes what was wrong with column files.
     """
     rows, damaged = 0, list[DamagedLog]()
-    for batch in _batches(options, tasks, bound):
+    for batch in _batches(options, tasks, bound, note):
         columns: list[Values] = [_plain(batch, one) for one in EVENTS.columns]
         if batch.num_rows:
             write(RowChunk(EVENTS, NO_IDENTITY, columns))
@@ -69,18 +77,18 @@ def written_events(
 
 def event_schema() -> Schema:
     """The Arrow schema of the events, without the stored bytes."""
-    return to_arrow_schema(DEFAULT_SCHEMA)
+    return FILE_SCHEMA
 
 
 def event_batches(
-    options: SourceOptions, bound: tuple[str, int], report: Report | None
+    options: SourceOptions, bound: tuple[str, int], report: Report | None, note: Note = warn
 ) -> Iterator[RecordBatch]:
     """All events that the store holds now, up to `bound`, as `written_events` has it.
 
     Raises:
         CorruptLog: A log ends in damage, and there is no `report`.
     """
-    for batch in _batches(options, planned_here(options), bound):
+    for batch in _batches(options, planned_here(options, note), bound, note):
         damaged = _damage_in(batch)
         if damaged and report is None:
             raise CorruptLog(f"{damaged[0].name}: {damaged[0].message}")
@@ -99,14 +107,34 @@ def _damage_in(batch: RecordBatch) -> list[DamagedLog]:
 
 
 def _batches(
-    options: SourceOptions, tasks: list[ReadTask], bound: tuple[str, int]
+    options: SourceOptions, tasks: list[ReadTask], bound: tuple[str, int], note: Note
 ) -> Iterator[RecordBatch]:
     schema = event_schema()
     name, highest = bound
     for task in tasks:
-        scanner = Scanner(options, task.cluster, EventColumns(schema, task.cluster))
-        for batch in scanner.batches(task.pieces):
+        scanner = Scanner(options, task.cluster, EventColumns(schema, task.cluster), note)
+        for batch in scanner.batches(_within(task.pieces, bound)):
             yield batch.filter(pc.less_equal(batch[name], highest)) if name else batch
+
+
+def _within(pieces: Sequence[Piece], bound: tuple[str, int]) -> list[Piece]:
+    """`pieces` without ranges that begin behind `bound`."""
+    name, highest = bound
+    if not name:
+        return list(pieces)
+
+    def may_have(one: LogRange) -> bool:
+        start = one.start
+        return (start.next_position if name == "position" else start.log_time_ms) <= highest
+
+    found: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, FileRanges):
+            parts = tuple(part for part in piece.parts if may_have(part[1]))
+            found += [piece._replace(parts=parts)] if parts else []
+        elif isinstance(piece, Notice) or may_have(piece):
+            found.append(piece)
+    return found
 
 
 def _plain(batch: RecordBatch, column: Column) -> list[Any]:

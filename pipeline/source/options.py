@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pyspark.sql.types import StructField, StructType
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline.column_files.place import COLUMNS_SETTING
 from tierledger.pipeline.log_ranges import ROWS_PER_TASK
 from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, URL_SETTING
 from tierledger.storage.keys import INT32_MAX, INT64_MAX
@@ -20,6 +21,7 @@ OPTIONS = {
     "topic": "only topics of that name, or the one with that id",
     "partition": "only partitions of that number",
     "columns": "names of columns, with commas between; all but `stored` if absent",
+    "column_files": "where its column files are; if absent, a folder beside a SQLite file",
     "rows_per_task": f"about how many rows one task reads; {ROWS_PER_TASK} if absent",
     "max_rows_per_trigger": "in a stream: about how many rows one micro-batch has at most",
     CONNECTOR_SETTING: "the class of a connector, if it is not ours",
@@ -70,6 +72,8 @@ class SourceOptions:
         for name in (CONNECTOR_SETTING, SERIALIZER_SETTING):
             if name in options:
                 config[name] = options[name]
+        if "column_files" in options:
+            config[COLUMNS_SETTING] = options["column_files"]
         rows = number_of(options, "max_rows_per_trigger", 1, INT64_MAX)
         return cls(
             config,

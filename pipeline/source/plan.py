@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
+from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.log_ranges import LogPlace, LogPlanner, Piece, corrupt, packed
+from tierledger.pipeline.column_files.index import (
+    ColumnIndex,
+    FilePart,
+    FittingRanges,
+    Note,
+    WantedLog,
+    warn,
+)
+from tierledger.pipeline.column_files.place import column_place
+from tierledger.pipeline.log_ranges import (
+    FileRanges,
+    LogPlace,
+    LogPlanner,
+    LogRange,
+    Piece,
+    corrupt,
+    packed,
+    place_behind,
+)
+from tierledger.pipeline.source.columns import FILE_SCHEMA
 from tierledger.pipeline.source.options import SourceOptions
-from tierledger.storage.catalog import Catalog, chosen_cluster, clusters
+from tierledger.storage.catalog import Catalog, Found, chosen_cluster, clusters
 from tierledger.storage.connector import load_connector, load_serde
+from tierledger.storage.partition.event_log import StoredBatch
+from tierledger.storage.partition.reader import PartitionReader, planned_ends
 
 READS_AT_A_TIME = 8
 """Partitions that are planned concurrently."""
+
+LOGS_AT_A_TIME = 200
+"""Logs whose ends are read by one request."""
 
 NO_PLACE = LogPlace(0, 0, b"", 0)
 
@@ -53,8 +79,10 @@ async def opened(options: SourceOptions) -> AsyncIterator[Catalog | None]:
         await backend.close()
 
 
-async def plan_batch(options: SourceOptions) -> list[ReadTask]:
+async def plan_batch(options: SourceOptions, note: Note = warn) -> list[ReadTask]:
     """Tasks that read all events that the store holds now.
+
+    What is in column files and fits the logs is read from there; `note` takes what does not.
 
     Raises as `opened` does, and:
         RemoteResourceNotFound: No partition matches the topic and partition in the options.
@@ -62,29 +90,140 @@ async def plan_batch(options: SourceOptions) -> list[ReadTask]:
     async with opened(options) as catalog:
         if catalog is None:
             return []
-        known = await partitions(catalog, options)
-        if not known and (options.topic is not None or options.partition is not None):
+        index = column_index(options, catalog)
+        logs = await planned_logs(catalog, options, index)
+        if not logs and (options.topic is not None or options.partition is not None):
             topic = "any topic" if options.topic is None else f"topic {options.topic!r}"
             number = "any" if options.partition is None else options.partition
             raise RemoteResourceNotFound(
                 f"cluster {catalog.cluster_id!r} does not have {topic} with partition {number}"
             )
-        limit = asyncio.Semaphore(READS_AT_A_TIME)
-
-        async def planned(tip: TopicIdPartition) -> list[Piece]:
-            async with limit:
-                return await whole_log(LogPlanner(catalog.reader(tip)), tip, options)
-
-        each = await asyncio.gather(*map(planned, known))
-        pieces = [piece for one in each for piece in one]
+        index.tell(note)
+        in_files = in_file_order([part for log in logs for part in log.in_files])
+        pieces = [*in_files, *(piece for log in logs for piece in log.pieces)]
         tasks = packed(pieces, options.rows_per_task)
         return [ReadTask(catalog.cluster_id, one) for one in tasks]
 
 
+def column_index(options: SourceOptions, catalog: Catalog) -> ColumnIndex:
+    """The column files that may be used for a read with these options."""
+    has_all = set(options.columns) <= set(FILE_SCHEMA.names)
+    place = column_place(options.config) if has_all else None
+    return ColumnIndex.of(place, catalog.cluster_id, FILE_SCHEMA)
+
+
+def in_file_order(parts: Iterable[FilePart]) -> list[FileRanges]:
+    """The pieces of files with `parts`: each file is opened once, and logs are in order."""
+    files: dict[str, list[tuple[int, LogRange]]] = {}
+    for part in parts:
+        files.setdefault(part.file, []).append((part.first_row, part.range))
+    return [FileRanges(name, tuple(sorted(files[name]))) for name in sorted(files)]
+
+
+class LogPieces(NamedTuple):
+    """What a read takes of one log: ranges in files, and behind them pieces of the log."""
+
+    topic_id_partition: TopicIdPartition
+    in_files: list[FilePart]
+    pieces: list[Piece]
+
+
+async def planned_logs(
+    catalog: Catalog, options: SourceOptions, index: ColumnIndex
+) -> list[LogPieces]:
+    """The logs that `options` select, without forgotten ones, up to their present ends."""
+    topic_id = None if options.topic is None else _parsed(options.topic)
+    found = await _planned_logs(catalog, options, index, topic_id)
+    if not found and topic_id is not None:
+        # The topic may have a name that looks like an id.
+        found = await _planned_logs(catalog, options, index, None)
+    return found
+
+
+async def _planned_logs(
+    catalog: Catalog, options: SourceOptions, index: ColumnIndex, topic_id: Uuid | None
+) -> list[LogPieces]:
+    free = asyncio.Semaphore(READS_AT_A_TIME)
+    name = None if topic_id is not None else options.topic
+    firsts = [
+        found
+        async for found in catalog.first_batches(topic_id)
+        if options.partition in {None, found[0].partition}
+    ]
+    planned: list[LogPieces] = []
+    for at in range(0, len(firsts), LOGS_AT_A_TIME):
+        some = firsts[at : at + LOGS_AT_A_TIME]
+        readers = [catalog.reader(tip) for tip, _ in some]
+        ends = await planned_ends(readers)
+        starts = [
+            _start(catalog, reader, first)
+            for reader, (_, first) in zip(readers, some, strict=True)
+        ]
+        each = await index.fitting(list(map(WantedLog, readers, starts, ends)))
+
+        async def one(found: Found, end: int, fitting: FittingRanges) -> LogPieces | None:
+            async with free:
+                return await _planned_log(catalog, options, found, end, fitting.parts, name)
+
+        logs = await asyncio.gather(*map(one, some, ends, each))
+        for log, fitting in zip(logs, each, strict=True):
+            if log is not None:
+                planned.append(log)
+                index.unfit += [] if fitting.fits else [log.topic_id_partition]
+    return planned
+
+
+def _start(
+    catalog: Catalog, reader: PartitionReader, first: StoredBatch | None
+) -> LogPlace | None:
+    """The place before a log's first event; None if the first batch does not tell."""
+    tip = reader.topic_id_partition
+    try:
+        if first is None:
+            return None
+        if reader.boundary(first.number, first.value) is not None:
+            return place_behind(reader, first)
+    except DataError:
+        return None
+    origin = genesis(catalog.cluster_id, tip.topic_id, tip.partition)
+    return LogPlace(0, 0, origin, 0) if first.number == 0 else None
+
+
+async def _planned_log(
+    catalog: Catalog,
+    options: SourceOptions,
+    found: Found,
+    end: int,
+    in_files: list[FilePart],
+    name: str | None,
+) -> LogPieces | None:
+    """The pieces of a log; None if it is forgotten, or `name` is another topic's."""
+    tip, first = found
+    if in_files:
+        tip = in_files[0].range.topic_id_partition
+    else:
+        entry = await catalog.entry(tip, first)
+        if entry.is_forgotten:
+            return None
+        tip = entry.topic_id_partition
+    if name not in {None, tip.topic}:
+        return None
+    planner = LogPlanner(catalog.reader(tip))
+    if not in_files:
+        return LogPieces(tip, [], await whole_log(planner, tip, options, end))
+    behind = in_files[-1].range.end
+    assert behind is not None, "ranges in files have one"
+    pieces = await planner.ranges(behind, end, options.rows_per_task)
+    if in_files[0].range.start.next_batch:
+        _, notice = await planner.start()
+        pieces = [*([] if notice is None else [notice]), *pieces]
+    return LogPieces(tip, in_files, pieces)
+
+
 async def whole_log(
-    planner: LogPlanner, tip: TopicIdPartition, options: SourceOptions, end: int | None = None
+    planner: LogPlanner, tip: TopicIdPartition, options: SourceOptions, end: int
 ) -> list[Piece]:
-    """Pieces of a log from its start to batch `end` (exclusive), or to its present end.
+    """Pieces of a log from its start to batch `end` (exclusive).
 
     If the start is damaged, the only piece is a `corrupt` notice.
     """
@@ -92,8 +231,7 @@ async def whole_log(
         start, notice = await planner.start()
     except DataError as error:
         return [corrupt(tip, NO_PLACE, error)]
-    until = await planner.end() if end is None else end
-    ranges = await planner.ranges(start, until, options.rows_per_task)
+    ranges = await planner.ranges(start, end, options.rows_per_task)
     return ranges if notice is None else [notice, *ranges]
 
 

@@ -20,15 +20,19 @@ import pyarrow as pa
 from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import HASH_BYTES, TYPES, decode_events
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.pipeline.column_files.content import OpenFile, rows_in
+from tierledger.pipeline.column_files.index import AGAIN, Note, warn
+from tierledger.pipeline.column_files.place import UnusableFile, column_place
 from tierledger.pipeline.log_ranges import (
     CORRUPT_NUMBER,
+    FileRanges,
     LogPlace,
     LogRange,
     Notice,
     Piece,
     corrupt,
 )
-from tierledger.pipeline.source.columns import EventColumns, Rows, Run
+from tierledger.pipeline.source.columns import FILE_SCHEMA, EventColumns, Rows, Run
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog
@@ -177,10 +181,30 @@ def _joined(runs: list[Run]) -> list[Run]:
     return joined
 
 
+def _slices(piece: FileRanges) -> Iterator[tuple[int, int]]:
+    """First row and number of rows of each unbroken part of what is wanted from a file."""
+    begin = end = 0
+    for first, one in piece.parts:
+        if first != end:
+            if end > begin:
+                yield begin, end - begin
+            begin = first
+        end = first + rows_in(one)
+    yield begin, end - begin
+
+
 class Scanner:
     """Reads the pieces of a task; one task at a time."""
 
-    def __init__(self, options: SourceOptions, cluster: str, columns: EventColumns) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        cluster: str,
+        columns: EventColumns,
+        note: Note = warn,
+    ) -> None:
+        """`note` takes why a column file is not used."""
+        self._note = note
         self._options = options
         self._cluster = cluster
         self._columns = columns
@@ -205,7 +229,11 @@ class Scanner:
                     self._cluster,
                 )
                 for piece in pieces:
-                    if isinstance(piece, Notice):
+                    if isinstance(piece, FileRanges):
+                        while self._collected.count:
+                            yield from self._flushed()
+                        yield from self._file_ranges(loop, catalog, piece)
+                    elif isinstance(piece, Notice):
                         self._add_notice(piece)
                     else:
                         reader = catalog.reader(piece.topic_id_partition)
@@ -242,6 +270,40 @@ class Scanner:
                     yield from self._flushed()
                     if tip in self._failed:
                         return
+
+    def _file_ranges(
+        self, loop: asyncio.AbstractEventLoop, catalog: Catalog, piece: FileRanges
+    ) -> Iterator[pa.RecordBatch]:
+        try:
+            opened = self._opened(piece)
+        except UnusableFile as error:
+            self._note(f"a column file is not used: {error}; {AGAIN}")
+            for _, one in piece.parts:
+                reader = catalog.reader(one.topic_id_partition)
+                yield from self._range(loop, reader, one)
+            return
+        schema = self._columns.schema
+        for first, count in _slices(piece):
+            rows = opened.rows(first, count, schema.names).cast(schema)
+            yield from rows.to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
+
+    def _opened(self, piece: FileRanges) -> OpenFile:
+        """The file of `piece`, which has what it had when the read was planned.
+
+        Raises:
+            UnusableFile: It is gone or damaged, or its footer was.
+        """
+        place = column_place(self._options.config)
+        if place is None:
+            raise UnusableFile(piece.file, "is gone")
+        opened = OpenFile(place, piece.file, FILE_SCHEMA)
+        row, has = 0, set[tuple[int, LogRange]]()
+        for one in opened.content.ranges:
+            has.add((row, one))
+            row += rows_in(one)
+        if opened.content.cluster != self._cluster or not has.issuperset(piece.parts):
+            raise UnusableFile(piece.file, "does not have what its footer said")
+        return opened
 
     def _content(
         self, reader: PartitionReader, batch: StoredBatch, place: LogPlace

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,7 @@ def events(
     as_of: int | datetime | None = None,
     columns: Sequence[str] = tuple(EVENT_SCHEMA.fieldNames()),
     rows_per_task: int | None = None,
+    column_files: str | None = None,
 ) -> DataFrame:
     """A lazy frame of a store's events, by default with all columns, `stored` included.
 
@@ -66,12 +68,19 @@ def events(
         as_of: Only events up to that position in each log, or up to that log time.
         columns: The columns to read; others are not made.
         rows_per_task: About how many rows one task reads.
+        column_files: Where the store's column files are, if not beside a SQLite file.
 
     Raises:
         InvalidArgument: An option is invalid. (A missing store, cluster or topic is reported
             only when rows are read.)
     """
-    asked = {"store": store, "cluster": cluster, "topic": topic, "rows_per_task": rows_per_task}
+    asked = {
+        "store": store,
+        "cluster": cluster,
+        "topic": topic,
+        "rows_per_task": rows_per_task,
+        "column_files": column_files,
+    }
     options = {name: str(value) for name, value in asked.items() if value is not None}
     wanted = list(columns)
     bound, last = bound_of(as_of)
@@ -124,7 +133,8 @@ class TierledgerReader(DataSourceReader):
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._options = options
+        # The user's own schema names the columns, too.
+        self._options = replace(options, columns=tuple(schema.fieldNames()))
         self._schema = schema
 
     @override

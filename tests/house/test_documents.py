@@ -23,6 +23,7 @@ from tierledger.actors.wall_clock import WallClock
 from tierledger.cli import settings
 from tierledger.cli.main import app
 from tierledger.events.lifecycle import PARTITION_DELETE_TRANSITIONS, diagram
+from tierledger.pipeline.column_files.place import BESIDE
 from tierledger.storage import connector, keys
 from tierledger.storage.connector import URL_SETTING
 from tierledger.storage.locate import DEFAULT_CLUSTER, default_store_url
@@ -202,6 +203,8 @@ def test_the_settings_of_the_command_are_those_it_reads() -> None:
 
     assert rows["--store"][0] == settings.STORE_VARIABLE
     assert rows["--cluster"][0] == settings.CLUSTER_VARIABLE
+    assert rows["--columns"][0] == settings.COLUMNS_VARIABLE
+    assert f"FILE{BESIDE}" in rows["--columns"][1]
     doors = table(document("docs/settings.md"), r"file \| as a client.s setting")
     assert dict(doors) == settings.DOOR_VARIABLES
     path = default_store_url().path

@@ -32,7 +32,8 @@ from tierledger.cli.commands.jobs.stuck import stuck
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import EPOCH
-from tierledger.cli.output import escaped, print_json
+from tierledger.cli.output import escaped, print_json, print_note
+from tierledger.cli.settings import columns_setting
 from tierledger.events.extras import naming_extras
 
 if TYPE_CHECKING:
@@ -91,12 +92,12 @@ def _add_tables(group: typer.Typer) -> None:
 
 
 def _add_jobs(group: typer.Typer) -> None:
-    without = {"page", "as_of", "topic", "partition", "engine", "wide"}
+    without = {"page", "as_of", "topic", "partition", "engine", "wide", "columns"}
     add_command(group, "import", import_metadata, without=without)
-    add_command(group, "coverage", coverage)
-    add_command(group, "audit", audit, without={"as_of", "topic", "partition"})
-    add_command(group, "stuck", stuck, without={"as_of"})
-    add_command(group, "retention", retention, without={"as_of"})
+    add_command(group, "coverage", coverage, without={"columns"})
+    add_command(group, "audit", audit, without={"as_of", "topic", "partition", "columns"})
+    add_command(group, "stuck", stuck, without={"as_of", "columns"})
+    add_command(group, "retention", retention, without={"as_of", "columns"})
 
 
 def _help(about: str) -> str:
@@ -147,10 +148,10 @@ def _events_written_here(plan: TablePlan, job: Job) -> tuple[int, list[DamagedLo
     options = SourceOptions(
         plan.store.config, plan.store.cluster, topic=job.topic, partition=job.partition
     )
-    tasks = planned_here(options)
+    tasks = planned_here(options, print_note)
     with written_here(job, TABLE) as write:
         assert write is not None, "the command asks for a folder"
-        return written_events(options, tasks, bound_of(_as_of(job)), write)
+        return written_events(options, tasks, bound_of(_as_of(job)), write, print_note)
 
 
 def _events_written(plan: TablePlan, job: Job) -> tuple[int, list[DamagedLog]]:
@@ -188,6 +189,7 @@ def _events(session: SparkSession, plan: TablePlan, job: Job) -> DataFrame:
         topic=job.topic,
         as_of=_as_of(job),
         columns=[name for name in EVENT_SCHEMA.fieldNames() if name != "stored"],
+        column_files=columns_setting(job.columns),
     )
     if job.partition is not None:
         frame = frame.where(frame["partition"] == job.partition)

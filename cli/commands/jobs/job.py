@@ -24,6 +24,7 @@ from tierledger.cli.opened_store import note_ahead
 from tierledger.cli.options import (
     AsOfOption,
     ClusterOption,
+    ColumnsOption,
     JsonOption,
     OverwriteOption,
     PartitionOption,
@@ -31,7 +32,7 @@ from tierledger.cli.options import (
     parse_as_of,
 )
 from tierledger.cli.output import print_json, print_note, progress
-from tierledger.cli.settings import cluster_setting, store_config
+from tierledger.cli.settings import cluster_setting, columns_config
 from tierledger.cli.table import (
     PrintedTable,
     WideOption,
@@ -108,6 +109,7 @@ SHARED_OPTIONS: Final[Mapping[str, tuple[object, object]]] = {
     "engine": (EngineOption, AUTO),
     "master": (MasterOption, None),
     "overwrite": (OverwriteOption, False),
+    "columns": (ColumnsOption, None),
     "store": (StoreOption, None),
     "cluster": (ClusterOption, None),
     "wide": (WideOption, False),
@@ -161,6 +163,7 @@ class Job:
     """The command's name: `segments`, `coverage`."""
     store: str | None = None
     cluster: str | None = None
+    columns: str | None = None
     as_of: AsOf | None = None
     topic: str | None = None
     partition: int | None = None
@@ -198,7 +201,9 @@ class Job:
         from tierledger.pipeline.folding.store import JobStore
         from tierledger.storage.connector import URL_SETTING
 
-        config = store_config(self.store) or {URL_SETTING: str(default_store_url())}
+        config = dict(columns_config(self.store, self.columns))
+        if URL_SETTING not in config:
+            config[URL_SETTING] = str(default_store_url())
         return JobStore.of(config, cluster_setting(self.cluster))
 
     def planned(self, table: str | Table) -> TablePlan:

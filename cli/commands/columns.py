@@ -1,0 +1,128 @@
+"""`columns`: the events of a store as columns in files, which are not decoded again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import typer
+
+from tierledger.cli.commands.jobs.job import Job
+from tierledger.cli.examples import CommandsWithExamples
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.options import ClusterOption, ColumnsOption, JsonOption, StoreOption
+from tierledger.cli.output import escaped, print_json, print_note
+from tierledger.cli.table import PrintedTable, WideOption, print_table, size_cell
+from tierledger.pages.texts import size_text
+
+if TYPE_CHECKING:
+    from tierledger.pipeline.column_files.place import ColumnPlace
+    from tierledger.pipeline.source.options import SourceOptions
+
+LIST_COLUMNS = ("file", "rows", "used", "logs", "bytes")
+
+
+def columns_group() -> typer.Typer:
+    group = typer.Typer(
+        cls=CommandsWithExamples,
+        help="Keep the events of all logs as columns in Parquet files: tables are then read "
+        "from there, and only newer events from the logs. No service is needed.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("write")(write_columns)
+    group.command("ls")(list_columns)
+    group.command("drop")(drop_columns)
+    return group
+
+
+def write_columns(
+    columns: ColumnsOption = None,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write what the files lack, up to the present ends of the logs; remove what no log has.
+
+    A service may be running: the store is only read. Exit 3: logs that are damaged are left
+    out, and named.
+    """
+    from tierledger.pipeline.column_writer import write_columns as write
+
+    options, place = _opened(store, cluster, columns)
+    done = write(options, place)
+    if json:
+        named = [
+            {"topic_id": str(tip.topic_id), "partition": tip.partition} for tip in done.damaged
+        ]
+        print_json({"columns": str(place), **done._asdict(), "damaged": named})
+    else:
+        size = f" ({size_text(done.bytes)})" if done.files else ""
+        print(
+            escaped(
+                f"{done.rows} new rows; {done.files} files written{size}, {done.removed} "
+                f"removed, in {place}"
+            )
+        )
+    for tip in done.damaged:
+        print_note(f"damaged: {tip} is left out; tierledger verify tells more")
+    if done.damaged:
+        raise typer.Exit(ExitStatus.PARTLY)
+
+
+def list_columns(
+    columns: ColumnsOption = None,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+    wide: WideOption = False,
+) -> None:
+    """List the files: their rows, and how many of them are of use.
+
+    Rows are of use if their log has the same hash where they end, and no other file has them.
+    """
+    from tierledger.pipeline.column_writer import listed
+
+    options, place = _opened(store, cluster, columns)
+    found = asyncio.run(listed(options, place))
+    if json:
+        for file in found.files:
+            print_json(file._asdict())
+    elif found.files:
+        rows = [
+            (file.file, file.rows, file.used, file.logs, size_cell(file.bytes))
+            for file in found.files
+        ]
+        print_table(PrintedTable(LIST_COLUMNS, rows, spare=("logs", "bytes")), wide=wide)
+        used = sum(file.used for file in found.files)
+        print_note(f"{used} events are columns in {place}, {found.behind} only in the logs")
+    else:
+        print_note(f"no column files in {place}")
+    found.held.tell(print_note)
+
+
+def drop_columns(
+    columns: ColumnsOption = None,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Remove the files of the cluster, and those of no use; the logs have everything."""
+    from tierledger.pipeline.column_writer import dropped
+
+    options, place = _opened(store, cluster, columns)
+    count = asyncio.run(dropped(options, place))
+    if json:
+        print_json({"columns": str(place), "removed": count})
+    else:
+        print(escaped(f"{count} files removed from {place}"))
+
+
+def _opened(
+    store: str | None, cluster: str | None, columns: str | None
+) -> tuple[SourceOptions, ColumnPlace]:
+    from tierledger.pipeline.column_files.place import place_to_write
+    from tierledger.pipeline.source.options import SourceOptions
+
+    of = Job(name="columns", store=store, cluster=cluster, columns=columns).job_store()
+    return SourceOptions(of.config, of.cluster), place_to_write(of.config)

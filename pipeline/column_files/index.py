@@ -1,0 +1,174 @@
+"""Which ranges of the column files are the log's own.
+
+Rule: files are never believed against the log. Ranges are used from the log's start on, each
+from where the one before ends, and only if the log has the last one's hash at its end: the hash
+of an event is of all events before it, too. What does not fit is left aside, and noted once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from tierledger.events.errors import DataError
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.pipeline.column_files.content import content_of, rows_in
+from tierledger.pipeline.column_files.place import ColumnPlace, UnusableFile
+from tierledger.pipeline.log_ranges import LogPlace, LogRange, place_behind
+from tierledger.storage.partition.event_log import StoredBatch
+from tierledger.storage.partition.reader import PartitionReader
+
+Note: TypeAlias = "Callable[[str], None]"
+"""Takes a sentence about files that are not used."""
+
+AGAIN = "it is read from the logs; `tierledger columns write` makes it anew"
+
+
+def warn(text: str) -> None:
+    """A note for programs, and for whoever reads what Spark's workers print."""
+    warnings.warn(text, stacklevel=2)
+
+
+class FilePart(NamedTuple):
+    """A range that is in a file, from the file's row `first_row` on."""
+
+    file: str
+    first_row: int
+    range: LogRange
+
+
+class WantedLog(NamedTuple):
+    """A log, and what of it is wanted."""
+
+    reader: PartitionReader
+    start: LogPlace | None
+    """None if it is not known; then no range fits."""
+    end_batch: int
+
+
+class FittingRanges(NamedTuple):
+    """What files have of a log."""
+
+    parts: list[FilePart]
+    """In order, from the log's start on."""
+    fits: bool
+    """Whether nothing speaks against what the files have."""
+
+
+class ColumnIndex:
+    """The ranges in all files of a cluster."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, list[FilePart]] = {}
+        """By the file's name."""
+        self.bytes: dict[str, int] = {}
+        """The size of each."""
+        self.unusable: list[UnusableFile] = []
+        self.unfit: list[TopicIdPartition] = []
+        """Logs of which there are ranges that the log does not have."""
+        self._starts: dict[tuple[TopicIdPartition, LogPlace], list[FilePart]] = defaultdict(
+            list
+        )
+        self._known: set[TopicIdPartition] = set()
+
+    @classmethod
+    def of(cls, place: ColumnPlace | None, cluster: str, schema: Any) -> ColumnIndex:  # noqa: ANN401 - Arrow has no types.
+        """The ranges of all files with `schema`; of none if there is no place for files."""
+        index = cls()
+        for name in place.names() if place is not None else ():
+            assert place is not None
+            try:
+                content = content_of(place, name, schema)
+            except UnusableFile as error:
+                index.unusable.append(error)
+                continue
+            if content.cluster == cluster:
+                index._add(name, content.ranges)
+                index.bytes[name] = content.bytes
+        return index
+
+    def _add(self, name: str, ranges: tuple[LogRange, ...]) -> None:
+        row, parts = 0, list[FilePart]()
+        for one in ranges:
+            part = FilePart(name, row, one)
+            parts.append(part)
+            self._starts[(one.topic_id_partition, one.start)].append(part)
+            self._known.add(one.topic_id_partition)
+            row += rows_in(one)
+        self.parts[name] = parts
+
+    async def fitting(self, wanted: Sequence[WantedLog]) -> list[FittingRanges]:
+        """For each log the ranges that it has, from its start on."""
+        found = [self._following(one) for one in wanted]
+        known = [one.reader.topic_id_partition in self._known for one in wanted]
+        fits = [
+            bool(parts) or not is_known for parts, is_known in zip(found, known, strict=True)
+        ]
+        while open_ends := [at for at, parts in enumerate(found) if parts and known[at]]:
+            lasts = [_end_of(found[at][-1]) for at in open_ends]
+            keys = [
+                wanted[at].reader.log.key(last.next_batch - 1)
+                for at, last in zip(open_ends, lasts, strict=True)
+            ]
+            values = await wanted[0].reader.backend.get_each(keys)
+            for at, value, last in zip(open_ends, values, lasts, strict=True):
+                if _is_at(wanted[at].reader, value, last):
+                    known[at] = False  # Done.
+                else:
+                    found[at].pop()
+                    fits[at] = False
+        return list(map(FittingRanges, found, fits))
+
+    def _following(self, wanted: WantedLog) -> list[FilePart]:
+        """The ranges from the start on, each from where the one before ends."""
+        found: list[FilePart] = []
+        at, tip = wanted.start, wanted.reader.topic_id_partition
+        while at is not None and (
+            some := [
+                one
+                for one in self._starts.get((tip, at), ())
+                if one.range.end_batch <= wanted.end_batch
+            ]
+        ):
+            found.append(max(some, key=lambda one: (one.range.end_batch, one.file)))
+            at = _end_of(found[-1])
+        return found
+
+    def tell(self, note: Note) -> None:
+        """Note what is not used, and why; one sentence for each cause."""
+        if self.unusable:
+            more = f" (and {len(self.unusable) - 1} more)" if len(self.unusable) > 1 else ""
+            note(f"a column file is not used: {self.unusable[0]}{more}; {AGAIN}")
+        if self.unfit:
+            more = f" and {len(self.unfit) - 1} other logs" if len(self.unfit) > 1 else ""
+            note(f"column files do not fit the log of {self.unfit[0]}{more}; {AGAIN}")
+
+
+def _is_at(reader: PartitionReader, value: bytes | None, place: LogPlace) -> bool:
+    """Whether the log has `place` behind the batch with this value."""
+    if value is None:
+        return False
+    try:
+        return place_behind(reader, StoredBatch(place.next_batch - 1, value)) == place
+    except DataError:
+        return False
+
+
+def _end_of(part: FilePart) -> LogPlace:
+    assert part.range.end is not None, "ranges in files have one"
+    return part.range.end
+
+
+def drop_log(place: ColumnPlace, cluster: str, tip: TopicIdPartition, schema: Any) -> int:  # noqa: ANN401 - As above.
+    """Remove the files that have events of a log, which is forgotten; how many there were."""
+    index = ColumnIndex.of(place, cluster, schema)
+    names = [
+        name
+        for name, parts in index.parts.items()
+        if any(part.range.topic_id_partition == tip for part in parts)
+    ]
+    for name in names:
+        place.remove(name)
+    return len(names)

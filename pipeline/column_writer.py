@@ -1,0 +1,280 @@
+"""Writes a store's column files: what no file has yet, and what small files have, anew.
+
+Rule 1: a file is written with a new name, and files that it replaces are removed afterwards. So
+readers, and other writers, find a whole set at any time.
+Rule 2: files that have less than what comes behind them are written again together with it. So
+there are few, and an event is written again only a few times however often it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline.column_files.content import encoded, rows_in
+from tierledger.pipeline.column_files.index import ColumnIndex, FilePart
+from tierledger.pipeline.column_files.place import ColumnPlace, number_of
+from tierledger.pipeline.log_ranges import CORRUPT_NUMBER, FileRanges, LogRange, Notice
+from tierledger.pipeline.source.columns import CORRUPT, FILE_SCHEMA, EventColumns
+from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.plan import LogPieces, in_file_order, opened, planned_logs
+from tierledger.pipeline.source.scan import Scanner
+
+ROWS_PER_FILE = 200_000
+"""About how many rows a file has, as one task of Spark reads one file."""
+
+
+class WrittenColumns(NamedTuple):
+    """What a run has done."""
+
+    rows: int
+    """Rows that no file had before."""
+    files: int
+    """Files that were written."""
+    bytes: int
+    removed: int
+    """Files that were removed, as others have their rows or no log has them."""
+    damaged: tuple[TopicIdPartition, ...]
+    """Logs that do not verify to their end; no file has rows of the damaged part."""
+
+
+class _FoundColumns(NamedTuple):
+    cluster: str
+    held: ColumnIndex
+    logs: list[tuple[list[FilePart], list[LogRange]]]
+    """Of each log: what files have, and what only the log has."""
+    damaged: set[TopicIdPartition]
+    """Logs whose end is damaged, or all of them."""
+
+
+def write_columns(options: SourceOptions, place: ColumnPlace) -> WrittenColumns:
+    """Write what the store's logs have now into column files at `place`.
+
+    Raises:
+        InvalidArgument: The store holds several clusters and the options name none.
+        RemoteResourceNotFound: The store does not hold the named cluster.
+        StoreRefused: The URL does not lead to a store.
+        StorageUnavailable: The store cannot be reached.
+        OSError: A file cannot be written. The files before it are whole, and of use.
+    """
+    plan = asyncio.run(_planned(options, place))
+    return (
+        WrittenColumns(0, 0, 0, 0, ())
+        if plan is None
+        else _FilesWriter(options, place, plan).run()
+    )
+
+
+async def _planned(options: SourceOptions, place: ColumnPlace) -> _FoundColumns | None:
+    async with opened(options) as catalog:
+        if catalog is None:
+            return None
+        index = ColumnIndex.of(place, catalog.cluster_id, FILE_SCHEMA)
+        by_file = replace(options, rows_per_task=ROWS_PER_FILE)
+        logs = await planned_logs(catalog, by_file, index)
+        sound = [(log.in_files, _sound(log)) for log in logs]
+        damaged = {
+            log.topic_id_partition
+            for log in logs
+            if any(
+                one.number == CORRUPT_NUMBER if isinstance(one, Notice) else one.end is None
+                for one in log.pieces
+                if not isinstance(one, FileRanges)
+            )
+        }
+        return _FoundColumns(catalog.cluster_id, index, sound, damaged)
+
+
+def _sound(log: LogPieces) -> list[LogRange]:
+    """The ranges of a log whose end can be read."""
+    return [one for one in log.pieces if isinstance(one, LogRange) and one.end is not None]
+
+
+class _FilesWriter:
+    def __init__(self, options: SourceOptions, place: ColumnPlace, plan: _FoundColumns) -> None:
+        self._options = options
+        self._place = place
+        self._plan = plan
+        self._used = {part for parts, _ in plan.logs for part in parts}
+        self._damaged = set(plan.damaged)
+        self._files = self._bytes = 0
+
+    def run(self) -> WrittenColumns:
+        plan, parts = self._plan, self._plan.held.parts
+        new = sum(rows_in(one) for _, ranges in plan.logs for one in ranges)
+        again = self._small(new)
+        number = max((number_of(one) for one in self._place.names()), default=0)
+        pieces = list[FilePart | LogRange]()
+        for held, ranges in plan.logs:
+            pieces += [part for part in held if part.file in again]
+            pieces += ranges
+        for some in _packed(pieces):
+            number += 1
+            self._write(number, some)
+        # What is used of other files keeps its place in the order of files.
+        for name in sorted(parts.keys() - again):
+            kept = [part for part in parts[name] if part in self._used]
+            if kept and len(kept) < len(parts[name]):
+                self._write(number_of(name), kept)
+                again.add(name)
+            elif not kept:
+                again.add(name)
+        return self._done(again)
+
+    def _small(self, rows: int) -> set[str]:
+        """The newest files, as long as one has no more rows than come behind it."""
+        found = set[str]()
+        for name in sorted(self._plan.held.parts, reverse=True):
+            size = sum(rows_in(one.range) for one in self._plan.held.parts[name])
+            if not rows or size > min(rows, ROWS_PER_FILE // 2):
+                break
+            found.add(name)
+            rows += size
+        return found
+
+    def _write(self, number: int, pieces: Sequence[FilePart | LogRange]) -> None:
+        """Write the rows of `pieces` into one file, without logs that turn out damaged."""
+        table: Any = None
+        while table is None:
+            pieces = [one for one in pieces if _tip(one) not in self._damaged]
+            if not pieces:
+                return
+            table = self._table(pieces)
+        data = encoded(table, self._plan.cluster, [_range(one) for one in pieces])
+        self._place.write(number, data)
+        self._files += 1
+        self._bytes += len(data)
+
+    def _table(self, pieces: Sequence[FilePart | LogRange]) -> Any:  # noqa: ANN401 - Arrow has no types.
+        """The rows of `pieces`, in their order; None if one is damaged."""
+        columns = EventColumns(FILE_SCHEMA, self._plan.cluster)
+        scanner = Scanner(self._options, self._plan.cluster, columns)
+        in_files = in_file_order([one for one in pieces if isinstance(one, FilePart)])
+        ranges = [one for one in pieces if isinstance(one, LogRange)]
+        rows = pa.Table.from_batches(scanner.batches([*in_files, *ranges]), FILE_SCHEMA)
+        corrupt = rows.filter(pc.equal(rows["type"], CORRUPT))
+        if corrupt.num_rows:
+            found = zip(
+                corrupt["topic_id"].to_pylist(), corrupt["partition"].to_pylist(), strict=True
+            )
+            self._damaged |= {TopicIdPartition(Uuid.parse(one), at, "") for one, at in found}
+            return None
+        places, at = dict[LogRange, int](), 0
+        for one in _in_order(in_files, ranges):
+            places[one] = at
+            at += rows_in(one)
+        assert at == rows.num_rows, "a sound range has all its rows"
+        wanted = [_range(one) for one in pieces]
+        return pa.concat_tables(
+            [rows.slice(places[one], rows_in(one)) for one in wanted]
+        ).combine_chunks()
+
+    def _done(self, again: set[str]) -> WrittenColumns:
+        unusable = {one.name for one in self._plan.held.unusable}
+        for name in again | unusable:
+            self._place.remove(name)
+        new = sum(
+            rows_in(one)
+            for _, ranges in self._plan.logs
+            for one in ranges
+            if one.topic_id_partition not in self._damaged
+        )
+        damaged = sorted(self._damaged, key=lambda tip: (str(tip.topic_id), tip.partition))
+        return WrittenColumns(
+            new, self._files, self._bytes, len(again | unusable), tuple(damaged)
+        )
+
+
+def _in_order(in_files: Iterable[FileRanges], ranges: Iterable[LogRange]) -> Iterator[LogRange]:
+    for piece in in_files:
+        for _, one in piece.parts:
+            yield one
+    yield from ranges
+
+
+def _packed(
+    pieces: Iterable[FilePart | LogRange],
+) -> Iterator[list[FilePart | LogRange]]:
+    some, rows = list[FilePart | LogRange](), 0
+    for one in pieces:
+        size = rows_in(_range(one))
+        if some and rows + size > ROWS_PER_FILE:
+            yield some
+            some, rows = [], 0
+        some.append(one)
+        rows += size
+    if some:
+        yield some
+
+
+def _range(one: FilePart | LogRange) -> LogRange:
+    return one.range if isinstance(one, FilePart) else one
+
+
+def _tip(one: FilePart | LogRange) -> TopicIdPartition:
+    return _range(one).topic_id_partition
+
+
+class ListedFile(NamedTuple):
+    """A column file of the cluster."""
+
+    file: str
+    rows: int
+    used: int
+    """Rows that a read takes from it."""
+    logs: int
+    bytes: int
+
+
+class ListedColumns(NamedTuple):
+    """All column files, and what they lack."""
+
+    files: list[ListedFile]
+    behind: int
+    """Events that only the logs have."""
+    held: ColumnIndex
+
+
+async def listed(options: SourceOptions, place: ColumnPlace) -> ListedColumns:
+    """The files at `place`; raises as `write_columns`."""
+    plan = await _planned(options, place)
+    if plan is None:
+        return ListedColumns([], 0, ColumnIndex())
+    used: dict[str, int] = {}
+    for parts, _ in plan.logs:
+        for part in parts:
+            used[part.file] = used.get(part.file, 0) + rows_in(part.range)
+    sizes = plan.held.bytes
+    files = [
+        ListedFile(
+            name,
+            sum(rows_in(part.range) for part in parts),
+            used.get(name, 0),
+            len({part.range.topic_id_partition for part in parts}),
+            sizes[name],
+        )
+        for name, parts in sorted(plan.held.parts.items())
+    ]
+    behind = sum(rows_in(one) for _, ranges in plan.logs for one in ranges)
+    return ListedColumns(files, behind, plan.held)
+
+
+async def dropped(options: SourceOptions, place: ColumnPlace) -> int:
+    """Remove the files of the cluster, and those that are of no use; how many there were.
+
+    Raises as `write_columns`.
+    """
+    async with opened(options) as catalog:
+        cluster = "" if catalog is None else catalog.cluster_id
+    index = ColumnIndex.of(place, cluster, FILE_SCHEMA)
+    gone = [*index.parts, *(one.name for one in index.unusable)]
+    for name in gone:
+        place.remove(name)
+    place.remove_unfinished()
+    return len(gone)

@@ -1,0 +1,433 @@
+"""What column files have is what the logs have, whatever happens to the files or the store."""
+
+import asyncio
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tests.models.cli.command_line import run, write
+from tests.models.spark.rows import (
+    Row,
+    in_order,
+    options_of,
+    partition_of,
+    read,
+    rows,
+    writing,
+)
+from tests.models.storage.stored_partitions import (
+    TIP,
+    TRACES,
+    StoredPartition,
+    import_trace,
+)
+from tests.pipeline.test_engines import TRACE_NAMES, damaged
+from tierledger import tables
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline import column_writer
+from tierledger.pipeline.column_files import content
+from tierledger.pipeline.column_files.place import COLUMNS_SETTING, ColumnPlace
+from tierledger.pipeline.column_writer import WrittenColumns, listed, write_columns
+from tierledger.pipeline.log_ranges import FileRanges, LogRange
+from tierledger.pipeline.source.columns import DEFAULT_SCHEMA, EVENT_SCHEMA
+from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.source import TierledgerReader, events
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.storage.connector import URL_SETTING
+from tierledger.storage.partition.forgetting import forget
+
+OTHER = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "payments")
+NOWHERE = "dir:/nonexistent"
+
+
+class Store:
+    """A SQLite store with column files beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = f"sqlite:{path}"
+        self.options = SourceOptions({URL_SETTING: self.url})
+        self.place = ColumnPlace(path.with_name(path.name + ".columns"))
+
+    def write(self) -> WrittenColumns:
+        return write_columns(self.options, self.place)
+
+    def file(self) -> Path:
+        """The only file."""
+        (name,) = self.place.names()
+        return self.path.with_name(self.path.name + ".columns") / name
+
+    def read(self) -> list[Row]:
+        return in_order(tables.read("events", self.url).to_pylist())
+
+    def decoded(self) -> list[Row]:
+        """The events without any file."""
+        return in_order(tables.read("events", self.url, columns=NOWHERE).to_pylist())
+
+    def pieces(self, schema: StructType = DEFAULT_SCHEMA, **options: object) -> list[object]:
+        """What tasks of Spark would read."""
+        return [
+            piece
+            for task in self.reader(schema, **options).partitions()
+            for piece in task.pieces
+        ]
+
+    def reader(
+        self, schema: StructType = DEFAULT_SCHEMA, **options: object
+    ) -> TierledgerReader:
+        return TierledgerReader(SourceOptions.of(options_of(self.url, **options)), schema)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store.sqlite")
+
+
+def fill(store: Store, *, batches: int = 30) -> None:
+    asyncio.run(partition_of(store.url, TIP, batches))
+    asyncio.run(partition_of(store.url, OTHER, batches // 2))
+
+
+def grow(store: Store, numbers: range, tip: TopicIdPartition = TIP) -> None:
+    async def more() -> None:
+        async with writing(store.url) as backend:
+            partition = await StoredPartition.resumed(backend, tip)
+            await partition.fill(numbers, step_ms=1000)
+
+    asyncio.run(more())
+
+
+@pytest.mark.parametrize("traces", ["some", pytest.param("every", marks=pytest.mark.long)])
+def test_files_have_every_event_of_real_traces(store: Store, traces: str) -> None:
+    async def imported(backend: SqliteBackend) -> None:
+        for name in TRACE_NAMES[traces]:
+            await import_trace(backend, TRACES / name)
+
+    write(store.path, imported, damaged)
+    expected = in_order(tables.read("events", store.url, damaged=[]).to_pylist())
+
+    done = store.write()
+
+    assert [tip.partition for tip in done.damaged] == [3]
+    assert all(
+        isinstance(one, FileRanges) or one.topic_id_partition.topic == "damaged"
+        for one in store.pieces()
+        if isinstance(one, FileRanges | LogRange)
+    )
+    assert in_order(tables.read("events", store.url, damaged=[]).to_pylist()) == expected
+
+
+def test_any_order_of_growing_forgetting_and_writing_gives_the_logs_rows(store: Store) -> None:
+    random = Random(11)
+    fill(store, batches=3)
+    sizes, next_number = list[int](), 100
+    for _ in range(25):
+        choice = random.random()
+        if choice < 0.6:
+            tip, count = random.choice((TIP, OTHER)), random.randrange(1, 12)
+            grow(store, range(next_number, next_number + count), tip)
+            next_number += count
+        if choice > 0.3:
+            store.write()
+            sizes.append(len(store.place.names()))
+            found = asyncio.run(listed(store.options, store.place))
+            assert found.behind == 0
+            assert not found.held.unfit
+            assert all(one.rows == one.used for one in found.files)
+        assert store.read() == store.decoded()
+    assert max(sizes) > 1
+    assert max(sizes) <= 8, "an event is in few files, as small ones are written again"
+
+
+def test_a_log_that_is_forgotten_leaves_no_rows_and_one_that_goes_on_has_new_ones(
+    store: Store,
+) -> None:
+    fill(store)
+    store.write()
+
+    async def forgotten() -> None:
+        async with writing(store.url) as backend:
+            await (await StoredPartition.resumed(backend, OTHER)).close()
+            await forget(
+                (await StoredPartition.resumed(backend, OTHER)).reader(), segments_too=True
+            )
+
+    asyncio.run(forgotten())
+    assert {row["topic"] for row in store.read()} == {"orders"}
+    store.write()
+    assert {row["topic"] for row in pq.read_table(store.file()).to_pylist()} == {"orders"}
+
+    async def led_again() -> None:
+        async with writing(store.url) as backend:
+            partition = await StoredPartition.resumed(backend, OTHER)
+            await partition.open()
+            await partition.fill(range(3))
+
+    asyncio.run(led_again())
+    expected = store.decoded()
+    assert expected[-1]["topic"] == "payments"
+    store.write()
+    assert store.read() == expected
+
+
+def test_the_command_that_forgets_removes_files_with_its_events(store: Store) -> None:
+    async def gone(backend: SqliteBackend) -> None:
+        for tip in (TIP, OTHER):
+            partition = await StoredPartition.led(backend, tip)
+            await partition.close()
+
+    write(store.path, gone)
+    store.write()
+
+    result = run(store.path, "forget", "payments", 0, "--yes")
+
+    assert result.exit_code == 0, result.output
+    assert "1 column files that had its events are removed" in result.stderr
+    assert store.place.names() == []
+
+
+def truncated(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def flipped(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[100] ^= 1
+    file.write_bytes(data)
+
+
+def of_another_program(file: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), file)
+
+
+def of_another_version(file: Path) -> None:
+    table = pq.read_table(file)
+    pq.write_table(table.drop_columns(["reason"]), file)
+
+
+def unreadable(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+BAD = [truncated, emptied, flipped, of_another_program, of_another_version, unreadable]
+
+
+@pytest.mark.parametrize("spoil", BAD)
+def test_a_file_that_is_not_what_was_written_is_left_aside_and_noted_once(
+    store: Store, spoil: Callable[[Path], None]
+) -> None:
+    fill(store)
+    expected = store.decoded()
+    store.write()
+    spoil(store.file())
+
+    with pytest.warns(UserWarning, match="a column file is not used") as notes:
+        assert store.read() == expected
+    assert len(notes) == 1
+
+    if spoil is unreadable:
+        store.file().rmdir()
+    elif spoil is flipped:
+        assert store.write().files == 0, "its footer is whole: only a read finds it"
+        store.file().unlink()
+    store.write()
+    assert store.read() == expected
+
+
+def test_a_file_with_a_good_name_and_other_rows_is_not_used(store: Store) -> None:
+    fill(store)
+    expected = store.decoded()
+    store.write()
+    old = store.file()
+    table = pq.read_table(old)
+    old.unlink()
+    for change in (table.slice(0, table.num_rows - 1), table.replace_schema_metadata({})):
+        sink = pa.BufferOutputStream()
+        pq.write_table(change, sink)
+        store.place.write(7, sink.getvalue().to_pybytes())
+    with pytest.warns(UserWarning, match=r"is not used.*\(and 1 more\)"):
+        assert store.read() == expected
+
+
+def test_files_of_an_older_form_are_replaced(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    with monkeypatch.context() as older:
+        older.setattr(content, "FORMAT", content.FORMAT - 1)
+        store.write()
+    with pytest.warns(UserWarning, match="another version of tierledger"):
+        assert store.read() == store.decoded()
+
+    assert store.write().removed == 1
+
+    assert store.read() == store.decoded()
+    store.file()
+
+
+def test_files_of_another_store_fit_no_log(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    (tmp_path / "other").mkdir()
+    other = Store(tmp_path / "other" / "store.sqlite")
+    fill(other, batches=0)
+    for tip in (TIP, OTHER):
+        grow(other, range(50, 54), tip)
+    other.write()
+    with pytest.warns(UserWarning, match="do not fit the log of .* and 1 other logs"):
+        found = tables.read("events", store.url, columns=f"dir:{other.file().parent}")
+    assert in_order(found.to_pylist()) == store.decoded()
+
+
+def test_a_store_that_is_restored_and_goes_on_otherwise_is_read_from_its_log(
+    store: Store, tmp_path: Path
+) -> None:
+    fill(store)
+    shutil.copy(store.path, tmp_path / "backup")
+    store.write()
+    grow(store, range(50, 60))
+    store.write()
+    for suffix in ("-wal", "-shm"):
+        store.path.with_name(store.path.name + suffix).unlink(missing_ok=True)
+    shutil.copy(tmp_path / "backup", store.path)
+    assert store.read() == store.decoded(), "the older files fit"
+
+    grow(store, range(70, 80))
+    with pytest.warns(UserWarning, match="do not fit the log of .*:orders-3;"):
+        assert store.read() == store.decoded()
+    store.write()
+    assert store.read() == store.decoded()
+    assert asyncio.run(listed(store.options, store.place)).behind == 0
+
+
+def test_a_file_that_goes_while_a_query_runs_costs_time_and_no_row(store: Store) -> None:
+    fill(store)
+    expected = store.decoded()
+    store.write()
+    tasks = store.reader().partitions()
+    assert any(isinstance(piece, FileRanges) for task in tasks for piece in task.pieces)
+    store.file().unlink()
+    with pytest.warns(UserWarning, match="cannot be read: No such file"):
+        found = [batch for task in tasks for batch in store.reader().read(task)]
+    assert in_order([row for batch in found for row in batch.to_pylist()]) == expected
+
+
+def test_a_full_disk_leaves_what_was_there_and_nothing_half_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    store.write()
+    grow(store, range(50, 60))
+    before = store.place.names()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", full)
+        result = run(store.path, "columns", "write")
+
+    assert result.exit_code == 4
+    assert "No space left on device" in result.stderr
+    folder = store.path.with_name(store.path.name + ".columns")
+    assert [one.name for one in folder.iterdir()] == before
+    assert store.read() == store.decoded()
+
+
+def test_writers_at_once_do_not_hurt(store: Store) -> None:
+    fill(store)
+    threads = [threading.Thread(target=store.write) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert store.read() == store.decoded()
+    grow(store, range(100, 110))
+    store.write()
+    assert asyncio.run(listed(store.options, store.place)).behind == 0
+
+
+def test_only_what_may_have_wanted_rows_is_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "ROWS_PER_GROUP", 20)
+    fill(store)
+    store.write()
+    groups = list[list[int]]()
+    real = pq.ParquetFile.read_row_groups
+
+    def spied(self: pq.ParquetFile, some: list[int], **given: object) -> pa.Table:
+        groups.append(list(some))
+        return real(self, some, **given)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", spied)
+    found = tables.read("events", store.url, topic="payments")
+    assert {row["topic"] for row in found.to_pylist()} == {"payments"}
+    assert [len(some) for some in groups] == [2]
+    assert tables.read("events", store.url, topic="orders", as_of=3).num_rows == 4
+    grow(store, range(50, 60))
+    store.write()
+    assert len(store.place.names()) == 2
+    groups.clear()
+    assert tables.read("events", store.url, topic="orders", as_of=3).num_rows == 4
+    assert len(groups) == 1, "the second file begins later"
+
+
+def test_several_files_are_written_if_there_is_much(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_writer, "ROWS_PER_FILE", 25)
+    fill(store)
+    assert store.write().files == 5
+    found = tables.read("events", store.url, topic="orders")
+    assert found["position"].to_pylist() == list(range(found.num_rows))
+    assert store.read() == store.decoded()
+    assert store.write().files == 0
+
+
+def test_the_stored_bytes_are_read_from_the_logs(store: Store) -> None:
+    fill(store)
+    store.write()
+    assert not any(isinstance(one, FileRanges) for one in store.pieces(EVENT_SCHEMA))
+    elsewhere = store.pieces(column_files=NOWHERE)
+    assert elsewhere
+    assert not any(isinstance(one, FileRanges) for one in elsewhere)
+    assert COLUMNS_SETTING not in store.options.config
+
+
+def test_spark_reads_files_and_the_logs_behind_them(spark: SparkSession, store: Store) -> None:
+    fill(store)
+    store.write()
+    grow(store, range(50, 60))
+    expected = store.decoded()
+    folder = store.path.with_name(store.path.name + ".columns")
+    elsewhere = folder.rename(store.path.with_name("elsewhere"))
+
+    found = events(
+        spark, store.url, column_files=f"dir:{elsewhere}", columns=tuple(expected[0])
+    )
+
+    for row in expected:
+        if row["leader_epochs"] is not None:
+            row["leader_epochs"] = dict(row["leader_epochs"])  # As Spark has maps.
+    assert rows(found.collect()) == expected
+    assert rows(read(spark, store.url, column_files=NOWHERE).collect()) == expected
+    elsewhere.rename(folder)
+    few = read(spark, store.url, topic="orders", columns="position,state")
+    assert sorted(few.collect()) == sorted(
+        (row["position"], row["state"]) for row in expected if row["topic"] == "orders"
+    )
