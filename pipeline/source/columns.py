@@ -15,17 +15,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from tierledger.events import log_events as log
 from tierledger.events.errors import CorruptLog
@@ -33,6 +22,16 @@ from tierledger.events.event_codec import TYPES
 from tierledger.events.identifiers import UUID_BYTES, TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.pipeline.log_ranges import BOUNDARY_NUMBER, CORRUPT_NUMBER
+from tierledger.pipeline.table_columns import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    EPOCH_MAP,
+    INT,
+    STRING,
+    Column,
+)
+from tierledger.pipeline.tables.arrow import TYPES as ARROW_TYPES
 
 CORRUPT = "corrupt"
 """The type of a row at the position from which a log cannot be read; `reason` tells why."""
@@ -41,44 +40,51 @@ BOUNDARY = "boundary"
 """The type of a row in place of forgotten events, in a log that went on later. Its `stored` is
 the checkpoint's partition value, from which a leader goes on."""
 
-EVENT_SCHEMA = StructType(
-    [
-        StructField("cluster", StringType(), nullable=False),
-        StructField("topic", StringType(), nullable=False),
-        StructField("topic_id", StringType(), nullable=False),
-        StructField("partition", IntegerType(), nullable=False),
-        StructField("position", LongType(), nullable=False),
-        StructField("session", LongType()),
-        StructField("type", StringType(), nullable=False),
-        StructField("version", IntegerType()),
-        StructField("log_time_ms", LongType(), nullable=False),
-        StructField("origin_broker_id", IntegerType()),
-        StructField("origin_request_id", BinaryType()),
-        StructField("segment_id", StringType()),
-        StructField("state", StringType()),
-        StructField("start_offset", LongType()),
-        StructField("end_offset", LongType()),
-        StructField("max_timestamp_ms", LongType()),
-        StructField("event_timestamp_ms", LongType()),
-        StructField("broker_id", IntegerType()),
-        StructField("size_in_bytes", LongType()),
-        StructField("leader_epochs", MapType(IntegerType(), LongType(), False)),
-        StructField("custom_metadata", BinaryType()),
-        StructField("custom_metadata_dropped_bytes", LongType()),
-        StructField("txn_index_empty", BooleanType()),
-        StructField("delete_state", StringType()),
-        StructField("source_partition", IntegerType()),
-        StructField("source_offset", LongType()),
-        StructField("reason", StringType()),
-        StructField("body", StringType()),
-        StructField("stored", BinaryType()),
-    ]
+EVENT_COLUMNS = (
+    Column("cluster", STRING, ""),
+    Column("topic", STRING, ""),
+    Column("topic_id", STRING, ""),
+    Column("partition", INT, ""),
+    Column("position", BIGINT, ""),
+    Column("session", BIGINT, "", is_nullable=True),
+    Column("type", STRING, ""),
+    Column("version", INT, "", is_nullable=True),
+    Column("log_time_ms", BIGINT, ""),
+    Column("origin_broker_id", INT, "", is_nullable=True),
+    Column("origin_request_id", BINARY, "", is_nullable=True),
+    Column("segment_id", STRING, "", is_nullable=True),
+    Column("state", STRING, "", is_nullable=True),
+    Column("start_offset", BIGINT, "", is_nullable=True),
+    Column("end_offset", BIGINT, "", is_nullable=True),
+    Column("max_timestamp_ms", BIGINT, "", is_nullable=True),
+    Column("event_timestamp_ms", BIGINT, "", is_nullable=True),
+    Column("broker_id", INT, "", is_nullable=True),
+    Column("size_in_bytes", BIGINT, "", is_nullable=True),
+    Column("leader_epochs", EPOCH_MAP, "", is_nullable=True),
+    Column("custom_metadata", BINARY, "", is_nullable=True),
+    Column("custom_metadata_dropped_bytes", BIGINT, "", is_nullable=True),
+    Column("txn_index_empty", BOOLEAN, "", is_nullable=True),
+    Column("delete_state", STRING, "", is_nullable=True),
+    Column("source_partition", INT, "", is_nullable=True),
+    Column("source_offset", BIGINT, "", is_nullable=True),
+    Column("reason", STRING, "", is_nullable=True),
+    Column("body", STRING, "", is_nullable=True),
+    Column("stored", BINARY, "", is_nullable=True),
 )
 """All columns; the last, `stored`, has an event's bytes and is not read by default."""
 
-DEFAULT_SCHEMA = StructType(EVENT_SCHEMA.fields[:-1])
+_EPOCHS = pa.map_(pa.int32(), pa.field("value", pa.int64(), nullable=False))
 
-FILE_SCHEMA = to_arrow_schema(DEFAULT_SCHEMA)
+FILE_SCHEMA = pa.schema(
+    [
+        pa.field(
+            one.name,
+            _EPOCHS if one.type == EPOCH_MAP else ARROW_TYPES[one.type],
+            nullable=one.is_nullable,
+        )
+        for one in EVENT_COLUMNS[:-1]
+    ]
+)
 """The schema of column files: all but the stored bytes."""
 
 Values: TypeAlias = "Sequence[Any]"
@@ -177,7 +183,6 @@ def _plain(kind: pa.DataType) -> Callable[[Values], pa.Array]:
 
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
-_EPOCHS = pa.map_(pa.int32(), pa.field("value", pa.int64(), nullable=False))
 _INT, _LONG, _TEXT = _plain(pa.int32()), _plain(pa.int64()), _plain(pa.string())
 _BYTES, _BOOL = _plain(pa.binary()), _plain(pa.bool_())
 _STATE = _names([state.name for state in RemoteLogSegmentState])
@@ -272,7 +277,7 @@ class EventColumns:
     """Makes Arrow batches with the columns of a schema."""
 
     def __init__(self, schema: pa.Schema, cluster: str) -> None:
-        """`schema` is that of the batches: any columns of `EVENT_SCHEMA`, in any order."""
+        """`schema` is that of the batches: any of `EVENT_COLUMNS`, in any order."""
         self._schema = schema
         self._cluster = pa.scalar(cluster)
         self._header: dict[str, Callable[[Rows], pa.Array]] = {

@@ -14,12 +14,12 @@ from tierledger.pipeline.folding.task import DamagedLog, Report
 from tierledger.pipeline.log_ranges import FileRanges, LogRange, Notice, Piece
 from tierledger.pipeline.source.columns import (
     CORRUPT,
-    DEFAULT_SCHEMA,
+    EVENT_COLUMNS,
     FILE_SCHEMA,
     EventColumns,
 )
 from tierledger.pipeline.source.options import SourceOptions
-from tierledger.pipeline.source.plan import ReadTask, plan_batch
+from tierledger.pipeline.source.plan import PlannedTask, plan_batch
 from tierledger.pipeline.source.scan import Scanner
 from tierledger.pipeline.table_columns import EPOCH_MAP, Column, RowChunk, Table, Values
 from tierledger.pipeline.tables.arrow import RecordBatch, Schema
@@ -32,10 +32,7 @@ def _no_rows() -> Any:  # noqa: ANN401 - It raises.
 EVENTS = Table(
     "events",
     "the logs as they are, one row for each event",
-    tuple(
-        Column(one.name, one.dataType.simpleString(), "", one.nullable)
-        for one in DEFAULT_SCHEMA.fields
-    ),
+    EVENT_COLUMNS[:-1],
     _no_rows,
     identity=(),
 )
@@ -44,14 +41,14 @@ EVENTS = Table(
 NO_IDENTITY: Any = ()
 
 
-def planned_here(options: SourceOptions, note: Note = warn) -> list[ReadTask]:
+def planned_here(options: SourceOptions, note: Note = warn) -> list[PlannedTask]:
     """The tasks that read all events which the store holds now; raises as `plan_batch`."""
     return asyncio.run(plan_batch(options, note))
 
 
 def written_events(
     options: SourceOptions,
-    tasks: list[ReadTask],
+    tasks: list[PlannedTask],
     bound: tuple[str, int],
     write: Callable[[RowChunk], None],
     note: Note = warn,
@@ -107,7 +104,7 @@ def _damage_in(batch: RecordBatch) -> list[DamagedLog]:
 
 
 def _batches(
-    options: SourceOptions, tasks: list[ReadTask], bound: tuple[str, int], note: Note
+    options: SourceOptions, tasks: list[PlannedTask], bound: tuple[str, int], note: Note
 ) -> Iterator[RecordBatch]:
     schema = event_schema()
     name, highest = bound

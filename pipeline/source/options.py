@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from pyspark.sql.types import StructField, StructType
+from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.column_files.place import COLUMNS_SETTING
@@ -14,6 +13,9 @@ from tierledger.pipeline.log_ranges import ROWS_PER_TASK
 from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, URL_SETTING
 from tierledger.storage.keys import INT32_MAX, INT64_MAX
 from tierledger.storage.locate import parse_store_url
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 OPTIONS = {
     "store": "where the store is, as `--store` takes it",
@@ -100,6 +102,8 @@ def keeping(schema: StructType, given: Mapping[str, str]) -> StructType:
 
     Spark asks for the schema when a table is made, and gives only that to the table's readers.
     """
+    from pyspark.sql.types import StructField, StructType  # noqa: PLC0415 - Only Spark asks.
+
     own = _of_table(given)
     if not own:
         return schema

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from pyspark.sql.datasource import InputPartition
-
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -47,13 +45,11 @@ LOGS_AT_A_TIME = 200
 NO_PLACE = LogPlace(0, 0, b"", 0)
 
 
-class ReadTask(InputPartition):
-    """The pieces of logs that one Spark task reads."""
+class PlannedTask(NamedTuple):
+    """The pieces of logs that one task reads."""
 
-    def __init__(self, cluster: str, pieces: tuple[Piece, ...]) -> None:
-        super().__init__(None)
-        self.cluster = cluster
-        self.pieces = pieces
+    cluster: str
+    pieces: tuple[Piece, ...]
 
 
 @asynccontextmanager
@@ -79,7 +75,7 @@ async def opened(options: SourceOptions) -> AsyncIterator[Catalog | None]:
         await backend.close()
 
 
-async def plan_batch(options: SourceOptions, note: Note = warn) -> list[ReadTask]:
+async def plan_batch(options: SourceOptions, note: Note = warn) -> list[PlannedTask]:
     """Tasks that read all events that the store holds now.
 
     What is in column files and fits the logs is read from there; `note` takes what does not.
@@ -102,7 +98,7 @@ async def plan_batch(options: SourceOptions, note: Note = warn) -> list[ReadTask
         in_files = in_file_order([part for log in logs for part in log.in_files])
         pieces = [*in_files, *(piece for log in logs for piece in log.pieces)]
         tasks = packed(pieces, options.rows_per_task)
-        return [ReadTask(catalog.cluster_id, one) for one in tasks]
+        return [PlannedTask(catalog.cluster_id, one) for one in tasks]
 
 
 def column_index(options: SourceOptions, catalog: Catalog) -> ColumnIndex:

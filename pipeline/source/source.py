@@ -23,17 +23,12 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.source.columns import (
-    BOUNDARY,
-    CORRUPT,
-    DEFAULT_SCHEMA,
-    EVENT_SCHEMA,
-    EventColumns,
-)
+from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT, EventColumns
 from tierledger.pipeline.source.options import SourceOptions, keeping, kept
-from tierledger.pipeline.source.plan import ReadTask, plan_batch
+from tierledger.pipeline.source.plan import plan_batch
 from tierledger.pipeline.source.read_only import ReadOnlySource
 from tierledger.pipeline.source.scan import Scanner
+from tierledger.pipeline.source.schema import DEFAULT_SCHEMA, EVENT_SCHEMA, ReadTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,7 +134,7 @@ class TierledgerReader(DataSourceReader):
 
     @override
     def partitions(self) -> list[ReadTask]:
-        return asyncio.run(plan_batch(self._options))
+        return list(map(ReadTask, asyncio.run(plan_batch(self._options))))
 
     @override
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

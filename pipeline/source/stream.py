@@ -28,12 +28,13 @@ from tierledger.pipeline.source.columns import EventColumns
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import (
     READS_AT_A_TIME,
-    ReadTask,
+    PlannedTask,
     opened,
     partitions,
     whole_log,
 )
 from tierledger.pipeline.source.scan import Scanner
+from tierledger.pipeline.source.schema import ReadTask
 from tierledger.storage.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class TierledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
                     planner, tips[name], start.get(name), end[name][0]
                 )
             tasks = packed(pieces, self._options.rows_per_task)
-            return [ReadTask(catalog.cluster_id, one) for one in tasks]
+            return [ReadTask(PlannedTask(catalog.cluster_id, one)) for one in tasks]
 
     async def _between(
         self, planner: LogPlanner, tip: TopicIdPartition, start: list[int] | None, end: int

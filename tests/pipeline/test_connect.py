@@ -26,7 +26,7 @@ from tierledger.cli.commands.jobs.groups import EVENTS
 from tierledger.events.errors import NoSuchStore, NotReady
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.session import CONNECT_MODE, check_master, own_session
-from tierledger.pipeline.source.columns import DEFAULT_SCHEMA
+from tierledger.pipeline.source.schema import DEFAULT_SCHEMA
 from tierledger.pipeline.source.source import events
 from tierledger.pipeline.spark_tasks import cores_of, followed
 from tierledger.pipeline.tables import frames

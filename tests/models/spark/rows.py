@@ -14,8 +14,8 @@ from tests.models.storage.stored_partitions import CLUSTER, StoredPartition
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierledger.pipeline.source.columns import EVENT_SCHEMA
 from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.schema import EVENT_SCHEMA
 from tierledger.pipeline.source.source import TierledgerReader
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.connector import URL_SETTING, load_connector

@@ -39,8 +39,8 @@ from tierledger.pipeline.column_files import content
 from tierledger.pipeline.column_files.place import COLUMNS_SETTING, ColumnPlace
 from tierledger.pipeline.column_writer import WrittenColumns, listed, write_columns
 from tierledger.pipeline.log_ranges import FileRanges, LogRange
-from tierledger.pipeline.source.columns import DEFAULT_SCHEMA, EVENT_SCHEMA
 from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.schema import DEFAULT_SCHEMA, EVENT_SCHEMA
 from tierledger.pipeline.source.source import TierledgerReader, events
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.connector import URL_SETTING

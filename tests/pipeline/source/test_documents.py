@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from tierledger.pipeline.log_ranges import ROWS_PER_TASK
-from tierledger.pipeline.source.columns import EVENT_SCHEMA
 from tierledger.pipeline.source.options import OPTIONS
+from tierledger.pipeline.source.schema import EVENT_SCHEMA
 
 TEXT = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 

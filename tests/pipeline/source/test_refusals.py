@@ -11,7 +11,7 @@ from tests.models.spark.rows import partition_of, read, writing
 from tests.models.storage.stored_partitions import TIP, StoredPartition
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.source.columns import DEFAULT_SCHEMA
+from tierledger.pipeline.source.schema import DEFAULT_SCHEMA
 from tierledger.pipeline.source.source import TierledgerSource
 
 OTHER = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "payments")

@@ -31,7 +31,7 @@ from tierledger.events import log_events as log
 from tierledger.events.event_codec import decode_events, genesis
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.log_ranges import LogRange
-from tierledger.pipeline.source.columns import DEFAULT_SCHEMA
+from tierledger.pipeline.source.schema import DEFAULT_SCHEMA
 from tierledger.pipeline.source.source import EVENT_SCHEMA, events
 from tierledger.storage.partition.event_log import encode_batch
 

@@ -15,8 +15,9 @@ from tests.models.actors.local_world import eventually
 from tests.models.spark.rows import in_order, options_of, row_of, rows, writing
 from tests.models.storage.stored_partitions import TIP, StoredPartition, finished
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT, DEFAULT_SCHEMA
+from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT
 from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.schema import DEFAULT_SCHEMA
 from tierledger.pipeline.source.stream import Offset, TierledgerStreamReader
 from tierledger.storage.partition.forgetting import forget
 
