@@ -11,20 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import encoded, rows_in
 from tierledger.pipeline.column_files.index import ColumnIndex, FilePart
 from tierledger.pipeline.column_files.place import ColumnPlace, number_of
 from tierledger.pipeline.log_ranges import CORRUPT_NUMBER, FileRanges, LogRange, Notice
-from tierledger.pipeline.source.columns import CORRUPT, FILE_SCHEMA, EventColumns
+from tierledger.pipeline.source.columns import FILE_SCHEMA
 from tierledger.pipeline.source.options import SourceOptions
-from tierledger.pipeline.source.plan import LogPieces, in_file_order, opened, planned_logs
-from tierledger.pipeline.source.scan import Scanner
+from tierledger.pipeline.source.ordered import SoundPiece, ordered_rows, range_of
+from tierledger.pipeline.source.plan import LogPieces, opened, planned_logs
 
 ROWS_PER_FILE = 200_000
 """About how many rows a file has, as one task of Spark reads one file."""
@@ -110,7 +107,7 @@ class _FilesWriter:
         new = sum(rows_in(one) for _, ranges in plan.logs for one in ranges)
         again = self._small(new)
         number = max((number_of(one) for one in self._place.names()), default=0)
-        pieces = list[FilePart | LogRange]()
+        pieces = list[SoundPiece]()
         for held, ranges in plan.logs:
             pieces += [part for part in held if part.file in again]
             pieces += ranges
@@ -138,42 +135,18 @@ class _FilesWriter:
             rows += size
         return found
 
-    def _write(self, number: int, pieces: Sequence[FilePart | LogRange]) -> None:
+    def _write(self, number: int, pieces: Sequence[SoundPiece]) -> None:
         """Write the rows of `pieces` into one file, without logs that turn out damaged."""
-        table: Any = None
-        while table is None:
-            pieces = [one for one in pieces if _tip(one) not in self._damaged]
-            if not pieces:
-                return
-            table = self._table(pieces)
-        data = encoded(table, self._plan.cluster, [_range(one) for one in pieces])
+        cluster = self._plan.cluster
+        sound = [one for one in pieces if range_of(one).topic_id_partition not in self._damaged]
+        rows = ordered_rows(self._options, cluster, FILE_SCHEMA, sound)
+        self._damaged |= rows.damaged
+        if not rows.pieces:
+            return
+        data = encoded(rows.table, cluster, [range_of(one) for one in rows.pieces])
         self._place.write(number, data)
         self._files += 1
         self._bytes += len(data)
-
-    def _table(self, pieces: Sequence[FilePart | LogRange]) -> Any:  # noqa: ANN401 - Arrow has no types.
-        """The rows of `pieces`, in their order; None if one is damaged."""
-        columns = EventColumns(FILE_SCHEMA, self._plan.cluster)
-        scanner = Scanner(self._options, self._plan.cluster, columns)
-        in_files = in_file_order([one for one in pieces if isinstance(one, FilePart)])
-        ranges = [one for one in pieces if isinstance(one, LogRange)]
-        rows = pa.Table.from_batches(scanner.batches([*in_files, *ranges]), FILE_SCHEMA)
-        corrupt = rows.filter(pc.equal(rows["type"], CORRUPT))
-        if corrupt.num_rows:
-            found = zip(
-                corrupt["topic_id"].to_pylist(), corrupt["partition"].to_pylist(), strict=True
-            )
-            self._damaged |= {TopicIdPartition(Uuid.parse(one), at, "") for one, at in found}
-            return None
-        places, at = dict[LogRange, int](), 0
-        for one in _in_order(in_files, ranges):
-            places[one] = at
-            at += rows_in(one)
-        assert at == rows.num_rows, "a sound range has all its rows"
-        wanted = [_range(one) for one in pieces]
-        return pa.concat_tables(
-            [rows.slice(places[one], rows_in(one)) for one in wanted]
-        ).combine_chunks()
 
     def _done(self, again: set[str]) -> WrittenColumns:
         unusable = {one.name for one in self._plan.held.unusable}
@@ -191,19 +164,12 @@ class _FilesWriter:
         )
 
 
-def _in_order(in_files: Iterable[FileRanges], ranges: Iterable[LogRange]) -> Iterator[LogRange]:
-    for piece in in_files:
-        for _, one in piece.parts:
-            yield one
-    yield from ranges
-
-
 def _packed(
-    pieces: Iterable[FilePart | LogRange],
-) -> Iterator[list[FilePart | LogRange]]:
-    some, rows = list[FilePart | LogRange](), 0
+    pieces: Iterable[SoundPiece],
+) -> Iterator[list[SoundPiece]]:
+    some, rows = list[SoundPiece](), 0
     for one in pieces:
-        size = rows_in(_range(one))
+        size = rows_in(range_of(one))
         if some and rows + size > ROWS_PER_FILE:
             yield some
             some, rows = [], 0
@@ -211,14 +177,6 @@ def _packed(
         rows += size
     if some:
         yield some
-
-
-def _range(one: FilePart | LogRange) -> LogRange:
-    return one.range if isinstance(one, FilePart) else one
-
-
-def _tip(one: FilePart | LogRange) -> TopicIdPartition:
-    return _range(one).topic_id_partition
 
 
 class ListedFile(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.column_files.index import Note, warn
+from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import Report
 from tierledger.pipeline.tables.arrow import RecordBatch, Schema, record_batch, schema_of
@@ -62,13 +63,21 @@ class StoredTables:
         )
         plan = asyncio.run(coming)
         if name != EVENTS:
-            return ReadableTable(schema_of(plan.table), _folded(plan, report))
+            return ReadableTable(schema_of(plan.table), _made(plan, report, self.note))
         return _events(self, report)
 
 
-def _folded(plan: TablePlan, report: Report | None) -> Iterator[RecordBatch]:
+def _made(plan: TablePlan, report: Report | None, note: Note) -> Iterator[RecordBatch]:
+    """The rows of the plan's logs: made of columns as far as that is possible, else folded."""
+    from tierledger.pipeline.column_tables import MADE, ColumnTable  # noqa: PLC0415 - NumPy.
+
     schema = schema_of(plan.table)
-    for chunk in plan.fold(report).run(plan.logs):
+    logs: Sequence[PlannedLog] = plan.logs
+    if plan.table.name in MADE:
+        made = ColumnTable(plan, note)
+        yield from made.batches()
+        logs = made.left
+    for chunk in plan.fold(report).run(logs):
         yield record_batch(chunk, schema)
 
 

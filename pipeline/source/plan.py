@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -136,8 +136,22 @@ async def planned_logs(
     return found
 
 
+async def pieces_until(
+    catalog: Catalog,
+    options: SourceOptions,
+    index: ColumnIndex,
+    ends: Mapping[TopicIdPartition, int],
+) -> list[LogPieces]:
+    """The logs of `ends`, each up to that batch (exclusive)."""
+    return await _planned_logs(catalog, options, index, None, ends)
+
+
 async def _planned_logs(
-    catalog: Catalog, options: SourceOptions, index: ColumnIndex, topic_id: Uuid | None
+    catalog: Catalog,
+    options: SourceOptions,
+    index: ColumnIndex,
+    topic_id: Uuid | None,
+    until: Mapping[TopicIdPartition, int] | None = None,
 ) -> list[LogPieces]:
     free = asyncio.Semaphore(READS_AT_A_TIME)
     name = None if topic_id is not None else options.topic
@@ -145,12 +159,16 @@ async def _planned_logs(
         found
         async for found in catalog.first_batches(topic_id)
         if options.partition in {None, found[0].partition}
+        and (until is None or found[0] in until)
     ]
     planned: list[LogPieces] = []
     for at in range(0, len(firsts), LOGS_AT_A_TIME):
         some = firsts[at : at + LOGS_AT_A_TIME]
         readers = [catalog.reader(tip) for tip, _ in some]
-        ends = await planned_ends(readers)
+        if until is None:
+            ends = await planned_ends(readers)
+        else:
+            ends = [until[tip] for tip, _ in some]
         starts = [
             _start(catalog, reader, first)
             for reader, (_, first) in zip(readers, some, strict=True)

@@ -1,0 +1,89 @@
+"""Whole ranges of logs as one Arrow table, in an order of choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline.column_files.content import rows_in
+from tierledger.pipeline.column_files.index import FilePart, Note, warn
+from tierledger.pipeline.log_ranges import FileRanges, LogRange
+from tierledger.pipeline.source.columns import CORRUPT, EventColumns
+from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.plan import in_file_order
+from tierledger.pipeline.source.scan import Scanner
+
+SoundPiece: TypeAlias = "FilePart | LogRange"
+"""A range whose end is known, in a file or in its log."""
+
+
+class OrderedRows(NamedTuple):
+    """The rows of pieces, without those of logs that turned out damaged."""
+
+    table: Any
+    pieces: list[SoundPiece]
+    damaged: set[TopicIdPartition]
+
+
+def range_of(piece: SoundPiece) -> LogRange:
+    """The range of a piece."""
+    return piece.range if isinstance(piece, FilePart) else piece
+
+
+def ordered_rows(
+    options: SourceOptions,
+    cluster: str,
+    schema: Any,  # noqa: ANN401 - Arrow has no types.
+    pieces: Iterable[SoundPiece],
+    note: Note = warn,
+) -> OrderedRows:
+    """The rows of `pieces`, in their order; `schema` has the columns, `type` among them.
+
+    Raises:
+        StorageUnavailable: The store cannot be reached.
+        StoreRefused: The URL does not lead to a store any more.
+    """
+    damaged = set[TopicIdPartition]()
+    wanted = list(pieces)
+    while True:
+        wanted = [one for one in wanted if range_of(one).topic_id_partition not in damaged]
+        in_files = in_file_order([one for one in wanted if isinstance(one, FilePart)])
+        ranges = [one for one in wanted if isinstance(one, LogRange)]
+        scanner = Scanner(options, cluster, EventColumns(schema, cluster), note)
+        rows = pa.Table.from_batches(scanner.batches([*in_files, *ranges]), schema)
+        found = _corrupt(rows)
+        if not found:
+            return OrderedRows(_in_order(rows, wanted, in_files, ranges), wanted, damaged)
+        damaged |= found
+
+
+def _corrupt(rows: Any) -> set[TopicIdPartition]:  # noqa: ANN401 - As above.
+    corrupt = rows.filter(pc.equal(rows["type"], CORRUPT))
+    names = zip(corrupt["topic_id"].to_pylist(), corrupt["partition"].to_pylist(), strict=True)
+    return {TopicIdPartition(Uuid.parse(one), number, "") for one, number in names}
+
+
+def _in_order(
+    rows: Any,  # noqa: ANN401 - As above.
+    wanted: Sequence[SoundPiece],
+    in_files: Iterable[FileRanges],
+    ranges: Iterable[LogRange],
+) -> Any:  # noqa: ANN401 - As above.
+    places, at = dict[LogRange, int](), 0
+    for one in _as_read(in_files, ranges):
+        places[one] = at
+        at += rows_in(one)
+    assert at == rows.num_rows, "a sound range has all its rows"
+    slices = [rows.slice(places[one], rows_in(one)) for one in map(range_of, wanted)]
+    return pa.concat_tables(slices).combine_chunks() if slices else rows
+
+
+def _as_read(in_files: Iterable[FileRanges], ranges: Iterable[LogRange]) -> Iterator[LogRange]:
+    for piece in in_files:
+        for _, one in piece.parts:
+            yield one
+    yield from ranges
