@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from tierledger.actors.calls import LEADER, Answered, PartitionKey
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
@@ -24,7 +24,21 @@ from tierledger.simulation.history.calls import (
     outcome_of,
 )
 
-_REQUEST: ContextVar[bytes | None] = ContextVar("request", default=None)
+
+class _RecordedCall(NamedTuple):
+    """The call that the current task makes: its number in the history, and its request id."""
+
+    number: int
+    request: bytes = b""
+
+
+_CALL: ContextVar[_RecordedCall | None] = ContextVar("call", default=None)
+
+
+def call_text() -> str | None:
+    """Which of the history's calls the current task makes, for people; None: none of them."""
+    call = _CALL.get()
+    return None if call is None else f"call {call.number}"
 
 
 class CountedIds:
@@ -42,6 +56,18 @@ class CountedIds:
         return Uuid(self.request_id() + b"seg\x00")
 
 
+class NamedIds:
+    """Request ids that people can read: the name of who asks, and a number."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._count = 0
+
+    def request_id(self) -> bytes:
+        self._count += 1
+        return f"{self._name}/{self._count}".encode()
+
+
 class KnownIds:
     """A source of request ids that returns the id which a `RecordedClient` has recorded."""
 
@@ -49,7 +75,8 @@ class KnownIds:
         self.ids = ids
 
     def request_id(self) -> bytes:
-        return _REQUEST.get() or self.ids.request_id()
+        call = _CALL.get()
+        return call.request if call and call.request else self.ids.request_id()
 
 
 class RecordedClient:
@@ -95,14 +122,14 @@ class RecordedClient:
             what=what,
             wanted=wanted,
         )
-        token = _REQUEST.set(request)
+        token = _CALL.set(_RecordedCall(number, request))
         try:
             position = await work
         except (RemoteStorageError, asyncio.CancelledError) as error:
             return self._failed(number, error)
         finally:
             with suppress(ValueError):  # Another context, if the process ended.
-                _REQUEST.reset(token)
+                _CALL.reset(token)
         self._recorder.ok(number, position, b"")
         return None
 
@@ -120,10 +147,14 @@ class RecordedClient:
             what=query.kind,
             query=query,
         )
+        token = _CALL.set(_RecordedCall(number))
         try:
             answered = await self._whole(tip, role, await self.manager.ask(tip, role, query))
         except (RemoteStorageError, asyncio.CancelledError) as error:
             return self._failed(number, error)
+        finally:
+            with suppress(ValueError):  # Another context, if the process ended.
+                _CALL.reset(token)
         value: Any = answered.value
         self._recorder.ok(
             number, answered.position, digest_of(value, query), stale=answered.stale

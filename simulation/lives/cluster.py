@@ -203,7 +203,6 @@ class LivingCluster(Stage):
         self.silent: set[bytes | None] = set()
         """Ids of segments that comparisons leave out."""
         self.violations: list[Violation] = []
-        self.calls_of: dict[int, range] = {}
         self.copied = self.written = self.moves = 0
         """The numbers of segments, of writes by either manager, and of moves that succeeded."""
         self._random = Random()

@@ -606,7 +606,8 @@ def plan(world: Struck) -> None:
 
 
 def _carry_out(world: Struck, at: int, decision: SeedDecision) -> None:
-    before = world.recorder.count
+    before, world.struck = world.recorder.count, at
     STRIKES[decision.kind](world, *decision.args)
+    world.struck = None
     if world.recorder.count > before:
-        world.calls_of[at] = range(before, world.recorder.count)
+        world.calls_of[at] = [*range(before, world.recorder.count)]

@@ -130,7 +130,9 @@ class Struck(Protocol):
     """By point, how long (us) the process that next gets there cannot reach the store."""
     lies: list[int]
     """Indexes of earlier orders that coordinators are to add to their next ones."""
-    calls_of: dict[int, range]
+    struck: int | None
+    """The index of the decision that strikes now."""
+    calls_of: dict[int, list[int]]
     """By a decision's index in the scenario, the numbers of the calls it made at once."""
     is_healing: bool
     is_well: bool

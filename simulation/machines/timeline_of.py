@@ -42,7 +42,7 @@ from tierledger.simulation.timeline import (
     Span,
 )
 
-_KINDS: Final = {"coordinator": COORDINATOR, "host": HOST, "store": STORE}
+_KINDS: Final = {"coordinator": COORDINATOR, "host": HOST, "store": STORE, "ray": ""}
 """By the first part of a process's name; all others use the service, as brokers do."""
 
 _BEGINS: Final = {"crash": DEAD, "pause": PAUSED, "cut off": CUT_OFF, "follow": FOLLOWS}
@@ -73,10 +73,7 @@ def timeline_of(
     """
     found = list(violations)
     names = [life.name for life in world.lives]
-    kinds = [name.partition("-")[0].partition("/")[0] for name in names]
-    lanes = [
-        RunLane(name, _KINDS.get(kind, BROKER)) for name, kind in zip(names, kinds, strict=True)
-    ]
+    lanes = [RunLane(name, _kind(name)) for name in names]
     moments = list(_moments(world))
     lives = _Lives(names, world.clock.now)
     for moment in moments:
@@ -94,8 +91,8 @@ def timeline_of(
         )
         for one in found
     ]  # fmt: skip
-    if any(STORE in {source, target} for _, source, target, *_ in world.recording.arrows):
-        lanes.append(RunLane(STORE, STORE))
+    ends = [end for one in world.recording.arrows for end in (one.source, one.target)]
+    lanes += [RunLane(one, _kind(one)) for one in dict.fromkeys(ends) if one not in names]
     return RunTimeline(
         title,
         command,
@@ -106,6 +103,10 @@ def timeline_of(
         [one.detail for one in decided],
         [violation_text(one) for one in found],
     )
+
+
+def _kind(lane: str) -> str:
+    return _KINDS.get(re.split("[-/]", lane)[0], BROKER)
 
 
 def _decided(

@@ -34,7 +34,8 @@ class World(Processes):
         self.importers: list[Importer | KafkaFollower] = []
         self.drafts: list[Drafted] = []
         """The batches that leaders drafted, noted only in seeds that judge them."""
-        self.calls_of: dict[int, range] = {}
+        self.struck: int | None = None
+        self.calls_of: dict[int, list[int]] = {}
         """By a decision's index in the scenario, the numbers of the calls it made at once."""
         self.moving = Moving(self, self.feeding) if scenario.moves else None
         """The move of the cluster between managers; None if its brokers have no plugin."""

@@ -25,8 +25,8 @@ from tierledger.events.metadata import (
     RemotePartitionDeleteMetadata,
 )
 from tierledger.simulation.history.recorded_client import (
-    CountedIds,
     KnownIds,
+    NamedIds,
     RecordedClient,
 )
 from tierledger.simulation.machines.environment.clockwork import S
@@ -84,7 +84,7 @@ class Broker:
         self._announcing = 0
         self._world = world
         self._fenced = fenced
-        self._known_ids = KnownIds(CountedIds(broker_id << 16 | number))
+        self._known_ids = KnownIds(NamedIds(self.life.name))
         self._manager = AsyncRemoteLogMetadataManager(
             connect, self._known_ids, deadline_s=world.scenario.patience / S
         )
@@ -250,7 +250,10 @@ class Broker:
         if self._manager.claim_to_lead(tip) in (None, NO_CLAIM):
             return  # Nobody may ever have announced the partition, which is then unknown.
 
+        decision = self._world.struck
+
         async def write() -> None:
+            self._world.begins_call(decision)
             error = await caller.client.write(tip, begun(), what, wanted)
             if isinstance(error, OutcomeUnknown):
                 self._world.recording.mark("write ended in doubt")
@@ -275,9 +278,11 @@ class Broker:
         self, partition: int, caller: CallerOfClient, role: str, query: Query, then: Heard
     ) -> None:
         """Begin a read; when it ends, `then` is called with its error, or None."""
+        decision = self._world.struck
 
         async def read() -> None:
             await self._ready()
+            self._world.begins_call(decision)
             answer = await caller.client.read(self._world.tips[partition], role, query)
             caller.is_busy = False
             if isinstance(answer, RemoteStorageError):

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tierledger.actors.calls import (
     LEADER,
@@ -42,6 +42,7 @@ from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.ports import LeaderOracle
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.errors import Fenced, NotReady, OutcomeUnknown, RemoteStorageError
+from tierledger.simulation.history.recorded_client import call_text
 from tierledger.simulation.machines.moved import unnotified
 from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, GAVE_UP, LEADER_MOVED
@@ -132,7 +133,7 @@ class HostWay:
             sent = PlaceCall(self._cluster.distorted(sent.placements))
         try:
             answer: T = await self._cluster.network.call(
-                self.process, lambda: sent.put_to(self._host()), type(request).__name__, sent
+                self.process, lambda: sent.put_to(self._host()), sent
             )
         except BaseException:  # Also if nobody waits any longer.
             self._cluster.watch.unanswered(self.process, request)
@@ -148,7 +149,7 @@ class HostWay:
 
         refusal = refusal_of(call)
         return refusal or await self._cluster.network.call(
-            self.process, work, type(call).__name__, call
+            self.process, work, call, call_text()
         )
 
 
@@ -166,9 +167,7 @@ class CoordinatorWay:
             try:
                 await self._cluster.start_coordinator(process)
                 asked = partial(process.service.ask, request)
-                answer: T = await self._cluster.network.call(
-                    process, asked, type(request).__name__, request
-                )
+                answer: T = await self._cluster.network.call(process, asked, request)
             except OutcomeUnknown:
                 is_lost = not process.is_reachable
                 self._process = None
@@ -195,6 +194,10 @@ class DirectConnection:
 
     async def close(self) -> None:
         """Does nothing: the service goes on."""
+
+
+class StartCall(NamedTuple):
+    """What a coordinator is asked that has not started."""
 
 
 RESTART_S = 0.2
@@ -320,7 +323,7 @@ class Cluster:
                     process.is_started = True
 
         if not process.is_started:
-            await self.network.call(process, start, "start")
+            await self.network.call(process, start, StartCall())
 
     async def keep_coordinator(self) -> None:
         """Restart the coordinator whenever it has ended, as Ray does."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from typing_extensions import override
 
 from tierledger.events.errors import OutcomeUnknown
 from tierledger.simulation.machines.environment.medium import Medium, completed
-from tierledger.simulation.machines.environment.recording import Recording
+from tierledger.simulation.machines.environment.recording import Message, Recording
 from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.storage.backend import (
     NO_FORMERS,
@@ -34,6 +34,26 @@ APPEND, READ, LOADED, CHECKPOINTED, COORDINATED = (
 """Points at which a process may meet a fault; a world knows one more, "durable"."""
 
 
+class StorePlace(NamedTuple):
+    """What the keys with one prefix hold, for the picture."""
+
+    text: str
+    partition: int | None
+    of_batches: bool
+    """Whether the rest of each key is a batch's number."""
+
+
+class StoreStep:
+    """A request to the store as one step, and as the picture shows it."""
+
+    def __init__(self, work: partial[Coroutine[Any, Any, Any]], message: Message) -> None:
+        self._work = work
+        self.message = message
+
+    def __call__(self) -> Any:  # noqa: ANN401 - Whatever the work returns.
+        return completed(self._work())
+
+
 class LyingStore:
     """The store that all processes share; its medium lies as the scenario says."""
 
@@ -51,10 +71,30 @@ class LyingStore:
         self.passes = passes
         self.logs: dict[str, int] = {}
         """By the prefix of a log its partition; see `Slot`."""
+        self.places: dict[str, StorePlace] = {}
+        """By their prefix, what keys hold."""
         self.created_at: dict[str, int] = {}
         """When each key was created (virtual ns)."""
         self._intact: dict[str, bytes | None] = {}
         """By a key that was damaged, the value that was written there; None: none was."""
+
+    def step(self, work: partial[Coroutine[Any, Any, Any]], keys: Sequence[str]) -> StoreStep:
+        """A request about `keys`, or about what begins with them; see `StorePlace`."""
+        named = [self._text(key) for key in keys] if self.recording.keeps else []
+        partitions = {partition for _, partition in named}
+        what = work.func.__name__.strip("_").replace("_", " ")
+        about = ", ".join(dict.fromkeys(text for text, _ in named))
+        partition = partitions.pop() if len(partitions) == 1 else None
+        return StoreStep(work, Message(what, [about], partition))
+
+    def _text(self, key: str) -> tuple[str, int | None]:
+        for prefix, place in self.places.items():
+            if key.startswith(prefix):
+                text, batch = place.text, key[len(prefix) :]
+                if place.of_batches:
+                    text += f" batch {int(batch)}" if batch else " log"
+                return text, place.partition
+        return key, None
 
     def damage(self, key: str, value: bytes) -> None:
         """Let readers get `value` at `key`, whatever was written there."""
@@ -94,26 +134,34 @@ class StoreConnection(MetadataStorageBackend):
         if self._process.is_dead:
             await self._store.loop.create_future()
 
-    async def _read(self, work: partial[Coroutine[Any, Any, T]]) -> T:
+    async def _read(self, work: partial[Coroutine[Any, Any, T]], keys: Sequence[str]) -> T:
         ask = self._store.medium.ask_state
-        result: T = await self._ask(ask, _done_at_once(work))
+        result: T = await self._ask(ask, self._store.step(work, keys))
         return result
 
-    async def _write(self, work: partial[Coroutine[Any, Any, T]], conflict: object = None) -> T:
+    async def _write(
+        self,
+        work: partial[Coroutine[Any, Any, T]],
+        keys: Sequence[str],
+        conflict: object = None,
+    ) -> T:
         ask = self._store.medium.change_state
-        result: T = await self._ask(ask, _done_at_once(work), conflict=conflict)
+        result: T = await self._ask(ask, self._store.step(work, keys), conflict=conflict)
         return result
 
     @override
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
-        return await self._read(partial(self._backend.get_each, keys))
+        return await self._read(partial(self._backend.get_each, keys), keys)
 
     @override
     async def get_like(
         self, prefix: str, *, after: str | None = None, limit: int = 1000
     ) -> list[tuple[str, bytes]]:
         get_like = self._backend.get_like
-        page = await self._read(partial(get_like, prefix, after=after, limit=limit))
+        page = await self._read(
+            partial(get_like, prefix, after=after, limit=limit),
+            [prefix, after] if after else [prefix],
+        )
         if self._is_host and page:
             await self._passes(READ)
             if len(page) < limit:
@@ -122,15 +170,16 @@ class StoreConnection(MetadataStorageBackend):
 
     @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
-        return await self._read(partial(self._backend.last_keys, prefixes))
+        return await self._read(partial(self._backend.last_keys, prefixes), prefixes)
 
     @override
     async def remove_like(self, prefix: str) -> int:
-        return await self._write(partial(self._backend.remove_like, prefix))
+        return await self._write(partial(self._backend.remove_like, prefix), [prefix])
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
-        await self._ask(self._store.medium.write_state, operations)
+        write = partial(self._store.medium.write_checkpoint, operations)
+        await self._write(write, [one.key for one in operations])
         if self._is_host:
             await self._passes(CHECKPOINTED)
 
@@ -144,7 +193,8 @@ class StoreConnection(MetadataStorageBackend):
         if len({key.rpartition("/")[0] for key, _ in items}) > 1:
             self._store.recording.mark("several partitions in one commit")
         try:
-            outcomes = await self._write(partial(self._create_each, items, formers), exist)
+            create = partial(self._create_each, items, formers)
+            outcomes = await self._write(create, [key for key, _ in items], exist)
         except OutcomeUnknown:
             if not self._is_host:
                 self._store.recording.mark("coordinator's append in doubt")
@@ -186,16 +236,6 @@ class StoreConnection(MetadataStorageBackend):
     @override
     async def close(self) -> None:
         """Does nothing: other processes still use the store."""
-
-
-def _done_at_once(work: partial[Coroutine[Any, Any, T]]) -> Callable[[], T]:
-    """`work` as one step, under its own name in the picture."""
-
-    def done() -> T:
-        return completed(work())
-
-    done.__name__ = work.func.__name__
-    return done
 
 
 def _settle(result: object, answer: asyncio.Future[Any]) -> None:

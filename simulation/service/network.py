@@ -13,7 +13,11 @@ from typing import Any, TypeAlias
 
 from tierledger.actors.ports import HostGone
 from tierledger.events.errors import OutcomeUnknown, RemoteStorageError
-from tierledger.simulation.machines.environment.recording import Recording
+from tierledger.simulation.machines.environment.recording import (
+    Message,
+    Recording,
+    request_message,
+)
 from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.simulation.service.virtual_loop import (
     VirtualLoop,
@@ -37,21 +41,24 @@ class Network:
         self.loop = loop
         self.recording = recording
         self.wires = wires
-        self._world = VirtualProcess("world")
+        self._ray = VirtualProcess("ray")
+        """What starts a coordinator that nobody asks, and sends what no process sends."""
         self._count = 0
 
     async def call(
-        self, target: VirtualProcess, work: Work, what: str, given: object = None
+        self, target: VirtualProcess, work: Work, request: object, call: str | None = None
     ) -> Any:  # noqa: ANN401
-        """Run `work` at `target`; returns its result. `given`: what it is asked, for people.
+        """Run `work` at `target`, which does what `request` asks for; returns its result.
+
+        `call`: which of the history's calls asks for it, for people.
 
         Raises:
             RemoteStorageError: The error of `work`, `HostGone` if `target` is believed dead, or
                 `OutcomeUnknown` if no answer came within the timeout.
         """
         number = self._count = self._count + 1
-        caller = current_process() or self._world
-        under_way = _Call(self, number, caller, target, work, what, given)
+        caller = current_process() or self._ray
+        under_way = _Call(self, number, caller, target, work, request, call)
         under_way.begin()
         unknown = OutcomeUnknown("no answer")
         timer = self.loop.call_later(TIMEOUT_S, under_way.fail, unknown, context=WORLD_CONTEXT)
@@ -72,8 +79,8 @@ class _Call:
         caller: VirtualProcess,
         target: VirtualProcess,
         work: Work,
-        what: str,
-        given: object,
+        request: object,
+        call: str | None,
     ) -> None:
         self.answer: asyncio.Future[Any] = network.loop.create_future()
         self._network = network
@@ -81,19 +88,22 @@ class _Call:
         self._caller = caller
         self._target = target
         self._work = work
-        self._what = what
-        self._given = what if given is None else given
+        self._message = request_message(request, call)
+        self._call = call
 
     def begin(self) -> None:
         """Send the request; the caller learns if the target dies before it has answered."""
         self._target.when_killed[self._number] = self._died
-        if not self._network.wires.send(self._caller, self._target, self.deliver, self._given):
+        is_sent = self._network.wires.send(
+            self._caller, self._target, self.deliver, message=self._message
+        )
+        if not is_sent:
             self._died()
 
-    def deliver(self, _given: object) -> None:
+    def deliver(self) -> None:
         """The request arrives at the target, which starts the work."""
         network = self._network
-        network.recording.event(self._what, self._caller.name, self._target.name)
+        network.recording.event(self._message.what, self._caller.name, self._target.name)
         network.loop.spawn(self._target, self._serve())
 
     async def _serve(self) -> None:
@@ -105,17 +115,21 @@ class _Call:
         if self._target.when_killed.pop(self._number, None) is None:
             return  # The caller was notified that the target died, or no longer waits.
         if error is not None:
-            self._reply(self.fail, error)
+            self._reply(self.fail, error, "failed")
         else:
-            self._reply(self.succeed, result)
+            self._reply(self.succeed, result, "answered")
 
-    def _reply(self, then: Callable[..., None], outcome: object) -> None:
-        if not self._network.wires.send(self._target, self._caller, then, outcome):
+    def _reply(self, then: Callable[..., None], outcome: object, end: str) -> None:
+        what, _, partition = self._message
+        about = [one for one in (self._call, outcome) if one is not None]
+        told = Message(f"{what} {end}", about, partition)
+        wires = self._network.wires
+        if not wires.send(self._target, self._caller, then, outcome, message=told):
             self._go(then, outcome)  # The caller may be only believed dead.
 
     def _died(self) -> None:
         self._target.when_killed.pop(self._number, None)
-        self._go(self.fail, HostGone(f"{self._what}: {self._target.name} died"))
+        self._go(self.fail, HostGone(f"{self._message.what}: {self._target.name} died"))
 
     def _go(self, then: Callable[..., None], outcome: object) -> None:
         delay = self._network.wires.delay(self._target)

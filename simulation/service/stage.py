@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.host_settings import ServiceSettings
@@ -15,7 +15,7 @@ from tierledger.simulation.machines.environment.newer_release import NewerSerDe,
 from tierledger.simulation.machines.environment.recording import Recording
 from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.simulation.machines.scenario.scenario import Scenario
-from tierledger.simulation.service.lying_store import LyingStore
+from tierledger.simulation.service.lying_store import LyingStore, StorePlace
 from tierledger.simulation.service.network import Network
 from tierledger.simulation.service.plan import FURTHER
 from tierledger.simulation.service.streams import StreamNetwork
@@ -58,6 +58,7 @@ class Stage:
         self.keys_of = [PartitionKey.of(tip) for tip in self.tips]
         logs = {self.keys.log(tip): tip.partition for tip in self.tips}
         self.store.logs = {**logs, self.keys.coordinator_log(): COORDINATOR}
+        self.store.places = dict(self._places())
         self.watch = WireWatch(self.loop)
         self.streams = StreamNetwork(self.network, scenario.doors, self.watch)
         self.lives: list[VirtualProcess] = []
@@ -67,9 +68,20 @@ class Stage:
         """Partitions whose logs were damaged."""
         self.moved: set[int] = set()
         """Numbers of the placements that a coordinator was made to decide on without cause."""
+        self.struck: int | None = None
+        """The index of the decision that strikes now."""
+        self.calls_of: dict[int, list[int]] = {}
+        """By a decision's index in the scenario, the numbers of the calls it made at once."""
         self.is_healing = False
         self.is_quiet = False
         """Brokers make no more calls, so only hints and polls make followers read the log."""
+
+    def _places(self) -> Iterator[tuple[str, StorePlace]]:
+        yield self.keys.coordinator_log(), StorePlace("coordinator", None, True)
+        for number, tip in enumerate(self.tips):
+            text = f"partition {number}"
+            yield self.keys.log(tip), StorePlace(text, number, True)
+            yield self.keys.state(tip), StorePlace(f"{text} checkpoint", number, False)
 
     def serde_of(self, host: str) -> MetadataSerDe:
         """That of a host's release; those that start when all heals run the newest."""
@@ -81,6 +93,11 @@ class Stage:
         """Note a process that begins."""
         self.lives.append(life)
         self.recording.moment(life.name, "start")
+
+    def begins_call(self, decision: int | None) -> None:
+        """Note that the next call of the history is one that a decision makes."""
+        if decision is not None:
+            self.calls_of.setdefault(decision, []).append(self.recorder.count)
 
     def now_ns(self) -> int:
         return self.clock.now * 1000

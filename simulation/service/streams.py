@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeAlias
 from zlib import crc32
 
@@ -24,6 +24,7 @@ from tierledger.actors.door.security.settings import ClientSecurity
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.simulation.machines.environment.clockwork import ProcessLife, S
 from tierledger.simulation.machines.scenario.doors import DoorPlan
+from tierledger.simulation.service.frame_arrows import FrameArrows
 from tierledger.simulation.service.network import WORLD_CONTEXT, Network
 from tierledger.simulation.service.virtual_loop import VirtualProcess, current_process
 
@@ -77,6 +78,7 @@ class StreamNetwork:
         """By client's name: until when the client reaches no door (virtual s)."""
         self._when_written: dict[str, Callable[[], None]] = {}
         """By client's name: what to call just before the answer to its next write is sent."""
+        self.arrows = FrameArrows(network.recording)
         self._count = 0
 
     def heal(self) -> None:
@@ -162,7 +164,10 @@ class StreamNetwork:
     ) -> Stream:
         """A stream of calls from the current process to a door; see `Stream.opened`."""
         connection = self.connected(door)
-        return await Stream.greeted(door, greeting, connection, connection.client)
+        stream = await Stream.greeted(door, greeting, connection, connection.client)
+        if self.recording.keeps:
+            connection.drawn.watch(stream)
+        return stream
 
     async def fed(
         self, door: str, greeting: pb.ClientGreeting, _security: ClientSecurity
@@ -215,6 +220,8 @@ class Connection:
         self.number = number
         self.door = door
         self._method = method
+        self.drawn = streams.arrows.of_connection()
+        """The arrows of its frames in the picture."""
         self.client = End(self, process, process.name)
         self.server = End(self, None, door)
         self.client.other, self.server.other = self.server, self.client
@@ -357,12 +364,24 @@ class End:
         self._raise_if_over()
         self._sent_bytes += len(frame)
         self._streams.watch.written(self, frame)
-        self.send(self.other.arrived, frame)
+        arrives = self._next_arrival()
+        drawn, is_client = self.connection.drawn, self is self.connection.client
+        draw = drawn.asks if is_client else drawn.answers
+        arrows = draw(self.name, self._receiver(), frame, arrives)
+        self._send(arrives, self.other.arrived, frame, arrows)
         while self._sent_bytes > self._streams.plan.window:
             self._streams.recording.mark("writer waits for a reader")
             self._writing = self._streams.loop.create_future()
             await self._writing
             self._raise_if_over()
+
+    def _receiver(self) -> str:
+        """The process at the other end; where none listens, the host's name."""
+        door, other = self.connection.door, self.other
+        if other.owner is None:  # The connection is not accepted yet.
+            found = self._streams.listener(door, self.name)
+            return other.life.site if found is None else found[0].name
+        return other.name
 
     def cancel(self) -> None:
         """End the stream from the client's side."""
@@ -393,12 +412,22 @@ class End:
 
     def send(self, then: Callable[..., None], *given: object) -> None:
         """Call `then` at the peer, after everything that was sent earlier."""
+        self._send(self._next_arrival(), then, *given)
+
+    def _next_arrival(self) -> float:
         arrival = self._streams.arrival(self.life, self.other.life)
         self._last_arrival = max(arrival, self._last_arrival)
-        self._streams.loop.call_at(self._last_arrival, then, *given, context=WORLD_CONTEXT)
+        return self._last_arrival
 
-    def arrived(self, frame: bytes) -> None:
-        if self.error is None and not self.is_deaf:
+    def _send(self, arrives: float, then: Callable[..., None], *given: object) -> None:
+        self._streams.loop.call_at(arrives, then, *given, context=WORLD_CONTEXT)
+
+    def arrived(self, frame: bytes, drawn: Sequence[int]) -> None:
+        """A frame arrives; `drawn`: its arrows in the picture."""
+        if self.error is not None or self.is_deaf:
+            for arrow in drawn:
+                self._streams.recording.never_arrives(arrow)
+        else:
             self._streams.recording.event("frame", self.other.name, self.name, len(frame))
             self.unread.append(frame)
             _wake(self._reading)

@@ -11,6 +11,7 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.client.streams import PING_AFTER_S, PING_TIMEOUT_S
 from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.simulation.checkers.violation import Violation
+from tierledger.simulation.service.frame_arrows import asked_by
 from tierledger.simulation.service.network import WORLD_CONTEXT
 from tierledger.simulation.service.streams import Connection, End
 from tierledger.simulation.service.virtual_loop import VirtualLoop
@@ -92,7 +93,7 @@ class WireWatch:
         asked = known.setdefault(end.name, set())
         for call in parsed.calls:
             seen.due[call.id] = now + (call.deadline_ms or DEADLINE_MS) / 1000 + LATE_S
-            asked.add(_asked_by(call))
+            asked.add(asked_by(call))
         for number in parsed.cancelled:
             if seen.due.pop(number, None) is not None:
                 seen.withdrawn.add(number)
@@ -125,7 +126,7 @@ class WireWatch:
     def _passed_on(self, name: str, frame: pb.ClientFrame) -> None:
         passed, sent = self._passed_to.get(name, set()), self._sent_to.get(name, set())
         for call in frame.calls:
-            asked = _asked_by(call)
+            asked = asked_by(call)
             if call.HasField("status"):
                 continue  # A host pings a silent host by such calls.
             if asked in passed and asked not in sent:
@@ -175,14 +176,3 @@ class WireWatch:
             self._loop.call_later(LOOK_S, again, context=WORLD_CONTEXT)
 
         again()
-
-
-def _asked_by(call: pb.Call) -> bytes:
-    """A call's content, without the fields that a host changes when it forwards the call."""
-    asked = pb.Call()
-    asked.CopyFrom(call)
-    for name in ("id", "deadline_ms", "host"):
-        asked.ClearField(name)
-    if asked.HasField("question"):
-        asked.question.ClearField("role")
-    return asked.SerializeToString(deterministic=True)

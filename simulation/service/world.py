@@ -92,7 +92,6 @@ class World(Stage):
         self.fuses: set[tuple[str, str]] = set()
         self.dozes: dict[tuple[str, str], int] = {}
         self.outages: dict[str, int] = {}
-        self.calls_of: dict[int, range] = {}
         self.copiers = Copiers(self)
         self.controller = Controller(self)
         self.cluster = Cluster(self, WorldOracle(self))

@@ -249,6 +249,10 @@ class Medium:
         """Carry out all `operations` at one instant, or none of them."""
         self._ask(life, True, self._write_state, (operations,), then, given)
 
+    async def write_checkpoint(self, operations: Sequence[Operation]) -> None:
+        """Carry out all `operations` at one instant, or none of them."""
+        self._write_state(operations)
+
     def _write_state(self, operations: Sequence[Operation]) -> None:
         completed(self.backend.execute_atomically(operations))
         guard = operations[0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
+from tierledger.actors.calls import CommandCall
 from tierledger.simulation.checkers.content import content, partition_of
 from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.marks import MARKS
@@ -22,6 +24,38 @@ STORE = "store"
 """The store's lane."""
 
 
+class Message(NamedTuple):
+    """A message as the picture shows it."""
+
+    what: str
+    about: Sequence[Any] = ()
+    """Its content; see `content`."""
+    partition: int | None = None
+    """None: the one that the content names."""
+
+
+class DrawnMessage(NamedTuple):
+    """A message in the picture, from its sender to its receiver."""
+
+    sent: int
+    source: str
+    target: str
+    arrives: int | None
+    """None: it is lost."""
+    what: str
+    text: str
+    partition: int | None
+
+
+def request_message(request: object, call: str | None) -> Message:
+    """A request under the name of its class; `call`: which of the history's calls it is for."""
+    name = type(request).__name__.removesuffix("Call")
+    content = request.command if isinstance(request, CommandCall) else request
+    about = [one for one in (call, content) if one is not None]
+    what = re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()
+    return Message(what, about, partition_of((request,)))
+
+
 class Recording:
     """The recording of one world. `keeps`: it also holds all that a picture needs."""
 
@@ -34,8 +68,7 @@ class Recording:
         self.keeps = keeps
         self.moments: list[tuple[int, str, str, str, int | None, int | None]] = []
         """Time, lane, what, detail, session, partition."""
-        self.arrows: list[tuple[int, str, str, int | None, str, str, int | None]] = []
-        """Sent (us), sender, receiver, received (us; None: lost), kind, content, partition."""
+        self.arrows: list[DrawnMessage] = []
         self._clock = clock
         self._further = further
         self._trace: list[tuple[Any, ...]] = []
@@ -51,29 +84,16 @@ class Recording:
         self.marks[what] = self.marks.get(what, 0) + 1
 
     def message(
-        self,
-        source: ProcessLife,
-        target: ProcessLife,
-        call: Callable[..., None],
-        arrives: int,
-        args: Sequence[Any] = (),
+        self, source: ProcessLife, target: ProcessLife, message: Message, arrives: int
     ) -> None:
-        now, what = self._clock.now, call.__name__
-        self._trace.append((now, source.name, target.name, what, arrives))
+        self._trace.append((self._clock.now, source.name, target.name, message.what, arrives))
         if self.keeps:
-            self._arrow(source.name, target.name, arrives, what, args)
+            self.arrow(source.name, target.name, arrives, message)
 
-    def lost(
-        self,
-        source: ProcessLife,
-        target: ProcessLife,
-        call: Callable[..., None],
-        args: Sequence[Any] = (),
-    ) -> None:
-        now, what = self._clock.now, call.__name__
-        self._trace.append((now, source.name, target.name, what))
+    def lost(self, source: ProcessLife, target: ProcessLife, message: Message) -> None:
+        self._trace.append((self._clock.now, source.name, target.name, message.what))
         if self.keeps:
-            self._arrow(source.name, target.name, None, what, args)
+            self.arrow(source.name, target.name, None, message)
 
     def fed(
         self,
@@ -86,16 +106,22 @@ class Recording:
         """A message between a replica and its source, for the picture."""
         if self.keeps:
             what = f"feed {call.__name__.strip('_')}"
-            self._arrow(source.name, target.name, arrives, what, args)
+            self.arrow(source.name, target.name, arrives, Message(what, args))
 
-    def _arrow(
-        self, source: str, target: str, arrives: int | None, what: str, args: Sequence[Any]
-    ) -> None:
-        partition = partition_of(args)
+    def arrow(self, source: str, target: str, arrives: int | None, message: Message) -> int:
+        """Note a message for the picture; returns its number."""
+        what, about, partition = message
+        if partition is None:
+            partition = partition_of(about)
         if what in _FIRST_NUMBER_IS_PARTITION:
-            partition = next(one for one in args if isinstance(one, int))
-        now = self._clock.now
-        self.arrows.append((now, source, target, arrives, what, content(args), partition))
+            partition = next(one for one in about if isinstance(one, int))
+        now, text = self._clock.now, content(about)
+        self.arrows.append(DrawnMessage(now, source, target, arrives, what, text, partition))
+        return len(self.arrows) - 1
+
+    def never_arrives(self, arrow: int) -> None:
+        """Note that a message is lost that was noted as one that arrives."""
+        self.arrows[arrow] = self.arrows[arrow]._replace(arrives=None)
 
     def asked(
         self,
@@ -105,10 +131,7 @@ class Recording:
         args: Sequence[Any] = (),
     ) -> None:
         """A request to the store, for the picture."""
-        slots = _slots(apply, args)
-        text = ", ".join(map(_slot_text, slots)) or content(args)
-        now, partition = self._clock.now, _partition_of(slots)
-        self.arrows.append((now, life.name, STORE, arrives, _request(apply), text, partition))
+        self.arrow(life.name, STORE, arrives, _request(apply, args))
 
     def answered(
         self,
@@ -119,10 +142,9 @@ class Recording:
         result: object,
     ) -> None:
         """The store's answer, or that it is lost, for the picture."""
-        now, what = self._clock.now, f"{_request(apply)} done"
-        arrives = None if delay is None else now + delay
-        text, partition = content((result,)), _partition_of(_slots(apply, args))
-        self.arrows.append((now, STORE, life.name, arrives, what, text, partition))
+        what, _, partition = _request(apply, args)
+        arrives = None if delay is None else self._clock.now + delay
+        self.arrow(STORE, life.name, arrives, Message(f"{what} done", (result,), partition))
 
     def created(self, life: ProcessLife, slot: Slot, is_free: bool) -> None:
         self._trace.append((self._clock.now, life.name, *slot, is_free))
@@ -152,15 +174,21 @@ class Recording:
         return blake2b(msgpack.packb(self._trace), digest_size=16).hexdigest()
 
 
-def _request(apply: Callable[..., Any]) -> str:
-    """The name of a request to the store, as text."""
+def _request(apply: Callable[..., Any], args: Sequence[Any]) -> Message:
+    """A request to the store; one of the service says itself what it is about."""
+    own = getattr(apply, "message", None)
+    if isinstance(own, Message):
+        return own
     name: str = getattr(apply, "__name__", "read_state")
-    return name.strip("_").replace("_", " ")
+    what = name.strip("_").replace("_", " ")
+    slots = _slots(what, args)
+    return Message(what, [", ".join(map(_slot_text, slots))] if slots else args,
+                   _partition_of(slots))  # fmt: skip
 
 
-def _slots(apply: Callable[..., Any], args: Sequence[Any]) -> list[Slot]:
+def _slots(what: str, args: Sequence[Any]) -> list[Slot]:
     """The slots that a request to the store is about."""
-    match _request(apply):
+    match what:
         case "create":
             return [slot for slot, _ in args[1]]
         case "read slots":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tierledger.simulation.machines.environment.clockwork import MS, Clockwork, ProcessLife
-from tierledger.simulation.machines.environment.recording import Recording
+from tierledger.simulation.machines.environment.recording import Message, Recording
 
 Link = tuple[str, str]
 """The sites of sender and receiver."""
@@ -72,21 +72,23 @@ class Wires:
         target: ProcessLife,
         call: Callable[..., None],
         *args: Any,  # noqa: ANN401
+        message: Message | None = None,
     ) -> bool:
         """Have `target` make `call` after a delay; false if `target` cannot be reached.
 
-        A message that is lost on its way counts as sent.
+        A message that is lost on its way counts as sent. `message`: as the picture shows it.
         """
+        message = message or Message(call.__name__, args)
         if target.is_dead or target.is_cut_off:
             return False
         source.sent = sent = source.sent + 1  # As in `delay`.
         arrives = self._clock.now + self._delays[(sent + 17 * source.number) % self._size]
         if self._is_troubled:
-            fated = self._fated(source, target, arrives, call, args)
+            fated = self._fated(source, target, arrives, message, call, args)
             if fated is None:
                 return True
             arrives = fated
-        self._recording.message(source, target, call, arrives, args)
+        self._recording.message(source, target, message, arrives)
         self._clock.at(arrives, target, call, *args)
         return True
 
@@ -95,13 +97,14 @@ class Wires:
         source: ProcessLife,
         target: ProcessLife,
         arrives: int,
+        message: Message,
         call: Callable[..., None],
         args: tuple[Any, ...],
     ) -> int | None:
         """When a message arrives, after the fault that it meets; None if it is lost."""
         link, now, recording = (source.site, target.site), self._clock.now, self._recording
         if now < self._cuts.get(link, 0):
-            recording.lost(source, target, call, args)
+            recording.lost(source, target, message)
             recording.mark("message lost to a cut")
             return None
         until = self._clogs.get(link, 0)
@@ -113,12 +116,12 @@ class Wires:
             return arrives
         fate, given = armed.pop(0)
         if fate == LOSE:
-            recording.lost(source, target, call, args)
+            recording.lost(source, target, message)
             recording.mark("message lost")
             return None
         if fate == TWICE:
             recording.mark("message sent twice")
-            recording.message(source, target, call, arrives + given, args)
+            recording.message(source, target, message, arrives + given)
             self._clock.at(arrives + given, target, call, *args)
             return arrives
         recording.mark("message delayed")

@@ -1,21 +1,25 @@
 """A world's picture has everybody who took part, what happened to them and what they sent."""
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
 from tierledger.actors.calls import PartitionKey
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pages.environment import Stamp
+from tierledger.simulation.campaign.campaign import watched
 from tierledger.simulation.checkers.content import CONTENT_MAX, content
 from tierledger.simulation.checkers.violation import ASKED, Violation
 from tierledger.simulation.explain.page import page
 from tierledger.simulation.explain.text import text
-from tierledger.simulation.machines.scenario.drawing import REPLICAS_FIRST, drawn
 from tierledger.simulation.machines.scenario.scenario import Scenario, SeedDecision
 from tierledger.simulation.machines.scenario.shape import shaped, simpler
 from tierledger.simulation.machines.timeline_of import timeline_of
-from tierledger.simulation.machines.verdict import ran
+from tierledger.simulation.service.plan import REPLICAS_FIRST, drawn
+from tierledger.simulation.service.verdict import discard, ran
+from tierledger.simulation.service.world import World
 from tierledger.simulation.timeline import RunTimeline
+from tierledger.simulation.worlds import SERVICE
 
 S = 1_000_000
 STAMP = Stamp("2026-11-28 09:31:02 UTC", "0.1.0", "a simulated run")
@@ -33,6 +37,12 @@ DECISIONS = (
 )
 
 
+FEEDS_BREAK = 15
+"""A seed in which items of feeds are lost."""
+
+DOORS = 30
+"""A seed in which brokers call through doors, and hosts pass calls on to each other."""
+
 FOUND = [Violation("unlike_model", PartitionKey.of(WHERE), "position 0: as an example")]
 
 
@@ -44,10 +54,17 @@ def calm(decisions: tuple[SeedDecision, ...]) -> Scenario:
     return shaped(drawn(1), settings.split())._replace(decisions=decisions)
 
 
+def watched_run(
+    scenario: Scenario, found: Sequence[Violation] = ()
+) -> tuple[World, RunTimeline]:
+    """A world that has run, and its picture."""
+    with watched(scenario, world=SERVICE) as world:
+        return world, timeline_of(world, title="a run", command="again", violations=found)
+
+
 @cache
 def timeline() -> RunTimeline:
-    world = ran(calm(DECISIONS), keeps=True)
-    return timeline_of(world, title="a run", command="again", violations=FOUND)
+    return watched_run(calm(DECISIONS), FOUND)[1]
 
 
 def test_every_life_has_a_lane_of_its_kind() -> None:
@@ -55,7 +72,7 @@ def test_every_life_has_a_lane_of_its_kind() -> None:
 
     brokers = dict.fromkeys(("broker-1", "broker-2"), "broker")
     assert kinds == {
-        **brokers, "coordinator": "coordinator", "host-0": "host", "store": "store",
+        **brokers, "coordinator": "coordinator", "host-0": "host", "store": "store", "ray": "",
     }  # fmt: skip
     assert sum(lane.name.startswith("coordinator/") for lane in timeline().lanes) > 1
 
@@ -83,12 +100,12 @@ def test_a_decision_says_which_calls_it_led_to() -> None:
 def test_messages_and_batches_say_what_is_in_them() -> None:
     (added,) = [one for one in timeline().moments if "SegmentAdded(" in one.detail][:1]
     asked = [one for one in timeline().arrows if one.what == "command"]
-    answers = [one.detail for one in timeline().arrows if one.what == "answered"]
+    answers = [one.detail for one in timeline().arrows if one.what == "command answered"]
 
     assert added.what == "append"
     assert added.detail.startswith("batch 1: position 1")
-    assert asked[0].detail.startswith("call 0; 1; 0; AddSegment(claim=Claim(broker_id=")
-    assert "call 0; 1; 1" in answers
+    assert asked[0].detail.startswith("call 0; AddSegment(claim=Claim(broker_id=")
+    assert "call 0; 1" in answers
 
 
 def test_each_session_of_a_leader_has_its_span() -> None:
@@ -167,16 +184,17 @@ def test_a_call_ends_as_its_caller_saw_it() -> None:
 
 
 def test_watching_changes_nothing() -> None:
-    watched, alone = (ran(drawn(3), keeps=keeps) for keeps in (True, False))
+    kept, alone = (ran(drawn(3), keeps=keeps) for keeps in (True, False))
+    for world in (kept, alone):
+        discard(world)
 
-    assert watched.recording.digest() == alone.recording.digest()
+    assert kept.recording.digest() == alone.recording.digest()
     assert not alone.recording.arrows
     assert not alone.recording.moments
 
 
 def test_the_same_run_gives_the_same_page_and_text() -> None:
-    world = ran(calm(DECISIONS), keeps=True)
-    again = timeline_of(world, title="a run", command="again", violations=FOUND)
+    again = watched_run(calm(DECISIONS), FOUND)[1]
 
     assert page(again, STAMP) == page(timeline(), STAMP)
     assert text(again) == text(timeline())
@@ -190,13 +208,12 @@ def test_who_was_elected_is_told_in_that_broker_s_lane() -> None:
 
 
 def test_a_violation_that_says_when_it_began_is_marked_there() -> None:
-    world = ran(calm(DECISIONS), keeps=True)
     found = [
         Violation("lockout", PartitionKey.of(WHERE), "nothing failed since 1,200.500 ms"),
         Violation("unready", PartitionKey.of(WHERE), "at some time"),
     ]
 
-    shown = timeline_of(world, title="a run", command="again", violations=found)
+    world, shown = watched_run(calm(DECISIONS), found)
 
     marked = [one.time_us for one in shown.moments if one.what == "violation"]
     assert marked == [1_200_500, world.clock.now]
@@ -205,8 +222,8 @@ def test_a_violation_that_says_when_it_began_is_marked_there() -> None:
 def test_requests_are_text_and_ids_are_short() -> None:
     details = [one.detail for one in timeline().moments if one.what == "append"]
 
-    assert any("request=broker-1/1" in one for one in details)
-    assert any("partitions=[[9, 0, 1]]" in one for one in details)
+    assert any("request=broker-1/0/" in one for one in details)
+    assert any("followers=[[7, 0, orders]]" in one for one in details)
 
 
 def test_what_is_too_long_says_that_it_goes_on() -> None:
@@ -224,8 +241,7 @@ def test_followers_and_leaders_have_bars_of_their_own() -> None:
 
 def test_a_follower_that_is_let_go_has_an_end() -> None:
     """All replicas leave their brokers."""
-    world = ran(calm((SeedDecision(1 * S, "release", (0, 30)),)), keeps=True)
-    run = timeline_of(world, title="a run", command="again", violations=[])
+    world, run = watched_run(calm((SeedDecision(1 * S, "release", (0, 30)),)))
 
     gone = [one.time_us for one in run.moments if one.what == "unfollow"]
     first, *_ = [one for one in run.spans if one.what == "follows"]
@@ -242,8 +258,7 @@ def test_loads_readiness_and_healing_are_marked() -> None:
 
 
 def test_a_checkpoint_is_marked_with_what_it_covers() -> None:
-    world = ran(drawn(0), keeps=True)
-    run = timeline_of(world, title="a run", command="again", violations=[])
+    world, run = watched_run(drawn(0))
 
     written = [one for one in run.moments if one.what == "checkpoint"]
 
@@ -253,13 +268,13 @@ def test_a_checkpoint_is_marked_with_what_it_covers() -> None:
 
 def test_requests_and_messages_say_which_partition_they_are_about() -> None:
     arrows = timeline().arrows
-    creates = [one for one in arrows if one.what == "create"]
+    creates = [one for one in arrows if one.what == "create each"]
 
     assert {one.detail for one in creates if not one.key} <= {
         f"coordinator batch {at}" for at in range(100)
     }
     assert "partition 0 batch 1" in {one.detail for one in creates if one.key == "orders-0"}
-    for what in ("command", "answered", "ready", "reported ready", "read slots done"):
+    for what in ("command", "command answered", "ready", "ready answered", "last keys done"):
         assert "orders-0" in {one.key for one in arrows if one.what == what}
 
 
@@ -270,7 +285,6 @@ def test_a_violation_stands_where_its_partition_is_shown() -> None:
 
 
 def test_the_time_in_a_text_counts_before_its_calls_and_its_position() -> None:
-    world = ran(calm(DECISIONS), keeps=True)
     found = [
         Violation("unanswered", PartitionKey.of(WHERE), "since 1,200.500 ms", (0,)),
         Violation("fed_early", PartitionKey.of(WHERE), "was at position 1 at 1,300.000 ms"),
@@ -278,10 +292,14 @@ def test_the_time_in_a_text_counts_before_its_calls_and_its_position() -> None:
         Violation("miscoordinated", None, "position 0 of the coordinator's log: as an example"),
     ]
 
-    shown = timeline_of(world, title="a run", command="again", violations=found)
+    world, shown = watched_run(calm(DECISIONS), found)
 
     marked = [one.time_us for one in shown.moments if one.what == "violation"]
-    (first,) = [one for one in shown.moments if one.detail.startswith("batch 0: position 0-1")]
+    (first,) = [
+        one
+        for one in shown.moments
+        if one.detail.startswith("batch 0: position 0 HostStarted(") and not one.key
+    ]
     assert marked == [1_200_500, 1_300_000, world.clock.now, first.time_us]
 
 
@@ -292,16 +310,16 @@ def test_a_call_s_bar_says_which_call_it_is() -> None:
 
 
 def test_what_replicas_are_fed_is_drawn() -> None:
-    world = ran(drawn(REPLICAS_FIRST), keeps=True)
-    run = timeline_of(world, title="a run", command="again", violations=[])
+    _, run = watched_run(drawn(FEEDS_BREAK))
 
     fed = [one for one in run.arrows if one.what.startswith("feed ")]
     seen = [one.detail for one in run.moments if one.what == "replica"]
 
-    assert {one.what for one in fed} == {
-        "feed subscribed", "feed take", "feed given", "feed drop",
+    assert {one.what for one in fed} >= {
+        "feed subscribed", "feed expected",
+        "feed snapshot", "feed slice", "feed change", "feed ready", "feed head",
     }  # fmt: skip
-    assert all(one.key for one in fed if one.what == "feed given")
+    assert all(one.key for one in fed)
     assert any("Change(" in one.detail for one in fed)
     assert any(one.is_lost for one in fed)
     assert any("replica-0 is at position " in one for one in seen)
@@ -310,20 +328,38 @@ def test_what_replicas_are_fed_is_drawn() -> None:
 def test_a_smaller_run_may_do_without_replicas() -> None:
     assert "replicas=none" in simpler(drawn(REPLICAS_FIRST))
 
-    world = ran(shaped(drawn(REPLICAS_FIRST), ["replicas=none"]), keeps=True)
+    world, _ = watched_run(shaped(drawn(REPLICAS_FIRST), ["replicas=none"]))
 
-    assert not world.feeding.seen
+    assert not world.fed.seen
 
 
 def test_answers_and_what_replicas_are_fed_name_their_segments() -> None:
-    world = ran(drawn(REPLICAS_FIRST), keeps=True)
-    run = timeline_of(world, title="a run", command="again", violations=[])
+    _, run = watched_run(drawn(REPLICAS_FIRST))
 
     details = {what: [one.detail for one in run.arrows if one.what == what] for what in
-            ("answered", "feed given")}  # fmt: skip
+            ("query answered", "feed change", "feed slice")}  # fmt: skip
 
     segments = r"\d+ segments: [0-9a-f]{8} from \d+ in state \d"
-    assert any(re.search(rf"{segments}.* at position \d", one) for one in details["answered"])
     assert any(
-        re.search(rf"Contents\(.*\) with {segments}", one) for one in details["feed given"]
+        re.search(rf"{segments}.* at position \d", one) for one in details["query answered"]
     )
+    assert any(
+        re.search(rf"Contents\(.*\) with {segments}", one) for one in details["feed change"]
+    )
+
+
+def test_what_passes_a_door_is_drawn_call_by_call() -> None:
+    world, run = watched_run(drawn(DOORS))
+    names = {lane.name for lane in run.lanes}
+    way = [one for one in run.arrows if one.detail.startswith("call 0;")]
+    kinds = {one.kind for one in run.lanes if one.name in {"stranger/0", "ray/0"}}
+
+    assert {life.name for life in world.lives} < names
+    assert {end for one in run.arrows for end in (one.source, one.target)} <= names
+    assert kinds == {"broker", ""}
+    asked, passed_on, answered, passed_back = way
+    assert [one.what for one in way] == ["command"] * 2 + ["command answered"] * 2
+    assert passed_on.detail == asked.detail
+    assert "AddSegment(claim=" in asked.detail
+    assert (answered.detail, passed_back.detail) == ("call 0; 1", "call 0; 1")
+    assert (asked.source, passed_on.source) == (passed_back.target, answered.target)
