@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
 from typing import Annotated, Any
 
 import typer
@@ -219,6 +220,15 @@ app.add_typer(simulate_group(), name="simulate")
 app.add_typer(spark_group(), name="spark")
 
 
+class _WithoutPandas(MetaPathFinder):
+    """Keeps Arrow from loading pandas where that is installed: half a second, for nothing."""
+
+    @override
+    def find_spec(self, fullname: str, path: Any, target: Any = None, /) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is not used here", name=fullname)
+
+
 def main() -> None:
     if not __debug__:
         print(
@@ -228,6 +238,8 @@ def main() -> None:
     if sys.stdout is None:
         print_error(OSError("standard output is closed"))
         sys.exit(ExitStatus.FAILED)
+    if sys.argv[1:2] == ["sql"]:
+        sys.meta_path.insert(0, _WithoutPandas())
     plain = sys.stdout
     output = io.BufferedWriter(_StandardOutput(plain.fileno(), "wb", closefd=False))
     sys.stdout = io.TextIOWrapper(

@@ -13,18 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tierledger.events import log_events as log
 from tierledger.events.as_of import AsOf
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.events.lifecycle import (
-    SEGMENT_TRANSITIONS,
-    RemoteLogSegmentState,
-    RemotePartitionDeleteState,
-)
 from tierledger.pipeline.column_files.content import rows_in
 from tierledger.pipeline.column_files.index import Note, warn
+from tierledger.pipeline.column_lives import Events, Numbers, lives
+from tierledger.pipeline.column_sizes import NEEDED, sizes_of
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.log_ranges import LogRange
 from tierledger.pipeline.source.columns import FILE_SCHEMA
@@ -34,66 +29,12 @@ from tierledger.pipeline.source.plan import LogPieces, column_index, pieces_unti
 from tierledger.pipeline.tables.arrow import RecordBatch, schema_of
 from tierledger.pipeline.tables.plan import TablePlan
 from tierledger.pipeline.tables.segments import SEGMENTS
+from tierledger.pipeline.tables.sizes import SIZES
 
 ROWS_AT_A_TIME = 200_000
 """About how many events are in memory."""
 
 ROWS_PER_BATCH = 16_384
-
-ADDED, UPDATED = log.SegmentAdded.__name__, log.SegmentUpdated.__name__
-
-PLAIN = {
-    ADDED,
-    UPDATED,
-    log.SessionOpened.__name__,
-    log.SessionClosed.__name__,
-    log.SessionDisputed.__name__,
-    log.ImportRecordDropped.__name__,
-    log.TombstonesDropped.__name__,
-    log.PartitionDeleteUpdated.__name__,
-}
-"""Types of events of logs that are made here."""
-
-LIFE = (ADDED, UPDATED)
-
-FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-GONE = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
-NOTHING = len(RemoteLogSegmentState)
-"""The state of a segment that was not added yet."""
-
-FOLLOWS = np.zeros((NOTHING + 1, NOTHING), bool)
-"""By state before, and state: whether a leader lets them follow each other."""
-
-for _source, _target in SEGMENT_TRANSITIONS:
-    FOLLOWS[NOTHING if _source is None else _source, _target] = True
-FOLLOWS[GONE, GONE] = False  # A leader writes no second end.
-
-ALL_GONE = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED.name
-
-Numbers = Any
-"""An array of NumPy."""
-
-
-class Events(NamedTuple):
-    """Events of several logs, in the order of logs and positions."""
-
-    rows: Any
-    """An Arrow table."""
-    logs: Numbers
-    """For each row the number of its log."""
-    last_positions: Numbers
-    """For each log its last position; -1 if it has no events."""
-
-
-class Lives(NamedTuple):
-    """Each segment of plain logs that still is there, by rows of the events."""
-
-    added: Numbers
-    """The row of the event that added it."""
-    last: Numbers
-    """The row of its last event."""
-    finished: Numbers
-    """The row of the last event that finished its copy; -1 if none did."""
 
 
 class ColumnTable:
@@ -104,7 +45,7 @@ class ColumnTable:
         self.left: list[PlannedLog] = []
         self._plan = plan
         self._note = note
-        self._make = MADE[plan.table.name]
+        self._made_as = MADE[plan.table.name]
         self._options = SourceOptions(plan.store.config, plan.store.cluster)
         self._cluster = ""
 
@@ -118,7 +59,7 @@ class ColumnTable:
         by_tip = {
             TopicIdPartition(one.topic_id, one.partition, ""): one for one in self._plan.logs
         }
-        found = asyncio.run(self._pieces(by_tip))
+        found = asyncio.run(self._pieces())
         known = dict[TopicIdPartition, list[SoundPiece]]()
         for log_pieces in found:
             tip, ranges = log_pieces.topic_id_partition, log_pieces.pieces
@@ -130,12 +71,11 @@ class ColumnTable:
         for group in _groups(known):
             yield from self._made(group, by_tip)
 
-    async def _pieces(self, by_tip: dict[TopicIdPartition, PlannedLog]) -> list[LogPieces]:
+    async def _pieces(self) -> list[LogPieces]:
         async with self._plan.store.opened() as catalog:
             self._cluster = catalog.cluster_id
             index = column_index(self._options, catalog)
-            ends = {tip: one.end_batch for tip, one in by_tip.items()}
-            found = await pieces_until(catalog, self._options, index, ends)
+            found = await pieces_until(catalog, self._options, index, self._plan.logs)
             index.tell(self._note)
             return found
 
@@ -145,7 +85,7 @@ class ColumnTable:
         by_tip: dict[TopicIdPartition, PlannedLog],
     ) -> Iterator[RecordBatch]:
         pieces = [one for some in group.values() for one in some]
-        schema = pa.schema([FILE_SCHEMA.field(name) for name in NEEDED])
+        schema = pa.schema([FILE_SCHEMA.field(name) for name in self._made_as.columns])
         rows = ordered_rows(self._options, self._cluster, schema, pieces, self._note)
         tips = [tip for tip in group if tip not in rows.damaged]
         numbers = {tip: at for at, tip in enumerate(tips)}
@@ -154,7 +94,7 @@ class ColumnTable:
             [rows_in(range_of(one)) for one in rows.pieces],
         )
         events = _until(rows.table, logs, len(tips), self._plan.as_of)
-        odd, made = self._make(events)
+        odd, made = self._made_as.make(events)
         self.left += [by_tip[tip] for tip in rows.damaged]
         self.left += [by_tip[tips[at]] for at in odd]
         yield from made.to_batches(max_chunksize=ROWS_PER_BATCH)
@@ -189,81 +129,6 @@ def _until(rows: Any, logs: Numbers, count: int, as_of: AsOf) -> Events:  # noqa
     return Events(rows, logs, last)
 
 
-def _codes(column: Any) -> tuple[Numbers, Any]:  # noqa: ANN401 - As above.
-    """For each value of a column the number of that value, -1 for null; and the values."""
-    encoded = pc.dictionary_encode(column.combine_chunks())
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    numbers = encoded.indices.fill_null(-1).to_numpy()
-    return numbers, encoded.dictionary
-
-
-def _is(column: Any, value: str) -> Numbers:  # noqa: ANN401 - As above.
-    return pc.equal(column, value).fill_null(False).to_numpy()
-
-
-def lives(events: Events) -> tuple[set[int], Lives]:
-    """The numbers of logs that are not plain, and the segments of all others."""
-    rows, logs = events.rows, events.logs
-    numbers, names = _codes(rows["type"])
-    kinds = names.to_pylist()
-    plain = np.array([name in PLAIN for name in kinds] or [True])
-    odd = set[int](np.unique(logs[~plain[numbers]]).tolist())
-    odd |= set(np.unique(logs[_is(rows["delete_state"], ALL_GONE)]).tolist())
-
-    at = np.flatnonzero(np.isin(numbers, [kinds.index(one) for one in LIFE if one in kinds]))
-    ids, count = _ids(rows["segment_id"], logs, at)
-    states = _states(rows["state"])
-    is_added = numbers == (kinds.index(ADDED) if ADDED in kinds else -2)
-    odd |= set(np.unique(logs[_against_the_rules(ids, at, states, is_added)]).tolist())
-
-    added = _last_of(ids, at[is_added[at]], count)
-    last = _last_of(ids, at, count)
-    finished = _last_of(ids, at[(states[at] == FINISHED)], count)
-    there = last >= 0
-    there[there] &= states[last[there]] != GONE
-    if odd:
-        there[there] &= ~np.isin(logs[last[there]], sorted(odd))
-    return odd, Lives(added[there], last[there], finished[there])
-
-
-def _states(column: Any) -> Numbers:  # noqa: ANN401 - As above.
-    """States by their numbers; -1 for none."""
-    numbers, names = _codes(column)
-    known = np.array([*(RemoteLogSegmentState[one] for one in names.to_pylist()), -1])
-    return known[numbers]
-
-
-def _against_the_rules(
-    ids: Numbers, at: Numbers, states: Numbers, is_added: Numbers
-) -> Numbers:
-    """The rows of `at` with events that do not follow their segment's event before."""
-    in_lives = at[np.argsort(ids[at], kind="stable")]
-    before = np.where(ids[in_lives[1:]] == ids[in_lives[:-1]], states[in_lives[:-1]], NOTHING)
-    before = np.concatenate([[NOTHING], before])[: len(in_lives)]
-    follows = FOLLOWS[before, states[in_lives]] & (is_added[in_lives] == (before == NOTHING))
-    return in_lives[~follows]
-
-
-def _ids(column: Any, logs: Numbers, at: Numbers) -> tuple[Numbers, int]:  # noqa: ANN401 - As above.
-    """Numbers of the segments that the rows `at` are of, and how many numbers there are."""
-    ids, known = _codes(column)
-    of_log = np.full(len(known), -1)
-    of_log[ids[at]] = logs[at]
-    if np.array_equal(of_log[ids[at]], logs[at]):
-        return ids, len(known)
-    # An id is in two logs, as in a topic that was copied.
-    names, numbers = np.unique(ids * (logs[-1] + 1) + logs, return_inverse=True)
-    return numbers, len(names)
-
-
-def _last_of(ids: Numbers, at: Numbers, count: int) -> Numbers:
-    """For each id the last of the rows `at` that is of it; -1 for none."""
-    found = np.full(count, -1)
-    found[ids[at]] = at  # Of several the last one stays.
-    return found
-
-
 def _segments(events: Events) -> tuple[set[int], Any]:
     """Logs that are not plain, and the table `segments` of the others."""
     odd, found = lives(events)
@@ -291,7 +156,20 @@ OF_ADDED = [
 OF_LAST = ["state", "broker_id", "event_timestamp_ms", "custom_metadata"]
 """And of its last event."""
 
-NEEDED = [*OF_ADDED, *OF_LAST, "position", "log_time_ms", "type", "delete_state"]
 
-MADE: dict[str, Callable[[Events], tuple[set[int], Any]]] = {SEGMENTS.name: _segments}
-"""By table: what makes it of events; numbers of logs that the fold has to make, and rows."""
+class _Made(NamedTuple):
+    """How a table is made."""
+
+    columns: list[str]
+    """What it needs of the events."""
+    make: Callable[[Events], tuple[set[int], Any]]
+    """Numbers of logs that the fold has to make, and the table of the others."""
+
+
+MADE = {
+    SEGMENTS.name: _Made(
+        [*OF_ADDED, *OF_LAST, "position", "log_time_ms", "type", "delete_state"], _segments
+    ),
+    SIZES.name: _Made(NEEDED, sizes_of),
+}
+"""The tables that are made of columns."""

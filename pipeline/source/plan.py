@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
 from tierledger.events.event_codec import genesis
@@ -19,6 +20,7 @@ from tierledger.pipeline.column_files.index import (
     warn,
 )
 from tierledger.pipeline.column_files.place import column_place
+from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.log_ranges import (
     FileRanges,
     LogPlace,
@@ -41,6 +43,8 @@ READS_AT_A_TIME = 8
 
 LOGS_AT_A_TIME = 200
 """Logs whose ends are read by one request."""
+
+T = TypeVar("T")
 
 NO_PLACE = LogPlace(0, 0, b"", 0)
 
@@ -137,53 +141,76 @@ async def planned_logs(
 
 
 async def pieces_until(
-    catalog: Catalog,
-    options: SourceOptions,
-    index: ColumnIndex,
-    ends: Mapping[TopicIdPartition, int],
+    catalog: Catalog, options: SourceOptions, index: ColumnIndex, logs: Sequence[PlannedLog]
 ) -> list[LogPieces]:
-    """The logs of `ends`, each up to that batch (exclusive)."""
-    return await _planned_logs(catalog, options, index, None, ends)
+    """The logs of a plan, each up to its planned end."""
+    planned: list[LogPieces] = []
+    for some in _few(logs):
+        readers = [
+            catalog.reader(TopicIdPartition(one.topic_id, one.partition, "")) for one in some
+        ]
+        keys = [
+            reader.log.key(one.first_batch) for reader, one in zip(readers, some, strict=True)
+        ]
+        firsts = [
+            None if value is None else StoredBatch(one.first_batch, value)
+            for one, value in zip(some, await catalog.backend.get_each(keys), strict=True)
+        ]
+        ends = [one.end_batch for one in some]
+        planned += await _pieces_of(catalog, options, index, readers, firsts, ends, None)
+    return planned
 
 
 async def _planned_logs(
+    catalog: Catalog, options: SourceOptions, index: ColumnIndex, topic_id: Uuid | None
+) -> list[LogPieces]:
+    name = None if topic_id is not None else options.topic
+    found = [
+        one
+        async for one in catalog.first_batches(topic_id)
+        if options.partition in {None, one[0].partition}
+    ]
+    planned: list[LogPieces] = []
+    for some in _few(found):
+        readers = [catalog.reader(tip) for tip, _ in some]
+        firsts = [first for _, first in some]
+        ends = await planned_ends(readers)
+        planned += await _pieces_of(catalog, options, index, readers, firsts, ends, name)
+    return planned
+
+
+def _few(logs: Sequence[T]) -> Iterator[Sequence[T]]:
+    for at in range(0, len(logs), LOGS_AT_A_TIME):
+        yield logs[at : at + LOGS_AT_A_TIME]
+
+
+async def _pieces_of(
     catalog: Catalog,
     options: SourceOptions,
     index: ColumnIndex,
-    topic_id: Uuid | None,
-    until: Mapping[TopicIdPartition, int] | None = None,
+    readers: Sequence[PartitionReader],
+    firsts: Sequence[StoredBatch | None],
+    ends: Sequence[int],
+    name: str | None,
 ) -> list[LogPieces]:
+    """The pieces of some logs, of each from its first batch to its end."""
     free = asyncio.Semaphore(READS_AT_A_TIME)
-    name = None if topic_id is not None else options.topic
-    firsts = [
-        found
-        async for found in catalog.first_batches(topic_id)
-        if options.partition in {None, found[0].partition}
-        and (until is None or found[0] in until)
-    ]
+    starts = map(partial(_start, catalog), readers, firsts)
+    each = await index.fitting(list(map(WantedLog, readers, starts, ends)))
+
+    async def one(
+        reader: PartitionReader, first: StoredBatch | None, end: int, fitting: FittingRanges
+    ) -> LogPieces | None:
+        found = (reader.topic_id_partition, first)
+        async with free:
+            return await _planned_log(catalog, options, found, end, fitting.parts, name)
+
+    logs = await asyncio.gather(*map(one, readers, firsts, ends, each))
     planned: list[LogPieces] = []
-    for at in range(0, len(firsts), LOGS_AT_A_TIME):
-        some = firsts[at : at + LOGS_AT_A_TIME]
-        readers = [catalog.reader(tip) for tip, _ in some]
-        if until is None:
-            ends = await planned_ends(readers)
-        else:
-            ends = [until[tip] for tip, _ in some]
-        starts = [
-            _start(catalog, reader, first)
-            for reader, (_, first) in zip(readers, some, strict=True)
-        ]
-        each = await index.fitting(list(map(WantedLog, readers, starts, ends)))
-
-        async def one(found: Found, end: int, fitting: FittingRanges) -> LogPieces | None:
-            async with free:
-                return await _planned_log(catalog, options, found, end, fitting.parts, name)
-
-        logs = await asyncio.gather(*map(one, some, ends, each))
-        for log, fitting in zip(logs, each, strict=True):
-            if log is not None:
-                planned.append(log)
-                index.unfit += [] if fitting.fits else [log.topic_id_partition]
+    for log, fitting in zip(logs, each, strict=True):
+        if log is not None:
+            planned.append(log)
+            index.unfit += [] if fitting.fits else [log.topic_id_partition]
     return planned
 
 

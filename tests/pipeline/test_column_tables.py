@@ -38,7 +38,8 @@ def made(name: str, store: JobStore, as_of: AsOf = NOW, **of: Any) -> tuple[list
     table = ColumnTable(planned)
     found = [row for batch in table.batches() for row in batch.to_pylist()]
     for row in found:
-        row["leader_epochs"] = dict(row["leader_epochs"])
+        if "leader_epochs" in row:
+            row["leader_epochs"] = dict(row["leader_epochs"])
     for chunk in planned.fold(lambda _: None).run(table.left):
         found += chunk.rows()
     return found, len(table.left)
