@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PARALLEL := --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-kafka bench-guard chaos wheel lock clean
+.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-tables bench-kafka bench-guard chaos wheel lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -79,6 +79,9 @@ bench-tiering: setup ## measure the remote tier
 
 bench-spark: servers ## measure the pipeline on Spark; builds stores of ten million events first
 	@$(BIN)/python -m tierledger.benchmarks spark-scan spark-tables spark-import spark-retention
+
+bench-tables: servers ## measure what column files change: scans, tables, a query in a new process
+	@$(BIN)/python -m tierledger.benchmarks tables-columns
 
 bench-kafka: servers ## measure the brokers' plugin beside Kafka's own manager, on a real broker
 	@$(BIN)/python -m tierledger.benchmarks kafka-calls kafka-one kafka-many

@@ -51,6 +51,8 @@ SIZES: dict[str, tuple[int, int]] = {
     "spark_imported": (5_000_000, 200),  # Records of a topic that Spark imports.
     "spark_compared": (1_000_000, 200),  # Events of the larger store on which plain
     # Python is compared with Spark; the smaller has a tenth.
+    "columns_events": (1_000_000, 400),  # Of the store whose columns are in files,
+    "columns_small": (8_000, 400),  # and of the one that a command asks.
     "spark_repetitions": (3, 1),  # Of each look at a store through Spark.
 }
 """What each size is in full, and the least that a scenario runs with."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from tierledger.benchmarks import core, guard, kafka, service, simulated, spark
+from tierledger.benchmarks import columns, core, guard, kafka, service, simulated, spark
 from tierledger.benchmarks.bench import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.failover import LOSSES, failover
 from tierledger.benchmarks.feed.source import BATCHES, feed
@@ -199,11 +199,27 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
         Row("undelete: records lost", "records", "lost", at_most(0)),
     ]),
     "spark-scan": (spark.scan, [
-        Row("scan, {store}, local[2]: {spark_events:,} events, " + columns, "rows/s", sample,
+        Row("scan, {store}, local[2]: {spark_events:,} events, " + what, "rows/s", sample,
             goal)
         for kind, goal_of_all in ((SQLITE, 500_000), (POSTGRESQL, 300_000))
-        for columns, sample, goal in (("28 columns", f"{kind}_all", at_least(goal_of_all)),
-                                      ("4 columns", f"{kind}_few", None))
+        for what, sample, goal in (("28 columns", f"{kind}_all", at_least(goal_of_all)),
+                                   ("4 columns", f"{kind}_few", None))
+    ]),
+    "tables-columns": (columns.columns, [
+        Row("columns of {columns_events:,} events, written to files", "µs of CPU each", "write",
+            at_most(2.0), "{bytes_each} bytes each"),
+        *(Row(f"scan in one process, {what}", "µs of CPU each", f"here_{name}_files", None,
+              f"{{here_{name}_logs}} from the logs")
+          for name, what in (("all", "28 columns"), ("few", "4 columns"))),
+        *(Row(f"{table} of {{columns_events:,}} events in one process", "s", f"{table}_files",
+              at_most(goal), f"{{{table}_logs}} without files; {{{table}_folded}} folded")
+          for table, goal in (("segments", 3.0), ("sizes", 0.5))),
+        *(Row(f"scan, column files, local[2]: {{columns_events:,}} events, {what}", "rows/s",
+              f"spark_{name}_files", at_least(goal), f"{{spark_{name}_logs}} from the logs")
+          for name, what, goal in (("all", "28 columns", 500_000),
+                                   ("few", "4 columns", 1_500_000))),
+        Row("tierledger sql on {columns_small:,} events, a new process", "s of CPU", "cold",
+            at_most(0.8)),
     ]),
     "spark-tables": (spark.tables, [
         Row("segments of {spark_events:,} events, {spark_partitions:,} partitions, local[2], "
