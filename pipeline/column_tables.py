@@ -34,6 +34,9 @@ from tierledger.pipeline.tables.sizes import SIZES
 ROWS_AT_A_TIME = 200_000
 """About how many events are in memory."""
 
+ROWS_OF_LOG_MAX = 2_000_000
+"""Events of a longer log are not held in memory at once: it is folded."""
+
 ROWS_PER_BATCH = 16_384
 
 
@@ -65,8 +68,10 @@ class ColumnTable:
             tip, ranges = log_pieces.topic_id_partition, log_pieces.pieces
             sound = [one for one in ranges if isinstance(one, LogRange) and one.end]
             # A name that a later session tells, and notices, are the fold's affair.
-            if len(sound) == len(ranges) and tip.topic:
-                known[tip] = [*log_pieces.in_files, *sound]
+            pieces: list[SoundPiece] = [*log_pieces.in_files, *sound]
+            count = sum(rows_in(range_of(one)) for one in pieces)
+            if len(sound) == len(ranges) and tip.topic and count <= ROWS_OF_LOG_MAX:
+                known[tip] = pieces
         self.left += [one for tip, one in by_tip.items() if tip not in known]
         for group in _groups(known):
             yield from self._made(group, by_tip)

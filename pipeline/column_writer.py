@@ -72,7 +72,7 @@ async def _planned(options: SourceOptions, place: ColumnPlace) -> _FoundColumns 
     async with opened(options) as catalog:
         if catalog is None:
             return None
-        index = ColumnIndex.of(place, catalog.cluster_id, FILE_SCHEMA)
+        index = ColumnIndex.of(place, catalog.cluster_id, FILE_SCHEMA, whole=True)
         by_file = replace(options, rows_per_task=ROWS_PER_FILE)
         logs = await planned_logs(catalog, by_file, index)
         sound = [(log.in_files, _sound(log)) for log in logs]

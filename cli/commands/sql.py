@@ -133,9 +133,14 @@ def _opened(job: Job, memory: str, report: Callable[[list[DamagedLog]], None]) -
     from tierledger.pipeline.reading import StoredTables
     from tierledger.pipeline.sql import sql_over
 
-    stored = StoredTables(
-        job.job_store(), job.as_of or NOW, job.topic, job.partition, print_note
-    )
+    told: set[str] = set()
+
+    def note(text: str) -> None:
+        if text not in told:  # Several tables are read from the same files.
+            print_note(text)
+        told.add(text)
+
+    stored = StoredTables(job.job_store(), job.as_of or NOW, job.topic, job.partition, note)
     with sql_over(stored, report, memory=memory) as tables:
         yield tables
 

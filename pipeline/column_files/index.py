@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.pipeline.column_files.content import content_of, rows_in
+from tierledger.pipeline.column_files.content import OpenFile, content_of, rows_in
 from tierledger.pipeline.column_files.place import ColumnPlace, UnusableFile
 from tierledger.pipeline.log_ranges import LogPlace, LogRange, place_behind
 from tierledger.storage.partition.event_log import StoredBatch
@@ -74,13 +74,26 @@ class ColumnIndex:
         self._known: set[TopicIdPartition] = set()
 
     @classmethod
-    def of(cls, place: ColumnPlace | None, cluster: str, schema: Any) -> ColumnIndex:  # noqa: ANN401 - Arrow has no types.
-        """The ranges of all files with `schema`; of none if there is no place for files."""
+    def of(
+        cls,
+        place: ColumnPlace | None,
+        cluster: str,
+        schema: Any,  # noqa: ANN401 - Arrow has no types.
+        *,
+        whole: bool = False,
+    ) -> ColumnIndex:
+        """The ranges of all files with `schema`; of none if there is no place for files.
+
+        `whole`: after a look at all bytes of each file, not at its footer alone.
+        """
         index = cls()
         for name in place.names() if place is not None else ():
             assert place is not None
             try:
-                content = content_of(place, name, schema)
+                if whole:
+                    content = OpenFile(place, name, schema).content
+                else:
+                    content = content_of(place, name, schema)
             except UnusableFile as error:
                 index.unusable.append(error)
                 continue

@@ -54,6 +54,8 @@ def test_files_are_written_listed_and_dropped(store: Path) -> None:
     assert json.loads(spoiled.stdout)["n"] == n
     (note,) = spoiled.stderr.splitlines()
     assert note.startswith(f"note: a column file is not used: {path.name} is no column file")
+    both = run(store, "sql", "select (select count(*) from segments) + count(*) from events")
+    assert both.stderr.splitlines() == [note]
     out = run(store, "tables", "events", "--out", store.parent / "out", "--engine", "local")
     assert out.stdout.startswith(f"{n} rows")
     assert note in out.stderr

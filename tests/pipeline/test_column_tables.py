@@ -21,6 +21,7 @@ from tierledger.events import log_events as log
 from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import SEGMENT_TRANSITIONS, RemoteLogSegmentState
+from tierledger.pipeline import column_tables
 from tierledger.pipeline.column_files.place import ColumnPlace
 from tierledger.pipeline.column_tables import MADE, ColumnTable
 from tierledger.pipeline.column_writer import write_columns
@@ -179,3 +180,14 @@ async def _write(path: Path, step: Any) -> None:  # noqa: ANN401
         await step(backend)
     finally:
         await backend.close()
+
+
+def test_a_log_that_is_too_long_for_memory_is_folded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_tables, "ROWS_OF_LOG_MAX", 40)
+    write(tmp_path / "store", orders, others)
+    store = JobStore.of(f"sqlite:{tmp_path / 'store'}")
+
+    assert len(plan("segments", store).logs) == 4
+    assert assert_equal("segments", store) == 2, "the long one, and the deleted one"
