@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tierledger.actors.holds import Deletions
 from tierledger.actors.messages import Assignment, ClaimRefused, Query
-from tierledger.events.commands import Claim, Command, EndPurges, StartPurges
+from tierledger.events.commands import Claim, Command, EndPurges, EndSegments, StartPurges
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.typed_fields import (
@@ -242,6 +242,8 @@ class CoordinatedHost(AskedHost, Protocol):
 
     async def purge(self, key: PartitionKey, command: StartPurges | EndPurges) -> Purging: ...
 
+    async def clean_up(self, key: PartitionKey, command: EndSegments) -> Sequence[bytes]: ...
+
     async def place(self, placements: Sequence[Placement]) -> None: ...
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None: ...
@@ -298,6 +300,16 @@ class PurgeCall(NamedTuple):
 
     def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, Purging]:
         return asked.purge(*self)
+
+
+class CleanUpCall(NamedTuple):
+    """End segments that no broker ends, of a partition that the host leads; their rows then."""
+
+    key: PartitionKey
+    command: EndSegments
+
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, Sequence[bytes]]:
+        return asked.clean_up(*self)
 
 
 class PlaceCall(NamedTuple):

@@ -1,12 +1,16 @@
-"""What may go from one partition: no hold is about it, and its time in the trash is over."""
+"""What may go from one partition: no hold is about it, and its time in the trash is over.
+
+Rule: whoever writes the log, its leader or nobody's (`UnledLog`), takes a command as `heeding`
+gives it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from tierledger.actors.calls import Purging
-from tierledger.actors.holds import Deletions, text_of_hold, why_kept
+from tierledger.actors.holds import Deletions, kept_until_ms, text_of_hold, why_kept
 from tierledger.events import commands as cmd
 from tierledger.events.errors import RejectedError
 from tierledger.events.identifiers import TopicIdPartition
@@ -16,6 +20,25 @@ from tierledger.events.tables.segment_rows import id_of_row
 
 LOOKED_MAX = 2000
 """Kept segments of one look for what is due, 10 ms; the next look begins behind them."""
+
+
+def heeding(view: Overlay, command: cmd.Command, told: Deletions, now_ms: int) -> cmd.Command:
+    """`command` as the holds and terms of this moment allow it.
+
+    Raises:
+        RejectedError: It cleans up a partition of which something is held.
+    """
+    if isinstance(command, cmd.StartPurges):
+        return only_due(view, command, told, now_ms)
+    if isinstance(command, cmd.EndSegments):
+        tip, keep = view.topic_id_partition, command.keep
+        if why := why_held(tip, told, now_ms):
+            raise RejectedError(f"held: {tip}: {why}")
+        if keep is not None:
+            longer_ms = kept_until_ms(told.over(tip, now_ms), now_ms)
+            keep = keep._replace(until_ms=max(keep.until_ms, longer_ms))
+            return command._replace(keep=keep)
+    return command
 
 
 def only_due(
@@ -57,15 +80,10 @@ def why_held(tip: TopicIdPartition, told: Deletions, now_ms: int) -> str:
     return "" if hold is None else text_of_hold(hold)
 
 
-def refuse_held(tip: TopicIdPartition, told: Deletions, now_ms: int) -> None:
-    """Check that something of that partition may be cleaned up.
-
-    Raises:
-        RejectedError: It is held.
-    """
-    why = why_held(tip, told, now_ms)
-    if why:
-        raise RejectedError(f"{tip}: {why}")
+def rows_now(state: PartitionState, command: cmd.EndSegments) -> Sequence[bytes]:
+    """The segments of `command`, as they are in `state`; without those that have ended."""
+    found = (state.row(id_of_row(seen)) for seen in command.rows)
+    return [row for row in found if row is not None]
 
 
 def purging_of(

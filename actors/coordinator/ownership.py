@@ -53,6 +53,12 @@ class Ownership(NamedTuple):
     give_up_after_ms: int = 0
 
     @property
+    def has_another(self) -> bool:
+        """Whether another manager decides, or may soon."""
+        ours = {"", Owner.TIERLEDGER, Owner.NOBODY}
+        return bool({self.owner, self.source, self.heading} - ours)
+
+    @property
     def decider(self) -> str:
         """By whose manager brokers decide: during a move, still by the former owner's."""
         return self.source if self.owner == Owner.MOVING else self.owner

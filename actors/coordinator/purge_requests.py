@@ -1,13 +1,17 @@
-"""What a guard asks the coordinator and is told, apart from what answers: clients load it."""
+"""What goes from the tier by the coordinator's word: requests of guards and of operators.
+
+Apart from what answers them: clients load it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol
 
 from msgspec import Meta
 
 from tierledger.actors.calls import PartitionKey
+from tierledger.events.commands import EndSegments
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.typed_fields import Id, Int32, Text
 
@@ -51,8 +55,28 @@ class ReleaseKept(NamedTuple):
         return asked.release_kept(self)
 
 
+CLEANED_MAX = 100
+"""Segments that one request ends."""
+
+
+class CleanUp(NamedTuple):
+    """An operator ends segments that no broker ends; whoever writes the log decides on it.
+
+    The answer is their rows after that, of those that have not ended. May be repeated.
+    """
+
+    topic_id_partition: TopicIdPartition
+    command: EndSegments
+    by: Text
+
+    def put_to(self, asked: GivesPurges) -> Coroutine[Any, Any, Sequence[bytes]]:
+        return asked.clean_up(self)
+
+
 class GivesPurges(Protocol):
-    """Gives guards what is due."""
+    """Gives guards what is due, and lets go of what operators say."""
+
+    async def clean_up(self, wish: CleanUp) -> Sequence[bytes]: ...
 
     async def release_kept(self, wish: ReleaseKept) -> None: ...
 

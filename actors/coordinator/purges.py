@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tierledger.actors.calls import PartitionKey, PurgeCall, Purging
+from tierledger.actors.calls import CleanUpCall, PartitionKey, PurgeCall, Purging
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.purge_requests import (
     COMMAND,
+    CleanUp,
     NextPurge,
     ReleaseKept,
     ToPurge,
 )
 from tierledger.actors.coordinator.unled_log import UnledLog
-from tierledger.actors.due import purging_of
+from tierledger.actors.due import purging_of, rows_now
 from tierledger.actors.ports import HostHandle
 from tierledger.events import commands as cmd
 from tierledger.events.errors import DataError, NotReady, RemoteStorageError
@@ -122,6 +123,26 @@ class Purges:
             await self._purge(wish.topic_id_partition, command)
         _log.info("released", **{**wish._asdict(), "segment_ids": len(wish.segment_ids)})
 
+    async def clean_up(self, wish: CleanUp) -> Sequence[bytes]:
+        """End segments that no broker ends; their rows then, durable on return.
+
+        Raises:
+            RejectedError: A segment is not as it was seen, or held.
+            RemoteStorageError: Nothing is known to be written: repeat it.
+        """
+        tip, command, by = wish
+        async with self._lock:
+            host = self._leading(tip)
+            if host is not None:
+                rows = await host.ask(CleanUpCall(PartitionKey.of(tip), command))
+            else:
+                log = await UnledLog.read(self._catalog, self._fold(), tip, is_coordinator=True)
+                await log.write(command, self._now_ms())
+                rows = rows_now(log.state, command)
+        target, count = command.target.name, len(command.rows)
+        _log.info("cleaned up", partition=str(tip), segments=count, state=target, by=by)
+        return rows
+
     def report(self) -> dict[str, Any]:
         """For `status`: what is kept where, what brokers have been given, what is purged."""
         given = Counter(
@@ -195,23 +216,34 @@ class Purges:
     async def _purge(
         self, tip: TopicIdPartition, command: cmd.StartPurges | cmd.EndPurges
     ) -> Purging:
-        key, fold = PartitionKey.of(tip), self._fold()
-        entry = fold.state.partitions.get(key)
-        if entry is not None and entry.is_hosted:
-            address = fold.state.route(key).leader_host
-            host = None if address is None else self._host(address)
-            if host is None:
-                raise NotReady(f"{tip} has no leader now")
-            return await host.ask(PurgeCall(key, command))
+        host = self._leading(tip)
+        if host is not None:
+            return await host.ask(PurgeCall(PartitionKey.of(tip), command))
         log, self._unled = self._unled, None  # Only if all goes well, what it has is right.
         if log is None or log.state.topic_id_partition != tip:
-            log = await UnledLog.read(self._catalog, fold, tip, is_coordinator=True)
+            log = await UnledLog.read(self._catalog, self._fold(), tip, is_coordinator=True)
         now_ms = self._now_ms()
         await log.write(command, now_ms)
         found = purging_of(log.state, command, now_ms)
         if found.rows:
             self._unled = log
         return found
+
+    def _leading(self, tip: TopicIdPartition) -> HostHandle | None:
+        """The host that leads a partition; None if no broker hosts that.
+
+        Raises:
+            NotReady: It is hosted, and has no leader now.
+        """
+        key, state = PartitionKey.of(tip), self._fold().state
+        entry = state.partitions.get(key)
+        if entry is None or not entry.is_hosted:
+            return None
+        address = state.route(key).leader_host
+        host = None if address is None else self._host(address)
+        if host is None:
+            raise NotReady(f"{tip} has no leader now")
+        return host
 
     def _look(self) -> None:
         """Begin to look through the store, if it is time for that."""

@@ -41,7 +41,12 @@ from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batc
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
-from tierledger.actors.coordinator.purge_requests import NextPurge, ReleaseKept, ToPurge
+from tierledger.actors.coordinator.purge_requests import (
+    CleanUp,
+    NextPurge,
+    ReleaseKept,
+    ToPurge,
+)
 from tierledger.actors.coordinator.purges import Purges
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.coordinator.requests import FollowedCoordinator
@@ -371,6 +376,19 @@ class CoordinatorService:
     async def release_kept(self, wish: ReleaseKept) -> None:
         """Let go of segments that are kept until an operator says so; see `Purges`."""
         await self._purges.release(wish)
+
+    async def clean_up(self, wish: CleanUp) -> Sequence[bytes]:
+        """End segments that no broker ends; see `Purges`.
+
+        Raises:
+            RejectedError: Another manager decides, or a segment is not as it was seen, or held.
+        """
+        ownership = self._machine.fold.state.ownership
+        if ownership.has_another:
+            raise RejectedError(
+                f"not_the_owner: the metadata's owner is {ownership.owner}; expected tierledger"
+            )
+        return await self._purges.clean_up(wish)
 
     async def _heeds(self, host: str) -> list[PartitionKey] | None:
         """The partitions in which a host does not go by the newest holds yet; None: in all."""

@@ -15,7 +15,7 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.holding import deletions
 from tierledger.actors.coordinator.log import read_on
-from tierledger.actors.due import only_due, refuse_held
+from tierledger.actors.due import heeding
 from tierledger.events import commands as cmd
 from tierledger.events import log_events as log
 from tierledger.events.errors import RejectedError, StorageUnavailable
@@ -107,12 +107,9 @@ class UnledLog:
         for tried in range(TRIES_MAX):
             await self._read_on(tried)
             self.refuse_led()
-            view, wish = Overlay(self.state), command
+            view = Overlay(self.state)
             closed = self._close(view, now_ms)
-            if isinstance(wish, cmd.StartPurges):
-                wish = only_due(view, wish, deletions(self._fold.state), now_ms)
-            elif isinstance(wish, cmd.EndSegments):
-                refuse_held(self.state.topic_id_partition, deletions(self._fold.state), now_ms)
+            wish = heeding(view, command, deletions(self._fold.state), now_ms)
             decision = decide(view, wish, now_ms, Limits())
             if isinstance(decision, Rejected):
                 raise decision.error

@@ -196,7 +196,7 @@ class HostGreeting(_message.Message):
     def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., host: _Optional[str] = ..., software: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., calls_max: _Optional[int] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "place_hold", "release_hold", "purge", "release_kept")
+    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "place_hold", "release_hold", "purge", "release_kept", "clean_up")
     ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -215,6 +215,7 @@ class Call(_message.Message):
     RELEASE_HOLD_FIELD_NUMBER: _ClassVar[int]
     PURGE_FIELD_NUMBER: _ClassVar[int]
     RELEASE_KEPT_FIELD_NUMBER: _ClassVar[int]
+    CLEAN_UP_FIELD_NUMBER: _ClassVar[int]
     id: int
     deadline_ms: int
     host: str
@@ -233,10 +234,11 @@ class Call(_message.Message):
     release_hold: ReleaseHold
     purge: Purge
     release_kept: ReleaseKept
-    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., place_hold: _Optional[_Union[PlaceHold, _Mapping]] = ..., release_hold: _Optional[_Union[ReleaseHold, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., release_kept: _Optional[_Union[ReleaseKept, _Mapping]] = ...) -> None: ...
+    clean_up: CleanUp
+    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., place_hold: _Optional[_Union[PlaceHold, _Mapping]] = ..., release_hold: _Optional[_Union[ReleaseHold, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., release_kept: _Optional[_Union[ReleaseKept, _Mapping]] = ..., clean_up: _Optional[_Union[CleanUp, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "ownership", "hold_told", "to_purge", "kept_released")
+    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "ownership", "hold_told", "to_purge", "kept_released", "cleaned_up")
     ID_FIELD_NUMBER: _ClassVar[int]
     BETTER_DOOR_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
@@ -253,6 +255,7 @@ class Answer(_message.Message):
     HOLD_TOLD_FIELD_NUMBER: _ClassVar[int]
     TO_PURGE_FIELD_NUMBER: _ClassVar[int]
     KEPT_RELEASED_FIELD_NUMBER: _ClassVar[int]
+    CLEANED_UP_FIELD_NUMBER: _ClassVar[int]
     id: int
     better_door: str
     failure: Failure
@@ -269,7 +272,8 @@ class Answer(_message.Message):
     hold_told: HoldTold
     to_purge: ToPurge
     kept_released: KeptReleased
-    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ..., hold_told: _Optional[_Union[HoldTold, _Mapping]] = ..., to_purge: _Optional[_Union[ToPurge, _Mapping]] = ..., kept_released: _Optional[_Union[KeptReleased, _Mapping]] = ...) -> None: ...
+    cleaned_up: CleanedUp
+    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ..., hold_told: _Optional[_Union[HoldTold, _Mapping]] = ..., to_purge: _Optional[_Union[ToPurge, _Mapping]] = ..., kept_released: _Optional[_Union[KeptReleased, _Mapping]] = ..., cleaned_up: _Optional[_Union[CleanedUp, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("kind", "message", "fate")
@@ -596,6 +600,32 @@ class ReleaseKept(_message.Message):
 class KeptReleased(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class CleanUp(_message.Message):
+    __slots__ = ("partition", "state", "rows", "event_timestamp_ms", "kept_until_ms", "reason", "cause", "by")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    partition: Partition
+    state: SegmentState
+    rows: _containers.RepeatedScalarFieldContainer[bytes]
+    event_timestamp_ms: int
+    kept_until_ms: int
+    reason: str
+    cause: DeletionCause
+    by: str
+    def __init__(self, partition: _Optional[_Union[Partition, _Mapping]] = ..., state: _Optional[_Union[SegmentState, str]] = ..., rows: _Optional[_Iterable[bytes]] = ..., event_timestamp_ms: _Optional[int] = ..., kept_until_ms: _Optional[int] = ..., reason: _Optional[str] = ..., cause: _Optional[_Union[DeletionCause, str]] = ..., by: _Optional[str] = ...) -> None: ...
+
+class CleanedUp(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, rows: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class HoldTold(_message.Message):
     __slots__ = ("late",)

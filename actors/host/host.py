@@ -34,7 +34,7 @@ from tierledger.actors.calls import (
 )
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.deadline import AlarmClock
-from tierledger.actors.due import purging_of
+from tierledger.actors.due import purging_of, rows_now
 from tierledger.actors.follower import Follower, FollowerPhase
 from tierledger.actors.foreign_errors import failure_of
 from tierledger.actors.holds import Deletions
@@ -53,7 +53,7 @@ from tierledger.actors.ports import HostFailed, LeaderOracle, RetentionSource
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.slices import Slices
 from tierledger.actors.turns import AnswerReader, InProcess, Turns
-from tierledger.events.commands import Command, EndPurges, StartPurges
+from tierledger.events.commands import Command, EndPurges, EndSegments, StartPurges
 from tierledger.events.errors import (
     InvalidArgument,
     NotLeader,
@@ -552,6 +552,18 @@ class Host:
         Raises:
             NotLeader: The partition is not led here, or not any more.
         """
+        state = await self._after(key, command)
+        return purging_of(state, command, self._clock.now_ms())
+
+    async def clean_up(self, key: PartitionKey, command: EndSegments) -> Sequence[bytes]:
+        """The rows of the command's segments after it; it is durable.
+
+        Raises:
+            NotLeader: The partition is not led here, or not any more.
+        """
+        return rows_now(await self._after(key, command), command)
+
+    async def _after(self, key: PartitionKey, command: Command) -> PartitionState:
         answer = await self.call(CommandCall(key, command))
         if isinstance(answer, RemoteStorageError):
             raise answer
@@ -559,7 +571,7 @@ class Host:
         state = None if shell is None else shell.machine.state
         if state is None:
             raise NotLeader(f"{self.name} does not lead {_text(key)} any more")
-        return purging_of(state, command, self._clock.now_ms())
+        return state
 
     async def ping(
         self, deletions: Deletions, time: CommonTime | None, placed: int | None = None

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tierledger.actors import messages as msg
-from tierledger.actors.due import only_due
+from tierledger.actors.due import heeding
 from tierledger.actors.explained import NotKnown, unexplained
 from tierledger.actors.holds import (
     Deletions,
@@ -119,9 +119,13 @@ def draft(
             error = NotReady("the session is being opened")
             drafted.at_once.append(msg.ReplyError(arrived.reply_to, error))
             continue
-        if isinstance(arrived.command, cmd.StartPurges):
-            due = only_due(overlay, arrived.command, deletions, arrived.now_ms)
-            arrived = arrived._replace(command=due)
+        try:
+            heeded = heeding(overlay, arrived.command, deletions, arrived.now_ms)
+        except RejectedError as error:
+            drafted.at_once.append(msg.ReplyError(arrived.reply_to, error))
+            continue
+        if heeded is not arrived.command:
+            arrived = arrived._replace(command=heeded)
         held = kept_back(overlay, arrived, deletions)
         if isinstance(held, msg.Alarm):
             error_of_it = RejectedError(held.message)

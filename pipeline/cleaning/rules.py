@@ -69,8 +69,8 @@ _UNKNOWN: Final = frozenset(
 )
 """Verdicts on objects of segments that no log has named."""
 
-Barred: TypeAlias = "Callable[[SeenLog, bool], tuple[CleaningRefusal, str] | None]"
-"""Why nothing of a log's partition is touched; with True, why its log gets no events."""
+Barred: TypeAlias = "Callable[[SeenLog], tuple[CleaningRefusal, str] | None]"
+"""Why nothing of a log's partition is touched."""
 
 
 class SeenLog(NamedTuple):
@@ -341,7 +341,7 @@ class _Scales:
                 continue
             if _is_young(since_ms, self._present_ms, self._ages.older_than_ms):
                 continue  # It is under way, as most are.
-            if self._is_barred(one, is_event=True, size=fields[SIZE]):
+            if self._is_barred(one, size=fields[SIZE]):
                 continue
             what = "copy" if is_copy else "deletion"
             evidence = (
@@ -378,7 +378,7 @@ class _Scales:
                 what = "other finished segments of the partition are not whole in the tier"
                 self._leave(one, CleaningRefusal.MISSING_OBJECTS, what)
                 continue
-            if self._is_barred(one, is_event=True):
+            if self._is_barred(one):
                 continue
             size, row = sum(each.size for each in one.objects), row_digest(segment.row)
             yield self._weight(kind, one, (since_ms, size, one.objects, row, "", evidence))
@@ -415,7 +415,7 @@ class _Scales:
                 what = f"{lacking} finished segments of the partition are not whole in the tier"
                 self._leave(one, CleaningRefusal.MISSING_OBJECTS, what)
                 continue
-            if self._is_barred(one, is_event=False):
+            if self._is_barred(one):
                 continue
             evidence = "its deletion has ended, and these objects are left"
             if one.kind == AuditKind.ORPHAN:
@@ -450,7 +450,7 @@ class _Scales:
                 elif segment is not None and segment.state != _DELETED:
                     what = f"a log knows it now: clean undo gives plan {taken.plan} back"
                     self._leave(one, CleaningRefusal.KNOWN_AGAIN, what)
-                elif not self._is_barred(one, is_event=False):
+                elif not self._is_barred(one):
                     size = sum(each.size for each in objects)
                     evidence = (
                         f"plan {taken.plan} took it at {time_text(since_ms)}, and no log has "
@@ -462,23 +462,21 @@ class _Scales:
     def _log_of(self, one: Judged) -> SeenLog | None:
         return self._world.logs.get(LogKey(*one.key[:2]))
 
-    def _is_barred(self, one: Judged, *, is_event: bool, size: int = 0) -> bool:
+    def _is_barred(self, one: Judged, *, size: int = 0) -> bool:
         log = self._log_of(one)
         assert log is not None, "only what a log was asked about is judged"
-        why = self._why_barred(log, is_event=is_event)
+        why = self._why_barred(log)
         if why is not None:
             self._leave(one, *why, size)
         return why is not None
 
-    def _why_barred(
-        self, log: SeenLog, *, is_event: bool
-    ) -> tuple[CleaningRefusal, str] | None:
+    def _why_barred(self, log: SeenLog) -> tuple[CleaningRefusal, str] | None:
         if log.log_time_ms > self._ages.now_ms + AHEAD_MS:
             return (
                 CleaningRefusal.CLOCK_JUMPED,
                 "its log's time is ahead of now: a clock was wrong",
             )
-        return self._barred(log, is_event)
+        return self._barred(log)
 
     def _leave(self, one: Judged, reason: CleaningRefusal, detail: str, size: int = 0) -> None:
         key = LogKey(*one.key[:2])

@@ -35,6 +35,9 @@ OF_SEGMENTS: Final = frozenset({WeightKind.UNFINISHED_COPY, WeightKind.UNFINISHE
 TRASHED: Final = frozenset({WeightKind.LOST_SEGMENT, WeightKind.LEFT_OF_TOPIC})
 """Kinds of finished segments, which go into the trash."""
 
+BY_EVENTS: Final = OF_SEGMENTS | TRASHED
+"""Kinds that end by events of a log."""
+
 _TO_TRASH = "into the trash: DELETE_SEGMENT_STARTED, and its data stays for 7 days"
 
 ACTIONS: Final = {
@@ -76,6 +79,7 @@ class CleaningRefusal(StrEnum):
     TOO_YOUNG = "too_young"
     HELD = "held"
     LED = "led"
+    """By `apply`: a broker hosts it, and no service answers that could ask its leader."""
     KNOWN_AGAIN = "known_again"
 
 

@@ -6,12 +6,15 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from tests.models.actors.local_world import moved
+from tests.models.actors.published import published
 from tests.models.cli.command_line import invoke, refused
 from tests.models.storage.stored_partitions import CLUSTER, StoredPartition
 from tests.models.tiering.cluttered_tier import (
@@ -25,9 +28,12 @@ from tests.models.tiering.cluttered_tier import (
 )
 from tests.models.tiering.planted_clutter import planted
 from tierledger.actors.coordinator.events import DeletionsHeld, Owner, OwnerChanged
+from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
+from tierledger.actors.holds import Hold
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events import log_events as log
+from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.partition.answers import metadata_of
 from tierledger.pipeline.cleaning.plan_file import read_plan, write_plan
@@ -238,8 +244,12 @@ def test_copies_and_deletions_that_nobody_ends_end_by_events(tmp_path: Path) -> 
     world, file = made(tmp_path), tmp_path / "plan"
     live, rows = world.objects(), world.rows()
     copy, deletion = (stuck(world, world.parts[0], one) for one in (COPYING, DELETING))
-    told = planned_in(world, file, status=0)
-    assert {one["reason"] for one in told["left"]} == {"led"}, "a broker may end them"
+    assert planned_in(world, file)["segments"] == 2
+    stuck_there = world.objects()
+    done = invoke("clean", "apply", file, *world.tier, *world.store, "--yes")
+    assert done.exit_code == ExitStatus.PARTLY, done.output
+    assert "left: led: 2 segments" in done.stderr, "a broker may end them, and no service runs"
+    assert world.objects() == stuck_there
     asyncio.run(world.close())
 
     told = planned_in(world, file)
@@ -395,12 +405,13 @@ def test_of_a_thousand_planted_damages_none_costs_anything_that_lives(
     told = told_of(world, file)
     reasons = {one["reason"] for one in told["left"]}
     assert reasons == LEFT
-    assert told["segments"] == len(clutter.dead) + len(clutter.trashed)
-    assert told["kinds"]["lost_segment"]["segments"] == len(clutter.trashed) > 0
-    assert applied(world, file)["segments"] == told["segments"]
+    assert told["kinds"]["lost_segment"]["segments"] > len(clutter.trashed) > 0
+    done = applied(world, file, status=3)
+    assert done["segments"] == len(clutter.dead) + len(clutter.trashed)
+    assert done["left"] == told["segments"] - done["segments"] == len(clutter.led) > 0
     a_day_passes(world)
     told_of(world, file)
-    applied(world, file)
+    applied(world, file, status=3)
 
     now = world.objects()
     assert {name: now.get(name) for name in clutter.live} == clutter.live
@@ -408,7 +419,7 @@ def test_of_a_thousand_planted_damages_none_costs_anything_that_lives(
     assert {key: row for key, row in world.rows().items() if key[1] not in clutter.trashed} == {
         key: row for key, row in living.items() if key[1] not in clutter.trashed
     }
-    assert told_of(world, file)["segments"] == 0
+    assert told_of(world, file)["segments"] == len(clutter.led), "no service runs"
 
 
 LEFT = {
@@ -418,7 +429,6 @@ LEFT = {
     "unknown_partition",
     "too_young",
     "held",
-    "led",
     "clock_jumped",
     "not_the_owner",
 }
@@ -550,3 +560,52 @@ def test_a_run_that_was_killed_is_repeated(ended: str, tmp_path: Path) -> None:
     assert world.rows() == rows
     undone(world, file, status=3)
     assert world.objects() == lost
+
+
+async def test_the_leader_ends_what_a_service_leads(tmp_path: Path) -> None:
+    world, file = ClutteredTier(tmp_path, 1, 1), tmp_path / "plan"
+    await world.build()
+    await world.close()
+    unled = world.parts[0]
+    live = world.objects()
+    await world.append(unled, world.life(unled, FIRST + 10 * SEGMENTS, COPYING, is_old=True))
+    led = ClutteredPart(unled.stored, TopicIdPartition(world.id(), 0, "led"))
+    run_here = partial(asyncio.to_thread, invoke)
+    async with published(tmp_path, cluster=CLUSTER) as service:  # Its clock is old enough.
+        coordinator = service.service.coordinator
+        broker = await service.leader(led.tip)
+        finished, *unfinished = [world.segment(led, 10 * at) for at in range(4)]
+        live |= {
+            str(one.relative_to(world.root)): one.read_bytes() for one in world.put(finished)
+        }
+        await broker.add_remote_log_segment_metadata(finished)
+        custom = world.custom().value
+        await broker.update_remote_log_segment_metadata(moved(finished, custom=custom))
+        for one in unfinished:
+            world.put(one, is_old=True)
+            await broker.add_remote_log_segment_metadata(one)
+        await broker.update_remote_log_segment_metadata(moved(unfinished[0], DELETING))
+
+        planned = await run_here(
+            *("clean", "plan", *world.tier, *world.store, "--out", file, "--json")
+        )
+        assert planned.exit_code == ExitStatus.FOUND, planned.output
+        assert "3 segments are of partitions that brokers host" in planned.stderr
+        assert json.loads(planned.stdout)["segments"] == 4
+        apply = ("clean", "apply", file, *world.tier, *world.store, "--yes", "--json")
+        await coordinator.hold(PlaceHold(Hold("case", "led", reason="a case", by="somebody")))
+        refused(await run_here(*apply), "error: changed: 3 of 4 segments")
+        await coordinator.hold(ReleaseHold("case", "somebody", "it is over"))
+        done = await run_here(*apply)
+        assert (done.exit_code, json.loads(done.stdout)["segments"]) == (0, 4), done.output
+        assert json.loads((await run_here(*apply)).stdout)["segments"] == 0
+
+        assert world.objects() == live
+        assert [one.start_offset async for one in broker.list_remote_log_segments(led.tip)] == [
+            0
+        ]
+        with pytest.raises(RemoteResourceNotFound):
+            await broker.update_remote_log_segment_metadata(moved(unfinished[1]))
+        undo = await run_here("clean", "undo", file, *world.tier, "--yes", "--json")
+        assert json.loads(undo.stdout)["ended"] == 4
+    assert (await run_here("verify", *world.store)).exit_code == 0

@@ -226,6 +226,16 @@ class Desk:
 
     # By the coordinator.
 
+    async def _let_go(self, message: pb.Call) -> pb.Answer:
+        if message.HasField("purge"):
+            found = await self._coordinator.ask(coordination.purge_of(message.purge))
+            return pb.Answer(to_purge=coordination.to_purge_message(found))
+        if message.HasField("release_kept"):
+            await self._coordinator.ask(coordination.release_kept_of(message.release_kept))
+            return pb.Answer(kept_released=pb.KeptReleased())
+        rows = await self._coordinator.ask(coordination.clean_up_of(message.clean_up))
+        return pb.Answer(cleaned_up=pb.CleanedUp(rows=rows))
+
     async def _coordinate(self, message: pb.Call) -> pb.Answer:
         match message.WhichOneof("ask"):
             case "register":
@@ -239,13 +249,8 @@ class Desk:
             case "place_hold" | "release_hold":
                 late = await self._coordinator.ask(coordination.hold_wish_of(message))
                 return pb.Answer(hold_told=coordination.hold_told_message(late))
-            case "purge":
-                purge = coordination.purge_of(message.purge)
-                found = await self._coordinator.ask(purge)
-                return pb.Answer(to_purge=coordination.to_purge_message(found))
-            case "release_kept":
-                await self._coordinator.ask(coordination.release_kept_of(message.release_kept))
-                return pb.Answer(kept_released=pb.KeptReleased())
+            case "purge" | "release_kept" | "clean_up":
+                return await self._let_go(message)
             case "attend":
                 attend = coordination.attend_of(message.attend)
                 attended = await self._coordinator.ask(attend)

@@ -25,7 +25,14 @@ from tierledger.actors.coordinator.ownership import (
     PluginMode,
     decision,
 )
-from tierledger.actors.coordinator.purge_requests import NextPurge, ReleaseKept, ToPurge
+from tierledger.actors.coordinator.purge_requests import (
+    CLEANED_MAX,
+    COMMAND,
+    CleanUp,
+    NextPurge,
+    ReleaseKept,
+    ToPurge,
+)
 from tierledger.actors.coordinator.requests import (
     DoorsCall,
     HostsCall,
@@ -42,9 +49,14 @@ from tierledger.actors.door.wire.segments import (
     key_of,
     partition_message,
     partition_of,
+    row_of,
+    segment_state_of,
 )
 from tierledger.actors.holds import Hold, check_hold
+from tierledger.events.commands import EndSegments, Keep
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.lifecycle import DeletionCause
+from tierledger.events.log_events import Origin
 from tierledger.events.typed_fields import checked, shown
 
 _MODES = {
@@ -247,6 +259,46 @@ def release_kept_of(message: pb.ReleaseKept) -> ReleaseKept:
     tip, _ = partition_of(message.partition)
     given = ReleaseKept(tip, tuple(message.segment_ids), message.by, message.reason)
     wish: ReleaseKept = checked(ReleaseKept, given, "release_kept")
+    return wish
+
+
+def clean_up_message(wish: CleanUp) -> pb.CleanUp:
+    command = wish.command
+    message = pb.CleanUp(
+        partition=partition_message(wish.topic_id_partition),
+        state=command.target + 1,  # type: ignore[arg-type] # Enums travel as numbers.
+        rows=command.rows,
+        event_timestamp_ms=command.event_timestamp_ms,
+        cause=int(command.cause),  # type: ignore[arg-type] # As above.
+        by=wish.by,
+    )
+    if command.keep is not None:
+        message.kept_until_ms, message.reason = command.keep
+    return message
+
+
+def clean_up_of(message: pb.CleanUp) -> CleanUp:
+    """An operator's wish to end segments that no broker ends, in a message.
+
+    Raises:
+        InvalidArgument: A field is wrong.
+    """
+    tip, _ = partition_of(message.partition)
+    if len(message.rows) > CLEANED_MAX:
+        raise InvalidArgument(f"expected at most {CLEANED_MAX} rows, got {len(message.rows)}")
+    cause = int(message.cause)
+    if cause > max(DeletionCause):
+        raise InvalidArgument(f"expected a cause from 0 to {max(DeletionCause)}, got {cause}")
+    has_end = message.HasField("kept_until_ms")
+    command = EndSegments(
+        Origin(COMMAND, None),
+        segment_state_of(message.state),
+        tuple(row_of(tip, row) for row in message.rows),
+        message.event_timestamp_ms,
+        Keep(message.kept_until_ms, message.reason) if has_end else None,
+        DeletionCause(cause),
+    )
+    wish: CleanUp = checked(CleanUp, CleanUp(tip, command, message.by), "clean_up")
     return wish
 
 
@@ -514,6 +566,7 @@ FORMS: dict[type[Any], Form] = {
         "release_hold", lambda wish: pb.ReleaseHold(**wish._asdict()), "hold_told", _late_of
     ),
     ReleaseKept: Form("release_kept", release_kept_message, "kept_released", lambda _: None),
+    CleanUp: Form("clean_up", clean_up_message, "cleaned_up", lambda one: list(one.rows)),
     NextPurge: Form("purge", purge_message, "to_purge", to_purge_of),
     Attend: Form("attend", attend_message, "ownership", attended_of),
     Announcement: Form(

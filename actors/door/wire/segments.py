@@ -20,6 +20,8 @@ from tierledger.events.metadata import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierledger.events.partition.answers import metadata_of
+from tierledger.events.tables.segment_rows import pack_row, unpack_row
 from tierledger.events.typed_fields import shown
 
 PARTITIONS_KEPT = 10_000
@@ -171,16 +173,41 @@ def update_of(
     Raises:
         InvalidArgument: A field is wrong.
     """
-    state = _SEGMENT_STATES.get(message.state)
-    if state is None:
-        raise InvalidArgument(f"expected a segment's state for state, got {message.state}")
     return RemoteLogSegmentMetadataUpdate(
         RemoteLogSegmentId(tip, id_of(message.segment_id, "segment_id")),
         message.event_timestamp_ms,
-        state,
+        segment_state_of(message.state),
         message.broker_id,
         _custom(message),
     )
+
+
+def segment_state_of(number: int) -> RemoteLogSegmentState:
+    """The state with the number that it travels as.
+
+    Raises:
+        InvalidArgument: There is none.
+    """
+    state = _SEGMENT_STATES.get(number)
+    if state is None:
+        raise InvalidArgument(f"expected a segment's state for state, got {number}")
+    return state
+
+
+def row_of(tip: TopicIdPartition, row: bytes) -> bytes:
+    """The row of a partition's segment, from a client.
+
+    Raises:
+        InvalidArgument: It is none.
+    """
+    try:
+        metadata_of(tip, row)
+        is_row = pack_row(unpack_row(row)) == row
+    except Exception:  # noqa: BLE001 - Whatever bytes can do.
+        is_row = False
+    if not is_row:
+        raise InvalidArgument(f"expected a segment's row, got {shown(row)}")
+    return row
 
 
 def cause_of(message: pb.UpdateSegment) -> DeletionCause | None:

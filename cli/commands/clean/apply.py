@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
@@ -10,20 +13,24 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from tierledger.actors.wall_clock import WallClock
-from tierledger.cli.commands.clean.tier import Bars, CleanedTier, weigh
+from tierledger.cli.commands.clean.tier import TRASH_MS, Bars, CleanedTier, weigh
+from tierledger.cli.commands.hold import connected
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import readable
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import ClusterOption, JsonOption, StoreOption, TierOption
 from tierledger.cli.output import print_json, print_note
-from tierledger.events.errors import RejectedError
+from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
+    from typing import TypeAlias
 
-    from tierledger.actors.coordinator.unled_log import UnledLog
+    from tierledger.cli.commands.clean.tier import Weighed
+    from tierledger.events.commands import EndSegments
+    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.pipeline.cleaning.plan_file import CleaningPlan
     from tierledger.pipeline.cleaning.rules import SeenQuarantine, SeenWorld
     from tierledger.pipeline.cleaning.weights import DeadWeight
@@ -31,14 +38,11 @@ if TYPE_CHECKING:
     from tierledger.tiering.quarantine import Quarantine
     from tierledger.tiering.remote_storage_manager import RemoteStorageManager
 
-COMMAND: Final = -1
-"""In place of a broker: a command ends copies and deletions."""
+    _Writer: TypeAlias = Callable[[TopicIdPartition, EndSegments], Awaitable[Sequence[bytes]]]
+    """Writes to a partition's log, and says how the segments are then."""
 
 PLAN_AGE_MAX_MS: Final = 7 * 86_400_000
 """A plan, and its list of objects, that is older is refused."""
-
-AT_A_TIME: Final = 100
-"""Segments of one step, whose data is deleted before the next one begins."""
 
 PlanArgument = Annotated[
     Path, typer.Argument(metavar="PLAN", help="File that clean plan has written.")
@@ -58,6 +62,13 @@ class _Done(NamedTuple):
         return _Done(*map(sum, zip(self, other, strict=True)))
 
 
+class _Ended(NamedTuple):
+    """What ends by events: as the plan has it, and its row as the log has it now."""
+
+    weight: DeadWeight
+    row: bytes
+
+
 def apply(
     plan: PlanArgument,
     tier: TierOption,
@@ -70,8 +81,9 @@ def apply(
 
     The command looks at logs and tier again first: that is the second list of the objects that
     no log knows. They are moved into the tier's quarantine, and clean undo moves them back; a
-    plan of a day later deletes them. Copies and deletions end by events, for good. A command
-    that was killed may be repeated. Exit status 3: something changed while it ran, and is left.
+    plan of a day later deletes them. Copies and deletions end by events, for good; where
+    brokers host the partition, its leader decides on these, so the service has to run.
+    A command that was killed may be repeated. Exit status 3: something changed, and is left.
     """
     from tierledger.pipeline.cleaning.plan_file import read_plan
     from tierledger.pipeline.cleaning.rules import CleaningAges
@@ -92,7 +104,7 @@ def apply(
     what = f"{len(doing)} segments ({size_text(size)})"
     if doing and not yes:
         typer.confirm(f"Clean up {what}?", abort=True)
-    done = asyncio.run(_carry_out(cleaned, made, doing, _own_quarantine(made, world)))
+    done = asyncio.run(_carry_out(cleaned, made, doing, weighed))
     if json:
         counts = {"segments": done.segments, "bytes": done.bytes, "left": done.failed}
         print_json({"plan": head.plan, "planned": len(made.weights), **counts})
@@ -235,9 +247,9 @@ def _undone(
 def _is_done(one: DeadWeight, world: SeenWorld) -> bool:
     """Whether nothing is left to do, as after an earlier run of the same plan."""
     from tierledger.events.lifecycle import RemoteLogSegmentState
-    from tierledger.pipeline.cleaning.weights import OF_SEGMENTS, TRASHED, WeightKind
+    from tierledger.pipeline.cleaning.weights import BY_EVENTS, WeightKind
 
-    if one.kind in OF_SEGMENTS | TRASHED:
+    if one.kind in BY_EVENTS:
         segment = world.segments.get(_key(one))
         gone = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
         return segment is None or segment.state == gone or segment.is_kept
@@ -249,6 +261,7 @@ def _is_done(one: DeadWeight, world: SeenWorld) -> bool:
 
 def _is_begun(one: DeadWeight, world: SeenWorld) -> bool:
     """Whether an earlier run has begun to end it by events."""
+    from tierledger.actors.coordinator.purge_requests import COMMAND
     from tierledger.events.lifecycle import RemoteLogSegmentState
     from tierledger.events.tables.segment_rows import BROKER, unpack_row
     from tierledger.pipeline.cleaning.weights import WeightKind
@@ -272,15 +285,16 @@ async def _carry_out(
     tier: CleanedTier,
     made: CleaningPlan,
     doing: Sequence[DeadWeight],
-    taken: SeenQuarantine | None,
+    weighed: Weighed,
 ) -> _Done:
-    from tierledger.pipeline.cleaning.weights import OF_SEGMENTS, TRASHED, WeightKind
+    from tierledger.pipeline.cleaning.weights import BY_EVENTS, WeightKind
 
-    of_segments = [one for one in doing if one.kind in OF_SEGMENTS | TRASHED]
+    of_segments = [one for one in doing if one.kind in BY_EVENTS]
+    taken = _own_quarantine(made, weighed.looked.world)
     done = _Done()
     try:
         if of_segments:
-            done = done.and_more(await _end(tier, of_segments))
+            done = done.and_more(await _end(tier, of_segments, weighed))
         done = done.and_more(
             await _take(tier, made, [one for one in doing if one.can_undo], taken)
         )
@@ -358,84 +372,136 @@ async def _remove(tier: CleanedTier, doing: Sequence[DeadWeight]) -> _Done:
     return done
 
 
-async def _end(tier: CleanedTier, doing: Sequence[DeadWeight]) -> _Done:
+async def _end(tier: CleanedTier, doing: Sequence[DeadWeight], weighed: Weighed) -> _Done:
     """End copies and deletions by events, and delete their data."""
-    from tierledger.actors.coordinator.log import folded
-    from tierledger.actors.coordinator.unled_log import UnledLog
+    from tierledger.actors.coordinator.purge_requests import CLEANED_MAX
+    from tierledger.events.errors import InvalidStateTransition
     from tierledger.events.identifiers import TopicIdPartition, Uuid
     from tierledger.tiering.layouts.tier_url import open_tier
 
-    done = _Done()
+    done, left = _Done(), list(doing)
     async with (
-        opened_catalog(tier.options, read_only=False) as catalog,
+        _writer(tier.options, doing, weighed) as (write, unserved),
         open_tier(tier.given) as storage,
     ):
-        fold = await folded(catalog)
-        bars = Bars(fold, WallClock().now_ms())
-        bars.refuse_all()
+        if unserved:
+            left = [one for one in doing if not weighed.is_led(one)]
+            print_note(f"left: {unserved}")
+            done = _Done(failed=len(doing) - len(left))
         for (topic_id, partition, topic), some in groupby(
-            doing, lambda one: (one.topic_id, one.partition, one.topic)
+            left, lambda one: (one.topic_id, one.partition, one.topic)
         ):
             tip = TopicIdPartition(Uuid.parse(topic_id), partition, topic)
-            wanted = {bytes(Uuid.parse(one.segment_id)): one for one in some}
-            log = await UnledLog.read(catalog, fold, tip)
-            ids = list(wanted)
-            for at in range(0, len(ids), AT_A_TIME):
-                step = {one: wanted[one] for one in ids[at : at + AT_A_TIME]}
+            seen = [_Ended(one, weighed.looked.world.segments[_key(one)].row) for one in some]
+            steps = [seen[at : at + CLEANED_MAX] for at in range(0, len(seen), CLEANED_MAX)]
+            while steps:
+                step = steps.pop(0)
                 try:
-                    done = done.and_more(await _step(storage, log, step, bars))
+                    done = done.and_more(await _step(storage, partial(write, tip), tip, step))
+                except InvalidStateTransition as error:
+                    if len(step) > 1:  # One has changed; the others may not have.
+                        steps = [[one] for one in step] + steps
+                        continue
+                    print_note(f"left: changed: {error}")
+                    done = done.and_more(_Done(failed=1))
                 except RejectedError as error:
                     print_note(f"left: {error}")
                     done = done.and_more(_Done(failed=len(step)))
     return done
 
 
+@asynccontextmanager
+async def _writer(
+    options: StoreOptions, doing: Sequence[DeadWeight], weighed: Weighed
+) -> AsyncIterator[tuple[_Writer, str]]:
+    """What writes to logs, and why nothing is written to those that a service leads.
+
+    The service writes if something of a partition that it leads is to be done: each leader, and
+    the coordinator where nobody leads. Otherwise we write, and no service is needed.
+    """
+    from tierledger.actors.coordinator.log import folded
+    from tierledger.actors.coordinator.purge_requests import CleanUp
+    from tierledger.actors.coordinator.unled_log import UnledLog
+    from tierledger.actors.due import rows_now
+    from tierledger.pipeline.cleaning.weights import CleaningRefusal
+
+    led = [one for one in doing if weighed.is_led(one)]
+    unserved, by = "", getpass.getuser()
+    async with AsyncExitStack() as opened:
+        if led:
+            try:
+                _, connection = await opened.enter_async_context(connected(options))
+            except RemoteStorageError as error:
+                why = next(iter(weighed.led.values()))
+                unserved = (
+                    f"{CleaningRefusal.LED}: {len(led)} segments, such as {led[0].segment_id}: "
+                    f"{why}; expected a service that asks its leader: {error}"
+                )
+            else:
+
+                async def ask(tip: TopicIdPartition, command: EndSegments) -> Sequence[bytes]:
+                    rows: Sequence[bytes] = await connection.coordinator.ask(
+                        CleanUp(tip, command, by)
+                    )
+                    return rows
+
+                yield ask, ""
+                return
+        catalog = await opened.enter_async_context(opened_catalog(options, read_only=False))
+        fold = await folded(catalog)
+        Bars(fold, WallClock().now_ms()).refuse_all()
+        logs: dict[TopicIdPartition, UnledLog] = {}
+
+        async def write(tip: TopicIdPartition, command: EndSegments) -> Sequence[bytes]:
+            if tip not in logs:
+                logs.clear()
+                logs[tip] = await UnledLog.read(catalog, fold, tip)
+            await logs[tip].write(command, WallClock().now_ms())
+            return rows_now(logs[tip].state, command)
+
+        yield write, unserved
+
+
 async def _step(
     storage: RemoteStorageManager,
-    log: UnledLog,
-    wanted: Mapping[bytes, DeadWeight],
-    bars: Bars,
+    write: Callable[[EndSegments], Awaitable[Sequence[bytes]]],
+    tip: TopicIdPartition,
+    step: Sequence[_Ended],
 ) -> _Done:
-    from tierledger.events import commands as cmd
-    from tierledger.events import log_events
+    from tierledger.actors.coordinator.purge_requests import COMMAND
+    from tierledger.events.commands import EndSegments, Keep
     from tierledger.events.lifecycle import DeletionCause, RemoteLogSegmentState
+    from tierledger.events.log_events import Origin
     from tierledger.events.partition.answers import metadata_of
     from tierledger.events.tables.segment_rows import BROKER, STATE, id_of_row, unpack_row
     from tierledger.pipeline.cleaning.rules import row_digest
     from tierledger.pipeline.cleaning.weights import WeightKind
 
-    origin = log_events.Origin(COMMAND, None)
+    origin = Origin(COMMAND, None)
     _, finished, deleting, deleted = RemoteLogSegmentState
-    tip = log.state.topic_id_partition
-
-    def present() -> list[bytes]:
-        """Those that are as the plan has them, or as an earlier step has left them."""
-        rows = [row for row in map(log.state.row, wanted) if row is not None]
-        return [row for row in rows if is_ours(row)]
+    planned = {id_of_row(row): weight for weight, row in step}
 
     def is_ours(row: bytes) -> bool:
+        """Whether it is as the plan has it, or as this command has left it."""
         fields = unpack_row(row)
         begun = fields[STATE] == deleting and fields[BROKER] == COMMAND
-        return begun or row_digest(row) == wanted[id_of_row(row)].row
+        return begun or row_digest(row) == planned[id_of_row(row)].row
 
     now_ms = WallClock().now_ms()
-    begin = tuple(row for row in present() if unpack_row(row)[STATE] != deleting)
-    kept = [row for row in begin if unpack_row(row)[STATE] == finished]
-    is_topics = any(wanted[id_of_row(one)].kind == WeightKind.LEFT_OF_TOPIC for one in kept)
+    kept = [weight for weight, row in step if unpack_row(row)[STATE] == finished]
+    is_topics = any(weight.kind == WeightKind.LEFT_OF_TOPIC for weight in kept)
     cause = DeletionCause.TOPIC if is_topics else DeletionCause.UNKNOWN
-    keep = cmd.Keep(bars.kept_until_ms(tip, now_ms), "it was cleaned up") if kept else None
-    command = cmd.EndSegments(origin, deleting, begin, now_ms, keep, cause)
-    await log.write(command, now_ms)
-    done: list[bytes] = []
+    keep = Keep(now_ms + TRASH_MS, "it was cleaned up") if kept else None
+    rows = tuple(row for _, row in step)
+    there = await write(EndSegments(origin, deleting, rows, now_ms, keep, cause))
+    gone: list[bytes] = []
     try:
-        for row in present():
-            await storage.delete_log_segment_data(
-                metadata_of(log.state.topic_id_partition, row)
-            )
-            done.append(row)
+        for row in filter(is_ours, there):
+            await storage.delete_log_segment_data(metadata_of(tip, row))
+            gone.append(row)
     finally:
-        if done:
+        if gone:
             now_ms = WallClock().now_ms()
-            await log.write(cmd.EndSegments(origin, deleted, tuple(done), now_ms), now_ms)
-    gone = [wanted[id_of_row(row)] for row in (*done, *kept)]
-    return _Done(len(gone), sum(one.size_in_bytes for one in gone), len(wanted) - len(gone))
+            await write(EndSegments(origin, deleted, tuple(gone), now_ms))
+    done = [*(planned[id_of_row(row)] for row in gone), *kept]
+    return _Done(len(done), sum(one.size_in_bytes for one in done), len(step) - len(done))

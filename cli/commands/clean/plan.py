@@ -124,6 +124,11 @@ def plan(
         print_note(
             f"clean apply deletes in tierledger's own layout only, not in {cleaned.url.layout}"
         )
+    if led := sum(map(weighed.is_led, weights)):
+        print_note(
+            f"{led} segments are of partitions that brokers host: clean apply has the leaders "
+            "decide, so the service has to run"
+        )
     for one in weighed.looked.damaged:
         print_note(f"{one.name} cannot be read from position {one.position} on: {one.message}")
     if weighed.looked.damaged:

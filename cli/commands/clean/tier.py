@@ -12,13 +12,13 @@ from tierledger.cli.settings import cluster_setting, store_config
 from tierledger.storage.locate import default_store_url
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tierledger.actors.coordinator.fold import Fold
-    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.pipeline.cleaning.look import SeenTier
     from tierledger.pipeline.cleaning.rules import CleaningAges, SeenLog
     from tierledger.pipeline.cleaning.weights import CleaningRefusal, DeadWeight, LeftWeight
+    from tierledger.pipeline.jobs.audit.segments import LogKey
     from tierledger.tiering.layouts.listed_objects import LayoutNames
     from tierledger.tiering.layouts.tier_url import TierUrl
     from tierledger.tiering.objects.store import ObjectStore
@@ -53,6 +53,14 @@ class Weighed(NamedTuple):
     looked: SeenTier
     weights: Sequence[DeadWeight]
     left: Sequence[LeftWeight]
+    led: Mapping[LogKey, str]
+    """Partitions whose events only a service writes, and why."""
+
+    def is_led(self, one: DeadWeight) -> bool:
+        """Whether it ends by events that only a service writes."""
+        from tierledger.pipeline.cleaning.weights import BY_EVENTS
+
+        return one.kind in BY_EVENTS and (one.topic_id, one.partition) in self.led
 
 
 def weigh(tier: CleanedTier, ages: CleaningAges) -> Weighed:
@@ -73,7 +81,8 @@ def weigh(tier: CleanedTier, ages: CleaningAges) -> Weighed:
     with progress("clean: objects listed") as on_listed:
         found = looked(store, tier.objects, tier.names, WallClock().now_ms, on_listed)
     refuse_world(found.world, ages)
-    return Weighed(found, *weighed(found.world, ages, bars.of))
+    led = {key: why for key, log in found.world.logs.items() if (why := bars.why_led(log))}
+    return Weighed(found, *weighed(found.world, ages, bars.of), led)
 
 
 async def _bars(options: StoreOptions) -> Bars:
@@ -96,18 +105,12 @@ class Bars:
         Raises:
             RejectedError: It does not, or nothing may be.
         """
-        from tierledger.actors.coordinator.events import Owner
         from tierledger.actors.coordinator.holding import deletions
         from tierledger.pipeline.cleaning.rules import refuse
         from tierledger.pipeline.cleaning.weights import CleaningRefusal
 
         ownership = self._fold.state.ownership
-        others = {ownership.owner, ownership.source, ownership.heading} - {
-            "",
-            Owner.TIERLEDGER,
-            Owner.NOBODY,
-        }
-        if others:
+        if ownership.has_another:
             refuse(
                 CleaningRefusal.NOT_THE_OWNER,
                 f"the metadata's owner is {ownership.owner}; expected tierledger, since "
@@ -116,19 +119,20 @@ class Bars:
         if held := deletions(self._fold.state).held:
             refuse(CleaningRefusal.DELETIONS_HELD, held)
 
-    def kept_until_ms(self, tip: TopicIdPartition, now_ms: int) -> int:
-        """Until when a finished segment of that partition is kept that goes now."""
-        from tierledger.actors.coordinator.holding import deletions
-        from tierledger.actors.holds import kept_until_ms
+    def why_led(self, log: SeenLog) -> str:
+        """Why only its leader, or a coordinator, may write a partition's log; empty: we may."""
+        from tierledger.actors.coordinator.unled_log import hosting
+        from tierledger.events.identifiers import TopicIdPartition, Uuid
 
-        terms = deletions(self._fold.state).over(tip, now_ms)
-        return max(now_ms + TRASH_MS, kept_until_ms(terms, now_ms))
+        tip = TopicIdPartition(Uuid.parse(log.key.topic_id), log.key.partition, log.topic)
+        if brokers := hosting(self._fold, tip):
+            return f"it is hosted by brokers {', '.join(map(str, brokers))}"
+        return "its session is open: a broker leads it" if log.is_open else ""
 
-    def of(self, log: SeenLog, is_event: bool) -> tuple[CleaningRefusal, str] | None:
-        """Why nothing of a partition is touched; with `is_event`, why its log gets none."""
+    def of(self, log: SeenLog) -> tuple[CleaningRefusal, str] | None:
+        """Why nothing of a partition is touched."""
         from tierledger.actors.coordinator.events import Owner
         from tierledger.actors.coordinator.holding import deletions
-        from tierledger.actors.coordinator.unled_log import hosting
         from tierledger.actors.due import why_held
         from tierledger.events.identifiers import TopicIdPartition, Uuid
         from tierledger.pipeline.cleaning.weights import CleaningRefusal
@@ -142,9 +146,4 @@ class Bars:
             return CleaningRefusal.NOT_THE_OWNER, what
         if why := why_held(tip, deletions(state), self._now_ms):
             return CleaningRefusal.HELD, why
-        if is_event and (brokers := hosting(self._fold, tip)):
-            named = ", ".join(map(str, brokers))
-            return CleaningRefusal.LED, f"it is hosted by brokers {named}"
-        if is_event and log.is_open:
-            return CleaningRefusal.LED, "its session is open: a broker leads it"
         return None

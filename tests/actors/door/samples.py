@@ -22,7 +22,12 @@ from tierledger.actors.coordinator.attendance import Attend, Attended, Differenc
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
-from tierledger.actors.coordinator.purge_requests import NextPurge, ReleaseKept, ToPurge
+from tierledger.actors.coordinator.purge_requests import (
+    CleanUp,
+    NextPurge,
+    ReleaseKept,
+    ToPurge,
+)
 from tierledger.actors.coordinator.requests import RegisterCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
@@ -54,12 +59,19 @@ from tierledger.actors.feed.frames import (
 from tierledger.actors.holds import Hold
 from tierledger.actors.messages import Query
 from tierledger.events import commands as cmd
+from tierledger.events import log_events as log
 from tierledger.events.errors import Fenced, NotAuthorized, NotLeader
 from tierledger.events.kafka.codec import KafkaRecord
-from tierledger.events.lifecycle import DeletionCause, RemotePartitionDeleteState
+from tierledger.events.lifecycle import (
+    DeletionCause,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+)
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import RemotePartitionDeleteMetadata
 from tierledger.events.partition.answers import PartitionSummary
+from tierledger.events.partition.evolve import started_fields
+from tierledger.events.tables.segment_rows import pack_row
 
 TIP = partition(3)
 KEY = PartitionKey.of(TIP)
@@ -240,6 +252,19 @@ PLACED = PlaceHold(
 PURGE = NextPurge(7, (KEY, ID))
 TO_PURGE = ToPurge(TIP, b"row")
 RELEASED = ReleaseKept(TIP, (ID, bytes(16)), "somebody", "it was DeleteRecords")
+ROW = pack_row(started_fields(log.added_body(segment(4, TIP))))
+CLEANED = CleanUp(
+    TIP,
+    cmd.EndSegments(
+        Origin(-1, None),
+        RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+        (ROW,),
+        1_700_000_000_000,
+        cmd.Keep(1_800_000_000_000, "it was cleaned up"),
+        DeletionCause.TOPIC,
+    ),
+    "somebody",
+)
 TERM = PlaceHold(Hold("week", "*", reason="undo", by="somebody", term_ms=604_800_000, cause=2))
 
 OBJECTS: dict[str, Domain] = {
@@ -279,6 +304,9 @@ OBJECTS: dict[str, Domain] = {
         RELEASED,
         lambda: coordination.release_kept_message(RELEASED),
         coordination.release_kept_of,
+    ),
+    "clean-up": Domain(
+        CLEANED, lambda: coordination.clean_up_message(CLEANED), coordination.clean_up_of
     ),
     "to-purge": Domain(
         TO_PURGE, lambda: coordination.to_purge_message(TO_PURGE), coordination.to_purge_of
@@ -477,6 +505,9 @@ def messages() -> dict[str, Message]:
         "kept-released": pb.KeptReleased(),
         "call-release-kept": pb.Call(id=9, release_kept=pb.ReleaseKept(segment_ids=[ID])),
         "answer-kept-released": pb.Answer(id=9, kept_released=pb.KeptReleased()),
+        "cleaned-up": pb.CleanedUp(rows=[ROW]),
+        "call-clean-up": pb.Call(id=9, clean_up=pb.CleanUp(partition=PARTITION)),
+        "answer-cleaned-up": pb.Answer(id=9, cleaned_up=pb.CleanedUp()),
         "call-purge": pb.Call(id=9, purge=pb.Purge(broker_id=7)),
         "answer-to-purge": pb.Answer(id=9, to_purge=pb.ToPurge()),
         "hold-told": pb.HoldTold(late=[PARTITION]),

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.models.actors.local_world import LocalWorld, sqlite_in
 from tierledger.actors.discovery.recorded_doors import Doors, RecordedDoors
@@ -37,10 +38,13 @@ async def publish(world: LocalWorld, doors: Doors | None = None) -> ServiceRecor
 
 @asynccontextmanager
 async def published(
-    folder: Path, hosts: int = 1, security: DoorSecurity | None = None
+    folder: Path,
+    hosts: int = 1,
+    security: DoorSecurity | None = None,
+    **more: Any,  # noqa: ANN401 - As of `LocalWorld`.
 ) -> AsyncIterator[LocalWorld]:
     """A service that listens on free ports and keeps its record up to date with its hosts."""
-    world = LocalWorld(sqlite_in(folder), hosts)
+    world = LocalWorld(sqlite_in(folder), hosts, **more)
     world.door = DoorSettings("127.0.0.1:0", security=security)
     await world.start()
     coordinator = world.service.coordinator

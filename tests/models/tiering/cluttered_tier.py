@@ -51,7 +51,7 @@ class ClutteredTier:
         self.random = Random(seed)
         self.root = folder / "tier"
         self.root.mkdir(parents=True)
-        self.path = folder / "ledger.sqlite"
+        self.path = folder / "store.sqlite"
         self.prefix = ""
         self.parts: list[ClutteredPart] = []
         self.finished: dict[ClutteredPart, list[Uuid]] = {}

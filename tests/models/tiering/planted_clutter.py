@@ -69,6 +69,8 @@ class Clutter:
         """Ids of segments that are dead weight."""
         self.trashed: set[bytes] = set()
         """Ids of finished segments that go into the trash, with all their objects."""
+        self.led: set[bytes] = set()
+        """Ids of segments that are dead weight, and that only a service ends."""
         self.live: dict[str, bytes] = {}
         """Objects that nobody may touch."""
         self._regions = 0
@@ -114,6 +116,8 @@ class Clutter:
         self._bodies[part] += bodies
         if ends in self.moods[part].ends:
             self.dead.add(bytes(self.world.last.remote_log_segment_id.id))
+        elif ends == EVENTS and self.moods[part].name == "led":
+            self.led.add(bytes(self.world.last.remote_log_segment_id.id))
 
     def region(self) -> int:
         """The start of offsets that nothing else has."""
@@ -190,8 +194,8 @@ def lost(*, is_served: bool) -> Plant:
         at.note(part, at.world.life(part, start, FINISHED, is_old=True))
         if is_served:
             at.note(part, at.world.life(part, start + 10, FINISHED, is_old=True))
-            if at.moods[part].name == "well":
-                at.trashed.add(loser)
+            if at.moods[part].name in {"well", "led"}:
+                (at.trashed if at.moods[part].name == "well" else at.led).add(loser)
 
     return planted
 
