@@ -117,7 +117,9 @@ WORDS: Final[Mapping[str, Word]] = {
     ),
     "foreign": Word(OBJECTS, "their names are not this tier's", Look.IDLE),
     "too_young": Word(OBJECTS, "like an orphan, but too young to be called one", Look.IDLE),
-    "unknown_partition": Word(OBJECTS, "the store does not have their partition", Look.IDLE),
+    "unknown_partition": Word(
+        OBJECTS, "the store does not have their partition, or has forgotten its log", Look.IDLE
+    ),
     "damaged_log": Word(OBJECTS, "their partition's log is damaged: not judged", Look.IDLE),
     "changing": Word(OBJECTS, "copied or deleted while the audit ran", Look.OPEN),
     "unfinished": Word("a segment or its objects", "being copied or deleted", Look.OPEN),

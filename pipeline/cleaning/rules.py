@@ -398,7 +398,9 @@ class _Scales:
             key = LogKey(*one.key[:2])
             if one.kind == AuditKind.UNKNOWN_PARTITION:
                 self._leave(
-                    one, CleaningRefusal.UNKNOWN_PARTITION, "the store has no such partition"
+                    one,
+                    CleaningRefusal.UNKNOWN_PARTITION,
+                    "the store has no log that tells of it",
                 )
             if one.kind == AuditKind.DAMAGED_LOG:
                 self._leave(one, CleaningRefusal.DAMAGED_LOG, "its log cannot be read")

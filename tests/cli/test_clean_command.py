@@ -39,6 +39,7 @@ from tierledger.events.partition.answers import metadata_of
 from tierledger.pipeline.cleaning.plan_file import read_plan, write_plan
 from tierledger.pipeline.cleaning.weights import CleaningRefusal
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.storage.partition.forgetting import forget
 from tierledger.tiering.layouts.ledger.layout import place_of
 from tierledger.tiering.quarantine import FOLDER, TAKEN
 
@@ -216,6 +217,42 @@ def test_an_audit_takes_the_trash_for_what_is_under_way(tmp_path: Path) -> None:
 
     assert (kept["findings"], kept["unfinished"], kept["deleted_but_there"]) == (0, 1, 0)
     assert (left["findings"], left["unfinished"], left["deleted_but_there"]) == (1, 0, 1)
+
+
+def test_what_a_forgotten_log_may_have_named_is_no_orphan(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    part, other = world.parts
+    deleted: list[log.Body] = [
+        log.SegmentUpdated(bytes(one), state, 1, 5, None)
+        for one in world.finished[part]
+        for state in (2, 3)
+    ]
+    deleted += [log.PartitionDeleteUpdated(state, 1, 5) for state in (0, 1, 2)]
+    asyncio.run(world.append(part, deleted))
+    orphan(world, part)
+    orphan(world, other)
+    for path in world.finished_objects(part):
+        os.utime(path, (OLD_S, OLD_S))
+    audit = ("jobs", "audit", *world.tier, *world.store, "--json", "--engine", "local")
+    before = json.loads(invoke(*audit).stdout)
+
+    asyncio.run(forgotten(world, part))
+    after = json.loads(invoke(*audit).stdout)
+
+    assert (before["orphan"], before["deleted_but_there"]) == (2, SEGMENTS)
+    assert (after["orphan"], after["unknown_partition"]) == (1, SEGMENTS + 1)
+    assert (after["findings"], after["deleted_but_there"]) == (1, 0)
+    told = planned_in(world, tmp_path / "plan")
+    assert told["kinds"].keys() == {"orphan"}
+    assert {one["reason"] for one in told["left"]} == {"unknown_partition"}
+
+
+async def forgotten(world: ClutteredTier, part: ClutteredPart) -> None:
+    backend = await SqliteBackend.open(world.path)
+    part.stored.backend = backend
+    await part.stored.close()
+    await forget(part.stored.reader())
+    await backend.close()
 
 
 def test_undo_overwrites_nothing(tmp_path: Path) -> None:

@@ -82,8 +82,13 @@ async def second_plan(
 
 def standings_of(plan: TablePlan, damaged: Iterable[LogKey]) -> dict[LogKey, LogStanding]:
     """The standing of each partition."""
-    known = (LogKey(str(log.topic_id), log.partition) for log in plan.logs)
-    return dict.fromkeys(known, LogStanding.KNOWN) | dict.fromkeys(damaged, LogStanding.DAMAGED)
+    known = {
+        LogKey(str(log.topic_id), log.partition): (
+            LogStanding.FORGOTTEN if log.first_batch else LogStanding.KNOWN
+        )
+        for log in plan.logs
+    }
+    return known | dict.fromkeys(damaged, LogStanding.DAMAGED)
 
 
 def audited_here(

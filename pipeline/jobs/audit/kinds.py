@@ -48,7 +48,8 @@ class AuditKind(StrEnum):
     TOO_YOUNG = "too_young"
     """Objects like an orphan's that are too young to be reported as one, or of unknown age."""
     UNKNOWN_PARTITION = "unknown_partition"
-    """Objects of a partition that the store does not have; perhaps of another cluster."""
+    """Objects of a partition that the store does not have, perhaps of another cluster, or whose
+    log it has forgotten: it may have named them."""
     DAMAGED_LOG = "damaged_log"
     """Objects of a partition whose log cannot be read, so that they cannot be judged."""
     CHANGING = "changing"
@@ -133,8 +134,13 @@ class LogStanding(StrEnum):
     """Whether the store has a partition's log, and can read it."""
 
     KNOWN = "known"
+    FORGOTTEN = "forgotten"
+    """Its first events were forgotten, so it does not tell what it has never named."""
     DAMAGED = "damaged"
     UNKNOWN = "unknown"
+
+
+_READ: Final = {LogStanding.KNOWN, LogStanding.FORGOTTEN}
 
 
 def verdicts(
@@ -153,7 +159,7 @@ def verdicts(
         orphans_before_ms: Only objects written before this time may be orphans.
         unseen: What the list lacks. Without all of it nothing is an orphan.
     """
-    is_live = known is not None and known.state != DELETED and standing == LogStanding.KNOWN
+    is_live = known is not None and known.state != DELETED and standing in _READ
     place = known.place if known is not None and is_live else None
     here = next((one for one in found if one.place == place), None)
     if known is not None and is_live:
@@ -262,6 +268,8 @@ def _of_stray(
         return AuditKind.DELETED_BUT_THERE, "its deletion has finished"
     if known is not None:
         return AuditKind.CHANGING, "deleted meanwhile"
+    if standing == LogStanding.FORGOTTEN:
+        return AuditKind.UNKNOWN_PARTITION, "its log was forgotten up to a boundary"
     if one.newest_ms is None or one.newest_ms >= orphans_before_ms:
         return AuditKind.TOO_YOUNG, ""
     return AuditKind.ORPHAN, "no log has named this segment"
