@@ -36,7 +36,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "failover_segments": (10_000, 100),  # Of each partition whose host is lost.
     "failovers": (3, 1),  # Hosts that are lost in each way.
     "simulated": (5_000, 100),  # Calls of one simulated world, at least.
-    "worlds": (60, 2),  # Large worlds of machines in one repetition; small, five times as many.
+    "worlds": (10, 1),  # Large worlds in one repetition; small, five times as many.
     "tier_segments": (100_000, 300),  # Of the partition that retention looks at.
     "tier_entries": (10_000, 50),  # Segments that the index cache holds.
     "tier_bytes": (1 << 30, 1 << 21),  # Of the log that is read from the tier.

@@ -5,10 +5,8 @@ import statistics
 import time
 
 from tierledger.benchmarks.bench import Bench
-from tierledger.simulation.machines.scenario.drawing import drawn
-from tierledger.simulation.machines.verdict import judge
-from tierledger.simulation.service.plan import calm
-from tierledger.simulation.service.verdict import ran, verdict_of
+from tierledger.simulation.service.plan import calm, drawn
+from tierledger.simulation.service.verdict import judge, ran, verdict_of
 
 SMALL_PER_LARGE = 5
 """About how many times as long a large world takes."""
@@ -28,13 +26,13 @@ async def world(bench: Bench) -> None:
         bench.note(rate=verdict.calls / seconds, checking=checking)
 
 
-async def machines(bench: Bench) -> None:
-    """Small worlds of machines and large ones, from drawing the seed to the verdict."""
+async def worlds(bench: Bench) -> None:
+    """Small worlds and large ones, from drawing the seed to the verdict."""
     for size, times in (("small", SMALL_PER_LARGE), ("large", 1)):
         seeds = bench["worlds"] * times
         gc.collect()
         gc.freeze()  # As campaigns do: skips older objects.
-        for turn in bench.turns(f"machines, {size}"):
+        for turn in bench.turns(f"worlds, {size}"):
             begun = time.process_time()
             verdicts = [
                 judge(drawn(seed, small=size == "small"))

@@ -1,6 +1,6 @@
 """A run as a picture shows it: its processes, what happened to them, and their messages.
 
-Times are whole microseconds of the run's one clock. Both worlds make timelines.
+Times are whole microseconds of the run's one clock. Worlds and lives make timelines.
 `explain/page.py` and `explain/text.py` draw them, and know nothing else of a run.
 """
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-MACHINES = "machines"
-"""The world of the state machines alone, on a clockwork."""
 SERVICE = "service"
 """The whole service under virtual time, with faults."""
 LIVES = "lives"
 """Clusters that live for years in that world, and move between managers."""
-WORLDS = (MACHINES, SERVICE, LIVES)
+WORLDS = (SERVICE, LIVES)
+
+GONE = "machines"
+"""A world of doubles that is gone (docs/adr/0087-one-world.md)."""

@@ -22,19 +22,17 @@ from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.lives import steps as lives_steps
 from tierledger.simulation.lives import verdict as lives
 from tierledger.simulation.lives.cluster import LivingCluster
-from tierledger.simulation.machines import verdict as machines
-from tierledger.simulation.machines.run import run
-from tierledger.simulation.machines.scenario import drawing as machines_plan
+from tierledger.simulation.machines.environment.clockwork import EndlessRun
+from tierledger.simulation.machines.scenario.drawing import is_small
 from tierledger.simulation.machines.scenario.scenario import Scenario
-from tierledger.simulation.machines.world import World
 from tierledger.simulation.mutants.catalogue import MUTANTS, Mutant, planted
 from tierledger.simulation.mutants.door import DOOR_MUTANTS
 from tierledger.simulation.mutants.slips import SLIPS
 from tierledger.simulation.orphans import end_with_parent
 from tierledger.simulation.service import plan as service_plan
 from tierledger.simulation.service import verdict as service
-from tierledger.simulation.service.world import World as ServiceWorld
-from tierledger.simulation.worlds import LIVES, MACHINES, SERVICE
+from tierledger.simulation.service.world import World
+from tierledger.simulation.worlds import LIVES, SERVICE
 
 TASKS_AHEAD = 4
 """Tasks that are queued per worker; when a budget is used up, only these are cancelled."""
@@ -62,27 +60,26 @@ class WorldKind(NamedTuple):
 
 
 KINDS = {
-    MACHINES: WorldKind(machines_plan.drawn, machines.judge, World, run, 50),
-    SERVICE: WorldKind(service_plan.drawn, service.judge, ServiceWorld, service.run, 10),
+    SERVICE: WorldKind(service_plan.drawn, service.judge, World, service.run, 10),
     LIVES: WorldKind(lives_steps.drawn, lives.judge, LivingCluster, lives.run, 2),
 }
 """By the name of a world."""
 
 
-def drawn(seed: int, world: str = MACHINES) -> Scenario:
+def drawn(seed: int, world: str = SERVICE) -> Scenario:
     """The scenario that the seed gives in that world."""
     return KINDS[world].drawn(seed)
 
 
-def outcome(seed: int, world: str = MACHINES, mutant: str | None = None) -> SeedVerdict:
+def outcome(seed: int, world: str = SERVICE, mutant: str | None = None) -> SeedVerdict:
     """Run one seed and check it; an exception of the world counts as a violation."""
     began = process_time()
     verdict = judged(drawn(seed, world), mutant, world)
-    small = world != LIVES and machines_plan.is_small(seed)
+    small = world != LIVES and is_small(seed)
     return verdict._replace(is_small=small, cpu_s=process_time() - began)
 
 
-def judged(scenario: Scenario, mutant: str | None = None, world: str = MACHINES) -> SeedVerdict:
+def judged(scenario: Scenario, mutant: str | None = None, world: str = SERVICE) -> SeedVerdict:
     """A scenario's verdict; an exception of the run counts as a violation.
 
     The mutant is planted anew for this run, since some mutants count what they do.
@@ -100,7 +97,7 @@ def judged(scenario: Scenario, mutant: str | None = None, world: str = MACHINES)
 
 @contextmanager
 def watched(
-    scenario: Scenario, mutant: str | None = None, world: str = MACHINES
+    scenario: Scenario, mutant: str | None = None, world: str = SERVICE
 ) -> Iterator[Any]:
     """The world of a scenario with its full timeline, as far as the run came."""
     kind = KINDS[world]
@@ -113,12 +110,13 @@ def watched(
     try:
         yield watched
     finally:
-        if world != MACHINES:
-            service.discard(watched)
+        service.discard(watched)
 
 
 def unforeseen(error: Exception) -> Violation:
     """The violation of a world that ended with `error`: its class, and where it was raised."""
+    if isinstance(error, EndlessRun):
+        return Violation("endless", None, str(error))
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} in {Path(last.filename).stem}.{last.name}"
     return Violation(UNFORESEEN, None, f"{place}: {error}")
@@ -163,7 +161,7 @@ class Workers:
                 task.cancel()
 
     def outcomes(
-        self, seeds: Iterable[int], *, mutant: str | None = None, world: str = MACHINES
+        self, seeds: Iterable[int], *, mutant: str | None = None, world: str = SERVICE
     ) -> Iterator[SeedVerdict]:
         """Each seed's outcome, in the order of the seeds."""
         work = partial(_outcomes, mutant=mutant, world=world)

@@ -11,7 +11,7 @@ from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.machines.scenario.shape import numbers_text
 from tierledger.simulation.machines.scenario.shrink import shrunk
 from tierledger.simulation.machines.timeline_of import decision_text
-from tierledger.simulation.worlds import MACHINES
+from tierledger.simulation.worlds import SERVICE
 
 
 class Reduction(NamedTuple):
@@ -30,7 +30,7 @@ class Reduction(NamedTuple):
     shape: tuple[str, ...]
     """Names of the simplifications of its world."""
     runs: int
-    world: str = MACHINES
+    world: str = SERVICE
 
     @property
     def command(self) -> str:
@@ -43,11 +43,11 @@ def replay_command(
     mutant: str | None = None,
     keep: tuple[int, ...] | None = None,
     shape: tuple[str, ...] = (),
-    world: str = MACHINES,
+    world: str = SERVICE,
 ) -> str:
     """The command line that repeats a run."""
     parts = ["tierledger", "simulate", "replay", "--seed", str(seed)]
-    if world != MACHINES:
+    if world != SERVICE:
         parts += ["--world", world]
     if mutant is not None:
         parts += ["--mutant", mutant.partition(" ")[0]]
@@ -65,7 +65,7 @@ def symptom(violation: Violation) -> str:
     return f"{UNFORESEEN}: {violation.message.partition(':')[0]}"
 
 
-def reduced(seed: int, *, mutant: str | None = None, world: str = MACHINES) -> Reduction | None:
+def reduced(seed: int, *, mutant: str | None = None, world: str = SERVICE) -> Reduction | None:
     """A failing seed, shrunk; none if the seed does not fail."""
     whole = drawn(seed, world)
     first = _to_shrink_for(judged(whole, mutant, world).violations, mutant)

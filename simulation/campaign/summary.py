@@ -9,10 +9,10 @@ from tierledger.simulation.lives.steps import What
 from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.laws.counts import DELETIONS, SUMMED
 from tierledger.simulation.service.plan import FURTHER, GAVE_UP
-from tierledger.simulation.worlds import LIVES, MACHINES, SERVICE
+from tierledger.simulation.worlds import LIVES, SERVICE
 
 OF_SERVICE = {mark: "service" for mark in FURTHER if mark != GAVE_UP}
-"""Marks that only the service's world has; a process that gives up is a violation."""
+"""Marks that lives do not count; a process that gives up is a violation."""
 
 OF_LIVES = {one.value: "lives" for one in What}
 """Marks of lives: each kind of step."""
@@ -68,12 +68,8 @@ class SizeSummary:
 class CampaignSummary:
     """The sums of all seeds of a campaign in one world."""
 
-    def __init__(self, world: str = MACHINES) -> None:
-        self.known_marks = {
-            MACHINES: MARKS,
-            SERVICE: {**MARKS, **OF_SERVICE},
-            LIVES: OF_LIVES,
-        }[world]
+    def __init__(self, world: str = SERVICE) -> None:
+        self.known_marks = OF_LIVES if world == LIVES else {**MARKS, **OF_SERVICE}
         """Each situation that may be seen in that world, and its group."""
         self._summed = () if world == LIVES else SUMMED
         self.small = SizeSummary()

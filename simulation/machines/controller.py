@@ -33,8 +33,6 @@ class Controller:
         self._healed_at = 0
         self._length, self._unchanged_since = 0, 0
         """The number of batches in all logs, and since when (us) it is unchanged."""
-        self._arrived: dict[int, int] = {}
-        """By broker, when the last notification to it arrives."""
 
     def start(self) -> None:
         """Choose the first leaders, and notify brokers; repeat that if the scenario does so."""
@@ -48,8 +46,7 @@ class Controller:
             self.world.verdicts[number] = [LeaderVerdict(self.leader[number], 0)]
         for broker_id in ids:
             self.notify(broker_id, MS)
-        if scenario.repeats:
-            self._repeat()
+        self._repeat()
 
     def elect(self, number: int, pick: int, delays: tuple[int, int], *, clean: bool) -> None:
         """Elect another replica in the next leader epoch; both brokers are notified of that.
@@ -135,9 +132,6 @@ class Controller:
         if broker is not None:
             carries = self._carries_epochs(broker_id)
             arrives = self.world.clock.now + delay
-            if not self.world.scenario.repeats:  # Without repeats a wrong order would stay.
-                arrives = max(arrives, self._arrived.get(broker_id, 0))
-                self._arrived[broker_id] = arrives
             self.world.clock.at(
                 arrives, broker.life, broker.notify, leads, follows, stops, carries
             )
@@ -166,9 +160,8 @@ class Controller:
             return
         self._healed_at = self.world.clock.now
         self.world.settled()
-        if self.world.scenario.repeats:
-            for broker_id in range(1, self.world.scenario.brokers + 1):
-                self.notify(broker_id, MS)
+        for broker_id in range(1, self.world.scenario.brokers + 1):
+            self.notify(broker_id, MS)
         self._look()
 
     def _look(self) -> None:

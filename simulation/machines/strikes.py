@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tierledger.actors.calls import FOLLOWER, LEADER
 from tierledger.actors.messages import Query
@@ -12,10 +12,7 @@ from tierledger.simulation.machines.copier import Copier
 from tierledger.simulation.machines.environment.clockwork import MS, S
 from tierledger.simulation.machines.environment.medium import LOSE, REFUSE, SLOW, SLOW_ANSWER
 from tierledger.simulation.machines.scenario.scenario import SeedDecision
-from tierledger.simulation.machines.struck import Struck, StruckBroker, StruckService
-
-if TYPE_CHECKING:
-    from tierledger.simulation.machines.world import World
+from tierledger.simulation.machines.struck import Struck, StruckBroker
 
 KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn", "list")
 
@@ -147,25 +144,6 @@ def _delete_once(world: Struck, broker: StruckBroker, partition: int) -> None:
 
 
 # Leaders.
-
-
-@_strike("move the cluster")
-def _move_cluster(world: World) -> None:
-    if world.moving is not None:
-        world.clock.step(world.moving.command.life, world.moving.command.move)
-
-
-@_strike("interrupt the move")
-def _interrupt(world: World) -> None:
-    if world.moving is not None:
-        world.clock.step(world.moving.command.life, world.moving.command.interrupt)
-
-
-@_strike("stock broker comes late")
-def _comes_late(world: World) -> None:
-    """A stock broker starts when the next move has held all writes, which is too late."""
-    if world.moving is not None:
-        world.moving.latecomers += 1
 
 
 @_strike("elect")
@@ -525,23 +503,23 @@ def _rot_checkpoint(world: Struck, partition: int, which: int, bit: int) -> None
             world.recording.mark("bit rot in a checkpoint")
 
 
-# Streams to doors, and hosts that freeze: in the world of the service alone.
+# Streams to doors, and hosts that freeze.
 
 
 @_strike("break connections")
-def _break_connections(world: StruckService, site: str, silently: int, first: int) -> None:
+def _break_connections(world: Struck, site: str, silently: int, first: int) -> None:
     """All streams of a client break; one end does not learn of it, if `silently`."""
     world.streams.break_client(site, silently=bool(silently), server_first=bool(first))
 
 
 @_strike("slow reader")
-def _slow_reader(world: StruckService, site: str, duration: int) -> None:
+def _slow_reader(world: Struck, site: str, duration: int) -> None:
     """A client pauses before each frame that it reads, for a while."""
     world.streams.slow_until[site] = world.clock.now + duration * MS
 
 
 @_strike("shut out")
-def _shut_out(world: StruckService, broker_id: int, waits: int) -> None:
+def _shut_out(world: Struck, broker_id: int, waits: int) -> None:
     """A client is cut off from all doors for longer than a call may take.
 
     Its writes are then in doubt: no answer comes, and no retry can be in time. If it `waits`,
@@ -561,7 +539,7 @@ def _shut_out(world: StruckService, broker_id: int, waits: int) -> None:
 
 
 @_strike("freeze")
-def _freeze(world: StruckService, site: str) -> None:
+def _freeze(world: Struck, site: str) -> None:
     """A host freezes for good; the kernel still accepts connections for it."""
     life = world.at_site(site)
     # The launcher gives up on a host that freezes before its first answer, but only after
@@ -572,7 +550,7 @@ def _freeze(world: StruckService, site: str) -> None:
 
 
 @_strike("close door")
-def _close_door(world: StruckService, site: str) -> None:
+def _close_door(world: Struck, site: str) -> None:
     """Nobody reaches a host's door any more, whichever process serves there."""
     if len({one.site for one in world.host_lives if one.is_reachable}) > 1:
         world.streams.close_door(site)
@@ -580,7 +558,7 @@ def _close_door(world: StruckService, site: str) -> None:
 
 
 @_strike("burn")
-def _burn(world: StruckService, site: str, steps: int) -> None:
+def _burn(world: Struck, site: str, steps: int) -> None:
     """A process is killed at its next step but so many, whatever it does there."""
     life = world.at_site(site)
     if life is not None:
@@ -606,8 +584,6 @@ def plan(world: Struck) -> None:
 
 
 def _carry_out(world: Struck, at: int, decision: SeedDecision) -> None:
-    before, world.struck = world.recorder.count, at
+    world.struck = at
     STRIKES[decision.kind](world, *decision.args)
     world.struck = None
-    if world.recorder.count > before:
-        world.calls_of[at] = [*range(before, world.recorder.count)]

@@ -1,4 +1,4 @@
-"""What decisions strike: a world of processes, of the service or of doubles of its shells."""
+"""What decisions strike: a world of processes."""
 
 from __future__ import annotations
 
@@ -104,6 +104,18 @@ class StruckController(Protocol):
     def move(self, number: int, pick: int, back: int) -> None: ...
     def release(self, number: int, back: int) -> None: ...
     def notify(self, broker_id: int, delay: int) -> None: ...
+
+
+class StruckStreams(Protocol):
+    """The streams to hosts' doors."""
+
+    slow_until: dict[str, int]
+    """By the site of a client: until when (us) it pauses before each frame it reads."""
+
+    def break_client(self, site: str, *, silently: bool, server_first: bool) -> None: ...
+    def shut_out(self, client: str, until: float) -> None: ...
+    def before_written(self, client: str, then: Callable[[], None]) -> None: ...
+    def close_door(self, host: str) -> None: ...
 
 
 class Struck(Protocol):
@@ -237,22 +249,6 @@ class Struck(Protocol):
 
     def start_import(self, partition: int, history: int, count: int) -> None:
         """Start an importer: a further broker that imports recorded history and then stops."""
-
-
-class StruckStreams(Protocol):
-    """The streams to hosts' doors."""
-
-    slow_until: dict[str, int]
-    """By the site of a client: until when (us) it pauses before each frame it reads."""
-
-    def break_client(self, site: str, *, silently: bool, server_first: bool) -> None: ...
-    def shut_out(self, client: str, until: float) -> None: ...
-    def before_written(self, client: str, then: Callable[[], None]) -> None: ...
-    def close_door(self, host: str) -> None: ...
-
-
-class StruckService(Struck, Protocol):
-    """The world of the service, which has more to strike."""
 
     @property
     def streams(self) -> StruckStreams: ...

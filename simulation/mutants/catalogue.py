@@ -21,11 +21,7 @@ from tierledger.simulation.mutants.mistakes import Mutant, declared_in, planted
 
 __all__ = ["MUTANTS", "Mutant", "planted"]
 
-_ROOMS = (feed, leader, readers, served, sessions, state, storage)
+_ROOMS = (feed, leader, left_over, moving, readers, served, sessions, state, storage)
 
-MUTANTS = (
-    *declared_in(*(room.__name__ for room in _ROOMS)),
-    *moving.MUTANTS,
-    *left_over.MUTANTS,
-)
+MUTANTS = declared_in(*(room.__name__ for room in _ROOMS))
 """All but those of the door's own rules, which `door` has."""

@@ -97,6 +97,14 @@ def numbers_sent_once() -> Patches:
     return rewritten(FeedSource._renumber, "if sent != numbers:", "if sent is None:")
 
 
+@mistake("M94", "early_ready", first=0)
+def ready_outlasts_its_role() -> Patches:
+    """A replica stays ready when its broker announces itself anew."""
+    return rewritten(
+        Replica.expect, "self.claim, self.is_ready = claim, False", "self.claim = claim"
+    )
+
+
 @_mistake("M71", "fed_back")
 def floor_forgotten() -> Patches:
     """Neither source nor replica remembers at which position it has answered."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tierledger.simulation.mutants.mistakes import Patches, declared_in, mistake
+from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
@@ -11,6 +11,3 @@ from tierledger.storage.partition.checkpoint import CheckpointStore
 def dropped_page_stays() -> Patches:
     """A page that a table no longer has stays in the store."""
     return rewritten(CheckpointStore._pages, "in sorted(table.dropped)", "in ()")
-
-
-MUTANTS = declared_in(__name__)

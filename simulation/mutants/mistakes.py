@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from tierledger.simulation.worlds import MACHINES, SERVICE
+from tierledger.simulation.worlds import SERVICE
 
 Patches: TypeAlias = list[tuple[Any, str, Any]]
 """Object, attribute and replacement."""
@@ -14,7 +14,7 @@ Patches: TypeAlias = list[tuple[Any, str, Any]]
 Made = TypeVar("Made", bound=Callable[[], Patches])
 
 FIRST = 251
-"""The first seed of most searches in the service's world: runs without mistakes begin at 0."""
+"""The first seed of most searches: runs without mistakes begin at 0."""
 
 TWO_HISTORIES = (
     "CorruptLog lost_write fencing linearizability phantom_write feed_gap two_leaders"
@@ -37,7 +37,7 @@ class Mutant(NamedTuple):
     first: int = 0
     every: int = 1
     """The seeds to try: one in `every`, from `first` on."""
-    world: str = MACHINES
+    world: str = SERVICE
     """The world in which it shows."""
 
     def seeds(self, count: int | None = None) -> range:
@@ -64,7 +64,7 @@ def mistake(
     caught_by: str,
     *,
     within: int = 100,
-    first: int | None = None,
+    first: int = FIRST,
     every: int = 1,
     world: str = SERVICE,
 ) -> Callable[[Made], Made]:
@@ -75,7 +75,7 @@ def mistake(
         _DECLARED[number] = Mutant(
             f"{number} {make.__name__.replace('_', '-')}", text[:1].lower() + text[1:-1],
             frozenset(caught_by.split()), make, within,
-            (FIRST if world == SERVICE else 0) if first is None else first, every, world,
+            first, every, world,
         )  # fmt: skip
         return make
 
@@ -85,4 +85,4 @@ def mistake(
 def declared_in(*modules: str) -> tuple[Mutant, ...]:
     """The mutants that those modules declare, in the order of their numbers."""
     found = [one for one in _DECLARED.items() if one[1].patches.__module__ in modules]
-    return tuple(mutant for _, mutant in sorted(found))
+    return tuple(mutant for _, mutant in sorted(found, key=lambda one: int(one[0][1:])))

@@ -7,6 +7,7 @@ from tierledger.actors.coordinator import evolve as coordinator_evolve
 from tierledger.actors.coordinator import placement as places
 from tierledger.actors.coordinator.state import CoordinatorState
 from tierledger.actors.follower import Follower
+from tierledger.actors.host.host import Host
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.events.partition import decide, placement
 from tierledger.events.partition import imports as decide_import
@@ -15,7 +16,6 @@ from tierledger.events.tables.paged_map import PagedMap
 from tierledger.simulation.machines.scenario.drawing import WHOLE_EVERY
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
-from tierledger.simulation.worlds import MACHINES
 
 
 @mistake("M46", "altered_write")
@@ -39,7 +39,7 @@ def highest_offset_goes_back() -> Patches:
     return rewritten(placement.reference, "if highest is None or end > highest:", "if True:")
 
 
-@mistake("M49", "lockout", within=500, world=MACHINES)
+@mistake("M49", "miscoordinated")
 def replaced_claim_forgotten() -> Patches:
     """A claim that another's replaced is not kept in mind."""
     return rewritten(
@@ -59,7 +59,7 @@ def follower_never_placed_again() -> Patches:
     )
 
 
-@mistake("M51", "early_ready", within=500, world=MACHINES)
+@mistake("M51", "wrong_memory")
 def ready_too_early() -> Patches:
     """A follower is ready after a read that began before the announcement."""
     began_too_early = rewritten(Follower._assigned, "self._read(again=True)", "self._read()")
@@ -126,10 +126,22 @@ def illegal_record_imported() -> Patches:
     )
 
 
-@mistake("M59", "needless_loss", within=500, world=MACHINES)
+@mistake("M59", "miscoordinated")
 def former_process_ends_host() -> Patches:
     """A host is given up for the end of a process that it had before."""
     return rewritten(coordinator_decide.host_lost, "process not in {None, known}", "False")
+
+
+@mistake("M107", "needless_loss")
+def repeat_taken_for_outdated() -> Patches:
+    """A broker that repeats its announcement is refused as out of date."""
+    return rewritten(coordinator_decide.announce, "if pair < last:", "if pair <= last:")
+
+
+@mistake("M108", "endless")
+def polls_without_a_pause() -> Patches:
+    """A host polls its followers' logs all the time."""
+    return rewritten(Host._poll, "asyncio.sleep(POLL_INTERVAL_S)", "asyncio.sleep(0)")
 
 
 @mistake("M60", "lifecycle")

@@ -16,7 +16,6 @@ from tierledger.events.partition import sessions as decide_session
 from tierledger.events.partition.overlay import Overlay
 from tierledger.simulation.mutants.mistakes import Patches, mistake
 from tierledger.simulation.mutants.rewriting import rewritten
-from tierledger.simulation.worlds import MACHINES
 
 
 @mistake("M16", "fencing", within=200)
@@ -156,7 +155,7 @@ def disputes_not_counted_on() -> Patches:
     return rewritten(decide_session._in_a_row, "return run.in_a_row", "return 0")
 
 
-@mistake("M41", "fencing", within=200, world=MACHINES)
+@mistake("M41", "misdecided")
 def closed_in_the_same_batch() -> Patches:
     """What follows in a batch that closes the session is decided as if it were open."""
     return rewritten(
@@ -188,7 +187,7 @@ def oldest_claim_stands_again() -> Patches:
     return rewritten(last, "reversed(entry.displaced.items())", "entry.displaced.items()")
 
 
-@mistake("M74", "needless_move", world=MACHINES)
+@mistake("M74", "miscoordinated")
 def anybody_refuses() -> Patches:
     """A claim is taken from its host because another host reports that it was refused."""
     return rewritten(refusals.leader_refused, "if entry.leader_host != host:", "if False:")
@@ -272,7 +271,7 @@ def move_ends_with_a_stranger() -> Patches:
     return rewritten(ownership.hand_over, ends, "if False:")
 
 
-@mistake("M87", "lockout", world=MACHINES)
+@mistake("M87", "liveness")
 def unknown_leader_is_another() -> Patches:
     """A claim is refused though Kafka does not know who leads."""
     return rewritten(

@@ -36,20 +36,15 @@ from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import Page, PagedMap
 from tierledger.simulation.mutants.catalogue import Mutant
 from tierledger.simulation.mutants.rewriting import rewritten
-from tierledger.simulation.worlds import MACHINES, SERVICE
 from tierledger.storage.partition import event_log
 from tierledger.storage.partition.checkpoint import CheckpointStore, CheckpointWriter
-
-_IN_SERVICE = (event_log.BatchLog.page, PartitionShell._write_checkpoint)
-"""Functions that the world of the machines does not run; it has its own, or none."""
 
 
 def _slip(number: int, mistake: str, function: Any, old: str, new: str) -> Mutant:  # noqa: ANN401
     where = function.__qualname__.lower().replace("_", "-")
     return Mutant(
-        f"S{number:02} {where}", mistake, frozenset(), lambda: rewritten(function, old, new),
-        world=SERVICE if function in _IN_SERVICE else MACHINES,
-    )  # fmt: skip
+        f"S{number:02} {where}", mistake, frozenset(), lambda: rewritten(function, old, new)
+    )
 
 
 _NOTICED_BY_NOBODY = (

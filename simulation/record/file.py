@@ -42,8 +42,8 @@ from tierledger.simulation.record.record import (
     RunRecord,
 )
 
-VERSION = 1
-"""The version of the format."""
+VERSION = 2
+"""The version of the format. The seeds that records of version 1 name are other runs now."""
 
 
 # To a file.
@@ -230,7 +230,10 @@ def _key(line: dict[str, Any]) -> PartitionKey:
 def _settings(line: dict[str, Any]) -> RecordSettings:
     version = typed(int, line, "version")
     if version != VERSION:
-        raise InvalidArgument(f"expected version {VERSION} of the format, found {version}")
+        again = "; the seed that it names is another run now" if version < VERSION else ""
+        raise InvalidArgument(
+            f"expected version {VERSION} of the format, found {version}{again}"
+        )
     minimums = line.get("minimums")
     return RecordSettings(
         typed(str, line, "cluster"),

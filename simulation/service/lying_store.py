@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from typing_extensions import override
 
 from tierledger.events.errors import OutcomeUnknown
-from tierledger.simulation.machines.environment.medium import Medium, completed
+from tierledger.simulation.machines.environment.medium import Medium, StoreStep
 from tierledger.simulation.machines.environment.recording import Message, Recording
 from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.storage.backend import (
@@ -41,17 +41,6 @@ class StorePlace(NamedTuple):
     partition: int | None
     of_batches: bool
     """Whether the rest of each key is a batch's number."""
-
-
-class StoreStep:
-    """A request to the store as one step, and as the picture shows it."""
-
-    def __init__(self, work: partial[Coroutine[Any, Any, Any]], message: Message) -> None:
-        self._work = work
-        self.message = message
-
-    def __call__(self) -> Any:  # noqa: ANN401 - Whatever the work returns.
-        return completed(self._work())
 
 
 class LyingStore:
@@ -122,10 +111,18 @@ class StoreConnection(MetadataStorageBackend):
     def _is_host(self) -> bool:
         return self._process.site != "coordinator"
 
-    async def _ask(self, ask: Callable[..., None], what: object, **how: object) -> Any:  # noqa: ANN401
+    async def _ask(
+        self,
+        work: partial[Coroutine[Any, Any, Any]],
+        keys: Sequence[str],
+        *,
+        writes: bool,
+        conflict: object = None,
+    ) -> Any:  # noqa: ANN401
         answer: asyncio.Future[Any] = self._store.loop.create_future()
         if not self._process.is_dead:
-            ask(self._process, what, _settle, answer, **how)
+            step, medium = self._store.step(work, keys), self._store.medium
+            medium.ask(self._process, step, _settle, answer, writes=writes, conflict=conflict)
         return await answer
 
     async def _passes(self, point: str) -> None:
@@ -135,8 +132,7 @@ class StoreConnection(MetadataStorageBackend):
             await self._store.loop.create_future()
 
     async def _read(self, work: partial[Coroutine[Any, Any, T]], keys: Sequence[str]) -> T:
-        ask = self._store.medium.ask_state
-        result: T = await self._ask(ask, self._store.step(work, keys))
+        result: T = await self._ask(work, keys, writes=False)
         return result
 
     async def _write(
@@ -145,8 +141,7 @@ class StoreConnection(MetadataStorageBackend):
         keys: Sequence[str],
         conflict: object = None,
     ) -> T:
-        ask = self._store.medium.change_state
-        result: T = await self._ask(ask, self._store.step(work, keys), conflict=conflict)
+        result: T = await self._ask(work, keys, writes=True, conflict=conflict)
         return result
 
     @override

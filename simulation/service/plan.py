@@ -68,7 +68,7 @@ FURTHER = (
     GAVE_UP,
     "resumed at the end",
 )
-"""Marks that only the service's world has."""
+"""Marks of streams, clocks and processes, besides those in `marks`."""
 
 LONE_EVERY, LONE_FIRST = 8, 2
 """One seed in `LONE_EVERY`, from `LONE_FIRST` on, has a single host, which freezes. Clients can
@@ -104,7 +104,7 @@ KNOBS_OF_SERVICE = {
     "LINGER_S": (0, 1, 60),
     "SNAPSHOTS_AT_ONCE": (1, 8),
 }
-"""Knobs of this world alone: how many writes a client may have begun and not ended; after how
+"""Knobs beside `KNOBS`: how many writes a client may have begun and not ended; after how
 many seconds a host gets others' leaders, and by how many leaders hosts may differ (without
 these two no run would be long enough for a leader to move); the bounds of feeds."""
 

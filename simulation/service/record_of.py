@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tierledger.events.errors import InvalidArgument
 from tierledger.simulation.checkers.verdict import MINIMUMS
 from tierledger.simulation.machines.laws.run_laws import checkpoints_written
-from tierledger.simulation.machines.record_of import refuse_newer
 from tierledger.simulation.machines.scenario.knobs import KEPT_DEFAULT
+from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.record.record import (
     Observations,
     RecordedCheckpoint,
@@ -29,7 +30,7 @@ def record_of(world: World, origin: str) -> RunRecord:
     Raises:
         InvalidArgument: A host wrote the format of a newer release.
     """
-    refuse_newer(world.scenario)
+    _refuse_newer(world.scenario)
     plan, observer = world.scenario, world.cluster.watch.observer
     minimums = None if world.damaged or plan.is_part else MINIMUMS
     settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=minimums)
@@ -42,6 +43,15 @@ def record_of(world: World, origin: str) -> RunRecord:
     seen = Observations(states, observer.applied, observer.led, healed_keys)
     findings, history = of_the_run(world), world.recorder.history()
     return RunRecord(settings, history, logs, checkpoints, findings, seen)
+
+
+def _refuse_newer(scenario: Scenario) -> None:
+    """Raise an error for a world that no record can hold."""
+    if scenario.writes_newer:
+        raise InvalidArgument(
+            f"seed {scenario.seed} writes in the format of a newer release, which no record "
+            "has; expected --shape release=same"
+        )
 
 
 def _checkpoints(world: World) -> Iterator[RecordedCheckpoint]:

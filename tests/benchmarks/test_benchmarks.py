@@ -27,7 +27,7 @@ GOALS_OF = {
     "feed": 7,
     "service": 0,
     "world": 1,
-    "machines": 4,
+    "worlds": 4,
     "tier-requests": 4,
     "tier-index-cache": 2,
     "tier-read": 2,

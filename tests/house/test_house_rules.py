@@ -104,13 +104,12 @@ def test_a_module_is_named_after_what_it_holds() -> None:
     assert not vague, "name the noun that the file is about"
 
 
-TWINS = ("simulation/checkers/slow/", "simulation/machines/nodes/")
-"""What is written a second time, to check or stand for the first, has the first one's names."""
+TWINS = ("simulation/checkers/slow/",)
+"""What is written a second time, to check the first, has the first one's names."""
 
 SHARED = {
     "Operation",  # Of a history, as checkers of histories call it; of a tier, as Kafka does.
     "Ready",  # An observation is called after what it saw.
-    "World",  # Two kinds of runs, and each is called one.
     "Entry",
     "_Asking",
     "_Lives",

@@ -3,7 +3,6 @@
 from tierledger.simulation.campaign.summary import MEANS_SEEDS, CampaignSummary
 from tierledger.simulation.checkers.verdict import SeedVerdict
 from tierledger.simulation.checkers.violation import Violation
-from tierledger.simulation.machines.environment.marks import MARKS
 from tierledger.simulation.machines.laws.counts import GREATEST, SUMMED
 
 BUSY = SeedVerdict(
@@ -11,6 +10,8 @@ BUSY = SeedVerdict(
     steps=1000, virtual_s=9.0, marks={"kill host": 2},
     counts={"segments deleted": 3, "most rows in a partition": 7}, cpu_s=0.01,
 )  # fmt: skip
+
+KNOWN = CampaignSummary().known_marks
 
 
 def summary_of(*outcomes: SeedVerdict) -> CampaignSummary:
@@ -67,8 +68,8 @@ def test_a_campaign_in_which_nothing_happens_says_so() -> None:
 
 def test_situations_that_never_came_about_are_named() -> None:
     counts = dict.fromkeys((*SUMMED, *GREATEST), 1)
-    everything = BUSY._replace(marks=dict.fromkeys(MARKS, 1), counts=counts)
-    missing = {mark: 1 for mark in MARKS if mark != "torn batch"}
+    everything = BUSY._replace(marks=dict.fromkeys(KNOWN, 1), counts=counts)
+    missing = {mark: 1 for mark in KNOWN if mark != "torn batch"}
 
     assert summary_of(everything).shortfalls(requires_marks=True) == []
     less = everything._replace(marks=missing, counts={**counts, "page splits": 0})
@@ -78,7 +79,7 @@ def test_situations_that_never_came_about_are_named() -> None:
 
 def test_segments_have_to_be_deleted_in_nearly_half_of_the_seeds() -> None:
     counts = dict.fromkeys((*SUMMED, *GREATEST), 1)
-    deleting = BUSY._replace(marks=dict.fromkeys(MARKS, 1), counts=counts)
+    deleting = BUSY._replace(marks=dict.fromkeys(KNOWN, 1), counts=counts)
     idle = deleting._replace(counts={**counts, "segments deleted": 0})
 
     assert summary_of(deleting, idle).shortfalls(requires_marks=True) == []

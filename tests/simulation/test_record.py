@@ -133,7 +133,11 @@ def test_calls_alone_are_no_record(path: Path) -> None:
         (b"", "the record is cut off"),
         (b"\x80\x02]q\x00.\n", "line 1"),
         (b'["settings"]\n', "expected an object"),
-        (b'{"type":"settings","version":2}\n', "version 1 of the format, found 2"),
+        (b'{"type":"settings","version":3}\n', "version 2 of the format, found 3"),
+        (
+            b'{"type":"settings","version":1}\n',
+            "version 2 of the format, found 1; the seed that it names is another run now",
+        ),
         (b'{"type":"settings"}\n', "no field 'version'"),
     ],
 )

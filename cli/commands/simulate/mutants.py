@@ -57,9 +57,9 @@ def mutants(
 ) -> None:
     """Plant known mistakes one by one, and see that the checkers notice each.
 
-    They are planted in the world of the service, but for those of a cluster that moves. As a
-    control the same seeds run without a mistake. Exit 1 if the control is not clean, or if a
-    mistake is not caught by a checker that has to catch it.
+    They are planted in the world of the service, or in lives. As a control the same seeds run
+    without a mistake. Exit 1 if the control is not clean, or if a mistake is not caught by a
+    checker that has to catch it.
     """
     from tierledger.simulation.campaign.campaign import Workers, hunt
     from tierledger.simulation.mutants.catalogue import MUTANTS
@@ -183,7 +183,7 @@ def slips(
     world: Annotated[
         str | None,
         typer.Option(
-            metavar="machines|service|lives",
+            metavar="service|lives",
             help="The world to plant all of them in. [default: for each the one it shows in]",
         ),
     ] = None,
@@ -231,7 +231,7 @@ def coverage(
     seeds: Annotated[
         str, typer.Option(metavar="COUNT|FIRST:END", help="Seeds to run.")
     ] = "5000",
-    world: WorldOption = "machines",
+    world: WorldOption = "service",
     jobs: JobsOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -46,17 +46,21 @@ ShapeOption = Annotated[
 WorldOption = Annotated[
     str,
     typer.Option(
-        metavar="machines|service|lives",
-        help="Simulate the state machines alone, the whole service, which is slower, or in it "
-        "clusters that live for years and move.",
+        metavar="service|lives",
+        help="Simulate the service with faults, or clusters that live and move.",
     ),
 ]
 
 
 def checked_world(name: str) -> str:
     """`name`, which must be that of a world."""
-    from tierledger.simulation.worlds import WORLDS
+    from tierledger.simulation.worlds import GONE, WORLDS
 
+    if name == GONE:
+        raise InvalidArgument(
+            f"--world {GONE}: this world is gone, and its seeds are other runs now; expected "
+            f"{' or '.join(WORLDS)}"
+        )
     if name not in WORLDS:
         raise InvalidArgument(f"--world: expected {' or '.join(WORLDS)}, got {name!r}")
     return name

@@ -59,15 +59,9 @@ class ReplayRequest(NamedTuple):
     def scenario(self) -> Scenario:
         from tierledger.simulation.campaign.campaign import drawn, mutant_named
         from tierledger.simulation.machines.scenario.shape import scenario_of
-        from tierledger.simulation.mutants.catalogue import MUTANTS
-        from tierledger.simulation.worlds import MACHINES
 
-        named = None if self.mutant is None else mutant_named(self.mutant)
-        if named is not None and named not in MUTANTS and self.world == MACHINES:
-            raise InvalidArgument(
-                f"--mutant {self.mutant}: it shows in the world of the service alone; "
-                "see --world service"
-            )
+        if self.mutant is not None:
+            mutant_named(self.mutant)  # There is one of that name.
         return scenario_of(drawn(self.seed, self.world), self.keep, self.shape)
 
 
@@ -97,7 +91,7 @@ def replay(
     mutant: MutantOption = None,
     keep: KeepOption = None,
     shape: ShapeOption = None,
-    world: WorldOption = "machines",
+    world: WorldOption = "service",
     history: Annotated[
         Path | None, typer.Option(help="File to write a history for `check` to.")
     ] = None,
@@ -143,13 +137,9 @@ def _write(
 
 def _record(asked: ReplayRequest, scenario: Scenario) -> RunRecord:
     from tierledger.simulation.campaign.campaign import watched
-    from tierledger.simulation.machines import record_of as machines
     from tierledger.simulation.service.record_of import record_of
-    from tierledger.simulation.worlds import MACHINES
 
     with watched(scenario, asked.mutant, asked.world) as world:
-        if asked.world == MACHINES:
-            return machines.record_of(world, asked.command)
         return record_of(world, asked.command)
 
 
@@ -204,7 +194,7 @@ def explain(
     mutant: MutantOption = None,
     keep: KeepOption = None,
     shape: ShapeOption = None,
-    world: WorldOption = "machines",
+    world: WorldOption = "service",
     no_shrink: Annotated[
         bool, typer.Option("--no-shrink", help="Show a failing seed without shrinking it.")
     ] = False,

@@ -89,9 +89,7 @@ class Observer:
             elif stimulus.outcome is AppendOutcome.UNKNOWN:
                 mark("append in doubt")
         if leader._claims and leader.phase is LeaderPhase.LOADING:
-            mark(("claim lost a race", "claim lost two races", "claim lost three races")[
-                min(leader._claims, 3) - 1
-            ])  # fmt: skip
+            mark("claim lost a race")
         if leader._has_claimed and leader.phase is LeaderPhase.LEADING:
             if not had_claimed:
                 self._claimed(shell)

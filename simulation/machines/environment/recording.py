@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -16,9 +16,6 @@ from tierledger.simulation.machines.environment.marks import MARKS
 
 Slot = tuple[int, int]
 """The numbers of a partition and of a batch, in place of a real store's key."""
-
-_FIRST_NUMBER_IS_PARTITION = {"take_ready", "reported_ready"}
-"""Messages whose first number is the partition's."""
 
 STORE = "store"
 """The store's lane."""
@@ -95,26 +92,11 @@ class Recording:
         if self.keeps:
             self.arrow(source.name, target.name, None, message)
 
-    def fed(
-        self,
-        source: ProcessLife,
-        target: ProcessLife,
-        call: Callable[..., None],
-        arrives: int | None,
-        args: Sequence[Any],
-    ) -> None:
-        """A message between a replica and its source, for the picture."""
-        if self.keeps:
-            what = f"feed {call.__name__.strip('_')}"
-            self.arrow(source.name, target.name, arrives, Message(what, args))
-
     def arrow(self, source: str, target: str, arrives: int | None, message: Message) -> int:
         """Note a message for the picture; returns its number."""
         what, about, partition = message
         if partition is None:
             partition = partition_of(about)
-        if what in _FIRST_NUMBER_IS_PARTITION:
-            partition = next(one for one in about if isinstance(one, int))
         now, text = self._clock.now, content(about)
         self.arrows.append(DrawnMessage(now, source, target, arrives, what, text, partition))
         return len(self.arrows) - 1
@@ -123,35 +105,20 @@ class Recording:
         """Note that a message is lost that was noted as one that arrives."""
         self.arrows[arrow] = self.arrows[arrow]._replace(arrives=None)
 
-    def asked(
-        self,
-        life: ProcessLife,
-        arrives: int | None,
-        apply: Callable[..., Any],
-        args: Sequence[Any] = (),
-    ) -> None:
-        """A request to the store, for the picture."""
-        self.arrow(life.name, STORE, arrives, _request(apply, args))
+    def asked(self, life: ProcessLife, arrives: int | None, request: Message) -> None:
+        """Note a request to the store for the picture."""
+        if self.keeps:
+            self.arrow(life.name, STORE, arrives, request)
 
     def answered(
-        self,
-        life: ProcessLife,
-        delay: int | None,
-        apply: Callable[..., Any],
-        args: Sequence[Any],
-        result: object,
+        self, life: ProcessLife, delay: int | None, request: Message, result: object
     ) -> None:
-        """The store's answer, or that it is lost, for the picture."""
-        what, _, partition = _request(apply, args)
-        arrives = None if delay is None else self._clock.now + delay
-        self.arrow(STORE, life.name, arrives, Message(f"{what} done", (result,), partition))
-
-    def created(self, life: ProcessLife, slot: Slot, is_free: bool) -> None:
-        self._trace.append((self._clock.now, life.name, *slot, is_free))
+        """Note the store's answer for the picture; it is lost without a `delay`."""
         if self.keeps:
-            what = "append" if is_free else "append refused"
-            partition = slot[0] if slot[0] >= 0 else None
-            self.moment(life.name, what, f"batch {slot[1]}", None, partition)
+            what, _, partition = request
+            arrives = None if delay is None else self._clock.now + delay
+            told = Message(f"{what} done", (result,), partition)
+            self.arrow(STORE, life.name, arrives, told)
 
     def event(self, what: str, *details: object) -> None:
         """Note something for the hash; details are text or numbers."""
@@ -172,38 +139,3 @@ class Recording:
     def digest(self) -> str:
         """A hash of the trace: the same seed gives the same one on every machine."""
         return blake2b(msgpack.packb(self._trace), digest_size=16).hexdigest()
-
-
-def _request(apply: Callable[..., Any], args: Sequence[Any]) -> Message:
-    """A request to the store; one of the service says itself what it is about."""
-    own = getattr(apply, "message", None)
-    if isinstance(own, Message):
-        return own
-    name: str = getattr(apply, "__name__", "read_state")
-    what = name.strip("_").replace("_", " ")
-    slots = _slots(what, args)
-    return Message(what, [", ".join(map(_slot_text, slots))] if slots else args,
-                   _partition_of(slots))  # fmt: skip
-
-
-def _slots(what: str, args: Sequence[Any]) -> list[Slot]:
-    """The slots that a request to the store is about."""
-    match what:
-        case "create":
-            return [slot for slot, _ in args[1]]
-        case "read slots":
-            return list(args[0])
-        case "read log":
-            return [args[0]]
-        case _:
-            return []
-
-
-def _slot_text(slot: Slot) -> str:
-    partition, batch = slot
-    return f"{f'partition {partition}' if partition >= 0 else 'coordinator'} batch {batch}"
-
-
-def _partition_of(slots: Sequence[Slot]) -> int | None:
-    named = {partition for partition, _ in slots}
-    return max(named) if len(named) == 1 and min(named) >= 0 else None

@@ -72,13 +72,12 @@ class Wires:
         target: ProcessLife,
         call: Callable[..., None],
         *args: Any,  # noqa: ANN401
-        message: Message | None = None,
+        message: Message,
     ) -> bool:
         """Have `target` make `call` after a delay; false if `target` cannot be reached.
 
         A message that is lost on its way counts as sent. `message`: as the picture shows it.
         """
-        message = message or Message(call.__name__, args)
         if target.is_dead or target.is_cut_off:
             return False
         source.sent = sent = source.sent + 1  # As in `delay`.

@@ -1,4 +1,4 @@
-"""Draws a seed's scenario."""
+"""Draws the parts of a seed's scenario: calls of brokers, elections, delays, clocks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-from tierledger.simulation.machines.environment.clockwork import MS, S
-from tierledger.simulation.machines.scenario.faults import FAULTS_LARGE, FAULTS_SMALL, faults
-from tierledger.simulation.machines.scenario.knobs import KNOBS
-from tierledger.simulation.machines.scenario.scenario import (
-    RETENTIONS_MS,
-    Scenario,
-    SeedDecision,
-)
-from tierledger.simulation.machines.scenario.streams import Size, chance, pick
+from tierledger.simulation.machines.environment.clockwork import MS
+from tierledger.simulation.machines.scenario.scenario import SeedDecision
+from tierledger.simulation.machines.scenario.streams import Size, chance
 
 OPERATIONS: dict[str, int] = {
     "go on": 50,
@@ -41,19 +35,6 @@ OPERATIONS: dict[str, int] = {
 }
 """What a broker may do to a segment, with weights; without a fitting one it does "go on"."""
 
-ROWS_KEPT = (0, 0, 0, 1, 1, 3, 12, 80)
-"""Finished segments that a broker keeps in a partition; with more it deletes the oldest."""
-
-REPEATS = 0.5
-"""The share of worlds in which Kafka repeats its notifications; in the others one suffices."""
-
-REPLICAS_EVERY, REPLICAS_FIRST = 8, 2
-"""One seed in so many has replicas, beginning with this one; they cost a third of its time."""
-
-MOVES_EVERY, MOVES_FIRST = 16, 5
-"""In one seed in so many a cluster moves, beginning with this one."""
-
-
 WHOLE_EVERY = 10
 """One seed in so many, from 0 on, is a whole world; the others are small ones."""
 
@@ -61,57 +42,6 @@ WHOLE_EVERY = 10
 def is_small(seed: int) -> bool:
     """Whether it is a small world: most mistakes need few calls in the right order."""
     return seed % WHOLE_EVERY != 0
-
-
-def drawn(seed: int, *, small: bool | None = None) -> Scenario:
-    """The scenario of `seed`. Each of its parts has random numbers of its own: see `Size`."""
-    small = is_small(seed) if small is None else small
-    moves = seed % MOVES_EVERY == MOVES_FIRST
-    size = Size(
-        seed=seed,
-        brokers=pick(seed, "brokers", (2, 3)),
-        hosts=pick(seed, "hosts", (3, 4) if small else (3, 4, 5)),
-        partitions=1 if moves else pick(seed, "partitions", (1, 1, 2) if small else (2, 3, 4)),
-        duration=(5 if small else 14) * S,
-    )
-    mean = FAULTS_SMALL if small else FAULTS_LARGE
-    decisions = [
-        *(_moves(size) if moves else work(size, 52 if small else 250)),
-        *elections(size, small=small),
-        *(one for one in faults(size, mean) if not (moves and one.kind in UNMOVED)),
-    ]
-    decisions.sort(key=lambda one: one.at)
-    upgraded = some_hosts(size, "upgraded")
-    repeats = chance(seed, "repeats") < REPEATS and not moves
-    room = (1, 2, 64) if size.partitions < 3 else (64,)
-    return Scenario(
-        seed=seed,
-        brokers=size.brokers,
-        hosts=size.hosts,
-        partitions=size.partitions,
-        partitions_per_host=pick(seed, "room", room),
-        duration=size.duration,
-        delays=delays_of(size.stream("delays"), pick(seed, "delay", (300, 800, 5000))),
-        skews_ms=skews(size.stream("skews")),
-        known_epochs=pick(seed, "epochs", (0, 50, 100, 100)),
-        oracle_knows=pick(seed, "oracle", (0, 50, 100)),
-        knobs=tuple((name, pick(seed, name, values)) for name, values in KNOBS.items()),
-        upgraded=upgraded,
-        writes_newer=bool(upgraded) and chance(seed, "newer") < 0.5,
-        decisions=tuple(decisions),
-        attempt=pick(seed, "attempt", (400 * MS, 400 * MS, 3 * S)),
-        patience=pick(seed, "patience", (160 * MS, 500 * MS, 2 * S, 2 * S)),
-        repeats=repeats,
-        outdated=some_hosts(size, "outdated"),
-        retention_ms=pick(seed, "retention", RETENTIONS_MS),
-        rows_kept=pick(seed, "rows", ROWS_KEPT),
-        # A wrong answer of an oracle that is behind is only mended by Kafka's repeats.
-        oracle_behind=pick(seed, "behind", (0, 1, 2)) if repeats else 0,
-        oracle_delay=pick(seed, "oracle delay", (0, 20 * MS, 900 * MS)),
-        asks_kafka=pick(seed, "asks kafka", (False, True)),
-        has_replicas=moves or seed % REPLICAS_EVERY == REPLICAS_FIRST,
-        moves=moves,
-    )
 
 
 def some_hosts(size: Size, name: str) -> tuple[str, ...]:
@@ -174,45 +104,6 @@ def _operations(size: Size) -> Callable[[float], str]:
     }
     names, ends = list(on), list(accumulate(on.values()))
     return lambda chance: names[bisect(ends, chance * ends[-1])]
-
-
-def _moves(size: Size) -> list[SeedDecision]:
-    """Moves of the cluster, and events that may disturb them."""
-    random, decisions = size.stream("moves"), []
-    for _ in range(2 * size.duration // S):
-        at = 300 * MS + int((size.duration - 300 * MS) * random.random())
-        kind = random.random()
-        if kind < 0.75:
-            decisions.append(SeedDecision(at, "move the cluster", ()))
-        elif kind < 0.8:
-            decisions.append(SeedDecision(at, "interrupt the move", ()))
-        elif kind < 0.9:
-            decisions.append(SeedDecision(at, "stock broker comes late", ()))
-        else:
-            broker_id = 1 + int(random.random() * size.brokers)
-            decisions.append(SeedDecision(at, "restart broker", (broker_id, 1)))
-    return decisions
-
-
-UNMOVED = frozenset(
-    {
-        "power cut",
-        "zombie announces",
-        "lie",
-        "delete partition",
-        "rot",
-        "tear",
-        "stray",
-        "rot checkpoint",
-        "copy run",
-        "import",
-        "bury",
-        "import, then delete",
-        "release",
-    }
-)
-"""Kinds of decisions that do not strike a cluster that moves: those that damage logs, or write
-by other means than the plugin."""
 
 
 def elections(size: Size, *, small: bool) -> list[SeedDecision]:

@@ -13,7 +13,6 @@ from tierledger.simulation.machines.environment.medium import (
     REFUSE,
     SLOW,
     SLOW_ANSWER,
-    STALE,
 )
 from tierledger.simulation.machines.environment.medium import LOSE as LOSE_WRITE
 from tierledger.simulation.machines.environment.medium import TWICE as WRITE_TWICE
@@ -29,7 +28,7 @@ OUTAGES = ("verdict", "verdict", "read", "append", "loaded")
 POINTS = ("durable", "append", "loaded", "checkpointed", "coordinated")
 """Points at which faults are planned: there, crashes by chance would be rare."""
 
-FAULTS_SMALL, FAULTS_LARGE = 0.8, 3.0
+FAULTS_SMALL = 0.8
 """The average number of faults of a kind that is on; a small world has half a dozen in all."""
 
 
@@ -114,7 +113,7 @@ def _wire(d: Draw) -> tuple[Any, ...]:
 
 STORE_FATES = (
     REFUSE, LOSE_WRITE, LOSE_ANSWER, LOSE_ANSWER, LATE, LATE, WRITE_TWICE, FALSE_EXISTS,
-    SLOW, SLOW_ANSWER, SLOW_ANSWER, STALE,
+    SLOW, SLOW_ANSWER, SLOW_ANSWER, SLOW,
 )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "ROWS_PER_YIELD": (answers,),
     "WAITING_MAX": (follower,),
     "LOADS_AT_ONCE": (host,),
-    "WRITES_MAX": (window,),  # This and the next two are set by the service's world alone.
+    "WRITES_MAX": (window,),
     "SETTLED_S": (coordinator_hosts,),
     "SPREAD": (placement,),
     "SHARD_ROWS": (segment_rows,),  # This and the next one are set by `questions` alone.

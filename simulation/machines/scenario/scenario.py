@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tierledger.simulation.machines.environment.clockwork import MS, S
+from tierledger.simulation.machines.environment.clockwork import S
 from tierledger.simulation.machines.scenario.doors import DoorPlan
 
 RETENTIONS_MS = (150, 1500, 7 * 24 * 3600 * 1000)
@@ -52,10 +52,6 @@ class Scenario(NamedTuple):
     decisions: tuple[SeedDecision, ...]
     patience: int = 2 * S
     """How long (us) a client repeats a call before it gives up."""
-    attempt: int = 400 * MS
-    """How long (us) a client waits for the answer to one attempt before it retries."""
-    repeats: bool = True
-    """Whether Kafka repeats its notifications of brokers from time to time."""
     outdated: tuple[str, ...] = ()
     """Hosts that run an older release: they write checkpoints in its format."""
     retention_ms: int = RETENTIONS_MS[-1]
@@ -70,8 +66,6 @@ class Scenario(NamedTuple):
     """Whether coordinators ask the oracle about announcements that carry no epoch."""
     has_replicas: bool = False
     """Whether brokers keep replicas that are fed."""
-    moves: bool = False
-    """Whether brokers have the plugin, and the cluster's metadata is moved back and forth."""
     one_writer: bool = False
     """Whether the store is a file, which one host writes for all."""
     clock_off: tuple[str, int] | None = None

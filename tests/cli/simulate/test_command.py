@@ -74,7 +74,7 @@ def test_a_campaign_that_misses_a_rare_situation_fails_and_names_it() -> None:
     result = simulate("run", "--seeds", "2", "--jobs", "1", "--require-marks")
 
     assert result.exit_code == 1
-    assert "FAILED  vacuous: never seen: claim lost three races" in result.stdout
+    assert "FAILED  vacuous: never seen: claim lost a race" in result.stdout
 
 
 def test_time_ends_a_run() -> None:
@@ -85,27 +85,28 @@ def test_time_ends_a_run() -> None:
     assert 0 < found["seeds"] < 100_000
 
 
-def test_the_whole_service_is_another_world() -> None:
+def test_lives_are_another_world() -> None:
     found = document(
-        simulate("run", "--seeds", "2:4", "--jobs", "2", "--world", "service", "--json")
+        simulate("run", "--seeds", "2:4", "--jobs", "2", "--world", "lives", "--json")
     )
 
-    assert (found["world"], found["seeds"], found["failed"]) == ("service", 2, [])
+    assert (found["world"], found["seeds"], found["failed"]) == ("lives", 2, [])
+    assert found["leadership_changes"] >= 8
 
 
-def test_a_seed_that_fails_in_the_service_is_repeated_there(
+def test_a_life_that_fails_is_repeated_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failed = SeedVerdict(
         2, [Violation("lockout", None, "none leads")], "", 1, 1, 1, 1, 1.0, {}, {}
     )
     monkeypatch.setattr(Workers, "outcomes", lambda *_, **__: [failed])
-    arguments = ("run", "--seed", "2", "--jobs", "1", "--world", "service")
+    arguments = ("run", "--seed", "2", "--jobs", "1", "--world", "lives")
 
     shown = simulate(*arguments).stdout
     (found,) = document(simulate(*arguments, "--json"))["failed"]
 
-    again = "tierledger simulate replay --seed 2 --world service"
+    again = "tierledger simulate replay --seed 2 --world lives"
     assert f"  again: {again}\n" in shown
     assert found["again"] == again
 

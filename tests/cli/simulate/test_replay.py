@@ -8,7 +8,6 @@ import pytest
 
 from tests.models.cli.command_line import invoke, refused
 from tests.models.cli.simulate_command import MISTAKE, document, simulate
-from tierledger.simulation.worlds import MACHINES, SERVICE
 
 
 def replayed(*arguments: str) -> dict[str, Any]:
@@ -49,7 +48,7 @@ def test_a_planted_mistake_is_found_again() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "world"),
-    [("3", "machines"), ("10", "machines"), ("3", "service"), ("20", "service")],
+    [("3", "service"), ("20", "service")],
 )
 def test_a_history_is_one_that_check_takes(seed: str, world: str, tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
@@ -63,10 +62,9 @@ def test_a_history_is_one_that_check_takes(seed: str, world: str, tmp_path: Path
     assert f"replay --seed {seed}" in document(checked)["origin"]
 
 
-@pytest.mark.parametrize("world", [MACHINES, SERVICE])
-def test_a_history_with_a_mistake_in_it_is_found_out_again(world: str, tmp_path: Path) -> None:
+def test_a_history_with_a_mistake_in_it_is_found_out_again(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    asked = ["--seed", "1", "--world", world, "--mutant", MISTAKE]
+    asked = ["--seed", "1", "--mutant", MISTAKE]
 
     simulate("replay", *asked, "--history", str(path))
     checked = invoke("check", path)
@@ -75,14 +73,9 @@ def test_a_history_with_a_mistake_in_it_is_found_out_again(world: str, tmp_path:
     assert "FAILED  " in checked.stdout
 
 
-@pytest.mark.parametrize(
-    ("world", "named"), [("machines", ""), ("service", " --world service")]
-)
-def test_a_trace_has_every_decision_and_every_process(
-    world: str, named: str, tmp_path: Path
-) -> None:
+def test_a_trace_has_every_decision_and_every_process(tmp_path: Path) -> None:
     path = tmp_path / "trace.txt"
-    some = ["--seed", "3", "--world", world, "--keep", "0-9"]
+    some = ["--seed", "3", "--keep", "0-9"]
 
     result = simulate("replay", *some, "--trace", str(path))
 
@@ -90,7 +83,7 @@ def test_a_trace_has_every_decision_and_every_process(
     text = path.read_text()
     assert "decisions: 10\n" in text
     assert "broker-1/" in text
-    assert f"repeat: tierledger simulate replay --seed 3{named} --keep 0-9\n" in text
+    assert "repeat: tierledger simulate replay --seed 3 --keep 0-9\n" in text
     assert re.search(r"batch 0: position 0\S* SessionOpened\(", text)
     for moment in ("loaded", "ready", "heal", "well", "follow", "claim"):
         assert f" {moment} " in text
@@ -103,9 +96,7 @@ def test_some_decisions_of_the_service_world_are_drawn(tmp_path: Path) -> None:
     result = simulate("explain", *some, "--out", str(path))
 
     assert result.exit_code == 0
-    assert "again: tierledger simulate replay --seed 20 --world service --keep 40-60" in (
-        result.stderr
-    )
+    assert "again: tierledger simulate replay --seed 20 --keep 40-60" in result.stderr
     assert "host-1/" in path.read_text()
 
 
@@ -118,7 +109,8 @@ def test_some_decisions_of_the_service_world_are_drawn(tmp_path: Path) -> None:
         (["--mutant", "M999"], "no mutant 'M999'; there are M01"),
         (["--world", "service", "--keep", "99999"], "seed 1 has no decision 99999"),
         (["--history", "no/such/folder"], "no/such is no folder"),
-        (["--mutant", "D3"], "--mutant D3: it shows in the world of the service alone"),
+        (["--world", "lives", "--history", "x"], "--history: a life has none"),
+        (["--world", "machines"], "--world machines: this world is gone, and its seeds are"),
     ],
 )
 def test_a_wrong_question_is_one_line_and_exit_2(arguments: list[str], error: str) -> None:

@@ -6,9 +6,8 @@ from tests.house.test_documents import document, table
 from tierledger.actors.coordinator import machine as coordinator
 from tierledger.actors.host import machine as host
 from tierledger.actors.host import machine_guard as partition
-from tierledger.simulation.campaign.campaign import judged, watched
+from tierledger.simulation.campaign.campaign import drawn, judged, watched
 from tierledger.simulation.checkers.violation import ASKED, Violation, ms_text
-from tierledger.simulation.machines.scenario.drawing import drawn
 from tierledger.simulation.machines.timeline_of import timeline_of
 from tierledger.simulation.timeline import RunMoment
 
@@ -18,7 +17,7 @@ SHOWN = [
 ]
 IN_THE_LOG = ("position ", "behind position ")
 """Prefixes of messages about the content of a log at a position."""
-AT_THE_END = {"replay_determinism", "unlike_model", "unforeseen_failure"}
+AT_THE_END = {"endless", "unlike_model", "unforeseen_failure"}
 """Checkers that judge the state in which a run ended."""
 
 

@@ -1,7 +1,4 @@
-"""The whole service in a world without a planted mistake is clean, and a seed is a seed.
-
-Most seeds are those of the state machines alone, see tests/simulation/machines/test_world.py.
-"""
+"""The whole service in a world without a planted mistake is clean, and a seed is a seed."""
 
 import json
 import os

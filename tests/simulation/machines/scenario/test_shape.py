@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.machines.scenario.drawing import drawn
 from tierledger.simulation.machines.scenario.shape import (
     numbers_of,
     numbers_text,
@@ -13,6 +12,7 @@ from tierledger.simulation.machines.scenario.shape import (
     shaped,
     simpler,
 )
+from tierledger.simulation.service.plan import drawn
 
 
 @given(st.sets(st.integers(0, 60)))

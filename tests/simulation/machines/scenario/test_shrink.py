@@ -10,13 +10,12 @@ from typer.testing import CliRunner
 from tierledger.cli.main import app
 from tierledger.simulation.campaign.campaign import Workers, hunt, mutant_named
 from tierledger.simulation.campaign.reduction import Reduction, reduced
-from tierledger.simulation.machines.scenario.drawing import MOVES_EVERY, MOVES_FIRST, drawn
 from tierledger.simulation.machines.scenario.scenario import Scenario, SeedDecision
 from tierledger.simulation.machines.scenario.shape import scenario_of, simpler
 from tierledger.simulation.machines.scenario.shrink import shrunk
-from tierledger.simulation.worlds import MACHINES
+from tierledger.simulation.service.plan import drawn
 
-MUTANTS = ("M02", "M05", "M08", "M17", "M19")
+MUTANTS = ("M02", "M08")
 """Of different parts, and caught soon."""
 
 DECISIONS_MAX = 15
@@ -24,10 +23,8 @@ DECISIONS_MAX = 15
 
 @cache
 def reduction_of(name: str) -> Reduction:
-    mutant = mutant_named(name)._replace(world=MACHINES)
-    # Where a cluster moves there is little to leave out.
-    seeds = [one for one in range(mutant.within) if one % MOVES_EVERY != MOVES_FIRST]
-    found = hunt(mutant, seeds, Workers(1))
+    mutant = mutant_named(name)
+    found = hunt(mutant, mutant.seeds(), Workers(1))
     assert found.caught_at is not None, f"nobody caught {name}"
     small = reduced(found.caught_at, mutant=mutant.name)
     assert small is not None, f"seed {found.caught_at} caught {name} only once"
