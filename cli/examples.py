@@ -36,6 +36,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "clean apply": ("tierledger clean apply clean.plan --tier s3://BUCKET/PREFIX --yes",),
     "clean undo": ("tierledger clean undo clean.plan --tier s3://BUCKET/PREFIX",),
+    "console": (
+        "tierledger console",
+        "tierledger console --store sqlite:ledger.sqlite --listen 127.0.0.1:8712",
+    ),
     "status": (
         "tierledger status",
         "tierledger status --watch --topic orders",

@@ -22,6 +22,7 @@ from tierledger.cli.commands.cat import cat
 from tierledger.cli.commands.check import check_history
 from tierledger.cli.commands.clean.group import clean_group
 from tierledger.cli.commands.columns import columns_group
+from tierledger.cli.commands.console.command import console
 from tierledger.cli.commands.export import export
 from tierledger.cli.commands.forget import forget
 from tierledger.cli.commands.handover import handover_command
@@ -204,6 +205,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve_command,
     "handover": handover_command,
     "status": status_command,
+    "console": console,
     "replay": replay_command,
     "check": check_history,
 }

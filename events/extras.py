@@ -14,6 +14,8 @@ EXTRAS = {
     "cryptography": "tier",
     "google_crc32c": "tier",
     "obstore": "tier",
+    "starlette": "console",
+    "uvicorn": "console",
     "duckdb": "sql",
     "numpy": "spark",
     "pandas": "spark",

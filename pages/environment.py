@@ -40,14 +40,18 @@ def source(name: str) -> Markup:
     return Markup((files("tierledger.pages") / name).read_text("utf-8"))
 
 
-def policy(scripts: Iterable[str]) -> Markup:
-    """A policy under which nothing may be fetched, and only `scripts` may run."""
+def policy(scripts: Iterable[str], is_live: bool = False) -> Markup:
+    """A policy under which only `scripts` may run, and nothing may be fetched.
+
+    `is_live`: but from the page's own server, which also gets its forms.
+    """
     allowed = [
         f"'sha256-{base64.b64encode(hashlib.sha256(source(one).encode()).digest()).decode()}'"
         for one in scripts
     ]
     runs = f"; script-src {' '.join(allowed)}" if allowed else ""
-    return Markup("default-src 'none'; style-src 'unsafe-inline'" + runs)
+    live = "; connect-src 'self'; form-action 'self'" if is_live else ""
+    return Markup("default-src 'none'; style-src 'unsafe-inline'" + runs + live)
 
 
 def _printable(value: object) -> object:

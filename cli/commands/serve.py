@@ -199,6 +199,15 @@ MetricsHostOption = Annotated[
         help="Address on which metrics are served; anyone who reaches it can read them."
     ),
 ]
+ConsoleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--console",
+        metavar="HOST:PORT",
+        help="Serve live pages for browsers at this address of this machine alone; with port 0 "
+        "at a free port. Without this option there are none.",
+    ),
+]
 MetricsPartitionsOption = Annotated[
     int,
     typer.Option(
@@ -222,6 +231,7 @@ class PlacementOptions(NamedTuple):
     mirror: bool | None
     is_new: bool
     breaker: int
+    console: str | None = None
 
 
 def serve_command(
@@ -249,6 +259,7 @@ def serve_command(
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
     metrics_partitions: MetricsPartitionsOption = 1000,
+    console: ConsoleOption = None,
 ) -> None:
     """Run the service on a store: a coordinator and its hosts, on a Ray cluster.
 
@@ -287,6 +298,7 @@ def serve_command(
         mirror,
         new,
         breaker,
+        console,
     )
     options = StoreOptions(store, cluster)
     serving = _Serving(lambda until: _serve(options, limit, placement, metrics, until))
@@ -483,6 +495,8 @@ async def _serve(
     # The metrics end first. From then on no process may look for the coordinator: one that
     # misses it starts another.
     async with AsyncExitStack() as running, metrics_served(metrics) as served:
+        chosen = StoreOptions(options.store, settings.cluster_id)
+        start_console = _prepared_console(chosen, placement.console, running)
         service = RayService(settings, served.address, placement.address, serving.give_up)
         record = await service.start()
         running.push_async_callback(_close, service)
@@ -499,8 +513,32 @@ async def _serve(
         if served.address is not None:
             RESULTS.put(f"metrics at {served.address}")
         RESULTS.put(f"clients come in at {url}")
+        start_console()
         async with _following(service.settings, connection, placement, version):
             await serving.wait_for_stop(record.address)
+
+
+def _prepared_console(
+    options: StoreOptions, listen: str | None, running: AsyncExitStack
+) -> Callable[[], None]:
+    """What starts the console; its address is taken now, before what takes long.
+
+    Raises:
+        InvalidArgument: It cannot listen there.
+    """
+    if listen is None:
+        return lambda: None
+    from tierledger.cli.commands.console.serving import Console
+    from tierledger.storage.process_log import RESULTS
+
+    pages = Console(options, listen, "--console")
+    running.callback(pages.close)
+
+    def start() -> None:
+        pages.start()
+        RESULTS.put(f"console at {pages.url}")
+
+    return start
 
 
 async def _settings(

@@ -151,7 +151,7 @@ async def _show(
             "reason": one.reason,
             "purged_by": one.purger,
         }
-        for one in _kept(state)
+        for one in kept_segments(state)
     ]
     if json:
         for one in plain:
@@ -169,7 +169,7 @@ async def _show(
             time_cell(one["deleted_ms"]),
             one["deleted_by"],
             broker_cell(one["broker_id"]),
-            _until_cell(one["kept_until_ms"]),
+            until_cell(one["kept_until_ms"]),
             one["reason"] if one["purged_by"] is None else "it is being purged",
         )
         for one in plain
@@ -184,14 +184,14 @@ async def _state(catalog: Catalog, tip: TopicIdPartition) -> PartitionState:
     return state
 
 
-def _kept(state: PartitionState) -> list[KeptSegment]:
+def kept_segments(state: PartitionState) -> list[KeptSegment]:
     """The kept segments of a partition, by start offset."""
     kept = (one for _, one in state.kept.all())
     return sorted(kept, key=lambda one: int(unpack_row(one.row)[START]))
 
 
 def _plain(state: PartitionState, due: int) -> dict[str, Any]:
-    tip, kept = state.topic_id_partition, _kept(state)
+    tip, kept = state.topic_id_partition, kept_segments(state)
     rows = [unpack_row(one.row) for one in kept]
     return {
         "topic": tip.topic,
@@ -220,9 +220,9 @@ def _cells(one: dict[str, Any]) -> tuple[object, ...]:
         one["first_offset"],
         one["last_offset"],
         time_cell(one["deleted_ms"]),
-        _until_cell(one["kept_until_ms"]),
+        until_cell(one["kept_until_ms"]),
     )
 
 
-def _until_cell(until_ms: int) -> object:
+def until_cell(until_ms: int) -> object:
     return "its release" if until_ms == UNTIL_RELEASED_MS else time_cell(until_ms)

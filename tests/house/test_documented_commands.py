@@ -33,6 +33,7 @@ USERS = {
 
 ELSEWHERE = {
     r"serve ": "tests/ray/test_serve.py",
+    r"console ": "tests/pages/test_console_in_browser.py",
     r"status --watch": "tests/cli/test_base_install.py",
     r"handover ": "tests/moving/test_stock_cluster.py",
     r"hold (add|ls|release)": "tests/cli/test_hold_command.py",

@@ -66,6 +66,10 @@ COLUMNS: Final = (
 )
 
 
+KINDS: Final = {kind: WORDS[kind] for kind in SegmentKind}
+"""The words of segments, for a page's legend."""
+
+
 class Section(NamedTuple):
     """A partition's part of the page."""
 
@@ -108,8 +112,6 @@ def report_page(
         CorruptLog: A history is not a whole log that `decide` wrote.
     """
     pictures = sorted((picture_of(history) for history in partitions), key=_order)
-    brokers = _brokers(pictures)
-    limit = lane_limit(lane for picture in pictures for lane in picture.lanes)
     names = Counter(picture.name for picture in pictures)
     return render(
         "report.html",
@@ -118,16 +120,22 @@ def report_page(
         facts=facts,
         columns=COLUMNS,
         totals=[sum(column.of(picture) for picture in pictures) for column in COLUMNS],
-        kinds={kind: WORDS[kind] for kind in SegmentKind},
-        sections=[
-            _section(name, picture, brokers, limit)
-            for name, picture in zip(
-                anchors(picture.name for picture in pictures), pictures, strict=True
-            )
-        ],
+        kinds=KINDS,
+        sections=sections_of(pictures),
         # A topic that was deleted and created again differs only by its id.
         shared_names={name for name, count in names.items() if count > 1},
     )
+
+
+def sections_of(pictures: Sequence[Picture]) -> list[Section]:
+    """The parts of a page about these partitions, in their order."""
+    brokers = _brokers(pictures)
+    limit = lane_limit(lane for picture in pictures for lane in picture.lanes)
+    ids = anchors(picture.name for picture in pictures)
+    return [
+        _section(name, picture, brokers, limit)
+        for name, picture in zip(ids, pictures, strict=True)
+    ]
 
 
 def _order(picture: Picture) -> tuple[str, int, bytes]:

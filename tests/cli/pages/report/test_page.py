@@ -61,7 +61,7 @@ def test_names_and_facts_are_text_wherever_they_stand() -> None:
     page = HtmlPage(report_page([history(bodies, tip)], HOSTILE, {HOSTILE: HOSTILE}, STAMP))
 
     page.assert_harmless()
-    assert page.count("script") == 4
+    assert page.count("script") == 5
     assert "</script><script>alert(1)" in page.text()
 
 

@@ -1,0 +1,1 @@
+"""The console: live pages about a store and its service, over HTTP."""

@@ -1,0 +1,232 @@
+"""What the console has seen of a store and of the service on it, renewed in the background.
+
+No page waits for the store: it shows what was seen last, and since when that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.commands.partitions import Summary, summary_of
+from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take_look
+from tierledger.cli.opened_store import opened_catalog
+from tierledger.events.errors import RemoteStorageError
+from tierledger.storage.partition.point_reads import ask
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from tierledger.cli.opened_store import StoreOptions
+    from tierledger.events.identifiers import TopicIdPartition
+    from tierledger.events.partition.state import PartitionState
+    from tierledger.storage.catalog import Catalog
+
+ROUND_S = 1.0
+"""The least time between two looks at the ends of all logs."""
+
+SHARE = 4
+"""A pause is so many times as long as the look before it: a large store is not kept busy."""
+
+LISTED_S = 5.0
+"""The least time between two lists of all partitions."""
+
+SERVICE_S = 2.0
+"""The time between two looks at the service."""
+
+KEYS_PER_READ = 500
+"""Logs whose ends are read at once."""
+
+SHOWN_AGAIN_S = 10.0
+"""Pages are new after that time even if nothing has changed: they tell ages."""
+
+
+class SeenPartition(NamedTuple):
+    """A partition as it was seen last."""
+
+    tip: TopicIdPartition
+    summary: Summary | None
+    """None if its log cannot be read."""
+    kept: int
+    """Segments of it in the trash."""
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.tip.topic}-{self.tip.partition}"
+
+
+class Blindness(NamedTuple):
+    """Since when something cannot be seen, and why."""
+
+    since_ms: int
+    reason: str
+
+
+class Sight:
+    """All that pages show of one cluster; `run` keeps it up to date."""
+
+    def __init__(self, options: StoreOptions) -> None:
+        self.options = options
+        self.cluster = ""
+        self.partitions: dict[TopicIdPartition, SeenPartition] = {}
+        self.listed = 0
+        """How many partitions the store has; more than `partitions` until all were read."""
+        self.view: ClusterView | None = None
+        """The service; None before the first look."""
+        self.blind: Blindness | None = None
+        """Set while the store cannot be read."""
+        self.service_blind: Blindness | None = None
+        """Set while a service that runs does not answer."""
+        self.version = 0
+        """Grows with each change."""
+        self._changed = asyncio.Event()
+        self._is_closed = False
+        self._catalog: Catalog | None = None
+        self._ends: dict[TopicIdPartition, str | None] = {}
+
+    @property
+    def catalog(self) -> Catalog:
+        """The store, for pages about one partition.
+
+        Raises:
+            RemoteStorageError: It cannot be read now.
+        """
+        if self._catalog is None:
+            reason = "it was not opened yet" if self.blind is None else self.blind.reason
+            raise RemoteStorageError(f"the store cannot be read: {reason}")
+        return self._catalog
+
+    async def changes(self) -> AsyncIterator[int]:
+        """The version now, and each later one, until `close`."""
+        while not self._is_closed:
+            changed = self._changed
+            yield self.version
+            await changed.wait()
+
+    def close(self) -> None:
+        """End `changes`, so that nobody waits for another one."""
+        self._is_closed = True
+        self._change()
+
+    async def run(self) -> None:
+        """Look until it is cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch_store())
+            tasks.create_task(self._watch_service())
+            tasks.create_task(self._show_again())
+
+    def _change(self) -> None:
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _show_again(self) -> None:
+        while True:
+            await asyncio.sleep(SHOWN_AGAIN_S)
+            self._change()
+
+    async def _watch_store(self) -> None:
+        while True:
+            try:
+                async with opened_catalog(self.options) as catalog:
+                    self._catalog, self.cluster = catalog, catalog.cluster_id
+                    await self._follow(catalog)
+            except (RemoteStorageError, OSError) as error:
+                if self.blind is None:
+                    self.blind = Blindness(WallClock().now_ms(), str(error))
+                    self._change()
+            finally:
+                self._catalog = None
+            await asyncio.sleep(SERVICE_S)
+
+    async def _follow(self, catalog: Catalog) -> None:
+        loop = asyncio.get_running_loop()
+        tips: Sequence[TopicIdPartition] = ()
+        listed_s = -LISTED_S
+        while True:
+            began_s = loop.time()
+            if began_s - listed_s >= LISTED_S:
+                tips = await self._list(catalog)
+                listed_s = loop.time()
+            await self._renew(catalog, tips)
+            if self.blind is not None:
+                self.blind = None
+                self._change()
+            await asyncio.sleep(max(ROUND_S, SHARE * (loop.time() - began_s)))
+
+    async def _list(self, catalog: Catalog) -> Sequence[TopicIdPartition]:
+        tips: list[TopicIdPartition] = []
+        async for entry in catalog.partitions():
+            if entry.is_forgotten:
+                continue
+            tips.append(entry.topic_id_partition)
+            if len(tips) > self.listed:  # A long list is shown as it grows.
+                self.listed = len(tips)
+                if self.listed % KEYS_PER_READ == 0:
+                    await self._renew(catalog, tips[-KEYS_PER_READ:])
+        gone = self.partitions.keys() - set(tips)
+        for tip in gone:
+            del self.partitions[tip]
+            self._ends.pop(tip, None)
+        if gone or self.listed != len(tips):
+            self.listed = len(tips)
+            self._change()
+        return tips
+
+    async def _renew(self, catalog: Catalog, tips: Sequence[TopicIdPartition]) -> None:
+        """Read the partitions whose logs have grown."""
+        for at in range(0, len(tips), KEYS_PER_READ):
+            some = tips[at : at + KEYS_PER_READ]
+            ends = await catalog.backend.last_keys([catalog.keys.log(tip) for tip in some])
+            grown = [
+                (tip, end)
+                for tip, end in zip(some, ends, strict=True)
+                if tip not in self.partitions or self._ends.get(tip) != end
+            ]
+            for tip, end in grown:
+                self.partitions[tip] = await _seen(catalog, tip)
+                self._ends[tip] = end
+            if grown:
+                self._change()
+
+    async def _watch_service(self) -> None:
+        options = StatusOptions(self.options, limit=None, is_repeated=True)
+        shown: object = None
+        while True:
+            try:
+                self.view = await take_look(options)
+                self.service_blind = None
+            except (RemoteStorageError, OSError) as error:
+                if self.service_blind is None:
+                    self.service_blind = Blindness(WallClock().now_ms(), str(error))
+            now = _told(self.view), self.service_blind
+            if now != shown:
+                shown = now
+                self._change()
+            await asyncio.sleep(SERVICE_S)
+
+
+async def _seen(catalog: Catalog, tip: TopicIdPartition) -> SeenPartition:
+    def question(state: PartitionState) -> tuple[Summary, int]:
+        return summary_of(state), len(state.kept)
+
+    try:
+        summary, kept = await ask(catalog.reader(tip), question)
+    except RemoteStorageError as error:
+        return SeenPartition(tip, None, 0, str(error))
+    return SeenPartition(tip, summary, kept)
+
+
+def _told(view: ClusterView | None) -> object:
+    """What of a look at the service is new to somebody who reads the page."""
+    if view is None:
+        return None
+    troubles = [(one.code, one.subject, one.text) for one in view.troubles]
+    if view.service is None:
+        return troubles
+    status = view.service[1]
+    owner = None if status.coordinator is None else status.coordinator["owner"]
+    hosts = [(one.name, one.is_up, one.leaders, one.followers) for one in status.hosts]
+    return troubles, owner, hosts

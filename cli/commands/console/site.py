@@ -1,0 +1,532 @@
+"""The pages of the console, as an ASGI application. It only reads."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter, defaultdict
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.commands.console.histories import Histories
+from tierledger.cli.commands.log import plain_event
+from tierledger.cli.commands.status.view import Screen, holds_table, page_of
+from tierledger.cli.commands.trash import kept_segments, until_cell
+from tierledger.cli.pages.jobs.strips import ValueBar, bars
+from tierledger.cli.pages.report.model import PartitionLog, picture_of
+from tierledger.cli.pages.report.page import KINDS, sections_of
+from tierledger.cli.pages.stamp import stamp_of
+from tierledger.events.errors import (
+    DataError,
+    RejectedError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+)
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.log_events import SegmentAdded, SegmentKept, SegmentUpdated
+from tierledger.events.tables.segment_rows import END, SIZE, START, unpack_row
+from tierledger.events.vocabulary import WORDS, Look
+from tierledger.pages.environment import render
+from tierledger.pages.texts import anchors, many, size_text
+from tierledger.storage.catalog import FoundTopic
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from tierledger.cli.commands.console.sight import SeenPartition, Sight
+    from tierledger.events.log_events import Event
+
+PAGES: Final = {"/": "Cluster", "/partitions": "Partitions", "/trash": "Trash and holds"}
+
+ROWS: Final = 200
+"""Partitions of a page of the list."""
+
+EVENTS: Final = 100
+"""Events of a log that a page shows."""
+
+TOPICS: Final = 25
+"""Topics that are drawn."""
+
+ALIVE_S: Final = 15.0
+"""The longest silence of the stream that tells of changes; proxies end silent ones."""
+
+ANSWERS_HELD: Final = 64
+"""Pages that are kept until something changes: all viewers of one get the same."""
+
+FIELD_MAX: Final = 60
+"""Characters of a field of an event."""
+
+_NOT_FIELDS: Final = frozenset(
+    {"position", "session", "log_time_ms", "request_id_hex", "type", "id"}
+    | {"source", "event_timestamp_ms", "txn_index_empty", "has_unknown_tags"}
+)
+"""What is left out of an event's fields: it has a column, or tells a reader little."""
+
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Names by which a browser on this machine asks. Another name in a request is one that somebody
+else has pointed to this machine, to read with the browser's rights."""
+
+ORDERS: Final[Mapping[str, Callable[[SeenPartition], Any]]] = {
+    "name": lambda one: (one.tip.topic, one.tip.partition),
+    "leader": lambda one: _summed(one, lambda found: found.leader.whole),
+    "copying": lambda one: _summed(one, lambda found: found.counts[0]),
+    "finished": lambda one: _summed(one, lambda found: found.counts[1]),
+    "deleting": lambda one: _summed(one, lambda found: found.counts[2]),
+    "size": lambda one: _summed(one, lambda found: sum(found.sizes)),
+    "kept": lambda one: one.kept,
+    "position": lambda one: _summed(one, lambda found: found.position),
+    "changed": lambda one: _summed(one, lambda found: found.log_time_ms),
+}
+"""By what the list of partitions is ordered."""
+
+COLUMNS: Final = {
+    "partition": "name",
+    "leader": "leader",
+    "copying": "copying",
+    "finished": "finished",
+    "deleting": "deleting",
+    "bytes": "size",
+    "in the trash": "kept",
+    "position": "position",
+    "last event": "changed",
+}
+"""Columns of the list, and by what each orders it."""
+
+
+def _summed(one: SeenPartition, of: Callable[[Any], Any]) -> tuple[bool, Any]:
+    return (False, 0) if one.summary is None else (True, of(one.summary))
+
+
+class ListedPart(NamedTuple):
+    """What of the list of partitions is asked for, as it stands in the address."""
+
+    find: str = ""
+    sort: str = "name"
+    is_down: bool = False
+    look: bool = False
+    """Only partitions that need a look."""
+    start: int = 0
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> ListedPart:
+        sort = query.get("sort", "name")
+        return cls(
+            query.get("find", "")[:300],
+            sort if sort in ORDERS else "name",
+            "down" in query,
+            "look" in query,
+            _number(query.get("from")) or 0,
+        )
+
+    def link(self) -> str:
+        given = {
+            "find": self.find,
+            "sort": self.sort if self.sort != "name" else "",
+            "down": "1" if self.is_down else "",
+            "look": "1" if self.look else "",
+            "from": str(self.start) if self.start else "",
+        }
+        query = urlencode({name: value for name, value in given.items() if value})
+        return f"/partitions?{query}" if query else "/partitions"
+
+
+class Site:
+    """The console's pages about what `sight` has seen."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        self._histories = Histories()
+        self._answers: dict[str, tuple[str, str]] = {}
+        """By path and query: what the page was made of, and the page."""
+
+    def app(self) -> Starlette:
+        routes = [
+            Route("/", self._guarded(self._cluster)),
+            Route("/partitions", self._guarded(self._partitions)),
+            Route("/partitions/{topic_id}/{number:int}", self._guarded(self._partition)),
+            Route("/trash", self._guarded(self._trash)),
+            Route("/live", self._live),
+            Route("/favicon.ico", lambda _: Response(status_code=204)),
+        ]
+        return Starlette(
+            routes=routes, lifespan=self._lifespan, exception_handlers={404: self._missing}
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        looking = asyncio.create_task(self._sight.run())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+
+    def _guarded(self, make: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        """A page that is answered to this machine only, and not made twice of the same."""
+
+        async def answer(request: Request) -> Response:
+            if not _is_local(request):
+                return _refused()
+            try:
+                of, page = await make(request)
+            except RemoteStorageError as error:
+                status = 404 if isinstance(error, RejectedError) else 503
+                return self._message(request, str(error), status)
+            tag = f'"{hashlib.blake2b(of.encode(), digest_size=12).hexdigest()}"'
+            headers = {"ETag": tag, "Cache-Control": "no-cache", **_HEADERS}
+            if request.headers.get("if-none-match") == tag:
+                return Response(status_code=304, headers=headers)
+            key = f"{request.url.path}?{request.url.query}"
+            held = self._answers.get(key)
+            if held is None or held[0] != of:
+                while len(self._answers) >= ANSWERS_HELD:
+                    del self._answers[next(iter(self._answers))]
+                self._answers[key] = held = of, await asyncio.to_thread(page)
+            return HTMLResponse(held[1], headers=headers)
+
+        return answer
+
+    def _message(self, request: Request, text: str, status: int) -> Response:
+        shown = {"title": "Not to be shown", "message": text, **self._frame(request)}
+        page = render("console_missing.html", **shown)
+        return HTMLResponse(page, status, headers=_HEADERS)
+
+    async def _missing(self, request: Request, _: Exception) -> Response:
+        return self._message(request, f"There is no page {request.url.path}.", 404)
+
+    def _frame(self, request: Request) -> dict[str, object]:
+        sight = self._sight
+        return {
+            "stamp": stamp_of(sight.options.store),
+            "pages": PAGES,
+            "here": request.url.path,
+            "blind": sight.blind or sight.service_blind,
+            "words": WORDS,
+            "kinds": KINDS,
+        }
+
+    async def _live(self, request: Request) -> Response:
+        """A stream of the versions of what was seen."""
+        if not _is_local(request):
+            return _refused()
+        return StreamingResponse(
+            self._versions(request), media_type="text/event-stream", headers=_HEADERS
+        )
+
+    async def _versions(self, request: Request) -> AsyncIterator[str]:
+        changes = aiter(self._sight.changes())
+        coming = asyncio.ensure_future(anext(changes))
+        try:
+            while not await request.is_disconnected():
+                await asyncio.wait([coming], timeout=ALIVE_S)
+                if not coming.done():
+                    yield ": still here\n\n"
+                    continue
+                try:
+                    version = await coming
+                except StopAsyncIteration:
+                    return
+                yield f"data: {version}\n\n"
+                coming = asyncio.ensure_future(anext(changes))
+        finally:
+            coming.cancel()
+
+    async def _cluster(self, request: Request) -> tuple[str, Callable[[], str]]:
+        sight = self._sight
+        seen = list(sight.partitions.values())
+
+        def page() -> str:
+            view = sight.view
+            screen: Screen | None = None
+            if view is not None and view.service is not None:
+                screen = page_of(*view.service, limit=20, left=view.left or ())
+            rows, topics = _topic_bars(seen)
+            return render(
+                "console_cluster.html",
+                cluster=sight.cluster or "not known yet",
+                is_seen=view is not None,
+                troubles=[] if view is None else view.troubles,
+                listed=sight.listed,
+                seen=len(seen),
+                totals=_totals(seen),
+                bars=rows,
+                topics=topics,
+                screen=screen,
+                **self._frame(request),
+            )
+
+        return f"cluster {sight.version}", page
+
+    async def _partitions(self, request: Request) -> tuple[str, Callable[[], str]]:
+        sight, asked = self._sight, ListedPart.of(request.query_params)
+        seen = list(sight.partitions.values())
+
+        def page() -> str:
+            wanted = asked.find.lower()
+            found = [
+                one
+                for one in seen
+                if wanted in f"{one.name} {one.tip.topic_id}".lower()
+                and (not asked.look or one.summary is None or one.summary.counts[2])
+            ]
+            found.sort(key=ORDERS[asked.sort], reverse=asked.is_down)
+            part = found[asked.start : asked.start + ROWS]
+            behind = asked.start + ROWS
+            before = max(asked.start - ROWS, 0)
+            return render(
+                "console_partitions.html",
+                asked=asked,
+                columns=COLUMNS,
+                link_for=lambda key: asked._replace(
+                    sort=key, is_down=key == asked.sort and not asked.is_down, start=0
+                ).link(),
+                rows=_rows(part),
+                found=len(found),
+                seen=len(seen),
+                listed=sight.listed,
+                start=asked.start,
+                earlier=asked._replace(start=before).link() if asked.start else None,
+                later=asked._replace(start=behind).link() if behind < len(found) else None,
+                **self._frame(request),
+            )
+
+        return f"partitions {sight.version}", page
+
+    async def _partition(self, request: Request) -> tuple[str, Callable[[], str]]:
+        tip = await self._named(request)
+        events = await self._histories.events(self._sight.catalog, tip)
+        if not events:
+            raise RemoteResourceNotFound(f"{tip} has no event yet")
+        query = request.query_params
+        newest = events[-1].position
+        asked = _number(query.get("at"))
+        at = newest if asked is None else min(asked, newest)
+        since = _number(query.get("since"))
+        segment = query.get("segment", "").strip()
+        seen = self._sight.partitions.get(tip)
+        kept = 0 if seen is None else seen.kept
+
+        def page() -> str:
+            then = [one for one in events if one.position <= at]
+            picture = picture_of(PartitionLog(tip, then))
+            shown = [one for one in then if not segment or _is_about(one, segment)]
+            return render(
+                "console_partition.html",
+                section=sections_of([picture])[0],
+                shared_names=set[str](),
+                link=_link(tip),
+                newest=newest,
+                at=at,
+                then_ms=then[-1].log_time_ms,
+                is_now=asked is None or at == newest,
+                since=since,
+                changes=None if since is None else _changes(then, since),
+                size_change=None if since is None else _size_change(tip, then, since),
+                segment=segment,
+                events=[_event_row(one) for one in shown[: -EVENTS - 1 : -1]],
+                more=max(len(shown) - EVENTS, 0),
+                kept=kept,
+                **self._frame(request),
+            )
+
+        return f"{tip} {newest} {at} {since} {kept} {self._blindness}", page
+
+    @property
+    def _blindness(self) -> str:
+        sight = self._sight
+        return f"{sight.blind} {sight.service_blind}"
+
+    async def _trash(self, request: Request) -> tuple[str, Callable[[], str]]:
+        sight = self._sight
+        kept = [one.tip for one in sight.partitions.values() if one.kept]
+        rows = [await self._kept_row(tip) for tip in kept[:ROWS]]
+        view = sight.view
+
+        def page() -> str:
+            service = None if view is None else view.service
+            holds = None if service is None else holds_table(service[1])
+            return render(
+                "console_trash.html",
+                holds=holds,
+                rows=[one for one in rows if one is not None],
+                **self._frame(request),
+            )
+
+        return f"trash {sight.version}", page
+
+    async def _kept_row(self, tip: TopicIdPartition) -> dict[str, object] | None:
+        try:
+            state = (await self._sight.catalog.reader(tip).state()).state
+        except DataError:
+            return None  # The list of partitions says so.
+        kept = kept_segments(state)
+        if not kept:
+            return None
+        rows = [unpack_row(one.row) for one in kept]
+        until = until_cell(min(one.until_ms for one in kept))
+        return {
+            "name": f"{tip.topic}-{tip.partition}",
+            "link": _link(tip),
+            "segments": len(kept),
+            "size": sum(row[SIZE] for row in rows),
+            "first": min(row[START] for row in rows),
+            "last": max(row[END] for row in rows),
+            "deleted_ms": min(one.log_time_ms for one in kept),
+            "until": getattr(until, "shown", until),
+            "why": kept[0].reason,
+        }
+
+    async def _named(self, request: Request) -> TopicIdPartition:
+        """The partition in the address.
+
+        Raises:
+            RemoteResourceNotFound: The store has none like that.
+        """
+        given, number = request.path_params["topic_id"], request.path_params["number"]
+        topic = FoundTopic(Uuid.parse(given), given, ())
+        return await self._sight.catalog.partition(topic, number)
+
+
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+
+
+def _is_local(request: Request) -> bool:
+    host = urlsplit(f"//{request.headers.get('host', '')}").hostname
+    return host in LOCAL_NAMES
+
+
+def _refused() -> Response:
+    names = ", ".join(sorted(LOCAL_NAMES))
+    text = f"The console answers requests for {names} only.\n"
+    return Response(text, 421, headers=_HEADERS, media_type="text/plain")
+
+
+def _number(text: str | None) -> int | None:
+    """A position in an address; None if there is none, or it is no number."""
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > 18:
+        return None
+    return int(text)
+
+
+def _link(tip: TopicIdPartition) -> str:
+    return f"/partitions/{tip.topic_id}/{tip.partition}"
+
+
+def _rows(part: Sequence[SeenPartition]) -> list[dict[str, object]]:
+    now_ms = WallClock().now_ms()
+    ids = anchors(one.name for one in part)
+    rows: list[dict[str, object]] = []
+    for name, one in zip(ids, part, strict=True):
+        found = one.summary
+        row: dict[str, object] = {
+            "anchor": name,
+            "name": one.name,
+            "link": _link(one.tip),
+            "summary": found,
+            "error": one.error,
+        }
+        if found is not None:
+            row |= {
+                "leader": found.leader.whole,
+                "counts": found.counts,
+                "size": sum(found.sizes),
+                "kept": one.kept,
+                "position": found.position,
+                "changed_ms": found.log_time_ms,
+                "age_ms": max(now_ms - found.log_time_ms, 0),
+            }
+        rows.append(row)
+    return rows
+
+
+def _totals(seen: Sequence[SeenPartition]) -> dict[str, int]:
+    known = [one.summary for one in seen if one.summary is not None]
+    return {
+        "segments": sum(one.counts[1] for one in known),
+        "size": sum(one.sizes[1] for one in known),
+        "copying": sum(one.counts[0] for one in known),
+        "deleting": sum(one.counts[2] for one in known),
+        "kept": sum(one.kept for one in seen),
+        "damaged": sum(one.summary is None for one in seen),
+    }
+
+
+def _topic_bars(seen: Sequence[SeenPartition]) -> tuple[list[Any], int]:
+    """The largest topics, drawn, and how many topics there are."""
+    sizes, counts = Counter[str](), defaultdict[str, int](int)
+    for one in seen:
+        if one.summary is not None and one.summary.counts[1]:
+            sizes[one.tip.topic] += one.summary.sizes[1]
+            counts[one.tip.topic] += 1
+    made = [
+        ValueBar(topic, many(counts[topic], "partition"), size, size_text(size), Look.GOOD)
+        for topic, size in sizes.most_common(TOPICS)
+    ]
+    return bars(made), len(sizes)
+
+
+def _segment_of(event: Event) -> str | None:
+    segment_id = getattr(event.body, "segment_id", None)
+    return None if segment_id is None else str(Uuid(segment_id))
+
+
+def _is_about(event: Event, segment: str) -> bool:
+    found = _segment_of(event)
+    return found is not None and found.startswith(segment)
+
+
+def _event_row(event: Event) -> dict[str, object]:
+    plain = plain_event(event)
+    fields = [
+        f"{name}={str(value)[:FIELD_MAX]}"
+        for name, value in plain.items()
+        if name not in _NOT_FIELDS and value is not None
+    ]
+    return {
+        "position": event.position,
+        "time_ms": event.log_time_ms,
+        "kind": plain["type"],
+        "segment": _segment_of(event),
+        "fields": " ".join(fields),
+    }
+
+
+def _changes(then: Sequence[Event], since: int) -> dict[str, int]:
+    """What the events behind a position did, each kind with its number."""
+    found = Counter[str]()
+    for event in then:
+        if event.position <= since:
+            continue
+        match event.body:
+            case SegmentAdded():
+                found["copies begun"] += 1
+            case SegmentUpdated(state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED):
+                found["copied"] += 1
+            case SegmentUpdated(state=RemoteLogSegmentState.DELETE_SEGMENT_FINISHED):
+                found["deleted"] += 1
+            case SegmentKept():
+                found["into the trash"] += 1
+            case _:
+                pass  # Of leaders, or of something that began.
+        found["events"] += 1
+    return dict(found)
+
+
+def _size_change(tip: TopicIdPartition, then: Sequence[Event], since: int) -> str:
+    before = picture_of(PartitionLog(tip, [one for one in then if one.position <= since]))
+    after = picture_of(PartitionLog(tip, then))
+    change = after.size - before.size
+    return f"{'-' if change < 0 else '+'}{size_text(abs(change))}"

@@ -1,0 +1,78 @@
+// Keeps a page of the console new: the server says when there is something, and the parts with
+// `data-live` are replaced. It says since when it hears nothing.
+"use strict";
+{
+const RETRY_MS = 2000;
+let lost = null, isFetching = false, isWanted = false;
+
+function tell() {
+  $("line").textContent = lost ? "no answer since " + lost.toISOString().slice(11, 19) + " UTC" : "";
+  $("line").classList.toggle("blind", Boolean(lost));
+}
+// What somebody looks at closely stays: it has the focus, or was zoomed.
+const isInUse = (part) => part.contains(document.activeElement) && document.activeElement !== document.body ||
+  all(".plot", part).some((plot) => Number(getComputedStyle(plot).getPropertyValue("--zoom")) > 1);
+
+async function renew(address) {
+  if (isFetching) { isWanted = true; return; }
+  isFetching = true;
+  try {
+    const answer = await fetch(address, {cache: "no-cache"});
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    all("[data-live]").forEach((part) => {
+      const newer = page.getElementById(part.id);
+      if (!newer || isInUse(part) || newer.innerHTML === part.dataset.was) return;
+      part.dataset.was = newer.innerHTML;
+      const open = all("details[id]", part).map((one) => [one.id, one.open]);
+      part.replaceChildren(...newer.childNodes);
+      open.forEach(([id, is]) => { if ($(id)) $(id).open = is; });
+      all("table", part).forEach(nameCells);
+      all(".script", part).forEach((one) => { one.hidden = false; });
+    });
+    const range = $("at"), newest = page.getElementById("at");
+    if (range && newest) {
+      const atEnd = range.value === range.max && !new URL(address, location).searchParams.has("at");
+      range.max = newest.max;
+      if (atEnd) range.value = newest.value;
+    }
+  } catch {
+    lost = lost || new Date();
+  }
+  isFetching = false;
+  tell();
+  if (isWanted) { isWanted = false; renew(location.href); }
+}
+
+function listen() {
+  const source = new EventSource("/live");
+  source.addEventListener("message", () => {
+    lost = null;
+    tell();
+    if (!document.hidden) renew(location.href);
+  });
+  source.addEventListener("error", () => {
+    lost = lost || new Date();
+    tell();
+    if (source.readyState === EventSource.CLOSED) setTimeout(listen, RETRY_MS);
+  });
+}
+document.addEventListener("visibilitychange", () => { if (!document.hidden) renew(location.href); });
+
+// The slider: while it moves it tells where it is; when it is let go, that moment is shown.
+if ($("at")) {
+  $("at").addEventListener("input", () => {
+    $("then").textContent = "after position " + Number($("at").value).toLocaleString("en");
+  });
+  $("at").addEventListener("change", () => {
+    const asked = new URLSearchParams(location.search);
+    if ($("at").value === $("at").max) asked.delete("at"); else asked.set("at", $("at").value);
+    const address = location.pathname + (asked.size ? "?" + asked : "");
+    history.pushState(null, "", address);
+    $("at").blur();
+    renew(address);
+  });
+  addEventListener("popstate", () => location.reload());
+}
+all(".script").forEach((one) => { one.hidden = false; });
+listen();
+}

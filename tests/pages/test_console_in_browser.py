@@ -1,0 +1,214 @@
+"""The console, served and operated: troubles first, live, any moment, the trash."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.cli.test_trash_command import WHY, with_trash
+from tests.models.cli.command_line import orders, others, write
+from tests.models.pages.chromium import Browser
+from tests.models.storage.stored_partitions import StoredPartition, finished
+from tierledger.cli.commands.console.serving import Console
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
+
+LARGE = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "large")
+
+
+@contextmanager
+def served(store: Path, browser: Browser | None = None) -> Iterator[Console]:
+    """A console; the browser leaves it before it ends, as it would complain."""
+    console = Console(StoreOptions(f"sqlite:{store}"), "127.0.0.1:0", "--listen")
+    console.start()
+    try:
+        yield console
+    finally:
+        if browser is not None:
+            browser.driver.get("about:blank")
+        console.close()
+
+
+@pytest.fixture
+def console(tmp_path: Path, browser: Browser) -> Iterator[Console]:
+    write(tmp_path / "store", orders, others)
+    with served(tmp_path / "store", browser) as console:
+        yield console
+
+
+def get(console: Console, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
+    connection = HTTPConnection(urlsplit(console.url).netloc, timeout=10)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.headers), answer.read().decode()
+    finally:
+        connection.close()
+
+
+def open_at(browser: Browser, console: Console, path: str = "") -> None:
+    browser.complaints()
+    browser.driver.set_window_size(1280, 900)
+    browser.driver.get(console.url + path)
+
+
+def test_troubles_come_first_and_say_what_to_do(browser: Browser, console: Console) -> None:
+    open_at(browser, console)
+    browser.wait_for("document.querySelector('.verdict') !== null")
+    browser.wait_for("document.querySelector('#totals b').textContent === '4'")
+
+    assert "no-service" in browser.text("#trouble-1")
+    assert "What to do: start it with" in browser.text("#trouble-1")
+    assert [one.split()[0] for one in browser.shown("#sizes .label b")] == ["orders"]
+
+
+def test_a_page_is_new_without_being_loaded_again(
+    browser: Browser, console: Console, tmp_path: Path
+) -> None:
+    open_at(browser, console, "partitions?find=large")
+    browser.wait_for("document.querySelector('#count').textContent === '0 of 4 partitions'")
+    browser.run("(window.isTheSame = true)")
+
+    async def grow(count: int) -> None:
+        backend = await SqliteBackend.open(tmp_path / "store")
+        partition = StoredPartition(backend, LARGE)
+        await partition.open()
+        for number in range(count):
+            await partition.append(finished(number))
+        await backend.close()
+
+    asyncio.run(grow(3))
+
+    browser.wait_for("document.querySelectorAll('#list tbody tr').length === 1")
+    assert browser.shown("#list tbody td")[3] == "3"
+    assert browser.run("window.isTheSame")
+
+
+def test_the_slider_shows_any_moment_and_what_changed_since(
+    browser: Browser, console: Console
+) -> None:
+    open_at(browser, console, "partitions?find=orders&sort=position&down=1")
+    browser.wait_for("document.querySelectorAll('#list tbody tr').length === 2")
+    browser.click("#list tbody a")
+    browser.wait_for("document.querySelector('#at') !== null")
+    newest = int(browser.run("document.querySelector('#at').max"))
+    now = browser.text("#picture")
+
+    browser.run("(document.querySelector('#at').value = 10)")
+    browser.run("document.querySelector('#at').dispatchEvent(new Event('change'))")
+    browser.wait_for("document.querySelector('#then').textContent.includes('position 10,')")
+    then = browser.text("#picture")
+    first = browser.shown("#events tbody tr td:first-child")[0]
+    address = browser.run("location.search")
+    browser.driver.get(f"{browser.driver.current_url}&since=4")
+    changes = browser.text("#changes")
+
+    assert newest == 43
+    assert "2 deleted" not in then
+    assert now != then
+    assert first == "10"
+    assert address == "?at=10"
+    assert "6\nevents" in changes
+    assert "What changed after position 4" in changes
+
+
+def test_what_is_deleted_and_kept_has_a_page(browser: Browser, tmp_path: Path) -> None:
+    asyncio.run(with_trash(tmp_path / "kept"))
+    with served(tmp_path / "kept", browser) as console:
+        open_at(browser, console, "trash")
+        browser.wait_for("document.querySelectorAll('#kept tbody tr').length === 1")
+
+        row, held = browser.text("#kept tbody tr"), browser.text("#held")
+
+    assert WHY in row
+    assert "0 to 19" in row
+    assert "The service does not run" in held
+
+
+@pytest.mark.parametrize("path", ["", "partitions", "trash", "partitions/{orders}/1"])
+def test_on_a_phone_nothing_lies_beside_the_window(
+    path: str, browser: Browser, console: Console
+) -> None:
+    with browser.phone():
+        browser.driver.get(console.url)
+        browser.wait_for("document.querySelector('#totals b').textContent === '4'")
+        linked = "partitions?find=orders&sort=position&down=1"
+        browser.driver.get(console.url + linked)
+        browser.wait_for("document.querySelectorAll('#list tbody tr').length === 2")
+        if "{orders}" in path:
+            browser.click("#list tbody a")
+        else:
+            browser.driver.get(console.url + path)
+
+        assert browser.run("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_console_that_is_gone_is_noticed(browser: Browser, tmp_path: Path) -> None:
+    write(tmp_path / "store", orders)
+    with served(tmp_path / "store") as console:
+        open_at(browser, console)
+        browser.wait_for("document.querySelector('#totals b').textContent === '1'")
+
+    browser.wait_for("document.querySelector('#line').textContent.startsWith('no answer')")
+    browser.complaints()  # The browser's own, about the lost connection.
+
+
+def test_it_answers_this_machine_alone_and_only_reads(console: Console) -> None:
+    end_s = time.monotonic() + 10
+    while get(console, f"/partitions/{LARGE.topic_id}/0")[0] == 503:
+        assert time.monotonic() < end_s, "the store is not opened"
+        time.sleep(0.05)
+    rebound = get(console, "/", Host="evil.example:80")
+    missing = get(console, f"/partitions/{LARGE.topic_id}/0")
+    wrong = get(console, "/partitions/nothing/0")
+    status, headers, _ = get(console, "/partitions")
+    same = get(console, "/partitions", **{"If-None-Match": headers["etag"]})
+    connection = HTTPConnection(urlsplit(console.url).netloc, timeout=10)
+    connection.request("POST", "/")
+
+    assert rebound[0] == 421
+    assert (missing[0], wrong[0]) == (404, 404)
+    assert "has no partition 0" in missing[2]
+    assert "for an id, got" in wrong[2]
+    assert status == 200
+    assert headers["x-frame-options"] == "DENY"
+    assert same[0] in {200, 304}, "something may have been seen meanwhile"
+    assert connection.getresponse().status == 405
+    connection.close()
+
+
+def test_a_store_that_is_not_there_is_said_with_the_time(tmp_path: Path) -> None:
+    with served(tmp_path / "none") as console:
+        end_s = time.monotonic() + 10
+        while "blind since" not in (page := get(console, "/")[2]):
+            assert time.monotonic() < end_s
+            time.sleep(0.1)
+
+    assert "there is no store" in page or "no such" in page.lower(), page[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("listen", "message"),
+    [
+        ("0.0.0.0:0", "--listen: expected an address of this machine alone"),
+        ("127.0.0.1", "--listen: expected HOST:PORT"),
+        ("127.0.0.1:99999", "--listen: expected HOST:PORT"),
+    ],
+)
+def test_an_address_for_others_is_refused(listen: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        Console(StoreOptions(f"sqlite:{tmp_path / 's'}"), listen, "--listen")
+
+
+def test_an_address_that_is_taken_is_named(console: Console) -> None:
+    taken = urlsplit(console.url).netloc
+
+    with pytest.raises(InvalidArgument, match=f"cannot listen at {taken}"):
+        Console(StoreOptions(None), taken, "--listen")
