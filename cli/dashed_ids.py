@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
-import typer
 from typer.core import TyperCommand
 from typing_extensions import override
 
@@ -28,12 +27,7 @@ class CommandOfIds(TyperCommand):
             if one.param_type_name == "option" and not getattr(one, "is_flag", False)
             for name in one.opts
         }
-        try:
-            return super().parse_args(ctx, ids_last(args, taking))
-        except typer.BadParameter as error:
-            if getattr(error.param, "name", None) == "partition" and not error.message:
-                error.message = "Expected topic and partition as two arguments: orders 0"
-            raise
+        return super().parse_args(ctx, ids_last(args, taking))
 
 
 def ids_last(given: Sequence[str], taking: Collection[str]) -> list[str]:

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from tierledger.cli.complete_file import fills_terminal
 from tierledger.cli.given_file import naming_input
@@ -60,19 +60,24 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 def print_note(message: str) -> None:
     """Print a note about the result, which does not change it, on standard error."""
-    print(_fitted(note_line(message)), file=sys.stderr)
+    print(fitted(note_line(message), sys.stderr), file=sys.stderr)
 
 
-def _fitted(line: str) -> str:
-    """A line for standard error: on a terminal, broken between words, and indented."""
-    if not sys.stderr.isatty():
+def fitted(line: str, stream: TextIO, indent: int = 2) -> str:
+    """A line for `stream`: on a terminal, broken between words, and indented from there on."""
+    if not stream.isatty():
         return line
     from shutil import get_terminal_size
     from textwrap import wrap
 
     width = get_terminal_size().columns
     broken = wrap(
-        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        line,
+        width,
+        subsequent_indent=" " * indent,
+        drop_whitespace=True,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     return "\n".join(broken)
 
@@ -93,7 +98,7 @@ def error_text(error: BaseException) -> str:
 
 def print_error(error: Exception) -> None:
     """Print an error in one line on standard error."""
-    print(_fitted(error_line(error)), file=sys.stderr)
+    print(fitted(error_line(error), sys.stderr), file=sys.stderr)
 
 
 def error_line(error: Exception) -> str:

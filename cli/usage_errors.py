@@ -21,11 +21,22 @@ _EXPECTED = {
 """What was expected, by the parser's name of the mistake."""
 
 
+_MISSING = {
+    "partition": "topic and partition as two arguments: orders 0",
+    "tier": "the place of the segments: --tier s3://BUCKET/PREFIX, or dir:DIR",
+    "kafka": "the address of a broker: --kafka HOST:PORT",
+}
+"""What is expected for a parameter that was not given, where its name does not tell."""
+
+
 def reword(error: typer.BadParameter) -> None:
     """Rewrite `error` to tell what was expected instead of how the parser failed.
 
     Typer's parser is pydantic, which has errors of its own; other errors stay as they are.
     """
+    name = getattr(error.param, "name", None)
+    if not error.message and name in _MISSING:  # Of a parameter that was not given.
+        error.message = f"Expected {_MISSING[name]}"
     cause: Any = error.__cause__
     if not hasattr(cause, "errors"):
         return

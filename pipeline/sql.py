@@ -82,9 +82,12 @@ class Sql:
             raise InvalidArgument(
                 f"expected a statement, like: from segments; the tables are {', '.join(NAMES)}"
             )
-        for name in sorted(self._unread):
-            if name in text.lower():
-                self._read(name, counted)
+        unread = sorted(name for name in self._unread if name in text.lower())
+        if unread and len(statements) == 1 and _has_rows(statements[0]):
+            # A mistake is found in tables that are empty yet, before a store is read for it.
+            self._connection.execute(f"explain {statements[0].query}")
+        for name in unread:
+            self._read(name, counted)
         return statements
 
     def _read(self, name: str, counted: Counted) -> None:
@@ -121,7 +124,9 @@ def _named() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        told = str(error).strip().splitlines()[0]
+        told, *more = str(error).strip().splitlines()
+        # DuckDB draws the place of a mistake, too, which needs a line of its own.
+        told += "".join(f" {line}" for line in more if line.startswith("Candidate bindings"))
         if isinstance(error, duckdb.CatalogException):
             told += f" The tables are {', '.join(NAMES)}."
         raise InvalidArgument(told) from error

@@ -34,6 +34,9 @@ Found: TypeAlias = "tuple[TopicIdPartition, StoredBatch | None]"
 """A partition, and the first batch of its log; None if it has none."""
 
 
+ID_PREFIX_MIN = 8
+"""The fewest characters of a topic's id that stand for it."""
+
 LIKE_MAX = 3
 """Names that an error suggests in place of one that is unknown."""
 
@@ -211,7 +214,9 @@ class Catalog:
         return {entry.topic_id_partition.topic async for entry in self._topics()}
 
     async def topic(self, name_or_id: str) -> FoundTopic:
-        """The topic with that id, or else the newest topic of that name.
+        """The topic with that id, or else the newest one of that name.
+
+        Of ids that `ls` shows in brief, the beginning is enough.
 
         Raises:
             RemoteResourceNotFound: There is none.
@@ -220,11 +225,16 @@ class Catalog:
         if found is not None:
             return found
         by_id, names = {}, set[str]()
+        alike_ids = []
         async for entry in self._topics():
             names.add(entry.topic_id_partition.topic)
+            if str(entry.topic_id_partition.topic_id).startswith(name_or_id):
+                alike_ids.append(entry.topic_id_partition)
             if entry.topic_id_partition.topic == name_or_id:
                 by_id[entry.topic_id_partition.topic_id] = entry
         named = [(one.first_log_time_ms, one.topic_id_partition) for one in by_id.values()]
+        if not named and len(name_or_id) >= ID_PREFIX_MIN and len(alike_ids) == 1:
+            return FoundTopic(alike_ids[0].topic_id, alike_ids[0].topic, ())
         if not named:
             alike = get_close_matches(name_or_id, sorted(names), LIKE_MAX)
             meant = f"; is it {' or '.join(map(repr, alike))}?" if alike else ""

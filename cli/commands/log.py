@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +23,7 @@ from tierledger.cli.options import (
     PartitionArgument,
     StoreOption,
 )
-from tierledger.cli.output import escaped, print_json, print_note
+from tierledger.cli.output import escaped, fitted, print_json, print_note
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.lifecycle import (
@@ -35,6 +36,10 @@ from tierledger.pages.texts import span_text
 
 if TYPE_CHECKING:
     from tierledger.events import log_events as log
+
+
+LINE_INDENT = 10
+"""Where a long event goes on in the next line of a terminal: below its time."""
 
 
 def show_log(
@@ -87,7 +92,7 @@ async def _show(
                 leap = {} if leap_ms is None else {"leap_ms": leap_ms}
                 print_json({**plain_event(event), **leap})
             else:
-                print(_line(event))
+                print(fitted(_line(event), sys.stdout, LINE_INDENT))
             if leap_ms is not None:
                 print_note(
                     f"log time leaps by {span_text(leap_ms)} before position "

@@ -30,7 +30,7 @@ from tierledger.cli.options import (
     live_role,
     parse_as_of,
 )
-from tierledger.cli.output import print_json
+from tierledger.cli.output import print_json, print_note
 from tierledger.cli.segment_output import print_segment
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.as_of import AsOf
@@ -92,7 +92,12 @@ async def _lookup(
         if not state.next_position:
             note_later(state.topic_id_partition)
         require_epoch(state, place[0])
-        return answers.lookup(state, *place)
+        row = answers.lookup(state, *place)
+        if row is None and place[0] in state.epochs:
+            last = answers.highest_offset_for_epoch(state, place[0])
+            if last is None or last < place[1]:
+                print_note(f"the last offset of leader epoch {place[0]} is {last}")
+        return row
 
     async with opened_catalog(options) as catalog:
         tip = await found_partition(catalog, *where)

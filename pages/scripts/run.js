@@ -74,7 +74,7 @@ const timeAt = (x) => view.from + x / width * (view.to - view.from);
 
 // Lanes: the line of the process with its marks, and its bars in rows beneath.
 // On a phone both ends of a lane's name are shown: a partition's number is at one of them.
-const NAME = 11;
+const NAME = 9;
 const shortened = (name) => name.length <= NAME || innerWidth > 720 ? name
   : name.slice(0, NAME >> 1) + "…" + name.slice(-(NAME >> 1));
 const lanes = data.lanes.map(([name, kind]) => ({name, kind, y: 0, bars: [], rows: 0}));

@@ -43,7 +43,8 @@ async def planned_logs(
         }
         if not ids:
             raise RemoteResourceNotFound(
-                f"cluster {catalog.cluster_id!r} has no topic {topic!r}"
+                f"cluster {catalog.cluster_id!r} has no topic {topic!r}; "
+                "tierledger ls lists the topics"
             )
         logs = [log for log in logs if log.topic_id in ids]
     if partition is not None:

@@ -12,6 +12,7 @@ from tierledger.cli.commands.jobs.job import (
     end,
     write_page,
 )
+from tierledger.cli.output import print_note
 from tierledger.cli.table import size_cell, state_cell
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ def coverage(job: Job) -> None:
     if job.page is not None:
         _draw(job, plan, made)
     of = made.digest.totals
+    counted = ("orphaned_epoch", "recovered", "overlap", "unfinished")
+    unlisted = [kind for kind in counted if of[kind].rows and kind not in FINDINGS]
+    if unlisted and not job.json:
+        print_note(f"{', '.join(unlisted)}: not listed, as they lose nothing; --out has them")
     end(
         job,
         {

@@ -157,8 +157,8 @@ def parse_what_if(given: Sequence[str]) -> dict[str, int]:
         name, _, value = one.strip().partition("=")
         if name not in SETTINGS:
             raise InvalidArgument(
-                "--what-if: expected retention.ms=N or retention.bytes=N with N from -1, "
-                f"got {shortened(one)}"
+                "--what-if: expected retention.ms=N or retention.bytes=N, N like 7d, 10GiB, "
+                f"or a number from -1; got {shortened(one)}"
             )
         if name in found:
             raise InvalidArgument(f"--what-if: expected {name} once, got it twice")
