@@ -14,6 +14,7 @@ from tests.cli.test_trash_command import WHY, with_trash
 from tests.models.cli.command_line import orders, others, write
 from tests.models.pages.chromium import Browser
 from tests.models.storage.stored_partitions import StoredPartition, finished
+from tierledger.cli.commands.console import sight
 from tierledger.cli.commands.console.serving import Console
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.events.errors import InvalidArgument
@@ -192,6 +193,19 @@ def test_a_store_that_is_not_there_is_said_with_the_time(tmp_path: Path) -> None
             time.sleep(0.1)
 
     assert "there is no store" in page or "no such" in page.lower(), page[-2000:]
+
+
+def test_a_mistake_of_the_console_is_not_taken_for_calm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "store", orders)
+    nothing: dict[object, object] = {}
+    monkeypatch.setattr(sight, "take_look", nothing.__getitem__)
+    with served(tmp_path / "store") as console:
+        end_s = time.monotonic() + 10
+        while "the console has failed: KeyError" not in get(console, "/")[2]:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

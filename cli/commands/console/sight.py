@@ -14,6 +14,7 @@ from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take
 from tierledger.cli.opened_store import opened_catalog
 from tierledger.events.errors import RemoteStorageError
 from tierledger.storage.partition.point_reads import ask
+from tierledger.storage.process_log import ProcessLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -40,6 +41,9 @@ KEYS_PER_READ = 500
 
 SHOWN_AGAIN_S = 10.0
 """Pages are new after that time even if nothing has changed: they tell ages."""
+
+
+_log = ProcessLog("tierledger.console")
 
 
 class SeenPartition(NamedTuple):
@@ -98,6 +102,13 @@ class Sight:
             raise RemoteStorageError(f"the store cannot be read: {reason}")
         return self._catalog
 
+    @property
+    def in_trouble(self) -> set[tuple[str, int]]:
+        """Topic id and number of the partitions that the service has trouble with."""
+        if self.view is None or self.view.service is None:
+            return set()
+        return {one.key for one in self.view.service[1].partitions if one.trouble is not None}
+
     async def changes(self) -> AsyncIterator[int]:
         """The version now, and each later one, until `close`."""
         while not self._is_closed:
@@ -111,11 +122,17 @@ class Sight:
         self._change()
 
     async def run(self) -> None:
-        """Look until it is cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch_store())
-            tasks.create_task(self._watch_service())
-            tasks.create_task(self._show_again())
+        """Look until it is cancelled; a mistake of ours ends it, and pages say so."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch_store())
+                tasks.create_task(self._watch_service())
+                tasks.create_task(self._show_again())
+        except* Exception as group:  # noqa: BLE001 - Whatever it is, pages have to say so.
+            reason = f"the console has failed: {group.exceptions[0]!r}"
+            self.blind = Blindness(WallClock().now_ms(), reason)
+            self._change()
+            _log.error("the console has failed", exc_info=group)
 
     def _change(self) -> None:
         self.version += 1

@@ -271,12 +271,12 @@ class Site:
         seen = list(sight.partitions.values())
 
         def page() -> str:
-            wanted = asked.find.lower()
+            wanted, troubled = asked.find.lower(), sight.in_trouble
             found = [
                 one
                 for one in seen
                 if wanted in f"{one.name} {one.tip.topic_id}".lower()
-                and (not asked.look or one.summary is None or one.summary.counts[2])
+                and (not asked.look or _needs_a_look(one, troubled))
             ]
             found.sort(key=ORDERS[asked.sort], reverse=asked.is_down)
             part = found[asked.start : asked.start + ROWS]
@@ -423,6 +423,13 @@ def _number(text: str | None) -> int | None:
 
 def _link(tip: TopicIdPartition) -> str:
     return f"/partitions/{tip.topic_id}/{tip.partition}"
+
+
+def _needs_a_look(one: SeenPartition, troubled: set[tuple[str, int]]) -> bool:
+    """Whether it cannot be read, something of it is being deleted, or the service says so."""
+    is_deleting = one.summary is not None and one.summary.counts[2] > 0
+    key = (str(one.tip.topic_id), one.tip.partition)
+    return one.summary is None or is_deleting or key in troubled
 
 
 def _rows(part: Sequence[SeenPartition]) -> list[dict[str, object]]:
