@@ -197,8 +197,8 @@ def test_what_is_needed_of_a_scenario_is_left() -> None:
 
     assert set(small.scenario.decisions) == needed
     assert "transport=direct" in small.settings
-    command = replay_command(20, keep=small.kept, world=SERVICE)
-    assert command == "tierledger simulate replay --seed 20 --world service --keep 7,31,40"
+    command = replay_command(20, keep=small.kept)
+    assert command == "tierledger simulate replay --seed 20 --keep 7,31,40"
 
 
 @pytest.mark.parametrize("seed", [20, 30])
