@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,7 +94,8 @@ async def _lookup(
             note_later(state.topic_id_partition)
         require_epoch(state, place[0])
         row = answers.lookup(state, *place)
-        if row is None and place[0] in state.epochs:
+        # For people; a program gets the answer alone.
+        if row is None and place[0] in state.epochs and sys.stdout.isatty():
             last = answers.highest_offset_for_epoch(state, place[0])
             if last is None or last < place[1]:
                 print_note(f"the last offset of leader epoch {place[0]} is {last}")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.actors.door.test_security import guarded
 from tests.kafka.test_plugin import owning
 from tests.models.actors.local_world import CLUSTER, LocalWorld
 from tests.models.actors.secrets import Authority, Secrets, token_file
+from tests.models.captured_logs import captured_logs
 from tests.models.kafka.plugins import Plugins, log_level, started
 from tierledger.actors.door.server import admission, feeding
 from tierledger.actors.door.wire.feed import put_frame
@@ -70,7 +70,7 @@ async def test_who_is_not_let_in_hears_why(
         url: str, given: Mapping[str, object], *, cluster: str = CLUSTER
     ) -> tuple[str, str]:
         """The logs of a plugin and of its host."""
-        with capture_logs() as logged:
+        with captured_logs() as logged:
             await plugins.open(1, cluster, url, **given)
             await ask("1 lead 1")
             line = await log.has("No host of tierledger answers; the last: ")

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from structlog.testing import capture_logs
-
+from tests.models.captured_logs import captured_logs
 from tests.models.tiering.retention_world import NOW_MS, TIP, FixedClock, RetentionWorld
 from tierledger.storage.slewed_clock import SlewedClock
 from tierledger.tiering.deletion.counted_deletions import CountedDeletions
@@ -56,7 +55,7 @@ def test_a_jump_back_is_believed_at_once() -> None:
 def test_a_jump_is_told_of_once() -> None:
     times = Times()
 
-    with capture_logs() as logs:
+    with captured_logs() as logs:
         times.passes(1, wall_ms=DAY_MS)
         times.passes(1)
         times.passes(1, wall_ms=-DAY_MS)
