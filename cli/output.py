@@ -75,7 +75,6 @@ def fitted(line: str, stream: TextIO, indent: int = 2) -> str:
         line,
         width,
         subsequent_indent=" " * indent,
-        drop_whitespace=True,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -83,9 +83,10 @@ class Sql:
                 f"expected a statement, like: from segments; the tables are {', '.join(NAMES)}"
             )
         unread = sorted(name for name in self._unread if name in text.lower())
-        is_known = EVENTS not in unread  # That table has no columns before it is read.
-        if unread and is_known and len(statements) == 1 and _has_rows(statements[0]):
-            # A mistake is found in tables that are empty yet, before a store is read for it.
+        selects = [one.type for one in statements] == [duckdb.StatementType.SELECT]
+        # A mistake is found in tables that are empty yet, before a store is read for it. But
+        # `events` has no columns before it is read.
+        if unread and selects and EVENTS not in unread:
             self._connection.execute(f"explain {statements[0].query}")
         for name in unread:
             self._read(name, counted)

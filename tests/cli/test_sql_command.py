@@ -9,6 +9,8 @@ import pytest
 
 from tests.models.cli.command_line import invoke, orders, others, refused, run, write
 from tests.pipeline.test_engines import damaged
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.pipeline.reading import StoredTables
 
 BY_STATE = "select state, count(*) as n, sum(size_in_bytes) as bytes from segments group by 1"
 
@@ -144,3 +146,17 @@ def test_damaged_logs_are_left_out_and_named(tmp_path: Path) -> None:
     assert result.exit_code == 3
     assert json.loads(result.stdout)["n"] > 0
     assert "damaged-3 is left out from position" in result.stderr
+
+
+def test_a_mistake_is_found_before_a_store_is_read_for_it(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StoredTables, "table", lambda *_: pytest.fail("the store was read"))
+
+    mistyped = run(store, "sql", "select topik from segments")
+
+    assert mistyped.exit_code == ExitStatus.USAGE
+    assert 'Candidate bindings: "topic"' in mistyped.stderr
+    monkeypatch.undo()
+    for asked in ("explain from segments", "describe segments", "from segments"):
+        assert run(store, "sql", asked).exit_code == ExitStatus.WELL, asked

@@ -78,11 +78,14 @@ def test_a_signal_while_it_starts_ends_it_and_leaves_nothing(
     process = subprocess.Popen(
         [*COMMAND, "serve", "--store", store], stderr=subprocess.PIPE, text=True
     )
-    time.sleep(after_s)
-    started = descendants(process.pid)
-
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=STOP_S)
+    try:
+        time.sleep(after_s)  # Nothing tells from outside how far Ray's start is.
+        started = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=STOP_S)
+    finally:
+        if process.poll() is None:
+            end_all([process.pid, *descendants(process.pid)])
 
     # On a machine that is quick the service may be ready, or on a slow one not yet loaded.
     assert process.returncode in {ExitStatus.WELL, ExitStatus.INTERRUPTED}, told
