@@ -74,6 +74,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "replay": ("tierledger replay RECORDING --store memory: --check --from all",),
     "check": ("tierledger check history.jsonl",),
     "tables events": ("tierledger tables events --out events --topic orders --partition 0",),
+    "tables trash": ("tierledger tables trash --out trash --format csv",),
     "tables segments": (
         "tierledger tables segments --out segments --format csv",
         "tierledger tables segments --out yesterday --as-of 1d",

@@ -156,6 +156,12 @@ class SegmentsSource(TableSource):
     TABLE = "segments"
 
 
+class TrashSource(TableSource):
+    """The format `tierledger.trash`."""
+
+    TABLE = "trash"
+
+
 class EpochsSource(TableSource):
     """The format `tierledger.epochs`."""
 

@@ -85,7 +85,7 @@ LOST = re.compile(r"\(TID \d+\) \((\S+) executor \d+\)")
 
 WITHOUT_US = re.compile(
     r"No module named '(tierledger|pyspark|pyarrow|pandas)\b|Cannot run program"
-    r"|Failed to find the data source: tierledger(\.(records|events|segments|epochs|sizes"
+    r"|Failed to find the data source: tierledger(\.(records|events|segments|trash|epochs|sizes"
     r"|transitions|anomalies))?\. "
 )
 """A Python that cannot run our tasks, or none."""

@@ -39,7 +39,7 @@ def read(
     Rows are in the order of no particular log; within a log's, in the order of docs/tables.md.
 
     Args:
-        table: `events`, `segments`, `epochs`, `sizes`, `transitions` or `anomalies`.
+        table: `events`, `segments`, `trash`, `epochs`, `sizes`, `transitions` or `anomalies`.
         store: Where the store is, as `--store` takes it: `sqlite:FILE`, `postgresql://…`.
         cluster: The Kafka cluster's id; not needed if the store holds one cluster.
         topic: Only topics of that name, or the one with that id.

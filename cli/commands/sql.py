@@ -82,7 +82,7 @@ def sql(
     wide: WideOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Ask the tables in SQL: events, segments, epochs, sizes, transitions and anomalies.
+    """Ask the tables in SQL: events, segments, trash, epochs, sizes, transitions and anomalies.
 
     DuckDB answers, in this process; a table is read from the logs when a query names it.
     DESCRIBE segments shows a table's columns. Exit 3: logs that are damaged are left out, and

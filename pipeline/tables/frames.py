@@ -267,6 +267,16 @@ def segments(
     return _table("segments", spark, store, as_of, of)
 
 
+def trash(
+    spark: SparkSession,
+    store: Store,
+    as_of: int | datetime | None = None,
+    **of: Unpack[Selection],
+) -> DataFrame:
+    """Every segment that was deleted and whose data stays. As `segments` otherwise."""
+    return _table("trash", spark, store, as_of, of)
+
+
 def epochs(
     spark: SparkSession,
     store: Store,

@@ -16,9 +16,10 @@ from tierledger.pipeline.tables.epochs import EPOCHS
 from tierledger.pipeline.tables.segments import SEGMENTS
 from tierledger.pipeline.tables.sizes import SIZES
 from tierledger.pipeline.tables.transitions import TRANSITIONS
+from tierledger.pipeline.tables.trash import TRASH
 
 TABLES: dict[str, Table] = {
-    table.name: table for table in (SEGMENTS, EPOCHS, SIZES, TRANSITIONS, ANOMALIES)
+    table.name: table for table in (SEGMENTS, TRASH, EPOCHS, SIZES, TRANSITIONS, ANOMALIES)
 }
 """Every folded table by name. The raw events are in `source.source.events`."""
 

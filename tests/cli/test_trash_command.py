@@ -11,6 +11,7 @@ from tests.models.storage.stored_partitions import (
     segment_id,
     updated,
 )
+from tierledger import tables
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.events.identifiers import Uuid
 from tierledger.events.log_events import SegmentKept
@@ -51,6 +52,28 @@ def test_the_trash_tells_what_is_kept_until_when_and_why(tmp_path: Path) -> None
         assert text.exit_code == 0, text.output
         assert TIP.topic in text.stdout or WHY[:20] in text.stdout
     assert other.exit_code == ExitStatus.USAGE
+
+
+def test_it_is_a_table_beside_that_of_the_segments(tmp_path: Path) -> None:
+    options = asyncio.run(with_trash(tmp_path / "ledger.sqlite"))
+    shown = lines(invoke("trash", "show", TIP.topic, "3", "--json", *options))
+
+    rows = tables.read("trash", options[1]).to_pylist()
+    left = tables.read("segments", options[1]).to_pylist()
+    before = tables.read("segments", options[1], topic=TIP.topic, partition=3, as_of=6)
+    as_of = tables.read("trash", options[1], topic=TIP.topic, partition=3, as_of=6)
+
+    assert [row["segment_id"] for row in rows] == [one["id"] for one in reversed(shown)]
+    names = {"deleted_ms", "deleted_by", "kept_until_ms", "reason", "purged_by", "end_offset"}
+    for row, one in zip(rows, reversed(shown), strict=True):
+        assert {name: row[name] for name in names} == {name: one[name] for name in names}
+    assert len(left) == 1
+    assert (before.num_rows, as_of.num_rows) == (3, 0)
+    live = {row["segment_id"]: row for row in before.to_pylist()}
+    for row in rows:
+        was = live[row["segment_id"]]
+        assert all(row[name] == was[name] for name in ("size_in_bytes", "leader_epochs"))
+        assert (row["state"], row["topic"]) == (was["state"], was["topic"])
 
 
 def test_in_all_other_answers_it_is_deleted(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.models.kafka import kafka_page
 from tests.models.kafka.clients import administered, create_topic, produced
 from tests.models.kafka.tiered_broker import GUARDED, TieredBroker
 from tests.ray.test_serve import served
-from tierledger.benchmarks.kafka_broker import JARS, OLDEST, SHORT_SESSION
+from tierledger.benchmarks.kafka_broker import JARS, OLDEST, SHORT_SESSION, SUITE
 from tierledger.moving.freshness import once_led
 from tierledger.simulation.live.server import free_ports
 
@@ -94,15 +94,16 @@ async def delete_records(broker: TieredBroker, before: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("jars", [OLDEST, SUITE], ids=["3.9", "4.3"])
 @pytest.mark.parametrize("is_guarded", [True, False], ids=["guarded", "bare"])
 async def test_a_leader_that_counts_bytes_twice_loses_none_with_the_guard(
-    is_guarded: bool, tmp_path: Path
+    is_guarded: bool, jars: Path, tmp_path: Path
 ) -> None:
     # KAFKA-20732: a leader that has neither followed nor copied yet takes all of its folder
     # for not tiered. With copies switched off that stays so.
     ledger, door = tmp_path / "ledger.sqlite", f"127.0.0.1:{free_ports()}"
     guard = GUARDED if is_guarded else {}
-    broker = TieredBroker(door, tmp_path / "tier", {**SHORT_SESSION, **guard}, OLDEST)
+    broker = TieredBroker(door, tmp_path / "tier", {**SHORT_SESSION, **guard}, jars)
     serve, handover = kafka_page.commands(f"sqlite:{ledger}", door, broker.address)[:2]
     with served(f"sqlite:{ledger}", *serve[3:]), broker:
         assert (await tool(ledger, *handover)).exit_code == 0

@@ -50,6 +50,8 @@ EVENTS = "events"
 TABLE_HELP = {
     EVENTS: "the logs as they are, one row for each event",
     "segments": "every segment that the metadata knows, in no order",
+    "trash": "every segment that was deleted and whose data stays, in the order of the "
+    "deletions",
     "epochs": "what the leaders answer about each leader epoch",
     "sizes": "segments and bytes by partition, leader epoch and state",
     "transitions": "how long segments stay in each state",

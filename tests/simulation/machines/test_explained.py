@@ -33,7 +33,13 @@ def shown(mutant: str, seed: int, checker: str) -> tuple[Violation, RunMoment, i
         return violation, mark, world.clock.now
 
 
-@pytest.mark.parametrize(("checker", "mutant", "seed"), SHOWN)
+@pytest.mark.parametrize(
+    ("checker", "mutant", "seed"),
+    [
+        pytest.param(*one, marks=[pytest.mark.long] if at % 4 else [])
+        for at, one in enumerate(SHOWN)  # Each is two whole runs: seconds of CPU.
+    ],
+)
 def test_a_failure_has_its_place_in_the_run_or_says_that_it_was_asked(
     checker: str, mutant: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
