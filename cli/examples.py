@@ -45,6 +45,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger status --watch --topic orders",
         "tierledger status --store tierledger://127.0.0.1:4711 --cluster my-cluster",
     ),
+    "doctor": (
+        "tierledger doctor --store sqlite:ledger.sqlite",
+        "tierledger doctor --tier s3://BUCKET/PREFIX --kafka broker-1:9092 --json",
+    ),
     "ls": ("tierledger ls", "tierledger ls --as-of 2h --json"),
     "describe": ("tierledger describe orders", "tierledger describe orders 0 --as-of 1d"),
     "segments": (

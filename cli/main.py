@@ -23,6 +23,7 @@ from tierledger.cli.commands.check import check_history
 from tierledger.cli.commands.clean.group import clean_group
 from tierledger.cli.commands.columns import columns_group
 from tierledger.cli.commands.console.command import console
+from tierledger.cli.commands.doctor.doctor import doctor
 from tierledger.cli.commands.export import export
 from tierledger.cli.commands.forget import forget
 from tierledger.cli.commands.handover import handover_command
@@ -205,6 +206,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve_command,
     "handover": handover_command,
     "status": status_command,
+    "doctor": doctor,
     "console": console,
     "replay": replay_command,
     "check": check_history,

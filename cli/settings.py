@@ -36,6 +36,11 @@ TIER_KEYS_VARIABLE = "TIERLEDGER_TIER_KEYS"
 """The keys of encrypted segments in the three-object layout: ID=FILE,ID=FILE."""
 
 
+def ray_folder() -> str | None:
+    """Where Ray has been told to keep its files; none for the temporary directory."""
+    return os.environ.get("RAY_TMPDIR")
+
+
 def tier_options() -> Mapping[str, str]:
     """What the environment adds to a tier's URL."""
     keys = os.environ.get(TIER_KEYS_VARIABLE)
@@ -47,9 +52,17 @@ def door_config() -> Mapping[str, str]:
     return {name: os.environ[key] for key, name in DOOR_VARIABLES.items() if key in os.environ}
 
 
+def unknown_variables() -> list[str]:
+    """The variables that look like one of these, and that nothing reads."""
+    known = {STORE_VARIABLE, CLUSTER_VARIABLE, COLUMNS_VARIABLE, TIER_KEYS_VARIABLE}
+    prefix = STORE_VARIABLE.partition("_")[0] + "_"
+    own = [name for name in os.environ if name.startswith(prefix)]
+    return sorted(set(own) - known - set(DOOR_VARIABLES))
+
+
 def names_doors(option: str | None) -> bool:
     """Whether `option`, or else the environment, names a service by its doors, and no store."""
-    return is_of_doors(_given_url(option) or "")
+    return is_of_doors(given_url(option) or "")
 
 
 def store_config(option: str | None) -> Mapping[str, object]:
@@ -71,7 +84,7 @@ def service_config(option: str | None) -> Mapping[str, object]:
 def refused_doors(option: str | None, why: str) -> InvalidArgument:
     """The refusal of a service's URL where only a store's will do."""
     return InvalidArgument(
-        f"{_named_by(option)}: {_given_url(option)} is the URL of a running service, and "
+        f"{_named_by(option)}: {given_url(option)} is the URL of a running service, and "
         f"{why}: expected that of its store, {_STORES}"
     )
 
@@ -80,7 +93,7 @@ _STORES = f"{SCHEMES['sqlite']} or {SCHEMES['postgresql']}"
 
 
 def _config(option: str | None, expected: str) -> Mapping[str, object]:
-    url = _given_url(option)
+    url = given_url(option)
     if not url:
         return {}
     if not (is_store_url(url) or names_doors(option)):
@@ -96,7 +109,8 @@ def _config(option: str | None, expected: str) -> Mapping[str, object]:
     return {"metadata.storage.url": url}
 
 
-def _given_url(option: str | None) -> str | None:
+def given_url(option: str | None) -> str | None:
+    """The URL that `option` names, or else the environment; none if neither does."""
     return option or os.environ.get(STORE_VARIABLE)
 
 

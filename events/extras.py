@@ -35,6 +35,14 @@ def missing(module: str) -> InvalidArgument:
     )
 
 
+def is_of_extra(error: ModuleNotFoundError) -> bool:
+    """Whether what is missing is a package of `EXTRAS`.
+
+    Its name may be another package's, or a module missing from another version.
+    """
+    return error.name is not None and error.name.partition(".")[0] in EXTRAS
+
+
 @contextmanager
 def naming_extras() -> Iterator[None]:
     """Convert a failed import of an extra's package in the block into an error that names it.
@@ -45,7 +53,6 @@ def naming_extras() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        # The name may be another package's, or a module missing from another version.
-        if error.name is None or error.name.partition(".")[0] not in EXTRAS:
+        if not is_of_extra(error):
             raise
-        raise missing(error.name) from error
+        raise missing(error.name or "") from error

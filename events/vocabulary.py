@@ -47,6 +47,7 @@ class Word(NamedTuple):
 SEGMENT, DELETION, RANGE = "a segment", "a partition's deletion", "a range of offsets"
 OBJECTS, LOG, OBJECT, ANSWER = "a segment's objects", "a log", "an object", "an answer"
 EVENT, SERVICE, RUN = "an event", "a service", "a simulated run"
+CHECK = "a check of `doctor`"
 
 WORDS: Final[Mapping[str, Word]] = {
     # States, by their names in Kafka and in short.
@@ -180,9 +181,17 @@ WORDS: Final[Mapping[str, Word]] = {
         SERVICE, "something is not served, or about to cost data", Look.BAD, is_finding=True
     ),
     "warning": Word(
-        SERVICE, "all is served, but something does not mend itself", Look.WARN, is_finding=True
+        "a service or a check",
+        "all is served, but something does not mend itself",
+        Look.WARN,
+        is_finding=True,
     ),
     "note": Word(SERVICE, "it passes, or somebody chose it", Look.IDLE),
+    "well": Word(CHECK, "what was looked at is as it should be", Look.GOOD),
+    "failed": Word(
+        CHECK, "what was looked at cannot be used as it is", Look.BAD, is_finding=True
+    ),
+    "not_looked_at": Word(CHECK, "nothing was given to look at", Look.IDLE),
     "violation": Word(RUN, "a checker proves it wrong", Look.BAD, is_finding=True),
 }
 

@@ -10,7 +10,7 @@ say, or let the process that knows hold a condition (`actors/conditions.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -324,6 +324,41 @@ NO_SERVICE = "no-service"
 def no_service(cluster: str) -> Trouble:
     """The only trouble of a store on which no service runs."""
     return _trouble(NO_SERVICE, f"cluster {cluster}")
+
+
+class TroublesOfCode(NamedTuple):
+    """All troubles with one code, for a line."""
+
+    code: str
+    severity: Severity
+    subjects: str
+    """The first `SUBJECTS_SHOWN`, and how many there are beside them."""
+    since_ms: int | None
+    """The earliest time."""
+    text: str
+    """What the first one says."""
+    action: str
+
+
+SUBJECTS_SHOWN = 3
+
+
+def by_code(troubles: Sequence[Trouble]) -> Iterator[TroublesOfCode]:
+    """The troubles by their codes, in their order."""
+    for code in dict.fromkeys(one.code for one in troubles):
+        same = [one for one in troubles if one.code == code]
+        first, left = same[0], len(same) - SUBJECTS_SHOWN
+        subjects = [one.subject for one in same[:SUBJECTS_SHOWN]]
+        more = [f"and {left} more"] if left > 0 else []
+        since_ms = min((one.since_ms for one in same if one.since_ms is not None), default=None)
+        yield TroublesOfCode(
+            code,
+            first.severity,
+            ", ".join([*subjects, *more]),
+            since_ms,
+            first.text,
+            first.action,
+        )
 
 
 def are_well(troubles: Iterable[Trouble]) -> bool:

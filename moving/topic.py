@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 from aiokafka import TopicPartition  # type: ignore[import-untyped] # It has no types.
@@ -207,6 +208,8 @@ class KafkaCluster(NamedTuple):
     cluster_id: str
     alive: frozenset[int]
     """The ids of the brokers that it regards as alive."""
+    addresses: Mapping[int, str] = MappingProxyType({})
+    """Where each of them listens for clients, by its id."""
 
 
 async def kafka_cluster(brokers: KafkaBrokers) -> KafkaCluster:
@@ -217,8 +220,8 @@ async def kafka_cluster(brokers: KafkaBrokers) -> KafkaCluster:
     """
     async with answering(brokers), admin_of(brokers) as admin:
         found = await admin.describe_cluster()
-    alive = frozenset(one["node_id"] for one in found["brokers"])
-    return KafkaCluster(str(found["cluster_id"]), alive)
+    addresses = {one["node_id"]: f"{one['host']}:{one['port']}" for one in found["brokers"]}
+    return KafkaCluster(str(found["cluster_id"]), frozenset(addresses), addresses)
 
 
 def check_cluster(brokers: KafkaBrokers, found: str, expected: str) -> None:

@@ -175,6 +175,17 @@ class PostgresConnector(MetadataStorageConnector):
             raise InvalidArgument(f"expected {SCHEMES['postgresql']} in {URL_SETTING}")
         return await PostgresBackend.open(self.url, read_only=read_only)
 
+    async def server_time_ms(self) -> int:
+        """What the server's clock says, in ms since 1970.
+
+        Raises as `backend` does.
+        """
+        from tierledger.storage.backends.postgres.backend import server_time_ms  # noqa: PLC0415
+
+        if self.url is None:
+            raise InvalidArgument(f"expected {SCHEMES['postgresql']} in {URL_SETTING}")
+        return await server_time_ms(self.url)
+
     @override
     def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
         return DefaultMetadataKeyFactory(cluster_id)

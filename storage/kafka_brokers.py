@@ -68,6 +68,14 @@ class KafkaBrokers:
     def __str__(self) -> str:
         return self.addresses
 
+    def settings(self) -> Mapping[str, str]:
+        """The settings in the file, as they are; none without a file.
+
+        Raises:
+            InvalidArgument: The file cannot be read.
+        """
+        return {} if self.config is None else _properties(self.config)
+
     def client_options(self) -> dict[str, Any]:
         """Arguments for a client of aiokafka, besides the addresses.
 

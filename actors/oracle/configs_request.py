@@ -1,4 +1,4 @@
-"""Kafka's DescribeConfigs request, version 4, for settings of topics."""
+"""Kafka's DescribeConfigs request, version 4, for settings of topics and brokers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokafka.protocol.types import Boolean, CompactArray, Int8, Int16, Int32  #
 
 from tierledger.storage.kafka_requests import STRING, request_of, rows
 
-_TOPIC = 2
+_TOPIC, _BROKER = 2, 4
 
 _Configs = request_of(
     *(32, 4),
@@ -59,3 +59,8 @@ _Configs = request_of(
 def configs_request(topics: Iterable[str], names: Sequence[str]) -> Any:  # noqa: ANN401 - aiokafka's.
     """Asks for these settings of topics, in force or by default."""
     return _Configs([(_TOPIC, topic, list(names), {}) for topic in topics], False, False)
+
+
+def broker_configs_request(broker_id: int) -> Any:  # noqa: ANN401 - aiokafka's.
+    """Asks a broker for all of its own settings; only the broker itself knows them."""
+    return _Configs([(_BROKER, str(broker_id), None, {})], False, False)

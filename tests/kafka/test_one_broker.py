@@ -63,6 +63,17 @@ def settings_of(broker: TieredBroker) -> dict[str, str]:
     return {small if key == "internal.segment.bytes" else key: TIERED[key] for key in TIERED}
 
 
+def looked_at(broker: TieredBroker, ledger: Path) -> dict[str, set[str]]:
+    """What `doctor` finds of the broker, the service and the store."""
+    rows = lines(run(ledger, "doctor", "--kafka", broker.address, "--json"))
+    found: dict[str, set[str]] = {}
+    for one in rows:
+        if one["check"].startswith(("kafka", "broker", "plugin", "door", "store-", "service-")):
+            found.setdefault(one["check"], set()).add(one["state"])
+    del found["store-clock"], found["service-clock"]
+    return found
+
+
 async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
     broker: TieredBroker, ledger: Path
 ) -> None:
@@ -76,6 +87,12 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
     assert broker.errors() == []
     assert await asyncio.to_thread(version_of, broker, ledger) == VERSIONS[broker.jars]
     assert await watched_version(broker) == VERSIONS[broker.jars][0]
+    assert await asyncio.to_thread(looked_at, broker, ledger) == {
+        **dict.fromkeys(("kafka-cluster", "kafka-seal", "service-kafka", "doors"), {"well"}),
+        # The storage manager of this broker stands without the guard.
+        **{"brokers": {"well"}, "broker-settings": {"warning"}, "plugins": {"well"}},
+        **{"store-read": {"well"}, "store-write": {"not_looked_at"}},
+    }
     assert await asyncio.to_thread(leader_epochs, ledger) == [0], (
         "which the broker has not said"
     )

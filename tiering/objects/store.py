@@ -19,7 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 
 from tierledger.events.errors import (
     CorruptRemoteData,
@@ -194,6 +199,25 @@ class ObjectStore:
                 if _NO_FOLDER not in str(error) or not attempts_left:
                     raise
         self.counts.bytes_written += len(data)
+
+    async def create(self, operation: Operation, name: str, data: bytes) -> bool:
+        """Write `name` in one request if nothing has that name; whether it was written.
+
+        A store without conditional writes replaces what is there, and says that it wrote.
+        """
+
+        async def send() -> bool:
+            try:
+                await obstore.put_async(
+                    self._store, name, data, mode="create", use_multipart=False
+                )
+            except AlreadyExistsError:
+                return False
+            return True
+
+        is_written = await self._ask(operation, RequestKind.PUT, name, send)
+        self.counts.bytes_written += len(data) * is_written
+        return is_written
 
     async def get(self, operation: Operation, name: str) -> bytes:
         """The whole content of `name`.

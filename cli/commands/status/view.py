@@ -21,7 +21,7 @@ from tierledger.cli.table import (
 from tierledger.events.lifecycle import DeletionCause
 from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS
-from tierledger.health.troubles import Trouble, troubles_of
+from tierledger.health.troubles import Trouble, by_code, troubles_of
 from tierledger.pages.texts import span_text
 
 if TYPE_CHECKING:
@@ -104,9 +104,6 @@ FOREIGN_SPARE = ("topic id", "state")
 
 TROUBLE_COLUMNS = ("not well", "severity", "of", "since", "what", "do")
 TROUBLE_SPARE = ("since", "severity")
-
-SUBJECTS_SHOWN = 3
-"""Subjects that are named of all troubles with one code; JSON has all."""
 
 NODE_SHOWN = 8
 """Shown digits of a node's id, enough to tell it from others; JSON has all 56."""
@@ -331,17 +328,17 @@ def _total_pairs(status: ServiceStatus, troubles: list[Trouble]) -> list[tuple[s
 
 def _trouble_rows(troubles: list[Trouble]) -> list[tuple[object, ...]]:
     """One row for each code, with what the first trouble says."""
-    rows: list[tuple[object, ...]] = []
-    for code in dict.fromkeys(one.code for one in troubles):
-        same = [one for one in troubles if one.code == code]
-        first, left = same[0], len(same) - SUBJECTS_SHOWN
-        subjects = [one.subject for one in same[:SUBJECTS_SHOWN]]
-        more = [f"and {left} more"] if left > 0 else []
-        since = min((one.since_ms for one in same if one.since_ms is not None), default=None)
-        of = ", ".join([*subjects, *more])
-        severity = state_cell(str(first.severity))
-        rows.append((code, severity, of, time_cell(since), first.text, first.action))
-    return rows
+    return [
+        (
+            one.code,
+            state_cell(str(one.severity)),
+            one.subjects,
+            time_cell(one.since_ms),
+            one.text,
+            one.action,
+        )
+        for one in by_code(troubles)
+    ]
 
 
 def _host_row(one: HostStatus) -> tuple[object, ...]:

@@ -81,6 +81,22 @@ SELECT tierledger_execute(%b::text[], %b::text[], %b::bytea[], %b::boolean[], %b
        (TABLE position)
  WHERE (TABLE here)
 """
+CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint WHERE (TABLE here)"
+
+
+async def server_time_ms(url: StoreUrl) -> int:
+    """What the server's clock says, in ms since 1970.
+
+    Raises:
+        StoreRefused: The server refuses the login.
+        StorageUnavailable: The server is away.
+    """
+    pool = Pool(Address.of(url, read_only=True))
+    try:
+        ((now_ms,),) = (await pool.run(CLOCK)).rows
+    finally:
+        await pool.close()
+    return int(now_ms)
 
 
 class PostgresBackend(MetadataStorageBackend):

@@ -1,0 +1,1 @@
+"""`tierledger doctor`."""

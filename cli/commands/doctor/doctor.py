@@ -1,0 +1,142 @@
+"""`tierledger doctor`: whether everything around a service is as it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.commands.doctor.certificates import CERTIFICATES
+from tierledger.cli.commands.doctor.check import END_S, lines_of
+from tierledger.cli.commands.doctor.given import Given
+from tierledger.cli.commands.doctor.kafka import CHECKS_OF_KAFKA
+from tierledger.cli.commands.doctor.machine import MACHINE
+from tierledger.cli.commands.doctor.service import CHECKS_OF_SERVICE
+from tierledger.cli.commands.doctor.store import CHECKS_OF_STORE
+from tierledger.cli.commands.doctor.tier import CHECKS_OF_TIER
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.log_setup import log_to_stderr
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.options import (
+    UNITS_MS,
+    ClusterOption,
+    JsonOption,
+    KafkaConfigOption,
+    ServiceOption,
+    duration_ms,
+)
+from tierledger.cli.output import escaped, fitted, print_json
+from tierledger.cli.settings import service_config
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.vocabulary import findings
+from tierledger.storage.kafka_brokers import KafkaBrokers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.cli.commands.doctor.check import Check, CheckLine
+
+CHECKS: Sequence[Check] = (
+    *MACHINE,
+    *CERTIFICATES,
+    *CHECKS_OF_STORE,
+    *CHECKS_OF_SERVICE,
+    *CHECKS_OF_TIER,
+    *CHECKS_OF_KAFKA,
+)
+"""All checks, in the order of the lines; `docs/doctor.md` has the same table."""
+
+DEADLINE = "10s"
+DEADLINES_MS = range(100, UNITS_MS["h"] + 1)
+
+LOOKS = 20
+"""How often it is looked whether all threads have ended, within `END_S`."""
+
+INDENT = 15
+"""Columns of a line's state, below which its further lines begin."""
+
+
+def doctor(
+    store: ServiceOption = None,
+    cluster: ClusterOption = None,
+    tier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="URL of the remote tier, whose rights are tried: dir:DIR, s3://BUCKET/PREFIX, "
+            "manifest:URL, or local-tiered:DIR. An object is created there and deleted.",
+        ),
+    ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,...", help="Brokers of the Kafka cluster."),
+    ] = None,
+    kafka_config: KafkaConfigOption = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long each check may take, like 30s.")
+    ] = DEADLINE,
+    json: JsonOption = False,
+) -> None:
+    """Look at all that a service needs: this machine, store, service, tier and brokers.
+
+    One line for each thing that was looked at: how it stands with it, the check's name, what
+    was seen, and what to do. What no option names is not looked at. Nothing is changed: what
+    is written to try it is undone. docs/doctor.md lists the checks. Exit status 1: something
+    failed, or is a warning.
+    """
+    log_to_stderr()
+    timeout_ms = duration_ms(timeout, "--timeout")
+    if timeout_ms not in DEADLINES_MS:
+        raise InvalidArgument(f"--timeout: expected 100ms to 1h, got {timeout}")
+    if kafka is None and kafka_config is not None:
+        raise InvalidArgument("--kafka-config: expected --kafka, too")
+    service_config(store)  # A URL of something else is refused at once, as is a tier's.
+    if tier is not None:
+        _refuse_other(tier)
+    config = None if kafka_config is None else str(kafka_config)
+    brokers = None if kafka is None else KafkaBrokers(kafka, config)
+    given = Given(StoreOptions(store, cluster), tier, brokers)
+    states = asyncio.run(_doctor(given, timeout_ms / 1000, json=json))
+    if findings(states):
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def _refuse_other(tier: str) -> None:
+    from tierledger.tiering.layouts.tier_url import parse
+
+    parse(tier)
+
+
+async def _doctor(given: Given, deadline_s: float, *, json: bool) -> list[str]:
+    before, threads = set(threading.enumerate()), ThreadPoolExecutor()
+    asyncio.get_running_loop().set_default_executor(threads)
+    states = []
+    async for line in lines_of(CHECKS, given, deadline_s):
+        states.append(str(line.seen.state))
+        _print(line, json=json)
+    sys.stdout.flush()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=END_S)
+    threads.shutdown(wait=False, cancel_futures=True)
+    for _ in range(LOOKS):
+        kept = [one for one in threading.enumerate() if one not in before and not one.daemon]
+        if not kept:
+            return states
+        await asyncio.sleep(END_S / LOOKS)
+    # A thread that the system keeps, as on a disk that is gone, would keep the process.
+    os._exit(ExitStatus.FOUND)
+
+
+def _print(line: CheckLine, *, json: bool) -> None:
+    if json:
+        print_json(line.plain())
+    else:
+        print(fitted(escaped(line.text), sys.stdout, INDENT))

@@ -1,0 +1,150 @@
+"""Checks of a running service: what it says of itself, and who reaches whom."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.commands.doctor.check import Check, CheckState, Seen, UnseenError
+from tierledger.cli.commands.doctor.given import SEE_SERVICE, SERVICE
+from tierledger.cli.commands.doctor.store import of_clock
+from tierledger.health.troubles import KINDS, NO_SERVICE, Severity, by_code, troubles_of
+from tierledger.pages.texts import span_text
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tierledger.cli.commands.doctor.given import Given
+
+STATES = {
+    Severity.CRITICAL: CheckState.FAILED,
+    Severity.WARNING: CheckState.WARNING,
+    Severity.NOTE: CheckState.WELL,
+}
+"""How it stands with what has a trouble of that severity."""
+
+
+async def _service(given: Given) -> AsyncIterator[Seen]:
+    found = await given.service()
+    if found is None:
+        kind = KINDS[NO_SERVICE]
+        yield Seen.failed("", kind.meaning, kind.action)
+        return
+    up = sum(one.is_up for one in found.hosts)
+    yield Seen.well("", f"{up} of {len(found.hosts)} hosts answer")
+
+
+async def _troubles(given: Given) -> AsyncIterator[Seen]:
+    troubles = list(by_code(troubles_of(await given.served())))
+    for one in troubles:
+        text = f"{one.code}, {one.text}"
+        yield Seen(STATES[one.severity], one.subjects, text, one.action)
+    if not troubles:
+        yield Seen.well("", "`tierledger status` lists none")
+
+
+async def _clock(given: Given) -> AsyncIterator[Seen]:
+    before_ms = WallClock().now_ms()
+    found = await given.coordinator()
+    yield of_clock("coordinator", found["now_ms"], before_ms, WallClock().now_ms())
+
+
+async def _doors(given: Given) -> AsyncIterator[Seen]:
+    from tierledger.actors.door.client.knocking import opens
+    from tierledger.actors.door.security.settings import ClientSecurity
+
+    doors, tls = await given.doors()
+    config = {**(await given.settings()).storage}
+    security = ClientSecurity.of(config, tls=tls)
+    for door, is_open in zip(
+        doors, await asyncio.gather(*(opens(one, security) for one in doors)), strict=True
+    ):
+        if is_open:
+            yield Seen.well(door, "it is reached from here, and serves")
+        else:
+            mend = "see the network, and what `serve --advertise` names for it"
+            yield Seen.failed(door, "it is not reached from here, or does not serve", mend)
+
+
+async def _plugins(given: Given) -> AsyncIterator[Seen]:
+    found = await given.coordinator()
+    for one in found["attending"]:
+        subject = f"broker {one['broker_id']}"
+        heard = f"mode {one['mode']}, heard {span_text(one['heard_ms_ago'])} ago"
+        if one["trouble"]:
+            mend = "see `troubles`, and the broker's log"
+            yield Seen.failed(subject, f"{heard}: {one['trouble']}", mend)
+        elif one["is_guarded"] is None:
+            mend = "install the plugin of this release"
+            yield Seen.warning(subject, f"{heard}; an older release of the plugin", mend)
+        else:
+            yield Seen.well(subject, f"{heard}, {GUARDED[one['is_guarded']]}")
+    if not found["attending"]:
+        raise UnseenError("no broker's plugin has reported to the service")
+
+
+GUARDED = {True: "with the guard", False: "without the guard"}
+
+
+async def _asks_kafka(given: Given) -> AsyncIterator[Seen]:
+    found = await given.coordinator()
+    kafka = found["kafka"]
+    if kafka is None:
+        raise UnseenError("the service was started without `--kafka`")
+    alive = kafka.get("alive")
+    heard = f"the process that asks was heard {span_text(kafka['heard_ms_ago'])} ago"
+    if kafka["trouble"]:
+        yield Seen.failed(
+            "", f"{heard}: {kafka['trouble']}", "see the network from `serve` to the brokers"
+        )
+    elif alive is None:
+        yield Seen.unseen(f"{heard}, and has not told of the brokers yet")
+    else:
+        yield Seen.well("", f"{heard}, and sees brokers {', '.join(map(str, sorted(alive)))}")
+
+
+CHECKS_OF_SERVICE = (
+    Check(
+        "service",
+        "a service runs on the store, and answers this command",
+        _service,
+        "see the log of `serve`, and what TIERLEDGER_TOKEN and TIERLEDGER_CA name",
+        SERVICE,
+    ),
+    Check(
+        "troubles",
+        "what `tierledger status` lists, by code; clocks of hosts are among it",
+        _troubles,
+        SEE_SERVICE,
+        SERVICE,
+    ),
+    Check(
+        "service-clock",
+        "the coordinator's clock is this machine's",
+        _clock,
+        SEE_SERVICE,
+        SERVICE,
+    ),
+    Check(
+        "doors",
+        "this machine reaches each host's door",
+        _doors,
+        SEE_SERVICE,
+        SERVICE,
+    ),
+    Check(
+        "plugins",
+        "brokers reach the service: their plugins report, and are of this release",
+        _plugins,
+        SEE_SERVICE,
+        SERVICE,
+    ),
+    Check(
+        "service-kafka",
+        "the service reaches Kafka's brokers",
+        _asks_kafka,
+        SEE_SERVICE,
+        SERVICE,
+    ),
+)

@@ -1,0 +1,372 @@
+"""`tierledger doctor` on real servers, files and certificates, each failure planted once."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from typer.testing import Result
+
+from tests.house.test_documents import document, table
+from tests.models.actors.local_world import CLUSTER
+from tests.models.actors.published import published
+from tests.models.actors.secrets import Authority, Secrets
+from tests.models.cli.command_line import invoke, orders
+from tests.models.cli.terminal import on_terminal
+from tests.models.tiering.s3_server import S3Server
+from tierledger.cli.commands.doctor.check import Check, CheckLine, CheckState, Seen, lines_of
+from tierledger.cli.commands.doctor.doctor import CHECKS, INDENT
+from tierledger.cli.commands.doctor.given import Given
+from tierledger.cli.commands.doctor.kafka import (
+    CUSTOM_METADATA,
+    ENABLED,
+    GUARD,
+    MANAGER,
+    PLUGIN,
+    STORAGE,
+    of_settings,
+)
+from tierledger.cli.commands.doctor.machine import fits, of_disk
+from tierledger.cli.commands.doctor.store import PROBE, of_clock
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.storage.backends.postgres.backend import PostgresBackend
+from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.storage.locate import parse_store_url
+from tierledger.tiering.layouts.tier_url import open_store, parse
+from tierledger.tiering.objects.request_counts import Operation
+
+WELL, WARNING, FAILED, UNSEEN = CheckState
+NOTHING = Given(StoreOptions(), None, None)
+
+
+def seen(result: Result, check: str) -> list[tuple[str, str]]:
+    """The states and texts of a check's lines."""
+    rows = [json.loads(one) for one in result.stdout.splitlines()]
+    return [(one["state"], one["text"]) for one in rows if one["check"] == check]
+
+
+def state_of(result: Result, check: str) -> str:
+    ((state, _),) = seen(result, check)
+    return state
+
+
+def doctor(*arguments: object) -> Result:
+    result = invoke("doctor", "--json", *arguments)
+    assert result.exit_code in {ExitStatus.WELL, ExitStatus.FOUND}, result.output
+    return result
+
+
+def option(check: Check) -> str:
+    """The option that a check needs; empty if it needs none."""
+    return (check.needs or "").partition(" ")[0].strip(",")
+
+
+def test_what_no_option_names_is_not_looked_at_and_the_line_names_the_option() -> None:
+    result = invoke("doctor")
+
+    lines = result.stdout.splitlines()
+    assert result.exit_code == ExitStatus.WELL, result.output
+    for check in CHECKS:
+        (line,) = [one for one in lines if one[INDENT:].startswith(f"{check.name} ")][:1]
+        if check.needs is not None:
+            assert line.startswith("not looked at")
+            assert option(check) in line
+
+
+def test_a_server_of_postgresql_is_read_written_and_left_as_it_was(postgres_url: str) -> None:
+    async def filled() -> None:
+        backend = await PostgresBackend.open(parse_store_url(postgres_url))
+        await orders(backend)
+        await backend.close()
+
+    async def probe() -> bytes | None:
+        backend = await PostgresBackend.open(parse_store_url(postgres_url), read_only=True)
+        found = await backend.get(PROBE)
+        await backend.close()
+        return found
+
+    asyncio.run(filled())
+
+    result = doctor("--store", postgres_url)
+
+    for check in ("store-read", "store-write", "store-clock"):
+        assert state_of(result, check) == WELL, seen(result, check)
+    assert asyncio.run(probe()) is None
+    assert state_of(result, "service") == FAILED  # None runs.
+    assert result.exit_code == ExitStatus.FOUND
+
+
+def test_a_user_who_may_only_read_the_store_is_told(postgres_url: str) -> None:
+    async def made() -> None:
+        await (await PostgresBackend.open(parse_store_url(postgres_url))).close()
+
+    asyncio.run(made())
+    with psycopg.connect(postgres_url, autocommit=True) as session:
+        (schema,) = session.execute("SELECT current_schema()").fetchone() or ("",)
+        session.execute("CREATE ROLE only_reader LOGIN")
+        session.execute(f"GRANT USAGE ON SCHEMA {schema} TO only_reader")
+        session.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO only_reader")
+    reader = postgres_url.replace("//tierledger@", "//only_reader@")
+    assert reader != postgres_url
+
+    result = doctor("--store", reader)
+
+    assert state_of(result, "store-read") == WELL, seen(result, "store-read")
+    ((state, text),) = seen(result, "store-write")
+    assert state == FAILED
+    assert "permission denied" in text
+
+
+def test_a_file_is_looked_at_and_another_writer_is_told(store: Path) -> None:
+    url = f"sqlite:{store}"
+
+    async def while_open() -> Result:
+        backend = await SqliteBackend.open(store)
+        try:
+            return await asyncio.to_thread(doctor, "--store", url)
+        finally:
+            await backend.close()
+
+    alone, beside = doctor("--store", url), asyncio.run(while_open())
+
+    assert [state_of(alone, f"store-{one}") for one in ("read", "write", "clock")] == [
+        *(WELL, WELL, UNSEEN)
+    ]
+    assert state_of(beside, "store-read") == WELL
+    ((state, text),) = seen(beside, "store-write")
+    assert state == FAILED
+    assert "is being written by process" in text
+
+
+def test_a_store_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+    result = doctor("--store", f"sqlite:{tmp_path / 'none.sqlite'}")
+
+    assert state_of(result, "store-read") == state_of(result, "store-write") == FAILED
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in s3_server.options().items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    return s3_server.place()
+
+
+def test_a_bucket_is_listed_read_written_and_left_as_it_was(
+    bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = ("tier-list", "tier-read", "tier-write")
+    empty = doctor("--tier", bucket)
+    folder = s3_server.data.joinpath(*bucket.removeprefix("s3://").split("/"))
+    tier = parse(bucket)
+    put = open_store(tier, s3_server.options()).put
+    asyncio.run(put(Operation.COPY, f"{tier.prefix}/object", b"of somebody"))
+
+    result = doctor("--tier", bucket)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    refused = doctor("--tier", bucket)
+
+    assert [state_of(empty, one) for one in checks] == [WELL, UNSEEN, WELL], empty.stdout
+    assert [state_of(result, one) for one in checks] == [WELL] * 3, result.stdout
+    assert [one.name for one in folder.rglob("*") if one.is_file()] == ["object"]
+    assert [state_of(refused, one) for one in checks] == [FAILED] * 3
+
+
+def test_a_tier_in_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
+    result = doctor("--tier", f"dir:{tmp_path}")
+    gone = doctor("--tier", f"dir:{tmp_path / 'none'}")
+
+    assert state_of(result, "tier-write") == WELL
+    assert list(tmp_path.rglob("*")) == []
+    assert state_of(gone, "tier-list") == FAILED
+
+
+@pytest.mark.parametrize(("days", "state"), [(90, WELL), (5, WARNING), (-1, FAILED)])
+def test_a_certificate_of_this_machine_is_told_before_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, state: CheckState
+) -> None:
+    certificate, key = Authority(tmp_path).issue("own", "own", days=days)
+    monkeypatch.setenv("TIERLEDGER_CERTIFICATE", str(certificate))
+    monkeypatch.setenv("TIERLEDGER_KEY", str(key))
+
+    result = doctor()
+
+    assert state_of(result, "certificates") == state
+    assert result.exit_code == (ExitStatus.WELL if state is WELL else ExitStatus.FOUND)
+
+
+async def test_a_service_is_asked_and_the_certificates_that_its_doors_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = Secrets(tmp_path)
+    monkeypatch.setenv("TIERLEDGER_CA", str(secrets.authority.certificate))
+    monkeypatch.setenv("TIERLEDGER_TOKEN", secrets.client("reader")["door.token.location"])
+    async with published(tmp_path, hosts=2, security=secrets.door()) as world:
+        store = world.storage["metadata.storage.url"]
+
+        result = await asyncio.to_thread(doctor, "--store", store, "--cluster", CLUSTER)
+
+    doors = seen(result, "doors")
+    assert [state for state, _ in doors] == [WELL, WELL]
+    assert seen(result, "service") == [(WELL, "2 of 2 hosts answer")]
+    ((state, text),) = seen(result, "service-clock")
+    assert (state, "behind this machine's clock" in text) == (FAILED, True)  # It is of 2023.
+    assert {state_of(result, one) for one in ("plugins", "service-kafka")} == {UNSEEN}
+    # Those of the two doors, and of their files; they end in two days.
+    states = [state for state, _ in seen(result, "certificates")]
+    assert states.count(WARNING) >= 3
+    assert UNSEEN not in states
+
+
+async def test_a_door_that_nobody_reaches_is_told(tmp_path: Path) -> None:
+    async with published(tmp_path) as world:
+        url = await world.service.url()
+        both = f"{url},127.0.0.1:1"
+
+        result = await asyncio.to_thread(doctor, "--store", both, "--cluster", CLUSTER)
+
+    assert [state for state, _ in seen(result, "doors")] == [WELL, FAILED]
+    assert state_of(result, "store-read") == UNSEEN
+
+
+def test_a_server_that_never_answers_is_a_line_and_ends_nothing_else(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        result = doctor(
+            *("--store", f"postgresql://nobody@127.0.0.1:{port}/db", "--timeout", "500ms"),
+            *("--kafka", f"127.0.0.1:{port}", "--tier", f"dir:{tmp_path}"),
+        )
+
+    for check in ("store-read", "store-write", "store-clock", "kafka-cluster"):
+        assert seen(result, check) == [(FAILED, "no answer within 0.5 s")]
+    assert state_of(result, "tier-list") == WELL
+
+
+async def test_a_check_that_breaks_is_a_line_and_what_it_saw_before_stays() -> None:
+    async def breaks(_: Given) -> AsyncIterator[Seen]:
+        yield Seen.well("disk", "there")
+        raise ZeroDivisionError
+
+    async def works(_: Given) -> AsyncIterator[Seen]:
+        yield Seen.well("", "here")
+
+    checks = (Check("one", "", breaks, "mend it"), Check("two", "", works, ""))
+
+    lines = [one async for one in lines_of(checks, NOTHING, 1.0)]
+
+    assert lines == [
+        CheckLine("one", Seen.well("disk", "there")),
+        CheckLine("one", Seen.failed("", "ZeroDivisionError without a message", "mend it")),
+        CheckLine("two", Seen.well("", "here")),
+    ]
+
+
+HANGS = """
+import sys, threading
+from tierledger.cli.commands.doctor import doctor
+from tierledger.cli.commands.doctor.check import Check, Seen
+
+async def hangs(given):
+    import asyncio
+    await asyncio.shield(asyncio.to_thread(threading.Event().wait))
+    yield Seen.well("", "")
+
+doctor.CHECKS = (Check("hangs", "", hangs, "mend it"),)
+sys.argv = ["tierledger", "doctor", "--timeout", "100ms"]
+from tierledger.cli.main import main
+main()
+"""
+
+
+def test_a_thread_that_the_system_keeps_does_not_keep_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == ExitStatus.FOUND, done.stderr
+    assert done.stdout == "failed         hangs            no answer within 0.1 s; mend it\n"
+
+
+def test_a_variable_that_nothing_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [one for one in os.environ if one.startswith("TIERLEDGER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TIERLEDGER_STOER", "sqlite:x")
+    monkeypatch.setenv("TIERLEDGER_CA", "no-such-file")
+
+    told = seen(doctor(), "settings")
+
+    assert [state for state, _ in told] == [WARNING, FAILED]
+    assert "cannot be read" in told[1][1]
+
+
+def test_lines_fit_a_terminal_of_80_columns(store: Path) -> None:
+    shown = on_terminal("doctor", columns=80, store=store)
+
+    assert shown.status == ExitStatus.FOUND
+    # A path that is longer stays whole.
+    assert not [one for one in shown.lines if len(one) > 80 and " " in one.strip()]
+    states = tuple(one.replace("_", " ") for one in CheckState)
+    assert all(one.startswith((*states, " " * INDENT)) for one in shown.lines)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "is_so"),
+    [
+        ("2.60.0", "ray==2.60.0", True),
+        ("2.60.1", "ray==2.60.0", False),
+        ("3.0", "duckdb>=2.0,<3", False),
+        ("2.10", "duckdb>=2.0,<3", True),
+        ("7.35", "protobuf>=7.35.1,<8", False),
+        ("1.0", "anything", True),
+    ],
+)
+def test_an_installed_version_fits_or_not(found: str, wanted: str, is_so: bool) -> None:
+    assert fits(found, wanted) is is_so
+
+
+@pytest.mark.parametrize(
+    ("free", "state"), [(6 << 30, WELL), (4 << 30, WARNING), (1 << 20, FAILED)]
+)
+def test_a_full_disk_is_told(free: int, state: CheckState) -> None:
+    assert of_disk("/store", free, 1 << 40).state is state
+
+
+@pytest.mark.parametrize(
+    ("its_ms", "state"),
+    [(1_000_050, WELL), (1_003_000, WARNING), (996_000, WARNING), (1_100_000, FAILED)],
+)
+def test_a_clock_that_is_off_is_told(its_ms: int, state: CheckState) -> None:
+    assert of_clock("", its_ms, 1_000_000, 1_000_100).state is state
+
+
+RIGHT = {ENABLED: "true", MANAGER: PLUGIN, STORAGE: GUARD, CUSTOM_METADATA: "128"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "state"),
+    [
+        ({}, WELL),
+        ({ENABLED: "false"}, FAILED),
+        ({MANAGER: "org.apache.kafka.Another"}, FAILED),
+        ({MANAGER: None}, FAILED),
+        ({STORAGE: "com.example.Storage"}, WARNING),
+    ],
+    ids=str,
+)
+def test_a_brokers_setting_that_is_wrong_is_told(
+    changed: dict[str, str | None], state: CheckState
+) -> None:
+    assert [one.state for one in of_settings("broker 1", {**RIGHT, **changed}, None)] == [state]
+
+
+def test_the_documented_checks_are_those_there_are() -> None:
+    documented = table(document("docs/doctor.md"), "check")
+
+    assert documented == [[one.name, one.about, option(one)] for one in CHECKS]
