@@ -20,7 +20,7 @@ from tests.models.actors.secrets import Authority, Secrets
 from tests.models.cli.command_line import invoke, orders
 from tests.models.cli.terminal import on_terminal
 from tests.models.tiering.s3_server import S3Server
-from tierledger.cli.commands.doctor.check import Check, CheckLine, CheckState, Seen, lines_of
+from tierledger.cli.commands.doctor.check import Check, CheckLine, lines_of
 from tierledger.cli.commands.doctor.doctor import CHECKS, INDENT
 from tierledger.cli.commands.doctor.given import Given
 from tierledger.cli.commands.doctor.kafka import (
@@ -33,6 +33,7 @@ from tierledger.cli.commands.doctor.kafka import (
     of_settings,
 )
 from tierledger.cli.commands.doctor.machine import fits, of_disk
+from tierledger.cli.commands.doctor.seen import CheckSeen, CheckState
 from tierledger.cli.commands.doctor.store import PROBE, of_clock
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions
@@ -250,33 +251,35 @@ def test_a_server_that_never_answers_is_a_line_and_ends_nothing_else(tmp_path: P
 
 
 async def test_a_check_that_breaks_is_a_line_and_what_it_saw_before_stays() -> None:
-    async def breaks(_: Given) -> AsyncIterator[Seen]:
-        yield Seen.well("disk", "there")
+    async def breaks(_: Given) -> AsyncIterator[CheckSeen]:
+        yield CheckSeen.well("disk", "there")
         raise ZeroDivisionError
 
-    async def works(_: Given) -> AsyncIterator[Seen]:
-        yield Seen.well("", "here")
+    async def works(_: Given) -> AsyncIterator[CheckSeen]:
+        yield CheckSeen.well("", "here")
 
     checks = (Check("one", "", breaks, "mend it"), Check("two", "", works, ""))
 
     lines = [one async for one in lines_of(checks, NOTHING, 1.0)]
 
     assert lines == [
-        CheckLine("one", Seen.well("disk", "there")),
-        CheckLine("one", Seen.failed("", "ZeroDivisionError without a message", "mend it")),
-        CheckLine("two", Seen.well("", "here")),
+        CheckLine("one", CheckSeen.well("disk", "there")),
+        CheckLine(
+            "one", CheckSeen.failed("", "ZeroDivisionError without a message", "mend it")
+        ),
+        CheckLine("two", CheckSeen.well("", "here")),
     ]
 
 
 HANGS = """
 import sys, threading
 from tierledger.cli.commands.doctor import doctor
-from tierledger.cli.commands.doctor.check import Check, Seen
+from tierledger.cli.commands.doctor.check import Check, CheckSeen
 
 async def hangs(given):
     import asyncio
     await asyncio.shield(asyncio.to_thread(threading.Event().wait))
-    yield Seen.well("", "")
+    yield CheckSeen.well("", "")
 
 doctor.CHECKS = (Check("hangs", "", hangs, "mend it"),)
 sys.argv = ["tierledger", "doctor", "--timeout", "100ms"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tierledger.cli.commands.doctor.check import CheckState
+from tierledger.cli.commands.doctor.seen import CheckState
 from tierledger.cli.commands.jobs.stuck import STATE_NAMES
 from tierledger.cli.commands.status.view import _COMPARED
 from tierledger.cli.pages.report.model import SegmentKind

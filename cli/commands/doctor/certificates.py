@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierledger.actors.wall_clock import WallClock
-from tierledger.cli.commands.doctor.check import Check, Seen, UnseenError
+from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import KAFKA, SERVICE
+from tierledger.cli.commands.doctor.seen import CheckSeen, UnseenError
 from tierledger.cli.output import error_text
 from tierledger.cli.settings import DOOR_VARIABLES, door_config
 from tierledger.events.errors import RemoteStorageError
@@ -35,7 +36,7 @@ SHOWN_S = 3.0
 _RENEW = "renew it; it is read again at the next connection, so nothing needs a restart"
 
 
-async def _certificates(given: Given) -> AsyncIterator[Seen]:
+async def _certificates(given: Given) -> AsyncIterator[CheckSeen]:
     files = {DOOR_VARIABLES["TIERLEDGER_CA"], DOOR_VARIABLES["TIERLEDGER_CERTIFICATE"]}
     paths = [path for name, path in door_config().items() if name in files]
     servers: list[str] = []
@@ -61,7 +62,7 @@ async def _certificates(given: Given) -> AsyncIterator[Seen]:
     for one in await asyncio.gather(*map(_of_server, dict.fromkeys(servers))):
         yield one
     if not there and not servers:
-        yield Seen.unseen(
+        yield CheckSeen.unseen(
             "no certificate is named",
             "TIERLEDGER_CERTIFICATE, TIERLEDGER_CA, a service with TLS, or --kafka-config name "
             "some",
@@ -72,19 +73,19 @@ def _is_file(path: str) -> bool:
     return Path(path).is_file()
 
 
-def _of_file(path: str) -> Iterator[Seen]:
+def _of_file(path: str) -> Iterator[CheckSeen]:
     from cryptography.x509 import load_pem_x509_certificates
 
     try:
         found = load_pem_x509_certificates(Path(path).read_bytes())
     except (OSError, ValueError) as error:
-        yield Seen.failed(path, error_text(error), "expected a PEM file with certificates")
+        yield CheckSeen.failed(path, error_text(error), "expected a PEM file with certificates")
         return
     # Of a long list of authorities the one that ends first.
     yield of_certificate(path, min(found, key=lambda one: one.not_valid_after_utc))
 
 
-async def _of_server(address: str) -> Seen:
+async def _of_server(address: str) -> CheckSeen:
     """What the server at `address` shows, whether it is trusted or not."""
     from cryptography.x509 import load_der_x509_certificate
 
@@ -97,7 +98,7 @@ async def _of_server(address: str) -> Seen:
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
     except (OSError, TimeoutError) as error:
         mend = "see whether it listens there, with TLS, and what is between"
-        return Seen.failed(address, error_text(error), mend)
+        return CheckSeen.failed(address, error_text(error), mend)
     try:
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     finally:
@@ -105,20 +106,22 @@ async def _of_server(address: str) -> Seen:
     return of_certificate(address, load_der_x509_certificate(shown))
 
 
-def of_certificate(subject: str, found: Certificate) -> Seen:
+def of_certificate(subject: str, found: Certificate) -> CheckSeen:
     """How it stands with the dates of a certificate."""
     now_ms = WallClock().now_ms()
     begins_ms = int(found.not_valid_before_utc.timestamp() * 1000)
     ends_ms = int(found.not_valid_after_utc.timestamp() * 1000)
     if begins_ms > now_ms:
         text = f"it is valid only from {time_text(begins_ms)} on"
-        return Seen.failed(subject, text, "see whether this machine's clock is right")
+        return CheckSeen.failed(subject, text, "see whether this machine's clock is right")
     text = f"it ends at {time_text(ends_ms)}"
     if ends_ms <= now_ms:
-        return Seen.failed(subject, f"it ended at {time_text(ends_ms)}", _RENEW)
+        return CheckSeen.failed(subject, f"it ended at {time_text(ends_ms)}", _RENEW)
     if ends_ms - now_ms < DAYS_WARNED * DAY_MS:
-        return Seen.warning(subject, f"{text}, in {(ends_ms - now_ms) // DAY_MS} days", _RENEW)
-    return Seen.well(subject, text)
+        return CheckSeen.warning(
+            subject, f"{text}, in {(ends_ms - now_ms) // DAY_MS} days", _RENEW
+        )
+    return CheckSeen.well(subject, text)
 
 
 CERTIFICATES = (

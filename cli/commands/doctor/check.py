@@ -6,9 +6,9 @@ A check that breaks, or does not end, is a line of its own; the others go on.
 from __future__ import annotations
 
 import asyncio
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tierledger.cli.commands.doctor.seen import CheckSeen, UnseenError
 from tierledger.cli.output import error_text
 from tierledger.events.extras import is_of_extra, missing
 
@@ -28,53 +28,13 @@ TEXT_MAX = 400
 """Characters of an error that are shown; some have a server's whole page."""
 
 
-class CheckState(StrEnum):
-    """How it stands with what was looked at; each is a word of `events.vocabulary`."""
-
-    WELL = "well"
-    WARNING = "warning"
-    FAILED = "failed"
-    NOT_LOOKED_AT = "not_looked_at"
-
-
-class Seen(NamedTuple):
-    """What was seen of one thing."""
-
-    state: CheckState
-    subject: str
-    """What was looked at: `broker 1`, a file, an address; empty if the check says it all."""
-    text: str
-    mend: str = ""
-    """What an operator does; empty if there is nothing to do."""
-
-    @classmethod
-    def well(cls, subject: str, text: str) -> Seen:
-        return cls(CheckState.WELL, subject, text)
-
-    @classmethod
-    def warning(cls, subject: str, text: str, mend: str) -> Seen:
-        return cls(CheckState.WARNING, subject, text, mend)
-
-    @classmethod
-    def failed(cls, subject: str, text: str, mend: str) -> Seen:
-        return cls(CheckState.FAILED, subject, text, mend)
-
-    @classmethod
-    def unseen(cls, text: str, mend: str = "") -> Seen:
-        return cls(CheckState.NOT_LOOKED_AT, "", text, mend)
-
-
-class UnseenError(Exception):
-    """What a check rests on was not seen; the text says why."""
-
-
 class Check(NamedTuple):
     """One thing that `doctor` looks at."""
 
     name: str
     """Stays the same between releases."""
     about: str
-    look: Callable[[Given], AsyncIterator[Seen]]
+    look: Callable[[Given], AsyncIterator[CheckSeen]]
     mend: str
     """What an operator does if the check itself fails."""
     needs: str | None = None
@@ -85,7 +45,7 @@ class CheckLine(NamedTuple):
     """A line of `doctor`."""
 
     check: str
-    seen: Seen
+    seen: CheckSeen
 
     def plain(self) -> dict[str, Any]:
         return {"check": self.check, **self.seen._asdict(), "state": str(self.seen.state)}
@@ -117,27 +77,27 @@ async def lines_of(
             yield CheckLine(check.name, seen)
 
 
-def _late(check: Check, deadline_s: float) -> Seen:
-    return Seen.failed("", f"no answer within {deadline_s:g} s", check.mend)
+def _late(check: Check, deadline_s: float) -> CheckSeen:
+    return CheckSeen.failed("", f"no answer within {deadline_s:g} s", check.mend)
 
 
-async def _looked(check: Check, given: Given, deadline_s: float) -> list[Seen]:
+async def _looked(check: Check, given: Given, deadline_s: float) -> list[CheckSeen]:
     if check.needs is not None and not given.has(check.needs):
-        return [Seen.unseen(f"needs {check.needs}")]
-    found: list[Seen] = []
+        return [CheckSeen.unseen(f"needs {check.needs}")]
+    found: list[CheckSeen] = []
     try:
         async with asyncio.timeout(deadline_s):
             async for one in check.look(given):
                 found.append(one)  # noqa: PERF401 - What was seen before an error stays.
     except UnseenError as error:
-        found.append(Seen.unseen(str(error)))
+        found.append(CheckSeen.unseen(str(error)))
     except ModuleNotFoundError as error:
         if not is_of_extra(error):
             raise
-        found.append(Seen.unseen(str(missing(error.name or ""))))
+        found.append(CheckSeen.unseen(str(missing(error.name or ""))))
     except TimeoutError:
         found.append(_late(check, deadline_s))
     except Exception as error:  # noqa: BLE001 - A check that breaks ends no other.
         text = error_text(error).partition("\n")[0][:TEXT_MAX]
-        found.append(Seen.failed("", text, check.mend))
+        found.append(CheckSeen.failed("", text, check.mend))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tierledger.cli.commands.doctor.check import UnseenError
+from tierledger.cli.commands.doctor.seen import UnseenError
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.settings import given_url, names_doors
 from tierledger.events.errors import RemoteStorageError

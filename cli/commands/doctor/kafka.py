@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tierledger.cli.commands.doctor.check import Check, Seen
+from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import KAFKA, STORE
+from tierledger.cli.commands.doctor.seen import CheckSeen
 from tierledger.events.errors import RemoteStorageError
 
 if TYPE_CHECKING:
@@ -29,23 +30,23 @@ ANSWER_S = 5.0
 _SET = "set it in the broker's server.properties, and restart it: docs/kafka.md"
 
 
-async def _cluster(given: Given) -> AsyncIterator[Seen]:
+async def _cluster(given: Given) -> AsyncIterator[CheckSeen]:
     found = await given.kafka()
     ids = ", ".join(map(str, sorted(found.alive)))
     if given.has(STORE):
         expected = (await given.settings()).cluster_id
         if found.cluster_id != expected:
-            yield Seen.failed(
+            yield CheckSeen.failed(
                 "",
                 f"these brokers are of the cluster {found.cluster_id}, and the store is of "
                 f"{expected}",
                 "give the brokers of the store's cluster, or name it by `--cluster`",
             )
             return
-    yield Seen.well("", f"the cluster {found.cluster_id} has brokers {ids}")
+    yield CheckSeen.well("", f"the cluster {found.cluster_id} has brokers {ids}")
 
 
-async def _brokers(given: Given) -> AsyncIterator[Seen]:
+async def _brokers(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.moving.broker_versions import versions_of
 
     found = await given.each_broker()
@@ -53,16 +54,16 @@ async def _brokers(given: Given) -> AsyncIterator[Seen]:
     for broker, address in sorted(found.addresses.items()):
         if broker in versions:
             text = f"it is reached at {address}, and runs Kafka {versions[broker]} or newer"
-            yield Seen.well(f"broker {broker}", text)
+            yield CheckSeen.well(f"broker {broker}", text)
         else:
-            yield Seen.failed(
+            yield CheckSeen.failed(
                 f"broker {broker}",
                 f"it is not reached at {address}, where it says that it listens",
                 "see the network, and the broker's advertised.listeners",
             )
 
 
-async def _settings(given: Given) -> AsyncIterator[Seen]:
+async def _settings(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.moving.broker_settings import settings_of
 
     addresses = (await given.each_broker()).addresses
@@ -76,7 +77,7 @@ async def _settings(given: Given) -> AsyncIterator[Seen]:
         subject = f"broker {broker}"
         if isinstance(found, RemoteStorageError):
             mend = "see the broker's log, and whether the user may describe its settings"
-            yield Seen.failed(subject, str(found), mend)
+            yield CheckSeen.failed(subject, str(found), mend)
         elif isinstance(found, BaseException):
             raise found
         else:
@@ -86,16 +87,18 @@ async def _settings(given: Given) -> AsyncIterator[Seen]:
 
 def of_settings(
     subject: str, found: Mapping[str, str | None], record: ServiceRecord | None
-) -> Iterator[Seen]:
+) -> Iterator[CheckSeen]:
     """How it stands with a broker's settings, and with those of the service on its store."""
     wrong = False
     for name, expected in ((ENABLED, "true"), (MANAGER, PLUGIN)):
         if found.get(name) != expected:
             wrong = True
-            yield Seen.failed(subject, f"{name} is {found.get(name)}, not {expected}", _SET)
+            yield CheckSeen.failed(
+                subject, f"{name} is {found.get(name)}, not {expected}", _SET
+            )
     if found.get(STORAGE) != GUARD:
         wrong = True
-        yield Seen.warning(
+        yield CheckSeen.warning(
             subject,
             f"{STORAGE} is {found.get(STORAGE)}: without the guard, what the broker deletes is "
             "gone",
@@ -105,36 +108,36 @@ def of_settings(
     limit = None if record is None else record.settings.custom_metadata_bytes_max
     if own is not None and limit is not None and limit < int(own):
         wrong = True
-        yield Seen.warning(
+        yield CheckSeen.warning(
             subject,
             f"{CUSTOM_METADATA} is {own}, and the service takes {limit}: the broker would copy "
             "segments with more again and again",
             f"start `serve` with --custom-metadata-max-bytes {own}",
         )
     if not wrong:
-        yield Seen.well(subject, "remote storage is on, with the plugin and the guard")
+        yield CheckSeen.well(subject, "remote storage is on, with the plugin and the guard")
 
 
-async def _seal(given: Given) -> AsyncIterator[Seen]:
+async def _seal(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.actors.coordinator.events import Owner
     from tierledger.moving.freshness import TO_DO, seal_of
 
     seal = await seal_of(given.brokers)
     if not given.has(STORE):
-        yield Seen.well("", seal or "Kafka's metadata topic has no seal")
+        yield CheckSeen.well("", seal or "Kafka's metadata topic has no seal")
         return
     owner = Owner((await given.coordinator())["owner"])
     if seal is not None and owner is Owner.NOBODY:
-        yield Seen.failed("", f"nobody owns the metadata on this store, but {seal}", TO_DO)
+        yield CheckSeen.failed("", f"nobody owns the metadata on this store, but {seal}", TO_DO)
     elif seal is None and owner is Owner.TIERLEDGER:
-        yield Seen.warning(
+        yield CheckSeen.warning(
             "",
             "tierledger owns the metadata, and Kafka's metadata topic has no seal: a broker "
             "without the plugin would delete",
             "start `serve` with `--kafka`, which seals it",
         )
     else:
-        yield Seen.well("", f"the owner is {owner}; {'a' if seal else 'no'} seal is there")
+        yield CheckSeen.well("", f"the owner is {owner}; {'a' if seal else 'no'} seal is there")
 
 
 CHECKS_OF_KAFKA = (

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from tierledger.actors.door.security.renewed import read
 from tierledger.actors.door.security.tls import Pair, read_authorities
-from tierledger.cli.commands.doctor.check import Check, Seen
+from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import KAFKA, STORE, TIER
+from tierledger.cli.commands.doctor.seen import CheckSeen
 from tierledger.cli.settings import (
     DOOR_VARIABLES,
     door_config,
@@ -39,9 +40,9 @@ _BOUND = re.compile(r"(>=|==|<)([0-9.]+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-async def _versions(_: Given) -> AsyncIterator[Seen]:
+async def _versions(_: Given) -> AsyncIterator[CheckSeen]:
     python = ".".join(map(str, sys.version_info[:3]))
-    yield Seen.well("", f"{PACKAGE} {version(PACKAGE)}, Python {python}")
+    yield CheckSeen.well("", f"{PACKAGE} {version(PACKAGE)}, Python {python}")
     for line in requires(PACKAGE) or ():
         wanted = line.partition(";")[0].strip()
         name = _NAME.match(wanted)
@@ -50,7 +51,7 @@ async def _versions(_: Given) -> AsyncIterator[Seen]:
         except PackageNotFoundError:
             continue  # Of an extra; what needs it names it.
         if not fits(found, wanted):
-            yield Seen.warning(
+            yield CheckSeen.warning(
                 "",
                 f"{wanted} is expected, and {found} is installed",
                 f"pip install '{wanted}'",
@@ -71,10 +72,10 @@ def _numbers(text: str) -> list[int]:
     return [int(one) for one in re.findall(r"[0-9]+", text)[:4]]
 
 
-async def _settings(given: Given) -> AsyncIterator[Seen]:
+async def _settings(given: Given) -> AsyncIterator[CheckSeen]:
     unknown = unknown_variables()
     for name in unknown:
-        yield Seen.warning(name, "nothing reads this variable", "docs/settings.md has all")
+        yield CheckSeen.warning(name, "nothing reads this variable", "docs/settings.md has all")
     config = door_config()
     for variable, setting in DOOR_VARIABLES.items():
         if setting in config:
@@ -86,30 +87,30 @@ async def _settings(given: Given) -> AsyncIterator[Seen]:
         from tierledger.tiering.layouts.manifest.keys import PrivateKeys
 
         yield _tried("TIERLEDGER_TIER_KEYS", lambda: PrivateKeys.of(keys))
-    if given.has(KAFKA):
+    if given.has(KAFKA) and given.brokers.config is not None:
         yield _tried("--kafka-config", given.brokers.client_options)
     if not unknown and not config:
-        yield Seen.well("", "no variable of the environment is unknown")
+        yield CheckSeen.well("", "no variable of the environment is unknown")
 
 
 _PAIR = ("TIERLEDGER_CERTIFICATE", "TIERLEDGER_KEY")
 
 
-def _file(variable: str, path: str) -> Seen:
+def _file(variable: str, path: str) -> CheckSeen:
     if variable == "TIERLEDGER_CA":
         return _tried(variable, lambda: read_authorities(path))
     return _tried(variable, lambda: read(path, "the file"))
 
 
-def _tried(what: str, attempt: Callable[[], object]) -> Seen:
+def _tried(what: str, attempt: Callable[[], object]) -> CheckSeen:
     try:
         attempt()
     except RemoteStorageError as error:
-        return Seen.failed(what, str(error), "docs/settings.md tells what it takes")
-    return Seen.well(what, "it can be used")
+        return CheckSeen.failed(what, str(error), "docs/settings.md tells what it takes")
+    return CheckSeen.well(what, "it can be used")
 
 
-async def _disk(given: Given) -> AsyncIterator[Seen]:
+async def _disk(given: Given) -> AsyncIterator[CheckSeen]:
     for folder in await _folders(given):
         found = shutil.disk_usage(folder)
         yield of_disk(str(folder), found.free, found.total)
@@ -132,15 +133,15 @@ async def _folders(given: Given) -> list[Path]:
     return list(dict.fromkeys(one for one in found if one.is_dir()))
 
 
-def of_disk(folder: str, free: int, total: int) -> Seen:
+def of_disk(folder: str, free: int, total: int) -> CheckSeen:
     """How it stands with a disk of which `free` bytes of `total` are free."""
     text = f"{size_text(free)} of {size_text(total)} are free"
     mend = "make room, or a bigger disk"
     if free < FREE_FAILED:
-        return Seen.failed(folder, text, mend)
+        return CheckSeen.failed(folder, text, mend)
     if free < FREE_WARNED:
-        return Seen.warning(folder, text, mend)
-    return Seen.well(folder, text)
+        return CheckSeen.warning(folder, text, mend)
+    return CheckSeen.well(folder, text)
 
 
 MACHINE = (

@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tierledger.actors.wall_clock import WallClock
-from tierledger.cli.commands.doctor.check import Check, CheckState, Seen, UnseenError
+from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import SEE_SERVICE, SERVICE
+from tierledger.cli.commands.doctor.seen import CheckSeen, CheckState, UnseenError
 from tierledger.cli.commands.doctor.store import of_clock
 from tierledger.health.troubles import KINDS, NO_SERVICE, Severity, by_code, troubles_of
 from tierledger.pages.texts import span_text
@@ -25,32 +26,32 @@ STATES = {
 """How it stands with what has a trouble of that severity."""
 
 
-async def _service(given: Given) -> AsyncIterator[Seen]:
+async def _service(given: Given) -> AsyncIterator[CheckSeen]:
     found = await given.service()
     if found is None:
         kind = KINDS[NO_SERVICE]
-        yield Seen.failed("", kind.meaning, kind.action)
+        yield CheckSeen.failed("", kind.meaning, kind.action)
         return
     up = sum(one.is_up for one in found.hosts)
-    yield Seen.well("", f"{up} of {len(found.hosts)} hosts answer")
+    yield CheckSeen.well("", f"{up} of {len(found.hosts)} hosts answer")
 
 
-async def _troubles(given: Given) -> AsyncIterator[Seen]:
+async def _troubles(given: Given) -> AsyncIterator[CheckSeen]:
     troubles = list(by_code(troubles_of(await given.served())))
     for one in troubles:
         text = f"{one.code}, {one.text}"
-        yield Seen(STATES[one.severity], one.subjects, text, one.action)
+        yield CheckSeen(STATES[one.severity], one.subjects, text, one.action)
     if not troubles:
-        yield Seen.well("", "`tierledger status` lists none")
+        yield CheckSeen.well("", "`tierledger status` lists none")
 
 
-async def _clock(given: Given) -> AsyncIterator[Seen]:
+async def _clock(given: Given) -> AsyncIterator[CheckSeen]:
     before_ms = WallClock().now_ms()
     found = await given.coordinator()
     yield of_clock("coordinator", found["now_ms"], before_ms, WallClock().now_ms())
 
 
-async def _doors(given: Given) -> AsyncIterator[Seen]:
+async def _doors(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.actors.door.client.knocking import opens
     from tierledger.actors.door.security.settings import ClientSecurity
 
@@ -61,25 +62,25 @@ async def _doors(given: Given) -> AsyncIterator[Seen]:
         doors, await asyncio.gather(*(opens(one, security) for one in doors)), strict=True
     ):
         if is_open:
-            yield Seen.well(door, "it is reached from here, and serves")
+            yield CheckSeen.well(door, "it is reached from here, and serves")
         else:
             mend = "see the network, and what `serve --advertise` names for it"
-            yield Seen.failed(door, "it is not reached from here, or does not serve", mend)
+            yield CheckSeen.failed(door, "it is not reached from here, or does not serve", mend)
 
 
-async def _plugins(given: Given) -> AsyncIterator[Seen]:
+async def _plugins(given: Given) -> AsyncIterator[CheckSeen]:
     found = await given.coordinator()
     for one in found["attending"]:
         subject = f"broker {one['broker_id']}"
         heard = f"mode {one['mode']}, heard {span_text(one['heard_ms_ago'])} ago"
         if one["trouble"]:
             mend = "see `troubles`, and the broker's log"
-            yield Seen.failed(subject, f"{heard}: {one['trouble']}", mend)
+            yield CheckSeen.failed(subject, f"{heard}: {one['trouble']}", mend)
         elif one["is_guarded"] is None:
             mend = "install the plugin of this release"
-            yield Seen.warning(subject, f"{heard}; an older release of the plugin", mend)
+            yield CheckSeen.warning(subject, f"{heard}; an older release of the plugin", mend)
         else:
-            yield Seen.well(subject, f"{heard}, {GUARDED[one['is_guarded']]}")
+            yield CheckSeen.well(subject, f"{heard}, {GUARDED[one['is_guarded']]}")
     if not found["attending"]:
         raise UnseenError("no broker's plugin has reported to the service")
 
@@ -87,7 +88,7 @@ async def _plugins(given: Given) -> AsyncIterator[Seen]:
 GUARDED = {True: "with the guard", False: "without the guard"}
 
 
-async def _asks_kafka(given: Given) -> AsyncIterator[Seen]:
+async def _asks_kafka(given: Given) -> AsyncIterator[CheckSeen]:
     found = await given.coordinator()
     kafka = found["kafka"]
     if kafka is None:
@@ -95,13 +96,15 @@ async def _asks_kafka(given: Given) -> AsyncIterator[Seen]:
     alive = kafka.get("alive")
     heard = f"the process that asks was heard {span_text(kafka['heard_ms_ago'])} ago"
     if kafka["trouble"]:
-        yield Seen.failed(
+        yield CheckSeen.failed(
             "", f"{heard}: {kafka['trouble']}", "see the network from `serve` to the brokers"
         )
     elif alive is None:
-        yield Seen.unseen(f"{heard}, and has not told of the brokers yet")
+        yield CheckSeen.unseen(f"{heard}, and has not told of the brokers yet")
     else:
-        yield Seen.well("", f"{heard}, and sees brokers {', '.join(map(str, sorted(alive)))}")
+        yield CheckSeen.well(
+            "", f"{heard}, and sees brokers {', '.join(map(str, sorted(alive)))}"
+        )
 
 
 CHECKS_OF_SERVICE = (

@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tierledger.actors.wall_clock import WallClock
-from tierledger.cli.commands.doctor.check import Check, Seen, UnseenError
+from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import STORE
+from tierledger.cli.commands.doctor.seen import CheckSeen, UnseenError
 from tierledger.pages.texts import span_text
 from tierledger.storage.connector import opened
 
@@ -24,7 +25,7 @@ PROBE = "tierledger-doctor"
 """A key that is never there: what creates it is undone."""
 
 
-async def _read(given: Given) -> AsyncIterator[Seen]:
+async def _read(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.storage.catalog import clusters
 
     settings = await given.settings()
@@ -34,10 +35,12 @@ async def _read(given: Given) -> AsyncIterator[Seen]:
     finally:
         await backend.close()
     what = ", ".join(found) if found else "no cluster yet"
-    yield Seen.well("", f"it can be read, and has a format that this release knows; {what}")
+    yield CheckSeen.well(
+        "", f"it can be read, and has a format that this release knows; {what}"
+    )
 
 
-async def _write(given: Given) -> AsyncIterator[Seen]:
+async def _write(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.storage.backend import AtomicConflict, Create
 
     settings = await given.settings()
@@ -54,16 +57,16 @@ async def _write(given: Given) -> AsyncIterator[Seen]:
         # The second finds what the first has made, so the store undoes both.
         await backend.execute_atomically([Create(PROBE, b""), Create(PROBE, b"")])
     except AtomicConflict:
-        yield Seen.well("", "a write was made, and undone")
+        yield CheckSeen.well("", "a write was made, and undone")
     else:
-        yield Seen.failed(
+        yield CheckSeen.failed(
             "", f"a write that had to be undone was not: {PROBE}", "use another store"
         )
     finally:
         await backend.close()
 
 
-async def _clock(given: Given) -> AsyncIterator[Seen]:
+async def _clock(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.storage.connector import PostgresConnector
 
     connector = (await given.settings()).connector()
@@ -75,20 +78,20 @@ async def _clock(given: Given) -> AsyncIterator[Seen]:
     yield of_clock("", its_ms, before_ms, after_ms)
 
 
-def of_clock(subject: str, its_ms: int, before_ms: int, after_ms: int) -> Seen:
+def of_clock(subject: str, its_ms: int, before_ms: int, after_ms: int) -> CheckSeen:
     """How it stands with a clock that was read between two readings of this machine's."""
     # What the way there and back took is nobody's error.
     off_ms = max(its_ms - after_ms, before_ms - its_ms, 0)
     if not off_ms:
-        return Seen.well(subject, "it has this machine's time")
+        return CheckSeen.well(subject, "it has this machine's time")
     way = "ahead of" if its_ms > after_ms else "behind"
     text = f"it is {span_text(off_ms)} {way} this machine's clock"
     mend = "set both clocks by NTP"
     if off_ms >= CLOCK_FAILED_MS:
-        return Seen.failed(subject, text, mend)
+        return CheckSeen.failed(subject, text, mend)
     if off_ms >= CLOCK_WARNED_MS:
-        return Seen.warning(subject, text, mend)
-    return Seen.well(subject, text)
+        return CheckSeen.warning(subject, text, mend)
+    return CheckSeen.well(subject, text)
 
 
 CHECKS_OF_STORE = (

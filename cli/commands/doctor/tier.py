@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.wall_clock import RandomIds
-from tierledger.cli.commands.doctor.check import Check, Seen, UnseenError
+from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import TIER
+from tierledger.cli.commands.doctor.seen import CheckSeen, UnseenError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,19 +22,19 @@ HEAD_BYTES = 16
 """Bytes of an object that are read."""
 
 
-class _Place(NamedTuple):
+class _TierPlace(NamedTuple):
     store: ObjectStore
     prefix: str
 
 
-def _place(given: Given) -> _Place:
+def _place(given: Given) -> _TierPlace:
     from tierledger.tiering.layouts.tier_url import open_store, parse
 
     url = parse(given.tier)
-    return _Place(open_store(url), url.prefix)
+    return _TierPlace(open_store(url), url.prefix)
 
 
-async def _any_object(place: _Place) -> tuple[str, int] | None:
+async def _any_object(place: _TierPlace) -> tuple[str, int] | None:
     """The name and size of some object; None: there is none."""
     unseen: list[object] = []
     async for page in place.store.pages(place.prefix, unseen.append):
@@ -44,13 +45,13 @@ async def _any_object(place: _Place) -> tuple[str, int] | None:
     return None
 
 
-async def _list(given: Given) -> AsyncIterator[Seen]:
+async def _list(given: Given) -> AsyncIterator[CheckSeen]:
     place = _place(given)
     found = await _any_object(place)
-    yield Seen.well("", "it can be listed" if found else "it can be listed, and is empty")
+    yield CheckSeen.well("", "it can be listed" if found else "it can be listed, and is empty")
 
 
-async def _read(given: Given) -> AsyncIterator[Seen]:
+async def _read(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.tiering.objects.request_counts import Operation
 
     place = _place(given)
@@ -63,10 +64,10 @@ async def _read(given: Given) -> AsyncIterator[Seen]:
         await place.store.get_range(Operation.LIST, name, 0, end, size)
     else:
         await place.store.get(Operation.LIST, name)
-    yield Seen.well("", f"{place.store.name_of(name)} can be read")
+    yield CheckSeen.well("", f"{place.store.name_of(name)} can be read")
 
 
-async def _write(given: Given) -> AsyncIterator[Seen]:
+async def _write(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.tiering.objects.request_counts import Operation
 
     place = _place(given)
@@ -79,9 +80,11 @@ async def _write(given: Given) -> AsyncIterator[Seen]:
         await place.store.delete(Operation.CLEAN, [name])
         await place.store.remove_leftovers(folder)
     if created and not again:
-        yield Seen.well("", "an object was created, not created a second time, and deleted")
+        yield CheckSeen.well(
+            "", "an object was created, not created a second time, and deleted"
+        )
         return
-    yield Seen.warning(
+    yield CheckSeen.warning(
         "",
         "an object was created and deleted, and a second one of its name replaced it",
         "this store has no conditional writes: tierledger does not need them, others may",
