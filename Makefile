@@ -31,6 +31,7 @@ postgresql:
 
 servers:
 	@scripts/setup.sh --with-postgresql --with-java --with-browser --with-plugin
+	@scripts/promtool.sh
 
 kafka-suite: servers
 	@scripts/setup.sh --with-kafka-suite

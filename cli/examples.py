@@ -49,6 +49,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger doctor --store sqlite:ledger.sqlite",
         "tierledger doctor --tier s3://BUCKET/PREFIX --kafka broker-1:9092 --json",
     ),
+    "metrics alerts": (
+        "tierledger metrics alerts",
+        "tierledger metrics alerts --runbook https://wiki/runbook.md",
+    ),
+    "metrics dashboard": ("tierledger metrics dashboard",),
     "ls": ("tierledger ls", "tierledger ls --as-of 2h --json"),
     "describe": ("tierledger describe orders", "tierledger describe orders 0 --as-of 1d"),
     "segments": (

@@ -31,6 +31,7 @@ from tierledger.cli.commands.hold import hold_group
 from tierledger.cli.commands.jobs.groups import jobs_group, spark_group, tables_group
 from tierledger.cli.commands.log import show_log
 from tierledger.cli.commands.lookup import lookup
+from tierledger.cli.commands.metrics import metrics_group
 from tierledger.cli.commands.partitions import describe, list_partitions
 from tierledger.cli.commands.replay import replay_command
 from tierledger.cli.commands.scrub import scrub
@@ -217,6 +218,7 @@ for name, command in COMMANDS.items():
 app.add_typer(hold_group(), name="hold")
 app.add_typer(trash_group(), name="trash")
 app.add_typer(clean_group(), name="clean")
+app.add_typer(metrics_group(), name="metrics")
 app.add_typer(tables_group(), name="tables")
 app.add_typer(columns_group(), name="columns")
 app.add_typer(jobs_group(), name="jobs")

@@ -16,7 +16,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from tierledger.actors.coordinator.events import Owner
 from tierledger.health.status import (
     QUARANTINED,
-    HostStatus,
     PartitionStatus,
     ServedStatus,
     ServiceStatus,
@@ -83,6 +82,22 @@ METRICS = (
         "Segments that are kept as no rule of Kafka's explains their deletion.",
     ),
     Metric(
+        "tierledger_trash_segments",
+        (),
+        "Segments in the trash of partitions that a host leads or follows: deleted, and kept.",
+    ),
+    Metric("tierledger_trash_bytes", (), "Bytes of these."),
+    Metric(
+        "tierledger_trash_oldest_seconds",
+        (),
+        "When the oldest of these was deleted, in seconds since 1970.",
+    ),
+    Metric(
+        "tierledger_trash_due_since_seconds",
+        (),
+        "Since when the first of them is due, in seconds since 1970; absent if none is.",
+    ),
+    Metric(
         "tierledger_trash_partitions",
         (),
         "Partitions that keep segments that were deleted, as found since a guard asked first.",
@@ -93,6 +108,12 @@ METRICS = (
         "Kept segments that guards have purged since the coordinator started.",
     ),
     Metric("tierledger_purged_bytes_total", (), "Bytes of these."),
+    Metric(
+        "tierledger_purge_success_seconds",
+        (),
+        "When a guard last purged a segment, in seconds since 1970; absent if none has since "
+        "the coordinator started.",
+    ),
     Metric(
         "tierledger_moving_since_seconds",
         (),
@@ -174,6 +195,17 @@ METRICS = (
         "Records in Kafka's metadata topic that tierledger neither wrote nor imported.",
     ),
     Metric("tierledger_host_up", HOST, "1 if the host answered within 2 s."),
+    Metric(
+        "tierledger_host_silence_seconds",
+        HOST,
+        "Age of the host's last answer to the coordinator.",
+    ),
+    Metric(
+        "tierledger_host_checkpoint_success_seconds",
+        HOST,
+        "When a leader on the host last stored a checkpoint, in seconds since 1970; absent if "
+        "none has since its process began.",
+    ),
     Metric("tierledger_host_leaders", HOST, "Leaders that run on the host."),
     Metric("tierledger_host_followers", HOST, "Followers that run on the host."),
     Metric(
@@ -200,6 +232,11 @@ METRICS = (
     ),
     Metric(
         "tierledger_host_inbox_calls_max", HOST, "Calls that wait in the host's fullest inbox."
+    ),
+    Metric(
+        "tierledger_host_follower_lag_events_max",
+        HOST,
+        "Events by which the slowest follower on the host is behind its leader.",
     ),
     Metric("tierledger_host_feeds", HOST, "Partitions whose replicas the host feeds."),
     Metric("tierledger_host_fed_replicas", HOST, "Replicas that the host feeds."),
@@ -297,7 +334,8 @@ def families(
         **_of_plugins(status.coordinator or _NOTHING),
         **_of_follower(status.coordinator or _NOTHING),
         **_of_troubles(troubles_of(status)),
-        **_of_hosts(status.hosts),
+        **_of_hosts(status),
+        **_of_trash(status),
         **_of_totals(status),
         **_of_partitions(shown, broker),
         "kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes": _topic_sizes(status, broker),
@@ -357,6 +395,9 @@ def _of_coordinator(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
             name: [((), known["purges"][key])] if known and known["purges"] else []
             for name, key in _PURGES.items()
         },
+        "tierledger_purge_success_seconds": [((), known["purges"]["purged_ms"] / 1000)]
+        if known and known["purges"] and known["purges"].get("purged_ms") is not None
+        else [],
         "tierledger_known_partitions": [] if known is None else [((), known["partitions"])],
         "tierledger_broker_incarnation": [
             ((str(broker),), known["incarnation"]) for broker, known in status.brokers.items()
@@ -460,13 +501,58 @@ def _of_troubles(troubles: list[Trouble]) -> dict[str, Iterable[Sample]]:
     }
 
 
-def _of_hosts(hosts: list[HostStatus]) -> dict[str, Iterable[Sample]]:
+def _of_trash(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
+    """What is kept, as far as leaders and followers that run know it."""
+    known = status.coordinator
+    if known is None:
+        return dict.fromkeys(_TRASH, ())
+    kept = [one.kept for one in status.partitions if one.kept]
+    ends = [one["until_ms"] for one in kept if one["until_ms"] is not None]
+    due = [one for one in ends if one <= known["now_ms"]]
+    oldest = [one["since_ms"] for one in kept]
+    values: list[Iterable[Sample]] = [
+        [((), sum(one["segments"] for one in kept))],
+        [((), sum(one["bytes"] for one in kept))],
+        [((), min(oldest) / 1000)] if oldest else [],
+        [((), min(due) / 1000)] if due else [],
+    ]
+    return dict(zip(_TRASH, values, strict=True))
+
+
+_TRASH = (
+    "tierledger_trash_segments",
+    "tierledger_trash_bytes",
+    "tierledger_trash_oldest_seconds",
+    "tierledger_trash_due_since_seconds",
+)
+
+
+def _lags(status: ServiceStatus) -> list[Sample]:
+    """By host: the most events by which one of its followers is behind."""
+    worst: dict[str, int] = {}
+    for partition in status.partitions:
+        for one in partition.followers:
+            if one.lag_events is not None:
+                worst[one.host] = max(worst.get(one.host, 0), one.lag_events)
+    return [((host,), lag) for host, lag in sorted(worst.items())]
+
+
+def _of_hosts(status: ServiceStatus) -> dict[str, Iterable[Sample]]:
+    hosts = status.hosts
+
     def counted(field: str) -> list[Sample]:
         values = [(one.name, getattr(one, field)) for one in hosts]
         return [((name,), value) for name, value in values if value is not None]
 
     return {
         "tierledger_host_up": [((one.name,), one.is_up) for one in hosts],
+        "tierledger_host_silence_seconds": [
+            (labels, value / 1000) for labels, value in counted("heard_ms_ago")
+        ],
+        "tierledger_host_checkpoint_success_seconds": [
+            (labels, value / 1000) for labels, value in counted("checkpointed_ms")
+        ],
+        "tierledger_host_follower_lag_events_max": _lags(status),
         "tierledger_host_leaders": counted("leaders"),
         "tierledger_host_followers": counted("followers"),
         "tierledger_host_commits_total": counted("commits"),

@@ -122,6 +122,8 @@ class HostStatus(NamedTuple):
     """By hold: the deletions that its leaders refused; see `HeldBack`."""
     conditions: Sequence[Mapping[str, Any]] = ()
     """What its process says is wrong now; see `actors.conditions`."""
+    checkpointed_ms: int | None = None
+    """When a leader there stored a checkpoint last; None: none since its process began."""
 
     def plain(self) -> dict[str, Any]:
         ratio = self.batches_per_commit
@@ -177,6 +179,9 @@ class PartitionStatus(NamedTuple):
     """Log time of the last dispute in that row."""
     unexplained: Mapping[str, Any] | None = None
     """Deleted segments that are kept as no rule explains it: how many, since when, and why."""
+    kept: Mapping[str, Any] | None = None
+    """Deleted segments whose data stays: how many, their bytes, since when, and until when the
+    first one stays."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -367,6 +372,7 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
         dict(counts.get("feeds", {})),
         dict(counts.get("held_back", {})),
         counts.get("conditions", ()),
+        counts.get("checkpointed_ms"),
     )
 
 
@@ -394,6 +400,7 @@ def _partition(
         disputes_in_a_row=report["disputes_in_a_row"],
         last_dispute_ms=report["last_dispute_ms"],
         unexplained=report.get("unexplained"),
+        kept=report.get("kept"),
     )
     return found._replace(trouble=_trouble(found, reading, is_deleted=report["is_deleted"]))
 

@@ -305,7 +305,7 @@ KINDS = {
         "mend what the text names; until then start no broker without the plugin",
     ),
 }
-"""All kinds of trouble, by code; `docs/troubles.md` has the same table."""
+"""All kinds of trouble, by code; `docs/runbook.md` has a section for each."""
 
 
 def troubles_of(status: ServiceStatus) -> list[Trouble]:

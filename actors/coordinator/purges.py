@@ -88,6 +88,8 @@ class Purges:
         """The log that was written last, if nobody leads it."""
         self._purged = 0
         self._purged_bytes = 0
+        self._purged_ms: int | None = None
+        """When a guard purged something last; None: none since the start."""
         self._lock = asyncio.Lock()
         self._looking: asyncio.Task[None] | None = None
         self._look_at_s = 0.0
@@ -154,6 +156,7 @@ class Purges:
             "partitions": len(self._keeping),
             "purged": self._purged,
             "purged_bytes": self._purged_bytes,
+            "purged_ms": self._purged_ms,
             "given": [
                 {
                     "broker": broker_id,
@@ -180,6 +183,7 @@ class Purges:
             if id_of_row(one.row) == segment_id:
                 self._given[broker_id].rest.remove(one)
                 self._purged += 1
+                self._purged_ms = self._now_ms()
                 self._purged_bytes += unpack_row(one.row)[SIZE]
 
     async def _start(self, broker_id: int) -> _Leased:

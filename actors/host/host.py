@@ -465,6 +465,10 @@ class Host:
         else:
             self._slots.add(slot)
 
+    def checkpointed(self) -> None:
+        """Take note of a checkpoint that was stored."""
+        self.report.checkpointed_ms = self.now_ms()
+
     def notified(self, shell: PartitionShell, notice: Notice) -> None:
         """Take a notice of a partition's machine."""
         match notice:

@@ -77,6 +77,7 @@ class HostServices(Protocol):
     ) -> None: ...
     def read_slot(self, slot: PendingSlot, delay_ms: int, /) -> None: ...
     def notified(self, shell: PartitionShell, notice: Notice, /) -> None: ...
+    def checkpointed(self) -> None: ...
 
 
 class PartitionShell:
@@ -340,6 +341,7 @@ class PartitionShell:
             self.host.notified(self, msg.Alarm("checkpoint", str(error)))
             self.feed(msg.CheckpointDone(stored=False))
         else:
+            self.host.checkpointed()
             is_ours, is_less = standing is Standing.OURS, standing is Standing.LESS
             self.feed(msg.CheckpointDone(stored=is_ours, again=is_less))
         slices = Slices()  # Freed at once, 20,000 rows and their pages take 16 ms.

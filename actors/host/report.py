@@ -17,6 +17,7 @@ from tierledger.actors.host.store_queues import Committer
 from tierledger.actors.slices import Slices
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.log_events import UNTIL_RELEASED_MS
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.process_log import ProcessLog
 
@@ -66,6 +67,8 @@ class HostReport:
         """Where clients reach this host (HOST:PORT); None if it does not listen."""
         self.doors: tuple[tuple[str, bool], ...] = ()
         """Other hosts' processes, by address, and whether their doors open to this host."""
+        self.checkpointed_ms: int | None = None
+        """When a leader here stored a checkpoint last; None: none since the start."""
         self.let_go_bytes = 0
         """Of finished segments whose deletion leaders here let begin, since the start."""
         self.conditions = conditions
@@ -160,6 +163,7 @@ class HostReport:
             "commits": self._committer.commits,
             "batches": self._committer.batches,
             "alarms": dict(self._alarms),
+            "checkpointed_ms": self.checkpointed_ms,
             "held_back": {hold: one._asdict() for hold, one in self._held_back.items()},
             "conditions": self.conditions.plain(),
         }
@@ -188,6 +192,7 @@ class HostReport:
             "remote_log_bytes": 0 if state is None else sum(state.bytes_by_state),
             "copying_bytes": 0 if state is None else state.bytes_by_state[_COPYING],
             "unexplained": None if state is None else _unexplained(state),
+            "kept": None if state is None else _kept(state),
             "deleting": 0 if state is None else state.count_by_state[_DELETING],
             "waiting": machine.waiting + shell.held,
             "disputes": 0 if state is None else state.disputes,
@@ -209,6 +214,22 @@ def _unexplained(state: PartitionState) -> dict[str, Any] | None:
         "segments": len(kept.unreleased),
         "since_ms": one.log_time_ms,
         "reason": one.reason,
+    }
+
+
+def _kept(state: PartitionState) -> dict[str, Any] | None:
+    """What was deleted and stays in the tier; None: nothing."""
+    kept = state.kept
+    first = next((one for _, one in kept.all()), None)
+    if first is None:
+        return None
+    # The one that was kept first is the first whose time is over, unless terms were changed.
+    is_unreleased = first.until_ms == UNTIL_RELEASED_MS
+    return {
+        "segments": len(kept),
+        "bytes": kept.bytes,
+        "since_ms": first.log_time_ms,
+        "until_ms": None if is_unreleased else first.until_ms,
     }
 
 

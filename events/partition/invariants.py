@@ -149,6 +149,8 @@ def _check_kept(state: PartitionState, rows: Rows) -> None:
     assert kept.digest == fresh, "the digest of what is kept"
     unreleased = {position for position, one in kept.all() if one.is_unreleased}
     assert set(kept.unreleased) == unreleased, "what nobody has released"
+    sizes = (unpack_row(one.row)[SIZE] for _, one in state.kept.all())
+    assert state.kept.bytes == sum(sizes), "the bytes of what is kept are added up"
 
 
 def _check_head(state: PartitionState) -> None:

@@ -21,7 +21,7 @@ from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.log_events import UNTIL_RELEASED_MS
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import PagedMap
-from tierledger.events.tables.segment_rows import ID_BYTES, SegmentRows
+from tierledger.events.tables.segment_rows import ID_BYTES, SIZE, SegmentRows, unpack_row
 from tierledger.events.typed_fields import Count, Id, Int32, Int64, RequestId, Text
 
 REQUESTS_KEPT = 256
@@ -202,21 +202,27 @@ class KeptSegment(NamedTuple):
 class KeptSegments(DepartedIds):
     """Segments that were kept from deletion, each packed with its whole row."""
 
-    __slots__ = ("unreleased",)
+    __slots__ = ("bytes", "unreleased")
 
     def __init__(self) -> None:
         super().__init__()
+        self.bytes = 0
+        """Of their data."""
         self.unreleased: dict[int, None] = {}
         """The positions of those that stay until somebody releases them."""
 
     @override
     def index(self, position: int, value: bytes) -> None:
         super().index(position, value)
-        if _kept_in(value).is_unreleased:
+        kept = _kept_in(value)
+        self.bytes += unpack_row(kept.row)[SIZE]
+        if kept.is_unreleased:
             self.unreleased[position] = None
 
     @override
     def drop_at(self, position: int) -> None:
+        if (kept := self.at(position)) is not None:
+            self.bytes -= unpack_row(kept.row)[SIZE]
         super().drop_at(position)
         self.unreleased.pop(position, None)
 

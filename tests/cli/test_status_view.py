@@ -298,6 +298,7 @@ def test_json_has_all_of_it_in_a_fixed_order() -> None:
         "disputes_in_a_row",
         "last_dispute_ms",
         "unexplained",
+        "kept",
         "position",
     ]
     assert plain["hosts"][1]["silence"] == "no answer within 2 s"

@@ -113,7 +113,7 @@ def test_a_silent_host_is_down_and_nothing_else_is_said_of_it() -> None:
 
     assert value(found, "host_up", host="host-0") == 0
     assert [name for name, labels in found if ("host", "host-0") in labels] == [
-        "tierledger_host_up"
+        *("tierledger_host_up", "tierledger_host_silence_seconds")
     ]
 
 
@@ -141,8 +141,23 @@ def test_totals_are_over_all_partitions() -> None:
 
 def test_what_is_in_the_trash_is_told() -> None:
     kept = {"segments": 3, "since_ms": NOW_MS, "reason": "the arithmetic"}
-    hosts = {"host-0": host(served(0, unexplained=kept), served(1))}
-    purges = {"partitions": 2, "purged": 7, "purged_bytes": 70, "given": []}
+    trash = {"segments": 4, "bytes": 40, "since_ms": 9_000, "until_ms": NOW_MS - 1000}
+    later = {"segments": 1, "bytes": 2, "since_ms": 8_000, "until_ms": NOW_MS + 1000}
+    forever = {"segments": 1, "bytes": 1, "since_ms": 10_000, "until_ms": None}
+    led = (
+        served(0, unexplained=kept, kept=trash),
+        served(1, kept=later),
+        served(2, kept=forever),
+        served(3, kept=None),
+    )
+    hosts = {"host-0": host(*led), "host-1": host(served(0, "follower", kept=trash))}
+    purges = {
+        "partitions": 2,
+        "purged": 7,
+        "purged_bytes": 70,
+        "purged_ms": 5_000,
+        "given": [],
+    }
 
     samples = scraped(reading(hosts, {}, purges=purges))
 
@@ -150,6 +165,36 @@ def test_what_is_in_the_trash_is_told() -> None:
     assert value(samples, "trash_partitions") == 2
     assert value(samples, "purged_segments_total") == 7
     assert value(samples, "purged_bytes_total") == 70
+    assert value(samples, "purge_success_seconds") == 5
+    assert value(samples, "trash_segments") == 6
+    assert value(samples, "trash_bytes") == 43
+    assert value(samples, "trash_oldest_seconds") == 8
+    assert value(samples, "trash_due_since_seconds") == NOW_MS / 1000 - 1
+
+
+def test_what_is_kept_and_not_due_has_no_time_since_when_it_is() -> None:
+    later = {"segments": 1, "bytes": 2, "since_ms": 8_000, "until_ms": NOW_MS + 1000}
+
+    samples = scraped(reading({"host-0": host(served(0, kept=later))}))
+    nothing = scraped(reading({"host-0": host(served(0))}))
+
+    assert value(samples, "trash_due_since_seconds") is None
+    assert value(samples, "trash_segments") == 1
+    assert value(nothing, "trash_segments") == 0
+    assert value(nothing, "trash_oldest_seconds") is None
+
+
+def test_what_repeats_tells_when_it_last_succeeded_by_host() -> None:
+    far = served(1, position=5010)
+    ahead = host(served(0, "follower", position=5), served(1, "follower"), checkpointed_ms=7000)
+
+    samples = scraped(reading({"host-0": host(served(0), far), "host-1": ahead}))
+
+    assert value(samples, "host_checkpoint_success_seconds", host="host-1") == 7
+    assert value(samples, "host_checkpoint_success_seconds", host="host-0") is None
+    assert value(samples, "host_silence_seconds", host="host-1") == 0.1
+    assert value(samples, "host_follower_lag_events_max", host="host-1") == 5000
+    assert value(samples, "host_follower_lag_events_max", host="host-0") is None
 
 
 def test_the_owner_and_a_move_are_told() -> None:
@@ -304,7 +349,7 @@ def test_the_documented_metrics_are_those_that_are_served() -> None:
 # Over HTTP.
 
 
-async def get(address: str) -> Samples:
+async def page_at(address: str) -> str:
     def fetch() -> str:
         try:
             with urllib.request.urlopen(address, timeout=20) as response:
@@ -314,7 +359,11 @@ async def get(address: str) -> Samples:
             error.close()
             raise
 
-    return parsed(await asyncio.to_thread(fetch))
+    return await asyncio.to_thread(fetch)
+
+
+async def get(address: str) -> Samples:
+    return parsed(await page_at(address))
 
 
 async def test_scrapes_within_a_second_share_one_reading() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.house.test_documents import document, table
+from tests.house.test_documents import document, sections_of
 from tests.models.actors.reports import NOW_MS, host, reading, served, silent
 from tierledger.actors.conditions import Conditions
 from tierledger.actors.coordinator.attendance import SILENT_MS
@@ -336,13 +336,13 @@ def test_a_store_that_is_not_the_one_that_fed_a_broker_is_told_before_it_owns_an
 
 
 def test_the_documented_troubles_are_those_that_can_be_listed() -> None:
-    documented = table(document("docs/troubles.md"), "code")
+    sections = sections_of(document("docs/runbook.md"))
 
-    kinds = [
-        [cell.strip("`") for cell in (code, kind.severity, kind.meaning, kind.action)]
-        for code, kind in KINDS.items()
-    ]
-    assert documented == kinds
+    assert [one for one in sections if one in KINDS] == list(KINDS)
+    for code, kind in KINDS.items():
+        assert f"*{kind.severity}*: {kind.meaning}." in sections[code]
+        assert f"What to do: {kind.action}." in sections[code]
+        assert "\ntierledger " in sections[code], "what to look at"
 
 
 def test_all_troubles_of_partitions_have_a_kind_with_a_code_for_monitors() -> None:

@@ -33,6 +33,7 @@ USERS = {
 
 ELSEWHERE = {
     r"serve ": "tests/ray/test_serve.py",
+    r"doctor .*--tier": "tests/cli/test_doctor_command.py",  # It writes to the tier.
     r"console ": "tests/pages/test_console_in_browser.py",
     r"status --watch": "tests/cli/test_base_install.py",
     r"handover ": "tests/moving/test_stock_cluster.py",

@@ -66,6 +66,12 @@ def table(text: str, first_column: str) -> list[list[str]]:
     ]
 
 
+def sections_of(text: str) -> dict[str, str]:
+    """The text below each heading of the third level, by the heading."""
+    found = re.split(r"^### (.+)$", text, flags=re.MULTILINE)
+    return dict(zip(found[1::2], found[2::2], strict=True))
+
+
 def anchors(text: str) -> set[str]:
     headings = (re.sub(r"[^\w\- ]", "", one.lower()) for one in HEADING.findall(text))
     return {one.strip().replace(" ", "-") for one in headings}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.health.test_metrics import get, value
+from tests.health.test_alerts import ASKED
+from tests.health.test_metrics import get, page_at, value
 from tests.models.actors.local_world import CLUSTER, copy, partition, segment
 from tests.models.ray.brokers import Brokers, settings_for
 from tests.ray.test_serve import COMMAND, served
@@ -31,7 +32,7 @@ async def test_scrapes_and_looks_see_what_a_service_does(brokers: Brokers) -> No
     with served(store, "--cluster", CLUSTER, "--metrics-port", 0) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
-        before = await get(address)
+        before, page = await get(address), await page_at(address)
         options = ("--store", store, "--watch", "--interval", "200ms", "--json")
         watch = await asyncio.create_subprocess_exec(
             *COMMAND, "status", *options, stdout=asyncio.subprocess.PIPE
@@ -58,6 +59,8 @@ async def test_scrapes_and_looks_see_what_a_service_does(brokers: Brokers) -> No
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == 0
 
+    assert {one for one in ASKED if f"# TYPE {one.removesuffix('_total')}" not in page} == set()
+    assert value(after, "host_silence_seconds", host="host-0") is not None
     assert value(before, "host_up", host="host-0") == 1
     assert value(before, "known_partitions") == 0
     assert first["service"]["metrics"] == address

@@ -72,7 +72,7 @@ def status_command(
                     tierledger; the owner epoch counts the changes
     led             partitions whose leader answers
     open session    partitions that a broker leads and may write to
-    not well        what needs somebody, by its code: docs/troubles.md
+    not well        what needs somebody, by its code: docs/runbook.md
     hosts:
       leaders       partitions that the host answers and writes for
       followers     copies that it keeps ready; (n): should, but it is silent

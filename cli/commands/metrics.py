@@ -1,0 +1,44 @@
+"""`metrics`: what a monitor needs of a service, made from the program's own tables."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from tierledger.cli.examples import CommandsWithExamples
+
+
+def metrics_group() -> typer.Typer:
+    group = typer.Typer(
+        cls=CommandsWithExamples,
+        help="Alerts for Prometheus and a dashboard for Grafana; no service is needed.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("alerts")(print_alerts)
+    group.command("dashboard")(print_dashboard)
+    return group
+
+
+def print_alerts(
+    runbook: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Where docs/runbook.md is read, to which each alert links."
+        ),
+    ] = None,
+) -> None:
+    """Print alerting rules for Prometheus, as a file of `rule_files`."""
+    from tierledger.health.alerts import RUNBOOK, rules
+
+    for line in rules(runbook or RUNBOOK):
+        print(line)
+
+
+def print_dashboard() -> None:
+    """Print a dashboard for Grafana, which imports it as it is."""
+    from tierledger.health.alerts import dashboard
+
+    print(json.dumps(dashboard(), indent=2))
