@@ -20,6 +20,9 @@ from tests.models.actors.secrets import Authority, Secrets
 from tests.models.cli.command_line import invoke, orders
 from tests.models.cli.terminal import on_terminal
 from tests.models.tiering.s3_server import S3Server
+from tierledger.actors.discovery.service_record import record_of
+from tierledger.actors.host_settings import ServiceSettings
+from tierledger.actors.processes import this_process
 from tierledger.cli.commands.doctor.check import Check, CheckLine, lines_of
 from tierledger.cli.commands.doctor.doctor import CHECKS, INDENT
 from tierledger.cli.commands.doctor.given import Given
@@ -27,6 +30,7 @@ from tierledger.cli.commands.doctor.kafka import (
     CUSTOM_METADATA,
     ENABLED,
     GUARD,
+    KNOWN,
     MANAGER,
     PLUGIN,
     STORAGE,
@@ -37,6 +41,7 @@ from tierledger.cli.commands.doctor.seen import CheckSeen, CheckState
 from tierledger.cli.commands.doctor.store import PROBE, of_clock
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions
+from tierledger.events.partition.decide import Limits
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.locate import parse_store_url
@@ -360,6 +365,8 @@ RIGHT = {ENABLED: "true", MANAGER: PLUGIN, STORAGE: GUARD, CUSTOM_METADATA: "128
         ({MANAGER: "org.apache.kafka.Another"}, FAILED),
         ({MANAGER: None}, FAILED),
         ({STORAGE: "com.example.Storage"}, WARNING),
+        ({"rlmm.config.tierledger.mod": None}, WARNING),
+        ({"rlmm.config.tierledger.mode": None, "rlmm.config.others": None}, WELL),
     ],
     ids=str,
 )
@@ -367,6 +374,21 @@ def test_a_brokers_setting_that_is_wrong_is_told(
     changed: dict[str, str | None], state: CheckState
 ) -> None:
     assert [one.state for one in of_settings("broker 1", {**RIGHT, **changed}, None)] == [state]
+
+
+def test_the_plugins_settings_are_those_that_are_documented() -> None:
+    documented = table(document("kafka-plugin/README.md"), "key, behind `rlmm.config.`")
+
+    assert [row[0] for row in documented] == [f"tierledger.{one}" for one in KNOWN]
+
+
+def test_the_limit_of_the_service_is_held_against_the_brokers() -> None:
+    settings = ServiceSettings("c", {}, Limits(custom_metadata_bytes_max=127))
+    record = record_of(settings, "127.0.0.1:1", this_process(), 1)
+
+    (told,) = of_settings("broker 1", RIGHT, record)
+
+    assert (told.state, "copy segments" in told.text) == (WARNING, True)
 
 
 def test_the_documented_checks_are_those_there_are() -> None:

@@ -49,7 +49,9 @@ def broker(
     request: pytest.FixtureRequest, tmp_path: Path, ledger: Path
 ) -> Iterator[TieredBroker]:
     door = f"127.0.0.1:{free_ports(2)}"
-    broker = TieredBroker(door, tmp_path / "tier", SHORT_SESSION, request.param)
+    slip = {"rlmm.config.tierledger.mod": "shadow"}  # Which `doctor` is to find.
+    settings = {**SHORT_SESSION, **slip}
+    broker = TieredBroker(door, tmp_path / "tier", settings, request.param)
     store = f"sqlite:{ledger}"
     serve, handover = kafka_page.commands(store, door, broker.address)[:2]
     assert serve[:3] == ["serve", "--store", store]
@@ -70,6 +72,9 @@ def looked_at(broker: TieredBroker, ledger: Path) -> dict[str, str]:
     result = run(ledger, "doctor", "--kafka", broker.address, "--json")
     assert result.exit_code == ExitStatus.FOUND, result.output
     rows = [json.loads(one) for one in result.stdout.splitlines()]
+    assert "the plugin has no setting rlmm.config.tierledger.mod" in {
+        one["text"] for one in rows
+    }
     wanted = ("kafka", "broker", "plugin", "door", "store-", "service")
     return {
         one["check"]: one["state"]

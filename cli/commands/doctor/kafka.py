@@ -24,6 +24,21 @@ CUSTOM_METADATA = "remote.log.metadata.custom.metadata.max.bytes"
 PLUGIN = "org.tierledger.kafka.TierledgerRemoteLogMetadataManager"
 GUARD = "org.tierledger.kafka.GuardedRemoteStorageManager"
 
+OWN = "rlmm.config.tierledger."
+KNOWN = (
+    "bootstrap",
+    "mode",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "token.location",
+    "token.without.tls",
+    "replica.max.bytes",
+    "write.timeout.ms",
+    "finish.timeout.ms",
+)
+"""The plugin's settings behind `OWN`; it does not refuse others, as they may be Kafka's."""
+
 ANSWER_S = 5.0
 """How long a broker may take to connect and answer."""
 
@@ -104,6 +119,14 @@ def of_settings(
             "gone",
             "put the guard before it: docs/deletion.md",
         )
+    for name in sorted(found):
+        if name.startswith(OWN) and name.removeprefix(OWN) not in KNOWN:
+            wrong = True
+            yield CheckSeen.warning(
+                subject,
+                f"the plugin has no setting {name}",
+                "kafka-plugin/README.md has all of them",
+            )
     own = found.get(CUSTOM_METADATA)
     limit = None if record is None else record.settings.custom_metadata_bytes_max
     if own is not None and limit is not None and limit < int(own):
@@ -157,8 +180,8 @@ CHECKS_OF_KAFKA = (
     ),
     Check(
         "broker-settings",
-        "each broker has remote storage on, with the plugin and the guard, and the service's "
-        "limit on custom metadata",
+        "each broker has remote storage on, with the plugin and the guard, the service's limit "
+        "on custom metadata, and no unknown setting of the plugin",
         _settings,
         "see the check `kafka-cluster`",
         KAFKA,
