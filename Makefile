@@ -10,9 +10,11 @@ unexport PYTHONDONTWRITEBYTECODE
 # One more than cores, since tests also wait. Each starts servers of its own, so that more than
 # four gain little.
 WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+SITE := build/site
+PAGES := .
 PARALLEL := --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-tables bench-kafka bench-guard chaos wheel lock clean
+.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-tables bench-kafka bench-guard chaos wheel site lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -98,10 +100,14 @@ chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) 
 		--store $(or $(STORE),postgresql) $(if $(SEED),--seed $(SEED))
 
 wheel: setup ## build dist/tierledger-*.whl, to install elsewhere
-	@rm -rf build dist
+	@rm -rf build/lib build/bdist.* dist
 	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir dist .
-	@rm -rf build
+	@rm -rf build/lib build/bdist.*
 	@echo "install it: pip install '$$(ls dist/*.whl)[service]' (extras: service, tier, spark, all)"
+
+site: setup ## build the pages as a site with a search: build/site/index.html
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto --builder html \
+		--doctree-dir $(SITE)-doctrees --conf-dir $(PAGES)/docs $(PAGES) $(SITE)
 
 lock: setup ## renew requirements.lock
 	@scripts/lock.sh

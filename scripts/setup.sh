@@ -144,13 +144,28 @@ ensure_venv() {
 # The lock's entries of the packages that $1 matches, with their hashes.
 locked() { awk -v wanted="^($1)==" '/^[^ ]/ { keep = $0 ~ wanted } keep' requirements.lock; }
 
+# Whether the environment is of this place, and the lock still has all that is installed: then
+# what is new or changed is enough.
+is_within_lock() {
+    grep -qs "^#!$PWD/.venv/bin/python" .venv/bin/pip || return
+    local name
+    for name in $(.venv/bin/pip list --disable-pip-version-check --format=freeze \
+        --exclude pip --exclude tierledger | sed 's/==.*//' | tr 'A-Z_.' 'a-z--'); do
+        grep -q "^$name==" requirements.lock || return
+    done
+}
+
 install_packages() {
     local python
     python=$(find_python)
     ensure_venv "$python"
     say "installing the locked packages into .venv ($("$python" --version))"
     rm -f .venv/.project
-    "$python" -m venv --clear .venv
+    if ! is_within_lock; then
+        # The jars of the tests' servers stay: they have keys of their own.
+        rm -rf .venv/{bin,include,lib,lib64,share,src,pyvenv.cfg,spark.jsa}
+        "$python" -m venv .venv
+    fi
     # PySpark is published as source alone, and built with what the lock names for building.
     locked 'setuptools|wheel|packaging' >.venv/build.lock
     local file

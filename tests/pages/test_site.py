@@ -1,0 +1,135 @@
+"""The site of the pages: it builds without a warning, links lead somewhere, one searches."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from typing_extensions import override
+
+from tests.models.pages.chromium import Browser
+from tests.pages.test_every_page import CUT
+
+ROOT = Path(__file__).parents[2]
+
+
+class Links(HTMLParser):
+    """What a page leads to and is led to, and what a browser loads with it."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(html)
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if value is None:
+                continue
+            if name == "id":
+                self.ids.add(value)
+            elif name == "href":
+                (self.links if tag == "a" else self.loaded).append(value)
+            elif name in {"src", "srcset", "poster", "data"}:
+                self.loaded.append(value)
+
+
+def build(site: Path, pages: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", "--silent", "site", f"SITE={site}", f"PAGES={pages}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    site = tmp_path_factory.mktemp("site") / "site"
+    done = build(site)
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Links]:
+    return {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+def test_every_link_of_the_site_leads_somewhere(pages: dict[Path, Links]) -> None:
+    dead = []
+    for path, page in pages.items():
+        for link in page.links:
+            to = urlsplit(link)
+            target = (path.parent / unquote(to.path)).resolve() if to.path else path
+            is_there = target.exists() and (not to.fragment or to.fragment in pages[target].ids)
+            if not to.scheme and not is_there:
+                dead.append(f"{path.name}: {link}")
+
+    assert len(pages) > 100
+    assert not dead
+
+
+def loaded(site: Path, pages: dict[Path, Links]) -> Iterator[str]:
+    """All that a browser fetches by itself for some page."""
+    for page in pages.values():
+        yield from page.loaded
+    for path in site.rglob("*.css"):
+        yield from re.findall(r"(?:url\(|@import )[\"']?([^\"')]+)", path.read_text())
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Links]) -> None:
+    found = set(loaded(site, pages))
+
+    assert [one for one in found if ".css" in one]
+    assert not [one for one in found if urlsplit(one).scheme not in {"", "data"}]
+    assert not [one for one in found if one.startswith("//")]
+
+
+def test_language_models_get_a_line_for_each_page(site: Path, pages: dict[Path, Links]) -> None:
+    lines = (site / "llms.txt").read_text(encoding="utf-8").splitlines()
+    listed = re.findall(r"^- \[.+?\]\((\S+)\): .", "\n".join(lines), re.MULTILINE)
+
+    built = {path.relative_to(site).with_suffix(".md").as_posix() for path in pages}
+    pages_alone = {one for one in built if one.startswith(("docs/", "kafka-plugin/", "C"))}
+    assert {one.removeprefix("_sources/") for one in listed} == pages_alone - {"docs/README.md"}
+    assert all((site / one).exists() for one in listed)
+
+
+def test_one_page_fits_a_phone_and_one_finds_it_by_a_word(site: Path, browser: Browser) -> None:
+    with browser.phone():
+        browser.driver.get((site / "docs" / "kafka.html").as_uri())
+        assert browser.shown("h1")
+        assert browser.run("document.documentElement.scrollWidth") <= 390
+        assert not browser.run(CUT.replace("body *", "article *")), "menus wait outside"
+
+        browser.driver.get((site / "search.html").as_uri() + "?q=unexplained")
+        browser.wait_for(
+            "document.querySelector('#search-results a[href$=\"docs/deletion.html\"]') !== null"
+        )
+
+
+def test_a_link_that_leads_nowhere_and_a_page_that_nobody_lists_fail_the_build(
+    tmp_path: Path,
+) -> None:
+    docs = tmp_path / "pages" / "docs"
+    docs.mkdir(parents=True)
+    (docs / "conf.py").write_bytes((ROOT / "docs" / "conf.py").read_bytes())
+    (tmp_path / "pages" / "README.md").write_text("# It\n\nOne.\n")
+    (docs / "README.md").write_text("# All\n\n## Part\n\n- [Other](other.md): what it holds\n")
+    (docs / "other.md").write_text(
+        "# Other\n\n[a](unlisted.md#no-such-part) [b](nothing.md) [c](#nowhere)\n"
+    )
+    (docs / "unlisted.md").write_text("# Unlisted\n")
+
+    done = build(tmp_path / "site", tmp_path / "pages")
+
+    assert done.returncode != 0
+    for what in ("no-such-part", "nothing.md", "nowhere", "docs/unlisted.md: WARNING"):
+        assert what in done.stderr
