@@ -532,21 +532,25 @@ class Host:
     async def heed(self, deletions: Deletions) -> list[PartitionKey]:
         """Let no deletion begin that `deletions` forbids.
 
-        Batches that were decided before are waited for. The partitions whose batch does not
-        get an answer from the store in time are returned.
+        Batches that were decided before are waited for, and so are leaders that have not
+        claimed yet: until then a former leader elsewhere, which is believed dead, may append.
+        The partitions in which that takes too long are returned.
         """
         self._tell(deletions)
         flights = {
             shell: shell.machine.in_flight
             for shell in self._shells.values()
-            if isinstance(shell.machine, Leader) and shell.machine.in_flight is not None
+            if isinstance(shell.machine, Leader)
+            and (shell.machine.in_flight is not None or not shell.machine.is_alone)
         }
         deadline_s = asyncio.get_running_loop().time() + HEED_S
         while flights and asyncio.get_running_loop().time() < deadline_s:
             await asyncio.sleep(HEED_LOOK_S)
             for shell, number in list(flights.items()):
                 machine = shell.machine
-                if not isinstance(machine, Leader) or machine.in_flight != number:
+                if not isinstance(machine, Leader) or (
+                    machine.is_alone and (number is None or machine.in_flight != number)
+                ):
                     del flights[shell]
         return [shell.key for shell in flights]
 

@@ -175,6 +175,14 @@ class Leader(Replaying):
         return None if self._in_flight is None else self._in_flight.sent.number
 
     @property
+    def is_alone(self) -> bool:
+        """Whether its session is in the log, so that no former leader can append any more.
+
+        Also if it is at its end: then it appends nothing either.
+        """
+        return self._has_claimed or self.phase in {LeaderPhase.QUARANTINED, LeaderPhase.GONE}
+
+    @property
     def may_wait(self) -> bool:
         """Whether a command that comes now will be decided on; else it is refused at once."""
         return self.phase is LeaderPhase.LEADING and self._stop is None

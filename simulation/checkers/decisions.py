@@ -17,12 +17,15 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.holds import Deletions
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader import machine
-from tierledger.actors.leader.batch import Draft
+from tierledger.actors.leader.batch import NOTHING_HELD, Draft
 from tierledger.events import commands as cmd
+from tierledger.events import log_events
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.overlay import Overlay
 from tierledger.simulation.checkers.content import first_difference
 from tierledger.simulation.checkers.slow.decisions import Facts, Refused, Unsure, Waits, decided
+from tierledger.simulation.checkers.slow.deletions import Held, due_now, held_or_kept
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog
 
@@ -43,6 +46,9 @@ class Drafted(NamedTuple):
     replies: tuple[msg.Effect, ...]
     events_max: int
     """The limit of events per batch, which differs between worlds."""
+    tip: TopicIdPartition
+    told: Deletions = NOTHING_HELD
+    """What the leader knew of holds."""
 
 
 @contextmanager
@@ -65,8 +71,11 @@ def drafts_noted(into: list[Drafted]) -> Iterator[None]:
             replies = tuple(made.replies)
             most, left = leader_batch.EVENTS_PER_BATCH, len(inbox)
             into.append(
-                Drafted(key, position, inbox, has_claimed, given, left, made, replies, most)
-            )
+                Drafted(
+                    key, position, inbox, has_claimed, given, left, made, replies, most,
+                    overlay.topic_id_partition, deletions,
+                )
+            )  # fmt: skip
         return made
 
     setattr(machine, "draft", noted)  # noqa: B010 - It is imported there.
@@ -113,7 +122,7 @@ class _Waited:
         return self._waited.get((id(one.queue), assignment, session), 0)
 
 
-def difference(  # noqa: C901 - One loop, as a leader's.
+def difference(  # noqa: C901, PLR0912, PLR0915 - One loop, as a leader's.
     one: Drafted, facts: Facts, waited: _Waited | None = None
 ) -> str | None:
     """How the draft differs from what the slow rules make of its commands; none if it does not.
@@ -124,6 +133,7 @@ def difference(  # noqa: C901 - One loop, as a leader's.
     led = 0 if facts.session is None else facts.session.number
     events, replies, at_once = list[Any](), list[Any](), list[Any]()
     undecided, given_up, size, taken = list[Any](), list[Any](), 0, 0
+    before = facts.copy()
     for arrived in one.given:
         if len(events) >= one.events_max:
             break
@@ -137,6 +147,23 @@ def difference(  # noqa: C901 - One loop, as a leader's.
         if not has_claimed and not isinstance(command, cmd.OpenSession):
             at_once.append((to, "NotReady"))
             continue
+        if isinstance(command, cmd.StartPurges):
+            known = facts.kept
+            if not command.segment_ids:  # What this batch keeps is not chosen.
+                known = {one: known[one] for one in before.kept if one in known}
+            ids = due_now(one.tip, known, command, one.told, arrived.now_ms)
+            command = command._replace(segment_ids=ids)
+        fate = held_or_kept(
+            one.tip, facts.segments, before.segments,
+            None if facts.delete is None else facts.delete[0],
+            command, one.told, arrived.retention, arrived.now_ms,
+        )  # fmt: skip
+        if isinstance(fate, Held):
+            at_once += [(to, "RejectedError"), fate.alarm]
+            continue
+        if fate is not None:
+            assert isinstance(command, cmd.UpdateSegment), "only segments are kept"
+            command = command._replace(keep=cmd.Keep(fate, ""))
         if isinstance(command, cmd.OpenSession) and waited is not None:
             command = command._replace(waited_ms=waited.of(one, command.assignment, led))
         try:
@@ -157,6 +184,8 @@ def difference(  # noqa: C901 - One loop, as a leader's.
         else:
             events += found.events
             replies.append((to, found.position))
+            if fate == log_events.UNTIL_RELEASED_MS:
+                replies.append("deletion-unexplained")
             size += sum(
                 len(getattr(event.body, "custom_metadata", None) or b"")
                 for event in found.events
@@ -164,7 +193,7 @@ def difference(  # noqa: C901 - One loop, as a leader's.
     made = one.made
     expected_and_found = (
         ("takes up", taken, len(one.given) - one.left),
-        ("appends", events, made.events),
+        ("appends", events, [_without_reason(event) for event in made.events]),
         ("says", replies, [_plain(reply) for reply in one.replies]),
         ("says at once", at_once, [_plain(reply) for reply in made.at_once]),
         ("lets wait", undecided, [_waiting(*waits) for waits in made.undecided]),
@@ -176,6 +205,15 @@ def difference(  # noqa: C901 - One loop, as a leader's.
             apart = first_difference(found_there, expected)
             return f"for {commands:.80} a leader {what} {apart}"
     return None
+
+
+def _without_reason(event: log_events.Event) -> log_events.Event:
+    """The event without the words why a segment is kept, which the slow rules do not know."""
+    body = event.body
+    if not isinstance(body, log_events.SegmentKept):
+        return event
+    assert body.reason, "whoever reads the log wants to know it"
+    return event._replace(body=body._replace(reason=""))
 
 
 def _plain(effect: msg.Effect) -> Any:  # noqa: ANN401

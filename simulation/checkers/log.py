@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from tierledger.actors.calls import LEADER
 from tierledger.events import log_events
 from tierledger.events.commands import Claim
@@ -90,13 +92,28 @@ def altered_write(operations: Sequence[Operation], log: FinalLog) -> list[Violat
         if op.kind != WRITE or op.wanted is None:
             continue
         position = log.requests.get(op.request)
-        if position is not None and not _is_event_of(log.events[position].body, op.wanted):
-            event = content((log.events[position].body,))
+        if position is None:
+            continue
+        body, wanted = log.events[position].body, op.wanted
+        if isinstance(body, log_events.SegmentKept):  # Its custom metadata stays what it was.
+            body, wanted = _without_custom(log.events[position - 1].body, wanted)
+        if not _is_event_of(body, wanted):
+            event = content((body,))
             message = (
                 f"{_named(op)} asked for {content((op.wanted,))}; position {position}: {event}"
             )
             found.append(Violation("altered_write", log.key, message, (op.number,)))
     return found
+
+
+def _without_custom(
+    body: log_events.Body, wanted: KafkaValue
+) -> tuple[log_events.Body, KafkaValue]:
+    if isinstance(body, log_events.SegmentUpdated):
+        body = body._replace(custom_metadata=None)
+    if isinstance(wanted, RemoteLogSegmentMetadataUpdate):
+        wanted = replace(wanted, custom_metadata=None)
+    return body, wanted
 
 
 def _is_event_of(body: log_events.Body, wanted: KafkaValue) -> bool:

@@ -232,7 +232,10 @@ class Gathered:
         for event in events:
             self._take(event)
             if event.request_id is not None and event.broker_id >= 0:
-                of_broker[event.broker_id].append((event.request_id, event.position))
+                made = of_broker[event.broker_id]
+                if made and made[-1][0] == event.request_id:
+                    made.pop()  # What is kept takes two events.
+                made.append((event.request_id, event.position))
         for broker_id, made in of_broker.items():
             for request, position in made[-partition_state.REQUESTS_KEPT :]:
                 self.requests[broker_id, request] = position

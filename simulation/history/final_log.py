@@ -12,7 +12,12 @@ from tierledger.events.commands import Claim
 from tierledger.events.errors import CorruptLog
 from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import TopicIdPartition
-from tierledger.events.log_events import Event, SessionClosed, SessionOpened
+from tierledger.events.log_events import (
+    Event,
+    SegmentKept,
+    SessionClosed,
+    SessionOpened,
+)
 from tierledger.storage.partition.event_log import StoredBatch, decode_batch
 from tierledger.storage.serde import MetadataSerDe
 
@@ -35,7 +40,8 @@ class FinalLog:
         events: All events, by position.
         chain_hashes: Position of each batch's last event to that event's hash.
         durable_at: Per position, when (ns) it became durable; none if unknown.
-        requests: Request id to the position of its first event.
+        requests: Request id to the position of its first event; if that led to a kept segment,
+            of the event that says so.
         repeated: Requests that appear again: id, first position, next position.
         sessions: Positions of `SessionOpened`.
         claims: Per position, the claim that leads there; none if nobody leads.
@@ -123,7 +129,9 @@ class FinalLog:
             request_id, body = event.request_id, event.body
             if request_id is not None and event.broker_id >= 0:
                 first = requests.setdefault(request_id, position)
-                if first != position:
+                if type(body) is SegmentKept and first == position - 1:
+                    requests[request_id] = position  # One write, which two events hold.
+                elif first != position:
                     self.repeated.append((request_id, first, position))
             if type(body) is SessionOpened:
                 self.sessions.append(position)

@@ -28,6 +28,8 @@ class Controller:
         self.epoch: dict[int, int] = {}
         self.replicas: dict[int, list[int]] = {}
         self.changes = 0
+        self.gone: set[int] = set()
+        """Partitions of topics that are deleted."""
         self._released: set[int] = set()
         """Partitions that no broker hosts for the moment."""
         self._healed_at = 0
@@ -39,14 +41,31 @@ class Controller:
         scenario = self.world.scenario
         ids = list(range(1, scenario.brokers + 1))
         for number in range(scenario.partitions):
-            turn = (scenario.seed + number) % len(ids)
-            self.replicas[number] = ids[turn:] + ids[:turn]
-            self.leader[number] = self.replicas[number][0]
-            self.epoch[number] = 0
-            self.world.verdicts[number] = [LeaderVerdict(self.leader[number], 0)]
+            self._make(number)
         for broker_id in ids:
             self.notify(broker_id, MS)
         self._repeat()
+
+    def _make(self, number: int) -> None:
+        scenario = self.world.scenario
+        ids = list(range(1, scenario.brokers + 1))
+        turn = (scenario.seed + number) % len(ids)
+        self.replicas[number] = ids[turn:] + ids[:turn]
+        self.leader[number] = self.replicas[number][0]
+        self.epoch[number] = 0
+        self.world.verdicts[number] = [LeaderVerdict(self.leader[number], 0)]
+
+    def delete_topic(self, number: int, successor: int | None) -> None:
+        """No broker hosts the partition any more; `successor` is made under its name."""
+        if number in self.gone:
+            return
+        self.gone.add(number)
+        self.world.recording.mark("topic deleted")
+        if successor is not None and successor not in self.leader:
+            self._make(successor)
+            self.world.recording.mark("topic made again under its name")
+            self._notify_all(successor)
+        self._notify_all(number)
 
     def elect(self, number: int, pick: int, delays: tuple[int, int], *, clean: bool) -> None:
         """Elect another replica in the next leader epoch; both brokers are notified of that.
@@ -119,8 +138,8 @@ class Controller:
         leads: dict[int, int] = {}
         follows: list[int] = []
         stops: list[int] = []
-        for number in range(self.world.scenario.partitions) if numbers is None else numbers:
-            if number in self._released:
+        for number in list(self.leader) if numbers is None else numbers:
+            if number in self._released or number in self.gone:
                 stops.append(number)
             elif self.leader[number] == broker_id:
                 leads[number] = self.epoch[number]
@@ -166,9 +185,7 @@ class Controller:
 
     def _look(self) -> None:
         world = self.world
-        waiting = [
-            number for number in range(world.scenario.partitions) if not self.is_well(number)
-        ]
+        waiting = [number for number in self.leader if not self.is_well(number)]
         if not waiting and not world.is_well:
             world.is_well = True
             world.recording.event("well")
@@ -196,9 +213,10 @@ class Controller:
     def is_well(self, number: int) -> bool:
         """Whether the true leader has completed a write that began after all had healed.
 
-        A damaged partition counts as well: an operator has to repair it.
+        A damaged partition counts as well: an operator has to repair it. So does one whose
+        topic is deleted.
         """
-        if number in self.world.damaged:
+        if number in self.world.damaged or number in self.gone:
             return True
         written = self.world.written.get((self.leader[number], number), -1)
         return written >= self._healed_at

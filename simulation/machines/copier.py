@@ -35,17 +35,23 @@ CUSTOM_OVER_LIMIT = CustomMetadata(bytes(129))
 class Copier:
     """What one life of a broker has copied in one leader epoch of a partition."""
 
-    def __init__(self, world: Struck, broker: StruckBroker, partition: int, epoch: int) -> None:
+    def __init__(
+        self, world: Struck, broker: StruckBroker, partition: int, epoch: int, lane: int = 0
+    ) -> None:
+        """`lane`: without a tier, two lanes of a broker may give one id to two segments."""
         self.world = world
         self.broker = broker
         self.partition = partition
         self.epoch = epoch
+        self._lane = lane
         self._next_offset = epoch * 100
         self._segments = 0
         self._started: list[RemoteLogSegmentId] = []
         self._over: list[RemoteLogSegmentId] = []
         self._copied: list[RemoteLogSegmentId] = []
         self._deleting: list[RemoteLogSegmentId] = []
+        self._erased: set[RemoteLogSegmentId] = set()
+        """Segments whose data is deleted, as far as the storage manager says."""
         self._deleted: list[RemoteLogSegmentMetadata] = []
         self._early: RemoteLogSegmentId | None = None
         """A segment that was finished before it was added."""
@@ -104,7 +110,10 @@ class Copier:
         if self._over:
             self._move(caller, self._over[0], DELETING, "delete", CUSTOM_OVER_LIMIT)
         elif self._deleting and operation != "start":
-            self._move(caller, self._deleting[0], DELETED, "deleted")
+            if self.world.scenario.guarded and self._deleting[0] not in self._erased:
+                self._erase(caller, self._deleting[0])
+            else:
+                self._move(caller, self._deleting[0], DELETED, "deleted")
         elif self._started and operation != "start":
             self._move(caller, self._started[0], FINISHED, "finish", CUSTOM)
         elif self._copied and (operation == "retire" or self._has_enough):
@@ -126,7 +135,9 @@ class Copier:
     def _new_id(self) -> Uuid:
         """An id that sorts anywhere among the others, as Kafka's random ones do."""
         self._segments += 1
-        parts = (self.broker.life.number, self.partition, self.epoch, self._segments)
+        parts = [self.broker.life.number, self.partition, self.epoch, self._segments]
+        if self.world.scenario.guarded:
+            parts.append(self._lane)
         named = b"".join(part.to_bytes(4, "big") for part in parts)
         return Uuid(blake2b(named, digest_size=16).digest())
 
@@ -161,6 +172,7 @@ class Copier:
             segment = metadata.remote_log_segment_id
             if error is None and what == "add":
                 self._started.append(segment)
+                self.world.tier.put(self.world.keys_of[self.partition], bytes(segment.id))
 
         self._write(caller, metadata, what, then)
 
@@ -184,6 +196,13 @@ class Copier:
             self._moved(segment, what, error)
 
         self._write(caller, update, what, then)
+
+    def _erase(self, caller: StruckCaller, segment: RemoteLogSegmentId) -> None:
+        def then(error: RemoteStorageError | None) -> None:
+            if error is None:
+                self._erased.add(segment)
+
+        self.broker.erase(self.partition, caller, bytes(segment.id), then)
 
     def _moved(
         self, segment: RemoteLogSegmentId, what: str, error: RemoteStorageError | None
@@ -255,7 +274,7 @@ class Copiers:
         key = (broker.life.name, partition, caller)
         copier = self._copiers.get(key)
         if copier is None or copier.epoch != epoch:
-            copier = self._copiers[key] = Copier(world, broker, partition, epoch)
+            copier = self._copiers[key] = Copier(world, broker, partition, epoch, caller)
         copier.step(one, operation, draw)
 
 

@@ -7,7 +7,9 @@ from functools import partial
 from typing import TypeVar
 
 from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.holds import Hold
 from tierledger.actors.messages import Query
+from tierledger.events.lifecycle import DeletionCause
 from tierledger.simulation.machines.copier import Copier
 from tierledger.simulation.machines.environment.clockwork import MS, S
 from tierledger.simulation.machines.environment.medium import LOSE, REFUSE, SLOW, SLOW_ANSWER
@@ -19,9 +21,19 @@ KINDS = ("lookup", "lookup", "highest_offset", "size", "list_epoch", "next_txn",
 STRIDE = 9 * MS
 """The time between two writes of a long run."""
 
+RETENTION = ("start", "go on", "retire", "go on", "go on")
+RETENTION_STRIDE = 20 * MS
+"""Operations on a segment: it is added, finished, deleted, and its data goes before its row."""
+
+IN_FLIGHT = 4
+"""Segments whose deletions are under way when a hold is placed."""
+
 BURIED, BURY_STRIDE = 8, 25 * MS
 BURIAL = ("start", "go on", "retire", "go on")
 """Operations on segments that are deleted together: each is added, finished and deleted."""
+
+HOLD_OF_ID = 2
+"""The hold that is about a topic by its id; those after it are about a partition."""
 
 DELETED = 2
 """The last step of a partition's deletion."""
@@ -444,6 +456,143 @@ def _second_coordinator(world: Struck) -> None:
     life = world.at_site("coordinator")
     if life is not None and world.cut_off(life):
         world.recording.mark("two coordinators")
+
+
+# Holds, deletions and the trash. Only worlds whose brokers have storage managers are struck so.
+
+
+@_strike("retention")
+def _retention(world: Struck, partition: int, count: int, caller: int) -> None:
+    """A broker copies segments, and deletes the oldest as soon as it has copied them."""
+    for at in range(count):
+        if world.clock.now + at * RETENTION_STRIDE > world.scenario.duration:
+            return
+        operation = RETENTION[at % len(RETENTION)]
+        world.clock.after(
+            at * RETENTION_STRIDE, None, _copy, world, partition, 30 + caller, operation, at
+        )
+
+
+@_strike("hold")
+def _hold(  # noqa: PLR0913, PLR0917 - The arguments of a decision.
+    world: Struck,
+    number: int,
+    of: int,
+    partition: int,
+    first_offset: int,
+    term: int,
+    cause: int,
+    until: int,
+    length: int,
+) -> None:
+    """An operator places a hold, and releases it after `length` ms; -1: when all has healed.
+
+    `of`: all topics, those of a pattern, the topic of the partition by its id, the partition
+    alone, or some of its offsets. `term` (ms): how long it keeps what is deleted; -1: it is
+    none. `until` (ms): it ends by itself after that time; -1: it does not.
+    """
+    name, tip = f"hold-{number}", world.tips[partition]
+    pattern = ("*", "ord*", "*", "orders", "orders")[of]
+    hold = Hold(name, pattern, reason="struck", by="operator")
+    if of == HOLD_OF_ID:
+        hold = hold._replace(topic_id=bytes(tip.topic_id))
+    if of > HOLD_OF_ID:
+        hold = hold._replace(partition=tip.partition)
+    if of > HOLD_OF_ID + 1:
+        hold = hold._replace(first_offset=first_offset, last_offset=first_offset + 20)
+    if term >= 0:
+        hold = hold._replace(term_ms=term, cause=DeletionCause(cause))
+        world.recording.mark("term placed")
+    elif until >= 0:
+        until_ms = world.wall_ms() + until
+        hold = hold._replace(until_ms=until_ms)
+    world.operator.place(hold)
+    if length >= 0:
+        world.clock.after(length * MS, None, world.operator.release, name)
+
+
+@_strike("lower term")
+def _lower_term(
+    world: Struck, number: int, partition: int, long: int, short: int, after: int
+) -> None:
+    """A term is replaced by a shorter one; what was deleted before keeps its own."""
+    _hold(world, number, 1, partition, 0, long, 0, -1, after)
+    world.clock.after(
+        after * MS, None, _hold, world, number + 1, 1, partition, 0, short, 0, -1, -1
+    )
+    world.recording.mark("term changed downwards")
+
+
+@_strike("hold in flight")
+def _hold_in_flight(
+    world: Struck, number: int, partition: int, of: int, delay: int, slow: int, depose: int
+) -> None:
+    """A hold is placed while deletions are being stored, perhaps by a host that is given up.
+
+    `delay` (ms): how long after the deletions. `slow` (ms): how late their batch is; the next
+    requests of other hosts are twice as late. `depose`: see `_depose`; 0: the host goes on.
+    """
+    for caller in range(4, 4 + IN_FLIGHT):
+        _retention(world, partition, 2, caller)  # They are copied.
+    world.clock.after(
+        150 * MS, None, _held_in_flight, world, number, partition, of, delay, slow, depose
+    )
+
+
+def _held_in_flight(
+    world: Struck, number: int, partition: int, of: int, delay: int, slow: int, depose: int
+) -> None:
+    host = world.leader_life(partition)
+    if host is not None and slow:
+        world.medium.arm(host.site, SLOW, slow * MS, of_writes=True)
+        for other in world.host_lives:
+            if other is not host:
+                world.medium.arm(other.site, SLOW, 2 * slow * MS)
+    for caller in range(34, 34 + IN_FLIGHT):
+        _copy(world, partition, caller, "retire", 0)
+    if depose:
+        world.clock.after(8 * MS, None, _depose, world, partition, depose - 1)
+    world.clock.after(delay * MS, None, _hold, world, number, of, partition, 0, -1, 0, -1, 2000)
+
+
+@_strike("release kept")
+def _release_kept(world: Struck) -> None:
+    """The operator lets go of all that is kept until somebody says so."""
+    world.release_kept()
+
+
+@_strike("delete topic")
+def _delete_topic(world: Struck, partition: int, remakes: int, after: int) -> None:
+    """A topic is deleted, with all that its brokers still find; perhaps it is made again."""
+    broker = world.brokers[world.controller.leader[partition]]
+    world.clock.step(broker.life, broker.delete_topic, partition)
+    successor = world.scenario.partitions if remakes else None
+    world.clock.after(after * MS, None, world.controller.delete_topic, partition, successor)
+    if successor is not None:
+        world.clock.after((after + 200) * MS, None, _retention, world, successor, 16, 0)
+
+
+@_strike("tier away")
+def _tier_away(world: Struck, duration: int) -> None:
+    world.tier.away_until = world.clock.now + duration * MS
+
+
+@_strike("guard dies")
+def _guard_dies(world: Struck, broker_id: int, point: str, back: int) -> None:
+    """A broker ends while it deletes data, and comes back after a while."""
+    world.fuses.add((f"broker-{broker_id}", point))
+    world.clock.after(back * MS, None, _come_back, world, broker_id)
+
+
+def _come_back(world: Struck, broker_id: int) -> None:
+    if world.brokers[broker_id].life.is_dead:
+        world.restart_broker(broker_id)
+
+
+@_strike("guard hangs")
+def _guard_hangs(world: Struck, broker_id: int, point: str, duration: int) -> None:
+    """A broker's deletion takes longer than its lease may last."""
+    world.dozes[f"broker-{broker_id}", point] = duration * MS
 
 
 # Damage: a store must never do this, and the service has to notice if one does.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tierledger.actors.calls import PartitionKey, Placement
+from tierledger.actors.holds import Hold
 from tierledger.actors.messages import Query
 from tierledger.events.commands import ImportedRecord, LeaderVerdict
 from tierledger.events.errors import RemoteStorageError
@@ -15,6 +16,7 @@ from tierledger.simulation.history.calls import Recorder
 from tierledger.simulation.machines.environment.clockwork import Clockwork, ProcessLife
 from tierledger.simulation.machines.environment.medium import REFUSE, Medium
 from tierledger.simulation.machines.environment.recording import Recording
+from tierledger.simulation.machines.environment.tier import WorldTier
 from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.storage.keys import MetadataKeyFactory
@@ -66,6 +68,21 @@ class StruckBroker(Protocol):
         then: Heard,
         /,
     ) -> None: ...
+    def erase(
+        self,
+        partition: int,
+        caller: Any,  # noqa: ANN401 - One of its own.
+        segment_id: bytes,
+        then: Heard,
+        /,
+    ) -> None:
+        """Delete the data of a segment whose deletion this broker has begun."""
+        ...
+
+    def delete_topic(self, partition: int) -> None:
+        """Delete all segments of a partition whose topic is deleted, as far as it goes."""
+        ...
+
     def import_records(
         self,
         partition: int,
@@ -97,7 +114,9 @@ class StruckController(Protocol):
 
     leader: dict[int, int]
     epoch: dict[int, int]
+    gone: set[int]
 
+    def delete_topic(self, number: int, successor: int | None) -> None: ...
     def elect(
         self, number: int, pick: int, delays: tuple[int, int], *, clean: bool
     ) -> None: ...
@@ -116,6 +135,13 @@ class StruckStreams(Protocol):
     def shut_out(self, client: str, until: float) -> None: ...
     def before_written(self, client: str, then: Callable[[], None]) -> None: ...
     def close_door(self, host: str) -> None: ...
+
+
+class StruckOperator(Protocol):
+    """One who gives the service's commands."""
+
+    def place(self, hold: Hold, /) -> None: ...
+    def release(self, name: str, /) -> None: ...
 
 
 class Struck(Protocol):
@@ -148,6 +174,17 @@ class Struck(Protocol):
     """By a decision's index in the scenario, the numbers of the calls it made at once."""
     is_healing: bool
     is_well: bool
+
+    tier: WorldTier
+
+    @property
+    def operator(self) -> StruckOperator: ...
+    def wall_ms(self) -> int:
+        """The world's time of day (ms)."""
+        ...
+
+    def release_kept(self) -> None:
+        """Let the operator let go of all that is kept until somebody says so."""
 
     @property
     def copiers(self) -> StruckCopiers: ...
@@ -281,6 +318,8 @@ def whole(world: Struck) -> list[int]:
     """Partitions that are neither damaged nor being deleted."""
     return [
         number
-        for number in range(world.scenario.partitions)
-        if number not in world.damaged and not world.deletions.get(number)
+        for number in world.controller.leader
+        if number not in world.damaged
+        and number not in world.controller.gone
+        and not world.deletions.get(number)
     ]

@@ -7,6 +7,7 @@ runs; the service's own code has no switches. The other modules declare them, by
 from __future__ import annotations
 
 from tierledger.simulation.mutants import (
+    deletions,
     feed,
     leader,
     left_over,
@@ -21,7 +22,18 @@ from tierledger.simulation.mutants.mistakes import Mutant, declared_in, planted
 
 __all__ = ["MUTANTS", "Mutant", "planted"]
 
-_ROOMS = (feed, leader, left_over, moving, readers, served, sessions, state, storage)
+_ROOMS = (
+    deletions,
+    feed,
+    leader,
+    left_over,
+    moving,
+    readers,
+    served,
+    sessions,
+    state,
+    storage,
+)
 
 MUTANTS = declared_in(*(room.__name__ for room in _ROOMS))
 """All but those of the door's own rules, which `door` has."""

@@ -68,7 +68,16 @@ def _misdecided_behind(
         made = draft(overlay, inbox, LIMITS, has_claimed=has_claimed)
         replies, left = tuple(made.replies), len(inbox)
         drafted = Drafted(
-            log.key, position, inbox, has_claimed, (arrived,), left, made, replies, 1
+            log.key,
+            position,
+            inbox,
+            has_claimed,
+            (arrived,),
+            left,
+            made,
+            replies,
+            1,
+            log.topic_id_partition,
         )
         why = difference(drafted, facts)
         if why is not None:

@@ -11,28 +11,16 @@ from tierledger.actors.leader.machine import Leader
 from tierledger.events.commands import Claim
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.history.observations import Healed
-from tierledger.simulation.machines.laws.coordination_laws import (
-    Coordinated,
-    WantedReplica,
-    coordinated,
-)
+from tierledger.simulation.machines.laws.coordination_laws import WantedReplica
 from tierledger.simulation.machines.struck import whole
 from tierledger.simulation.service.cluster import HostProcess
 from tierledger.simulation.service.left_over import LeftOver, left_over
 from tierledger.simulation.service.process_watch import WatchedShell
-from tierledger.simulation.service.stage import CLUSTER_ID
+from tierledger.simulation.service.trash import in_trash
 from tierledger.simulation.service.world import World
 
 SETTLED_S = 1.6
 """Time after which a placement must have taken effect."""
-
-
-def coordination(world: World) -> list[Coordinated]:
-    """The events of the coordinator's log, as they were written."""
-    created_at, values = world.store.created_at, world.medium.state
-    prefix = world.keys.coordinator_log()
-    batches = [(created_at[key], values[key]) for key in values if key.startswith(prefix)]
-    return coordinated(batches, world.settings.serde(), CLUSTER_ID)
 
 
 def healed(world: World) -> dict[PartitionKey, Healed]:
@@ -122,6 +110,8 @@ def is_at_rest(world: World) -> bool:
     """Whether all replicas are ready, and nothing waits that did at each look before."""
     found = set(_left_over(world))
     world.left_over = found if world.left_over is None else world.left_over & found
+    if world.scenario.guarded and in_trash(world):
+        return False
     return not world.left_over and all(one.is_ready for one in wanted(world))
 
 

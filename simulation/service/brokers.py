@@ -10,20 +10,24 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from tierledger.actors.calls import LEADER
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.messages import Query
 from tierledger.events.commands import NO_CLAIM, Claim, ImportedRecord
-from tierledger.events.errors import Fenced, OutcomeUnknown, RemoteStorageError
+from tierledger.events.errors import Fenced, NotLeader, OutcomeUnknown, RemoteStorageError
+from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import KafkaValue
+from tierledger.events.lifecycle import DeletionCause, RemoteLogSegmentState
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierledger.events.tables.segment_rows import id_of_row
 from tierledger.simulation.history.recorded_client import (
     KnownIds,
     NamedIds,
@@ -31,10 +35,14 @@ from tierledger.simulation.history.recorded_client import (
 )
 from tierledger.simulation.machines.environment.clockwork import S
 from tierledger.simulation.machines.struck import RECORDED_MS, Heard
+from tierledger.simulation.service.guards import BrokersStorage
 from tierledger.simulation.service.replicas import BrokerReplicas, FedNotes
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import doors_of
 from tierledger.simulation.service.virtual_loop import VirtualProcess
+
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 READY_FIRST_S, READY_LAST_S = 0.06, 1.0
 """Pauses before a broker asks again if its replica is ready; they double up to the last."""
@@ -88,6 +96,9 @@ class Broker:
         self._manager = AsyncRemoteLogMetadataManager(
             connect, self._known_ids, deadline_s=world.scenario.patience / S
         )
+        self._storage: BrokersStorage | None = None
+        if world.scenario.guarded and import_cluster is None:
+            self._storage = BrokersStorage(world, self.life, self._manager, broker_id=broker_id)
         self._callers: dict[tuple[int, int, str], CallerOfClient] = {}
         self._configured: asyncio.Task[None] | None = None
 
@@ -104,6 +115,8 @@ class Broker:
                 await asyncio.sleep(0.2)
             else:
                 break
+        if self._storage is not None:
+            self._world.loop.spawn(self.life, self._storage.purge())
         if self._fed is not None:
             doors = doors_of(self._world.scenario.hosts)
             self.replicas = BrokerReplicas(self._fed, self.life, self.broker_id, doors)
@@ -263,16 +276,92 @@ class Broker:
         caller.is_busy = True
         self._world.loop.spawn(self.life, write())
 
-    def _begun(self, wanted: KafkaValue) -> Awaitable[int]:
+    def _begun(
+        self, wanted: KafkaValue, cause: DeletionCause = DeletionCause.RETENTION
+    ) -> Awaitable[int]:
         match wanted:
             case RemoteLogSegmentMetadata():
                 return self._manager.add_remote_log_segment_metadata(wanted)
             case RemoteLogSegmentMetadataUpdate():
+                if self._storage is not None and wanted.state == _DELETING:
+                    return self._storage.begin(wanted, cause)
                 return self._manager.update_remote_log_segment_metadata(wanted)
             case RemotePartitionDeleteMetadata():
                 return self._manager.put_remote_partition_delete_metadata(wanted)
             case _:
                 raise AssertionError(f"no broker writes {wanted!r}")
+
+    def erase(
+        self, partition: int, caller: CallerOfClient, segment_id: bytes, then: Heard
+    ) -> None:
+        """Delete the data of a segment; when that ends, `then` is called with its error."""
+        storage, tip = self._storage, self._world.tips[partition]
+        assert storage is not None, "this world has a tier"
+
+        async def erase() -> None:
+            error = None
+            try:
+                await storage.erase(caller.client, tip, segment_id)
+            except RemoteStorageError as raised:
+                error = raised
+            caller.is_busy = False
+            then(error)
+
+        caller.is_busy = True
+        self._world.loop.spawn(self.life, erase())
+
+    def delete_topic(self, partition: int) -> None:
+        """Delete all segments of a partition whose topic is deleted, as far as it goes.
+
+        As Kafka does: first all deletions begin, then all data goes, and then they end.
+        """
+        caller = self.caller(partition, 8, "delete")
+        if not caller.is_busy and self._storage is not None:
+            caller.is_busy = True
+            self._world.loop.spawn(self.life, self._delete_all(partition, caller))
+
+    async def _delete_all(self, partition: int, caller: CallerOfClient) -> None:
+        await self._ready()
+        tip = self._world.tips[partition]
+        answer = await caller.client.read(tip, LEADER, Query("list"))
+        rows: Any = () if isinstance(answer, RemoteStorageError) else answer.value
+        segments = [id_of_row(row) for row in rows]
+        with suppress(RemoteStorageError):
+            await self._delete_segments(tip, caller.client, segments)
+        caller.is_busy = False
+
+    async def _delete_segments(
+        self, tip: TopicIdPartition, client: RecordedClient, segments: list[bytes]
+    ) -> None:
+        storage = self._storage
+        assert storage is not None, "this world has a tier"
+        for segment_id in segments:
+            await self._delete_step(tip, client, segment_id, _DELETING)
+        for segment_id in segments:
+            await storage.erase(client, tip, segment_id)
+        for segment_id in segments:
+            await self._delete_step(tip, client, segment_id, _DELETED)
+
+    async def _delete_step(
+        self,
+        tip: TopicIdPartition,
+        client: RecordedClient,
+        segment_id: bytes,
+        state: RemoteLogSegmentState,
+    ) -> None:
+        if self._manager.claim_to_lead(tip) in (None, NO_CLAIM):
+            raise NotLeader("another broker leads it now")
+        update = RemoteLogSegmentMetadataUpdate(
+            remote_log_segment_id=RemoteLogSegmentId(tip, Uuid(segment_id)),
+            event_timestamp_ms=1,
+            custom_metadata=None,
+            state=state,
+            broker_id=self.broker_id,
+        )
+        begun = self._begun(update, DeletionCause.TOPIC)
+        error = await client.write(tip, begun, "delete with the topic", update)
+        if error is not None:
+            raise error
 
     def read(
         self, partition: int, caller: CallerOfClient, role: str, query: Query, then: Heard

@@ -39,7 +39,7 @@ from tierledger.actors.door.server.neighbours import Neighbours
 from tierledger.actors.host.host import Host
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.hosted_backend import HostedBackend
-from tierledger.actors.ports import LeaderOracle
+from tierledger.actors.ports import LeaderOracle, RetentionSource
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.events.errors import Fenced, NotReady, OutcomeUnknown, RemoteStorageError
 from tierledger.simulation.history.recorded_client import call_text
@@ -207,7 +207,11 @@ RESTART_S = 0.2
 class Cluster:
     """All processes of the service by name. Also the launcher that coordinators use."""
 
-    def __init__(self, world: Stage, oracle: LeaderOracle) -> None:
+    def __init__(
+        self, world: Stage, oracle: LeaderOracle, retentions: RetentionSource | None = None
+    ) -> None:
+        """`retentions`: what Kafka says of deletions; None: it is not asked."""
+        self._retentions = retentions
         self.network = world.network
         self._streams = world.streams
         self.coordinator: CoordinatorProcess | None = None
@@ -358,6 +362,7 @@ class Cluster:
             clock=self.clock(process, lambda: host.report.conditions),
             give_up=lambda: self._give_up(process),
             oracle=self._oracle,
+            retentions=self._retentions,
         )
         process.conditions = host.report.conditions
         self.watch.host(process, host)

@@ -15,6 +15,7 @@ from tierledger.simulation.machines.environment.recording import Message, Record
 from tierledger.simulation.service.virtual_loop import VirtualLoop, VirtualProcess
 from tierledger.storage.backend import (
     NO_FORMERS,
+    Create,
     CreateOutcome,
     Former,
     MetadataStorageBackend,
@@ -64,6 +65,8 @@ class LyingStore:
         """By their prefix, what keys hold."""
         self.created_at: dict[str, int] = {}
         """When each key was created (virtual ns)."""
+        self.unled: set[str] = set()
+        """Batches of logs that nobody led; their writers knew all that was stored before."""
         self._intact: dict[str, bytes | None] = {}
         """By a key that was damaged, the value that was written there; None: none was."""
 
@@ -75,6 +78,10 @@ class LyingStore:
         about = ", ".join(dict.fromkeys(text for text, _ in named))
         partition = partitions.pop() if len(partitions) == 1 else None
         return StoreStep(work, Message(what, [about], partition))
+
+    def is_batch(self, key: str) -> bool:
+        """Whether a batch of a log, now that a step is done, is at that key."""
+        return f"{key.rpartition('/')[0]}/" in self.logs and key in self.medium.state
 
     def _text(self, key: str) -> tuple[str, int | None]:
         for prefix, place in self.places.items():
@@ -173,10 +180,20 @@ class StoreConnection(MetadataStorageBackend):
 
     @override
     async def execute_atomically(self, operations: Sequence[Operation]) -> None:
-        write = partial(self._store.medium.write_checkpoint, operations)
+        write = partial(self._execute, operations)
         await self._write(write, [one.key for one in operations])
         if self._is_host:
             await self._passes(CHECKPOINTED)
+
+    async def _execute(self, operations: Sequence[Operation]) -> None:
+        store = self._store
+        await store.medium.write_checkpoint(operations)
+        for one in operations:
+            if isinstance(one, Create) and store.is_batch(one.key):
+                store.created_at[one.key] = store.loop.clock.now * 1000
+                store.unled.add(one.key)
+                store.recording.mark("purge of a partition that nobody leads")
+                store.recording.event("create", self._process.name, one.key, "atomically")
 
     @override
     async def create_each(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 from tierledger.actors.door.limits import DoorLimits
 from tierledger.simulation.machines.environment.clockwork import MS, S
@@ -111,6 +113,19 @@ these two no run would be long enough for a leader to move); the bounds of feeds
 REPLICAS_EVERY, REPLICAS_FIRST = 4, 3
 """In one seed in so many, beginning with this one, brokers keep replicas."""
 
+DURATION_GUARDED = 6 * S
+"""Of a small world with guards: terms are over before it is."""
+
+FAULTS_GUARDED, FAULTS_OF_DELETIONS = 0.4, 1.2
+"""There, the average numbers of faults of a kind that is on: of all worlds, and of its own."""
+
+GUARDED = ((True,), (True,), (True, False))
+"""Whether brokers have guards: all of them, or every other one."""
+
+GUARDED_EVERY, GUARDED_FIRST = 11, 8
+"""In one seed in so many, beginning with this one, brokers have storage managers, mostly behind
+guards, and an operator places holds."""
+
 PATIENCES = (500 * MS, 1 * S, 4 * S, 4 * S)
 """How long clients go on with a call (us): after a short time more of them are refused. Through
 doors it is the last: a client waits longer than the others for a frozen host to greet."""
@@ -143,6 +158,70 @@ FAULTS_OF_DOORS = {
 """Those of worlds whose brokers come through doors."""
 
 
+def _hold(d: Draw) -> tuple[Any, ...]:
+    is_term = d.random() < 0.6
+    term = d.one((0, 300, 300, 1200, 2500)) if is_term else -1
+    until = -1 if is_term or d.random() < 0.8 else 200 + d.below(1500)
+    length = -1 if d.random() < 0.15 else d.length() // 2
+    of, cause = d.below(5), d.one((0, 0, 1, 2)) if is_term else 0
+    return (
+        "hold", d.below(1000), of, d.partition(), 10 * d.below(20), term, cause, until, length,
+    )  # fmt: skip
+
+
+def _hold_in_flight(d: Draw) -> tuple[Any, ...]:
+    return (
+        "hold in flight", 1000 + d.below(1000), d.partition(), d.below(4), 5 + d.below(40),
+        d.one((0, 60, 200, 500)), d.one((0, 0, 3, 3, 4)),
+    )  # fmt: skip
+
+
+FAULTS_OF_GUARDS = {
+    "retention": Fault(
+        1.0, lambda d: ("retention", d.partition(), 60 + d.below(140), d.below(3)),
+        is_sure=True,
+        times=2,
+    ),
+    "hold": Fault(0.8, _hold, is_sure=True, times=2),
+    "lower term": Fault(
+        0.3,
+        lambda d: (
+            "lower term", 2000 + 2 * d.below(500), d.partition(), 2000, d.one((0, 100)),
+            200 + d.below(600),
+        ),
+    ),
+    "hold in flight": Fault(0.7, _hold_in_flight, is_sure=True, times=2),
+    "release kept": Fault(0.4, lambda _: ("release kept",), is_sure=True),
+    "delete topic": Fault(
+        0.5, lambda d: ("delete topic", d.partition(), d.coin(), 100 + d.below(700))
+    ),
+    "tier away": Fault(0.2, lambda d: ("tier away", d.length() // 2)),
+    "guard dies": Fault(
+        0.4,
+        lambda d: (
+            "guard dies", d.broker_id(), d.one(("erasing", "erased")), 300 + d.below(900)
+        ),
+        is_sure=True,
+    ),
+    "guard hangs": Fault(
+        0.4,
+        lambda d: ("guard hangs", d.broker_id(), d.one(("erasing", "erased")), d.length()),
+        is_sure=True,
+    ),
+}  # fmt: skip
+"""Those of worlds whose brokers have storage managers."""
+
+KNOBS_OF_GUARDS = {
+    "LEASE_MS": (400, 1500, 600_000),
+    "GIVEN_MAX": (1, 2, 16),
+    "AGAIN_MS": (100, 600),
+    "LOOK_MIN_S": (0, 1),
+    "LOOK_SHARE": (1, 10),
+    "LOOKED_MAX": (1, 3, 2000),
+}
+"""Knobs of those worlds: terms are over, and leases time out, before a run is."""
+
+
 def drawn(seed: int, *, small: bool | None = None) -> Scenario:
     """The scenario that `seed` gives; each part has random numbers of its own.
 
@@ -150,19 +229,25 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
     """
     small = is_small(seed) if small is None else small
     is_lone = not small and seed % LONE_EVERY == LONE_FIRST
+    is_guarded = seed % GUARDED_EVERY == GUARDED_FIRST
+    shortest = DURATION_GUARDED if is_guarded else 3 * S
     size = Size(
         seed=seed,
         brokers=pick(seed, "brokers", (2, 3) if small else (2, 3, 4)),
         hosts=1 if is_lone else pick(seed, "hosts", (2, 3) if small else (1, 2, 3, 4)),
         partitions=pick(seed, "partitions", (1, 1, 2) if small else (1, 2, 3, 4)),
-        duration=(3 if small else 4 + int(chance(seed, "duration") * 9)) * S,
+        duration=shortest if small else (4 + int(chance(seed, "duration") * 9)) * S,
     )
     is_direct = small or (not is_lone and chance(seed, "transport") < DIRECT_SHARE)
     kinds = FAULTS_OF_SERVICE if is_direct else FAULTS_OF_SERVICE | FAULTS_OF_DOORS
+    mean = FAULTS_SMALL if small else FAULTS_MEAN
+    if is_guarded:
+        mean = FAULTS_GUARDED
     decisions = [
         *work(size, CALLS_SMALL if small else pick(seed, "calls", (200, 400, 800))),
         *elections(size, small=small),
-        *faults(size, FAULTS_SMALL if small else FAULTS_MEAN, kinds),
+        *faults(size, mean, kinds),
+        *(faults(size, FAULTS_OF_DELETIONS, FAULTS_OF_GUARDS) if is_guarded else ()),
         *(() if small else _lasting(size, is_lone=is_lone)),
     ]
     decisions.sort(key=lambda one: one.at)
@@ -177,12 +262,12 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         partitions_per_host=pick(seed, "room", (1, 2, 64)),
         duration=size.duration,
         delays=delays_of(size.stream("delays"), pick(seed, "delay", (200, 500, 5000))),
-        skews_ms=skews(size.stream("skews")),
+        skews_ms=(0, 20, -30) if is_guarded else skews(size.stream("skews")),
         known_epochs=pick(seed, "epochs", (0, 50, 100)),
         oracle_knows=pick(seed, "oracle", (0, 50, 100)),
-        knobs=_knobs(seed),
+        knobs=_knobs(seed, KNOBS_OF_GUARDS if is_guarded else {}),
         upgraded=upgraded,
-        writes_newer=bool(upgraded) and chance(seed, "newer") < 0.5,
+        writes_newer=bool(upgraded) and chance(seed, "newer") < 0.5 and not is_guarded,
         outdated=some_hosts(size, "outdated"),
         decisions=tuple(decisions),
         patience=pick(seed, "patience", PATIENCES) if is_direct else PATIENCES[-1],
@@ -193,9 +278,12 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         asks_kafka=True,
         has_replicas=seed % REPLICAS_EVERY == REPLICAS_FIRST,
         one_writer=chance(seed, "one writer") < 0.3,
-        clock_off=_clock_off(size),
+        clock_off=None if is_guarded else _clock_off(size),
         is_direct=is_direct,
         doors=doors,
+        guarded=pick(seed, "guarded", GUARDED) if is_guarded else (),
+        unexplained=pick(seed, "unexplained", (0, 20, 50)),
+        spare=int(is_guarded),
     )
 
 
@@ -255,8 +343,8 @@ def _clock_off(size: Size) -> tuple[str, int] | None:
     return random.choice(names), random.choice((-1, 1)) * random.randint(1, 400)
 
 
-def _knobs(seed: int) -> tuple[tuple[str, int], ...]:
-    turned = {**KNOBS, **KNOBS_OF_SERVICE}
+def _knobs(seed: int, further: Mapping[str, tuple[int, ...]]) -> tuple[tuple[str, int], ...]:
+    turned = {**KNOBS, **KNOBS_OF_SERVICE, **further}
     found = {name: pick(seed, name, values) for name, values in turned.items()}
     if found["WRITES_MAX"] >= found["REQUESTS_KEPT"] // 8:
         # A client bounds only its own retries. A zombie of the same broker may retry requests

@@ -215,6 +215,8 @@ class ProcessWatch:
                 continue  # The most frequent ones, for speed.
             if isinstance(effect, msg.Alarm):
                 self.observer.alarmed(shell, effect)
+                if effect.hold:
+                    self._mark("deletion refused under a hold")
             elif isinstance(effect, msg.Gone):
                 self.observer.left(shell, effect.reason)
             elif isinstance(effect, msg.ReplyError):

@@ -17,8 +17,9 @@ from tierledger.simulation.record.record import (
     RunRecord,
 )
 from tierledger.simulation.service.at_rest import healed
+from tierledger.simulation.service.logs import batches_of
 from tierledger.simulation.service.stage import CLUSTER_ID, CUSTOM_BYTES_MAX
-from tierledger.simulation.service.verdict import batches_of, of_the_run
+from tierledger.simulation.service.verdict import of_the_run
 from tierledger.simulation.service.world import World
 
 

@@ -13,6 +13,7 @@ from tierledger.simulation.machines.environment.clockwork import ProcessLife
 from tierledger.simulation.machines.environment.medium import COORDINATOR, Medium
 from tierledger.simulation.machines.environment.newer_release import NewerSerDe, OlderSerDe
 from tierledger.simulation.machines.environment.recording import Recording
+from tierledger.simulation.machines.environment.tier import WorldTier
 from tierledger.simulation.machines.environment.wires import Wires
 from tierledger.simulation.machines.scenario.scenario import Scenario
 from tierledger.simulation.service.lying_store import LyingStore, StorePlace
@@ -55,6 +56,10 @@ class Stage:
             TopicIdPartition(Uuid(bytes(15) + b"\x07"), number, "orders")
             for number in range(scenario.partitions)
         ]
+        self.tips += [
+            TopicIdPartition(Uuid(bytes(15) + b"\x08"), number, "orders")
+            for number in range(scenario.partitions, scenario.partitions + scenario.spare)
+        ]
         self.keys_of = [PartitionKey.of(tip) for tip in self.tips]
         logs = {self.keys.log(tip): tip.partition for tip in self.tips}
         self.store.logs = {**logs, self.keys.coordinator_log(): COORDINATOR}
@@ -63,6 +68,7 @@ class Stage:
         self.streams = StreamNetwork(self.network, scenario.doors, self.watch)
         self.lives: list[VirtualProcess] = []
         """All processes of the run, kept so that nothing of theirs is finalized during it."""
+        self.tier = WorldTier(self.clock, self.recording)
         self.lies: list[int] = []
         self.damaged: set[int] = set()
         """Partitions whose logs were damaged."""

@@ -15,14 +15,13 @@ from tierledger.actors.calls import PartitionKey
 from tierledger.actors.leader.machine import CHECKPOINT_EVENTS
 from tierledger.actors.process_clock import OFF_MS
 from tierledger.events.errors import DataError, RemoteStorageError
-from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import TombstonesDropped
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.feed import fed
 from tierledger.simulation.checkers.model import wrong_import
 from tierledger.simulation.checkers.verdict import CLOSELY, MINIMUMS, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, bounded
-from tierledger.simulation.history.final_log import FinalLog, LoggedBatch, decode_log
+from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.history.observations import StateSeen
 from tierledger.simulation.machines.asked import of_coordination, of_tables
 from tierledger.simulation.machines.environment.collector import uncollected
@@ -73,7 +72,6 @@ from tierledger.simulation.questions.decisions import asking
 from tierledger.simulation.service.at_rest import (
     SETTLED_S,
     always_well,
-    coordination,
     followed,
     following,
     healed,
@@ -84,8 +82,10 @@ from tierledger.simulation.service.at_rest import (
     wanted,
 )
 from tierledger.simulation.service.cluster import DAY_MS, WALL_MS
+from tierledger.simulation.service.logs import coordination, log_of
 from tierledger.simulation.service.plan import GAVE_UP, LOG_LINE_FAILED
-from tierledger.simulation.service.stage import CLUSTER_ID, Stage
+from tierledger.simulation.service.stage import Stage
+from tierledger.simulation.service.trash import of_deletions
 from tierledger.simulation.service.world import LED_S, READ_S, World
 from tierledger.storage.partition.checkpoint import CheckpointStore
 
@@ -219,7 +219,7 @@ def _stored(world: World) -> tuple[_Logs, _Checkpoints, list[Violation]]:
     for tip in world.tips:
         key = PartitionKey.of(tip)
         try:
-            log = logs[key] = _log(world, tip)
+            log = logs[key] = log_of(world, tip)
             written = checkpoints[key] = checkpoints_written(medium, keys, serde, tip)
             found += early_checkpoint(written, log)
             if world.recording.marks.get("bit rot in a checkpoint"):
@@ -275,6 +275,7 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
         yield from unsettled_dispute(log, watch.named.get(key, ()), resigned(events, key))
         yield from early_forgetting(log, world.settings.limits.tombstone_retention_ms)
         yield from wrong_import(log, {one.cluster: one.records for one in world.importers})
+    yield from of_deletions(world, logs)
     yield from of_tables(logs.values(), plan.seed)
     bodies, in_pieces = [event.body for event in events], plan.seed % 2 == 0
     yield from of_coordination(bodies, world.keys_of, plan.seed, in_pieces=in_pieces)
@@ -348,23 +349,3 @@ def _untimely(world: World, log: FinalLog) -> list[Violation]:
             text = f"event {event.position} forgets deletions that are younger than the world"
             found.append(Violation("early_forgetting", log.key, text))
     return found
-
-
-def _log(world: World, tip: TopicIdPartition) -> FinalLog:
-    return decode_log(world.newer_serde, CLUSTER_ID, tip, batches_of(world, tip))
-
-
-def batches_of(world: World, tip: TopicIdPartition) -> list[LoggedBatch]:
-    """The batches of a partition's log as they were written, also if damaged since.
-
-    Raises:
-        DataError: One between them is missing.
-    """
-    values, created_at = world.store.written(world.keys.log(tip)), world.store.created_at
-    batches = []
-    for number in range(len(values)):
-        key = world.keys.log_batch(tip, number)
-        if key not in values:
-            raise DataError(f"{tip}: {len(values)} batches, and none has number {number}")
-        batches.append(LoggedBatch(number, values[key], created_at[key]))
-    return batches

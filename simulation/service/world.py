@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property, partial
 
 from typing_extensions import override
 
@@ -20,12 +21,14 @@ from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.leader.machine import Leader, LeaderPhase
 from tierledger.actors.messages import HintArrived
 from tierledger.events.commands import LeaderVerdict
-from tierledger.events.errors import RemoteStorageError
+from tierledger.events.errors import DataError, RemoteStorageError
+from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
 from tierledger.simulation.machines.controller import Controller
 from tierledger.simulation.machines.copier import Copiers
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
 from tierledger.simulation.machines.importer import IMPORTER, Importer
+from tierledger.simulation.machines.laws.deletion_laws import fates_of
 from tierledger.simulation.machines.laws.run_laws import FollowerSeen, Hindrance
 from tierledger.simulation.machines.moved import NeedlessMove
 from tierledger.simulation.machines.scenario.knobs import turned_to
@@ -34,13 +37,16 @@ from tierledger.simulation.machines.strikes import plan
 from tierledger.simulation.machines.struck import StruckBroker, passes
 from tierledger.simulation.service.brokers import Broker
 from tierledger.simulation.service.cluster import (
+    WALL_MS,
     Cluster,
     HostProcess,
     HostWay,
     ServiceProcess,
 )
 from tierledger.simulation.service.left_over import LeftOver
+from tierledger.simulation.service.logs import log_of
 from tierledger.simulation.service.network import WORLD_CONTEXT
+from tierledger.simulation.service.operator import Operator
 from tierledger.simulation.service.oracle import WorldOracle
 from tierledger.simulation.service.plan import ENDED_BY_OPERATOR
 from tierledger.simulation.service.replicas import FedNotes
@@ -94,7 +100,8 @@ class World(Stage):
         self.outages: dict[str, int] = {}
         self.copiers = Copiers(self)
         self.controller = Controller(self)
-        self.cluster = Cluster(self, WorldOracle(self))
+        oracle = WorldOracle(self)
+        self.cluster = Cluster(self, oracle, oracle if scenario.guarded else None)
         self.fed = FedNotes(self, self.cluster.watch.observer)
         self.drafts: list[Drafted] = []
         """Every batch that a leader has drafted."""
@@ -204,6 +211,15 @@ class World(Stage):
         for importer in self.importers:
             importer.stop()
         self.controller.heal()
+        if self.scenario.guarded:
+            self._end_holds()
+
+    def _end_holds(self) -> None:
+        """Let the operator release what is kept, and every other hold; the others stay."""
+        self.tier.away_until = 0
+        for name in list(self.operator.holds)[::2]:
+            self.operator.release(name)
+        self.release_kept()
 
     def _note_unreached(self) -> None:
         coordinator = self.cluster.coordinator
@@ -249,6 +265,24 @@ class World(Stage):
     @override
     def passes(self, point: str, life: ProcessLife) -> None:
         passes(self, point, life)
+
+    @cached_property
+    def operator(self) -> Operator:
+        return Operator(self, self.cluster.connect)
+
+    def wall_ms(self) -> int:
+        return WALL_MS + self.clock.now // MS
+
+    def release_kept(self) -> None:
+        for tip in self.tips:
+            self.operator.release_kept(tip, partial(self._unreleased, tip))
+
+    def _unreleased(self, tip: TopicIdPartition) -> list[bytes]:
+        """The segments of a partition that are kept until somebody releases them."""
+        with suppress(DataError):
+            fates = fates_of(log_of(self, tip))
+            return [one for one, fate in fates.items() if fate.is_unreleased]
+        return []
 
     @property
     def all_brokers(self) -> Sequence[StruckBroker]:

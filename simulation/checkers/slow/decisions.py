@@ -23,6 +23,7 @@ from tierledger.events.metadata import (
 )
 from tierledger.events.partition import decide
 from tierledger.events.partition import state as partition_state
+from tierledger.simulation.checkers.slow.deletions import KeptFact, SegmentFact
 from tierledger.simulation.checkers.slow.model import (
     COPY_FINISHED,
     COPY_STARTED,
@@ -52,16 +53,6 @@ class Unsure(Exception):
     """The request is so old that the rules allow both: to recognise it, or to forget it."""
 
 
-class _Segment(NamedTuple):
-    """What is known of a segment."""
-
-    state: int
-    broker_id: int
-    time_ms: int
-    custom: bytes | None
-    added: log_events.SegmentAdded
-
-
 class Facts:
     """What decisions need to know of a log."""
 
@@ -78,11 +69,11 @@ class Facts:
         self.disputes = (0, -1, 0)
         """How many in a row, the session that the last one opened, and its log time."""
         self.delete: tuple[int, int, int] | None = None
-        self.segments: dict[bytes, _Segment] = {}
+        self.segments: dict[bytes, SegmentFact] = {}
         self.deleted: dict[bytes, tuple[int, int]] = {}
         """Id to position and log time of its deletion, oldest first."""
-        self.kept: dict[bytes, tuple[int, int | None, int]] = {}
-        """Id of what was kept from deletion: until when, who purges it, and until when."""
+        self.kept: dict[bytes, KeptFact] = {}
+        """By id, what was kept from deletion."""
         self.imported: dict[tuple[str, int], int] = {}
         self.requests: dict[bytes, int] = {}
         self.made: defaultdict[int, list[bytes]] = defaultdict(list)
@@ -108,8 +99,9 @@ class Facts:
         _TAKEN[type(body)](self, event, body)
         self.end, self.time_ms = position + 1, time_ms
         if request_id is not None and broker_id >= 0:
+            if request_id not in self.requests:  # What is kept takes two events.
+                self.made[broker_id] = [*self.made[broker_id], request_id]
             self.requests[request_id] = position
-            self.made[broker_id] = [*self.made[broker_id], request_id]
         source = getattr(body, "source", None)
         if source is not None:
             session = self.session
@@ -130,7 +122,7 @@ class Facts:
 
     def _added(self, _: Event, body: log_events.SegmentAdded) -> None:
         self.deleted.pop(body.segment_id, None)
-        self.segments[body.segment_id] = _Segment(
+        self.segments[body.segment_id] = SegmentFact(
             COPY_STARTED, body.broker_id, body.event_timestamp_ms, body.custom_metadata, body
         )
 
@@ -141,15 +133,16 @@ class Facts:
             self.deleted[segment_id] = (event.position, event.log_time_ms)
         elif segment_id in self.segments:
             added = self.segments[segment_id].added
-            self.segments[segment_id] = _Segment(*body[1:5], added)
+            self.segments[segment_id] = SegmentFact(*body[1:5], added)
 
-    def _kept(self, _: Event, body: log_events.SegmentKept) -> None:
-        self.segments.pop(body.segment_id, None)
-        self.kept[body.segment_id] = (body.until_ms, None, 0)
+    def _kept(self, event: Event, body: log_events.SegmentKept) -> None:
+        added = self.segments.pop(body.segment_id).added
+        self.kept[body.segment_id] = KeptFact(body.until_ms, added, event.position)
 
     def _purge_started(self, event: Event, body: log_events.SegmentPurgeStarted) -> None:
-        until_ms, _, _ = self.kept[body.segment_id]
-        self.kept[body.segment_id] = (until_ms, event.broker_id, body.lease_until_ms)
+        self.kept[body.segment_id] = self.kept[body.segment_id]._replace(
+            purger=event.broker_id, lease_until_ms=body.lease_until_ms
+        )
 
     def _purged(self, event: Event, body: log_events.SegmentPurged) -> None:
         del self.kept[body.segment_id]
@@ -426,9 +419,9 @@ def _purges(facts: Facts, command: cmd.StartPurges | cmd.EndPurges, now_ms: int)
     """What is kept is purged once its time is over, by one at a time; a repeat is no news."""
     made = list[Any]()
     for one in dict.fromkeys(command.segment_ids):
-        until_ms, purger, lease_until_ms = facts.kept.get(one, (0, None, -1))
         if one not in facts.kept:
             continue
+        until_ms, _, _, purger, lease_until_ms = facts.kept[one]
         if isinstance(command, cmd.EndPurges):
             if purger is None:
                 raise Refused("InvalidStateTransition")

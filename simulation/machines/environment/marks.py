@@ -141,6 +141,33 @@ _declare(
 )
 
 _declare(
+    "deletions",
+    "hold placed",
+    "hold that some hosts do not know yet",
+    "hold released",
+    "term placed",
+    "term changed downwards",
+    "deletion refused under a hold",
+    "deletion kept",
+    "deletion kept until somebody releases it",
+    "deletion not judged",
+    "kept until released, and released",
+    "guard left the data",
+    "data deleted",
+    "data purged",
+    "data purged twice",
+    "purge of a partition that nobody leads",
+    "purge given to another guard",
+    "purge failed",
+    "tier away",
+    "topic deleted",
+    "topic made again under its name",
+    "crash: erasing",
+    "crash: erased",
+    "doze: erasing",
+    "doze: erased",
+)
+_declare(
     "feed",
     "replica took a snapshot",
     "replica went on from where it was",

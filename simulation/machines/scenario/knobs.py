@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tierledger.actors import follower
+from tierledger.actors import due, follower
 from tierledger.actors.client import window
 from tierledger.actors.coordinator import events as coordinator_events
 from tierledger.actors.coordinator import hosts as coordinator_hosts
-from tierledger.actors.coordinator import placement
+from tierledger.actors.coordinator import placement, purges
 from tierledger.actors.feed import source
 from tierledger.actors.host import feeds, partition_shell
 from tierledger.actors.host import machine as host
@@ -63,6 +63,12 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "WRITES_MAX": (window,),
     "SETTLED_S": (coordinator_hosts,),
     "SPREAD": (placement,),
+    "LEASE_MS": (purges,),  # This and the next ones are set where brokers have guards.
+    "GIVEN_MAX": (purges,),
+    "AGAIN_MS": (purges,),
+    "LOOK_MIN_S": (purges,),
+    "LOOK_SHARE": (purges,),
+    "LOOKED_MAX": (due,),
     "SHARD_ROWS": (segment_rows,),  # This and the next one are set by `questions` alone.
     "ITEMS_MAX": (coordinator_events,),
     "FRAME_ROWS": (source,),  # This and the next one are set where replicas are fed.

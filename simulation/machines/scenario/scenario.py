@@ -74,6 +74,13 @@ class Scenario(NamedTuple):
     is_direct: bool = True
     """Whether brokers reach hosts and coordinator by calls, not by frames through a door."""
     doors: DoorPlan = DoorPlan()
+    guarded: tuple[bool, ...] = ()
+    """Of brokers by id, in turn: whether their storage managers are guarded; empty: this world
+    has no tier, and brokers' deletions are only written down."""
+    unexplained: int = 0
+    """Percent of deletions that no rule of Kafka's explains, where there are guards."""
+    spare: int = 0
+    """Partitions of topics that are made under the name of one that was deleted."""
     is_part: bool = False
     """Whether it was made from another one: too little may happen in it for `MINIMUMS`."""
 

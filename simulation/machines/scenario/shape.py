@@ -40,6 +40,7 @@ _NAMED: Final[dict[str, dict[str, Any]]] = {
     "knobs=default": {"knobs": ()},
     "room=enough": {"partitions_per_host": 64},
     "replicas=none": {"has_replicas": False},
+    "guards=all": {"guarded": (True,), "unexplained": 0},
     "release=same": {"upgraded": (), "writes_newer": False, "outdated": ()},
 }
 """By a whole setting, the fields of a scenario that it sets."""

@@ -19,6 +19,7 @@ from tests.models.actors.local_world import (
 from tierledger.actors.calls import LEADER, PartitionKey
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.holds import Deletions, Hold
+from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.leader.machine import Leader
 from tierledger.events.errors import RejectedError
 
@@ -116,6 +117,31 @@ async def test_a_hold_waits_for_a_deletion_that_is_being_stored(
 
     assert await heeding == []
     await deleting
+
+
+@pytest.mark.parametrize("world", ["sqlite"], indirect=True)
+async def test_a_hold_waits_for_a_leader_that_has_not_claimed(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it has, the leader of a host that is believed dead may begin a deletion."""
+    leader = await owned(world)
+    may_load, load, other = asyncio.Event(), PartitionShell.load, partition(5)
+
+    async def slow(shell: PartitionShell) -> None:
+        await may_load.wait()
+        await load(shell)
+
+    monkeypatch.setattr(PartitionShell, "load", slow)
+    await leader.on_partition_leadership_changes([other], [])
+    host = world.service.host("host-0").host
+    await eventually(lambda: (PartitionKey.of(other), LEADER) in host._shells)
+    heeding = asyncio.ensure_future(host.heed(Deletions(1 << 40, holds=(HOLD,))))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(heeding), 0.1)
+
+    may_load.set()
+
+    assert await heeding == []
 
 
 async def test_the_breaker_holds_what_is_left_until_an_operator_releases_it(

@@ -72,6 +72,17 @@ SHOWN_BY = {
     "M98": 11,
     "M106": 264,
     "M107": 275,
+    "M109": 74,
+    "M110": 118,
+    "M111": 63,
+    "M112": 63,
+    "M113": 63,
+    "M114": 63,
+    "M115": 63,
+    "M116": 294,
+    "M117": 63,
+    "M118": 426,
+    "M119": 74,
 }
 """By a mutant's number, a seed that caught it, for mutants whose first three seeds do not.
 It is tried first, which takes a tenth of the time; all others follow if it no longer does."""
