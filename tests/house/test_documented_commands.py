@@ -48,17 +48,22 @@ ELSEWHERE = {
     r"replay tests/traces/three-brokers-churn": "tests/cli/test_replay_command.py",
     r"--master sc://": "tests/pipeline/test_connect.py",
     r"jobs import (kafka:|/var/kafka-logs|RECORDS)": "tests/pipeline/imports/test_sources.py",
-    r"jobs import tests/traces": "tests/pipeline/test_spark_walk.py",
+    r"jobs import tests/traces": "tests/pipeline/test_walks.py",
     r"replay tests/traces/one-broker": "tests/cli/test_replay_command.py",
     r"--listing": "tests/pipeline/jobs/audit/test_job.py",
 }
 """Commands that take minutes, or a server: where they run, by a pattern."""
 
 
+OF_ITS_OWN = {"tutorial.md": "tests/kafka/test_tutorial.py"}
+"""Pages whose commands run together, and where."""
+
+
 def shown() -> list[str]:
     """The commands in blocks of the documents, without prompt and remark, each once."""
     found: dict[str, None] = {}
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    pages = [one for one in (ROOT / "docs").glob("*.md") if one.name not in OF_ITS_OWN]
+    for path in [ROOT / "README.md", *sorted(pages)]:
         text = path.read_text(encoding="utf-8")
         for block in re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             for line in block.replace("\\\n", "").splitlines():
@@ -125,6 +130,7 @@ def run(command: str) -> tuple[int, str]:
 def test_each_command_that_runs_elsewhere_is_shown_and_its_test_is_there() -> None:
     elsewhere = [one for one in shown() if place_of(one) is not None]
 
+    assert all((ROOT / at).exists() for at in OF_ITS_OWN.values())
     for what, at in ELSEWHERE.items():
         assert any(re.search(what, one) for one in elsewhere), f"nobody shows {what}"
         assert (ROOT / at).exists(), at
