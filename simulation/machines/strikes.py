@@ -550,9 +550,12 @@ def _held_in_flight(
                 world.medium.arm(other.site, SLOW, 2 * slow * MS)
     for caller in range(34, 34 + IN_FLIGHT):
         _copy(world, partition, caller, "retire", 0)
+    judged = world.scenario.oracle_delay  # Kafka is asked before a deletion is decided on.
     if depose:
-        world.clock.after(8 * MS, None, _depose, world, partition, depose - 1)
-    world.clock.after(delay * MS, None, _hold, world, number, of, partition, 0, -1, 0, -1, 2000)
+        world.clock.after(judged + 8 * MS, None, _depose, world, partition, depose - 1)
+    world.clock.after(
+        judged + delay * MS, None, _hold, world, number, of, partition, 0, -1, 0, -1, 2000
+    )
 
 
 @_strike("release kept")

@@ -8,6 +8,7 @@ from functools import partial
 from tierledger.actors import due, holds
 from tierledger.actors.coordinator.purges import Purges
 from tierledger.actors.coordinator.service import CoordinatorService
+from tierledger.actors.host.host import Host
 from tierledger.actors.leader import batch
 from tierledger.events.partition import decide, evolve
 from tierledger.events.partition.state import KeptSegment
@@ -120,3 +121,15 @@ def unguarded_broker_is_trusted() -> Patches:
         "if guarded_for is None:\n        return _held",
         "if guarded_for is NotImplemented:\n        return _held",
     )
+
+
+@_of_guards("M120", "held_deleted")
+def batches_under_way_not_awaited() -> Patches:
+    """A host says that it heeds a hold while a batch from before is on its way."""
+    return rewritten(Host.heed, "shell.machine.in_flight is not None or", "False or")
+
+
+@_of_guards("M121", "held_deleted")
+def former_leader_not_waited_for() -> Patches:
+    """A host heeds a hold for a leader that has not claimed, while the former one goes on."""
+    return rewritten(Host.heed, "or not shell.machine.is_alone", "or False")

@@ -27,7 +27,10 @@ ERASING_S = 0.01
 """Virtual time (s) that the tier takes to delete a segment's data."""
 
 IDLE_S = 0.2
-"""Pause (s) of a plugin that was given nothing to purge, or to which it failed."""
+"""Pause (s) of a plugin that was given nothing to purge."""
+
+FAILED_S = 3.0
+"""Pause (s) after a failure: all guards wait for one coordinator, and a call has 2 s."""
 
 PAUSE_S = 0.03
 """Pause (s) after each segment that was purged."""
@@ -108,6 +111,7 @@ class BrokersStorage:
                     done = await self._purged(given)
             except RemoteStorageError:
                 self._world.recording.mark("purge failed")
+                await asyncio.sleep(FAILED_S)
             await asyncio.sleep(IDLE_S if done is None else PAUSE_S)
 
     async def _purged(self, given: ToPurge) -> tuple[PartitionKey, bytes]:

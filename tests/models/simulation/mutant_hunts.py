@@ -72,7 +72,7 @@ SHOWN_BY = {
     "M98": 11,
     "M106": 264,
     "M107": 275,
-    "M109": 74,
+    "M109": 217,
     "M110": 118,
     "M111": 63,
     "M112": 63,
@@ -83,6 +83,8 @@ SHOWN_BY = {
     "M117": 63,
     "M118": 426,
     "M119": 74,
+    "M120": 217,
+    "M121": 569,
 }
 """By a mutant's number, a seed that caught it, for mutants whose first three seeds do not.
 It is tried first, which takes a tenth of the time; all others follow if it no longer does."""
