@@ -133,6 +133,10 @@ class Attend(NamedTuple):
     """Milliseconds since the plugin began; 0: an older plugin."""
     is_guarded: bool | None = None
     """Whether the broker's storage manager is guarded; None: an older plugin."""
+    clock_ms: Count = 0
+    """What the broker's clock says (ms); 0: an older plugin."""
+    release: Text = ""
+    """The plugin's release; empty: an older plugin."""
 
     def put_to(self, asked: Attending) -> Coroutine[Any, Any, Attended]:
         """Who owns the cluster's metadata."""
@@ -212,6 +216,8 @@ class Attendance:
 
     def __init__(self) -> None:
         self._attending: dict[int, tuple[Attend, int]] = {}
+        self._clocks_off_ms: dict[int, int] = {}
+        """By how much brokers' clocks were ahead of the coordinator's when they reported."""
         self._shadows: dict[int, _Shadow] = {}
         self._following: tuple[dict[str, Any], int] | None = None
         self._failing_since_ms: int | None = None
@@ -224,9 +230,14 @@ class Attendance:
         self._accepted: tuple[int, tuple[bytes, ...]] = (0, ())
         """A move's owner epoch, and the segments about which managers may differ in it."""
 
-    def attended(self, attend: Attend, now_ms: int) -> None:
-        """Note a plugin's report at `now_ms`, by a clock that never goes back."""
+    def attended(self, attend: Attend, now_ms: int, wall_ms: int | None = None) -> None:
+        """Note a plugin's report at `now_ms`, by a clock that never goes back.
+
+        `wall_ms` is what the coordinator's own clock says.
+        """
         self._attending[attend.broker_id] = (attend, now_ms)
+        if attend.clock_ms and wall_ms is not None:
+            self._clocks_off_ms[attend.broker_id] = attend.clock_ms - wall_ms
         if attend.shadow is not None:
             shadow = self._shadows.setdefault(attend.broker_id, _Shadow())
             shadow.compared(attend.shadow, now_ms)
@@ -279,6 +290,7 @@ class Attendance:
         for broker_id, (_, heard_ms) in list(self._attending.items()):
             if now_ms - heard_ms > FORGOTTEN_MS:
                 del self._attending[broker_id]
+                self._clocks_off_ms.pop(broker_id, None)
                 self._shadows.pop(broker_id, None)
         following = None
         if self._following is not None:
@@ -294,7 +306,12 @@ class Attendance:
         return {
             "kafka": following,
             "attending": [
-                _plugin(attend, ownership, incarnations.get(broker_id, 0), now_ms - heard_ms)
+                {
+                    **_plugin(
+                        attend, ownership, incarnations.get(broker_id, 0), now_ms - heard_ms
+                    ),
+                    "clock_off_ms": self._clocks_off_ms.get(broker_id),
+                }
                 for broker_id, (attend, heard_ms) in sorted(self._attending.items())
             ],
             "shadows": [
@@ -335,6 +352,7 @@ def _plugin(
         "owner_epoch": attend.owner_epoch,
         "is_idle": attend.is_idle,
         "is_guarded": attend.is_guarded,
+        "release": attend.release or None,
         "positions": attend.positions,
         "seen_epoch": attend.seen_epoch,
         "seen_reads": attend.seen_reads,

@@ -292,7 +292,7 @@ class CoordinatorService:
                 f"broker {attend.broker_id} registered anew, as incarnation {newest}; "
                 f"incarnation {attend.incarnation} is fenced"
             )
-        self._attendance.attended(attend, self._now_ms())
+        self._attendance.attended(attend, self._now_ms(), self._clock.now_ms())
         self._sightings.heard(attend.broker_id, self._now_ms())
         began_ms = self._clock.now_ms() - attend.ran_ms if attend.ran_ms else None
         if was_silent(state, attend.broker_id, attend.incarnation, began_ms):

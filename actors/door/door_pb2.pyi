@@ -634,7 +634,7 @@ class HoldTold(_message.Message):
     def __init__(self, late: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
 
 class Attend(_message.Message):
-    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow", "positions", "seen_epoch", "seen_reads", "other_logs", "ran_ms", "is_guarded")
+    __slots__ = ("broker_id", "incarnation", "mode", "owner_epoch", "is_idle", "shadow", "positions", "seen_epoch", "seen_reads", "other_logs", "ran_ms", "is_guarded", "clock_ms", "release")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -647,6 +647,8 @@ class Attend(_message.Message):
     OTHER_LOGS_FIELD_NUMBER: _ClassVar[int]
     RAN_MS_FIELD_NUMBER: _ClassVar[int]
     IS_GUARDED_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_MS_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation: int
     mode: PluginMode
@@ -659,7 +661,9 @@ class Attend(_message.Message):
     other_logs: _containers.RepeatedCompositeFieldContainer[Partition]
     ran_ms: int
     is_guarded: bool
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ..., seen_epoch: _Optional[int] = ..., seen_reads: _Optional[str] = ..., other_logs: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., ran_ms: _Optional[int] = ..., is_guarded: _Optional[bool] = ...) -> None: ...
+    clock_ms: int
+    release: str
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., mode: _Optional[_Union[PluginMode, str]] = ..., owner_epoch: _Optional[int] = ..., is_idle: _Optional[bool] = ..., shadow: _Optional[_Union[ShadowReport, _Mapping]] = ..., positions: _Optional[int] = ..., seen_epoch: _Optional[int] = ..., seen_reads: _Optional[str] = ..., other_logs: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., ran_ms: _Optional[int] = ..., is_guarded: _Optional[bool] = ..., clock_ms: _Optional[int] = ..., release: _Optional[str] = ...) -> None: ...
 
 class Ownership(_message.Message):
     __slots__ = ("epoch", "owner", "source", "heading", "reads", "import_rounds", "accepted")

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from importlib.metadata import version
 from pathlib import Path
 
 import psycopg
@@ -14,15 +15,19 @@ import pytest
 from typer.testing import Result
 
 from tests.house.test_documents import document, table
-from tests.models.actors.local_world import CLUSTER
+from tests.models.actors.local_world import CLUSTER, POLL_S
 from tests.models.actors.published import published
 from tests.models.actors.secrets import Authority, Secrets
 from tests.models.cli.command_line import invoke, orders
 from tests.models.cli.terminal import on_terminal
 from tests.models.tiering.s3_server import S3Server
+from tierledger.actors.coordinator.attendance import Attend
+from tierledger.actors.coordinator.events import Owner
+from tierledger.actors.coordinator.ownership import Handover, PluginMode
 from tierledger.actors.discovery.service_record import record_of
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import this_process
+from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.doctor.check import Check, CheckLine, lines_of
 from tierledger.cli.commands.doctor.doctor import CHECKS, INDENT
 from tierledger.cli.commands.doctor.given import Given
@@ -231,6 +236,43 @@ async def test_a_service_is_asked_and_the_certificates_that_its_doors_show(
     assert UNSEEN not in states
 
 
+async def test_plugins_tell_their_release_and_their_brokers_time(tmp_path: Path) -> None:
+    async with published(tmp_path, clock=WallClock()) as world:
+        coordinator = world.service.coordinator
+        told = Attend(1, 1, PluginMode.TIERLEDGER, 0, False, is_guarded=True)
+        reports = [
+            told._replace(release=version("tierledger"), clock_ms=1),
+            told._replace(broker_id=2, release="0.0.1", clock_ms=100_000),
+            told._replace(broker_id=3),
+        ]
+        for at, one in enumerate(reports):
+            request = bytes([one.broker_id]) * 12
+            registered = await coordinator.register(one.broker_id, request, 0)
+            reports[at] = one._replace(incarnation=registered.incarnation)
+
+        async def keep_reporting() -> None:
+            while True:
+                for one in reports:
+                    ahead_ms, now_ms = one.clock_ms, world.clock.now_ms()
+                    clock_ms = now_ms + ahead_ms if ahead_ms else 0
+                    await coordinator.attend(one._replace(clock_ms=clock_ms))
+                await asyncio.sleep(POLL_S)
+
+        await coordinator.hand_over(Handover(Owner.TIERLEDGER, Owner.NOBODY))
+        store = world.storage["metadata.storage.url"]
+        reporting = asyncio.create_task(keep_reporting())
+
+        result = await asyncio.to_thread(doctor, "--store", store, "--cluster", CLUSTER)
+        reporting.cancel()
+
+    plugins = seen(result, "plugins")
+    assert [state for state, _ in plugins] == [WELL, WARNING, WARNING], plugins
+    assert "the plugin is of 0.0.1" in plugins[1][1]
+    clocks = seen(result, "broker-clocks")
+    assert [state for state, _ in clocks] == [WELL, FAILED]
+    assert "ahead of the coordinator's clock" in clocks[1][1]
+
+
 async def test_a_door_that_nobody_reaches_is_told(tmp_path: Path) -> None:
     async with published(tmp_path) as world:
         url = await world.service.url()
@@ -270,7 +312,7 @@ async def test_a_check_that_breaks_is_a_line_and_what_it_saw_before_stays() -> N
     assert lines == [
         CheckLine("one", CheckSeen.well("disk", "there")),
         CheckLine(
-            "one", CheckSeen.failed("", "ZeroDivisionError without a message", "mend it")
+            "one", CheckSeen.failed("", "the check broke: ZeroDivisionError()", "mend it")
         ),
         CheckLine("two", CheckSeen.well("", "here")),
     ]
@@ -279,6 +321,7 @@ async def test_a_check_that_breaks_is_a_line_and_what_it_saw_before_stays() -> N
 HANGS = """
 import sys, threading
 from tierledger.cli.commands.doctor import doctor
+from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.doctor.check import Check, CheckSeen
 
 async def hangs(given):

@@ -104,6 +104,7 @@ async def test_what_was_produced_is_read_from_the_tier_until_it_is_deleted(
         "service": "well",
         "doors": "well",
         "plugins": "well",
+        "broker-clocks": "well",
         "service-kafka": "well",
         "store-read": "well",
         "store-write": "not_looked_at",  # The service has the file open.

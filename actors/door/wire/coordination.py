@@ -316,6 +316,8 @@ def attend_message(attend: Attend) -> pb.Attend:
         other_logs=map(_item_message, attend.other_logs),
         ran_ms=attend.ran_ms,
         is_guarded=attend.is_guarded,
+        clock_ms=attend.clock_ms,
+        release=attend.release,
     )
 
 
@@ -340,6 +342,8 @@ def attend_of(message: pb.Attend) -> Attend:
             tuple(map(_item, message.other_logs)),
             message.ran_ms,
             message.is_guarded if message.HasField("is_guarded") else None,
+            message.clock_ms,
+            message.release,
         ),
         "attend",
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.cli.commands.doctor.seen import CheckSeen, UnseenError
 from tierledger.cli.output import error_text
+from tierledger.events.errors import RemoteStorageError
 from tierledger.events.extras import is_of_extra, missing
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ async def _looked(check: Check, given: Given, deadline_s: float) -> list[CheckSe
     except TimeoutError:
         found.append(_late(check, deadline_s))
     except Exception as error:  # noqa: BLE001 - A check that breaks ends no other.
-        text = error_text(error).partition("\n")[0][:TEXT_MAX]
+        is_known = isinstance(error, RemoteStorageError | OSError)
+        whole = error_text(error) if is_known else f"the check broke: {error!r}"
+        text = whole.partition("\n")[0][:TEXT_MAX]
         found.append(CheckSeen.failed("", text, check.mend))
     return found

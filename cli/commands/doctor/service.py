@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from tierledger.actors.wall_clock import WallClock
@@ -70,22 +71,33 @@ async def _doors(given: Given) -> AsyncIterator[CheckSeen]:
 
 async def _plugins(given: Given) -> AsyncIterator[CheckSeen]:
     found = await given.coordinator()
+    own = version("tierledger")
     for one in found["attending"]:
         subject = f"broker {one['broker_id']}"
         heard = f"mode {one['mode']}, heard {span_text(one['heard_ms_ago'])} ago"
         if one["trouble"]:
             mend = "see `troubles`, and the broker's log"
             yield CheckSeen.failed(subject, f"{heard}: {one['trouble']}", mend)
-        elif one["is_guarded"] is None:
-            mend = "install the plugin of this release"
-            yield CheckSeen.warning(subject, f"{heard}; an older release of the plugin", mend)
+        elif one.get("release") != own:
+            theirs = one.get("release") or "an older release that does not tell which"
+            mend = f"install the plugin of release {own}"
+            yield CheckSeen.warning(subject, f"{heard}; the plugin is of {theirs}", mend)
         else:
             yield CheckSeen.well(subject, f"{heard}, {GUARDED[one['is_guarded']]}")
     if not found["attending"]:
         raise UnseenError("no broker's plugin has reported to the service")
 
 
-GUARDED = {True: "with the guard", False: "without the guard"}
+GUARDED = {True: "with the guard", False: "without the guard", None: "maybe without the guard"}
+
+
+async def _broker_clocks(given: Given) -> AsyncIterator[CheckSeen]:
+    found = await given.coordinator()
+    for one in found["attending"]:
+        if (off_ms := one.get("clock_off_ms")) is not None:
+            yield of_clock(f"broker {one['broker_id']}", off_ms, 0, 0, "the coordinator's")
+    if all(one.get("clock_off_ms") is None for one in found["attending"]):
+        raise UnseenError("no broker's plugin has told its time to the service")
 
 
 async def _asks_kafka(given: Given) -> AsyncIterator[CheckSeen]:
@@ -140,6 +152,13 @@ CHECKS_OF_SERVICE = (
         "plugins",
         "brokers reach the service: their plugins report, and are of this release",
         _plugins,
+        SEE_SERVICE,
+        SERVICE,
+    ),
+    Check(
+        "broker-clocks",
+        "the clock of each broker with the plugin is the coordinator's",
+        _broker_clocks,
         SEE_SERVICE,
         SERVICE,
     ),

@@ -78,14 +78,16 @@ async def _clock(given: Given) -> AsyncIterator[CheckSeen]:
     yield of_clock("", its_ms, before_ms, after_ms)
 
 
-def of_clock(subject: str, its_ms: int, before_ms: int, after_ms: int) -> CheckSeen:
-    """How it stands with a clock that was read between two readings of this machine's."""
+def of_clock(
+    subject: str, its_ms: int, before_ms: int, after_ms: int, other: str = "this machine's"
+) -> CheckSeen:
+    """How it stands with a clock that was read between two readings of the `other` one."""
     # What the way there and back took is nobody's error.
     off_ms = max(its_ms - after_ms, before_ms - its_ms, 0)
     if not off_ms:
-        return CheckSeen.well(subject, "it has this machine's time")
+        return CheckSeen.well(subject, f"it has {other} time")
     way = "ahead of" if its_ms > after_ms else "behind"
-    text = f"it is {span_text(off_ms)} {way} this machine's clock"
+    text = f"it is {span_text(off_ms)} {way} {other} clock"
     mend = "set both clocks by NTP"
     if off_ms >= CLOCK_FAILED_MS:
         return CheckSeen.failed(subject, text, mend)

@@ -188,6 +188,7 @@ GONE = Difference(KEY, "orders", "list", 0, 0, 41, (), (), None, None, "")
 VERIFIED = ShadowReport(1000, 2, (), (GONE,), 1, 997, 60_000)
 ATTEND = Attend(7, 2, PluginMode.SHADOW, 3, True)
 GUARDED = ATTEND._replace(ran_ms=5_000, is_guarded=True)
+TIMED = GUARDED._replace(clock_ms=1_700_000_000_000, release="0.1.0")
 REMEMBERS = ATTEND._replace(
     positions=34, seen_epoch=5, seen_reads="tierledger", other_logs=((ID, 3, "orders"),)
 )
@@ -337,6 +338,9 @@ OBJECTS: dict[str, Domain] = {
     ),
     "attend-guarded": Domain(
         GUARDED, lambda: coordination.attend_message(GUARDED), coordination.attend_of
+    ),
+    "attend-timed": Domain(
+        TIMED, lambda: coordination.attend_message(TIMED), coordination.attend_of
     ),
     "attend-remembering": Domain(
         REMEMBERS, lambda: coordination.attend_message(REMEMBERS), coordination.attend_of

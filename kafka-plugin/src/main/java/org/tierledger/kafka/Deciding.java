@@ -2,6 +2,7 @@ package org.tierledger.kafka;
 
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -42,6 +43,9 @@ final class Deciding implements Manager, DeletionsMBean {
     private static final String ANOTHER = "another ledger";
     /** Partitions with another log that a report names at most. */
     private static final int OTHER_LOGS_MAX = 100;
+    /** Of the jar; empty outside one, as in tests. */
+    private static final String RELEASE =
+        Objects.requireNonNullElse(Deciding.class.getPackage().getImplementationVersion(), "");
     private static final int ATTEND_DEADLINE_MS = 2_000;
     private static final long ATTEND_MS = 500;
     private static final long HOMELESS_MS = 50;
@@ -198,7 +202,9 @@ final class Deciding implements Manager, DeletionsMBean {
             .setIsIdle(isIdle)
             .setRanMs(TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began))
             .setPositions(roles.memory.count())
-            .setIsGuarded(SameBroker.only(SameBroker.GUARD, settings.brokerId) != null);
+            .setIsGuarded(SameBroker.only(SameBroker.GUARD, settings.brokerId) != null)
+            .setClockMs(System.currentTimeMillis())
+            .setRelease(RELEASE);
         Ownership seen = roles.memory.ownership();
         if (seen != null) {
             attend.setSeenEpoch(seen.getEpoch()).setSeenReadsBytes(seen.getReadsBytes());
