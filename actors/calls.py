@@ -181,6 +181,37 @@ class CommonTime(NamedTuple):
     """Whether most clocks have that time; if not, it is an early one of several."""
 
 
+class TopicDeletions(NamedTuple):
+    """What leaders of one host have let brokers delete of a topic."""
+
+    topic_id: bytes
+    topic: str
+    """Its name; empty if none of its leaders runs there any more."""
+    tiered_bytes: int
+    """Of its finished segments that are led there, as of some seconds ago."""
+    minutes: tuple[tuple[int, int, int], ...]
+    """Of the last hour: minute since 1970, bytes of finished segments whose deletion was let
+    begin, and those of them that did not go with their whole partition."""
+
+
+class DeletionReport(NamedTuple):
+    """What has changed of a host's `TopicDeletions`."""
+
+    number: int = 0
+    """Of the newest change."""
+    topics: tuple[TopicDeletions, ...] = ()
+
+
+class DeletionsHeard(NamedTuple):
+    """What the coordinator knows of a host's `TopicDeletions`."""
+
+    process: str = ""
+    number: int = -1
+    """Of the newest change that this process has told."""
+    topics: frozenset[bytes] = frozenset()
+    """Topics of which other hosts have let go something."""
+
+
 class HostPing(NamedTuple):
     """A host's answer to a ping of the coordinator: it lives, and this is its report."""
 
@@ -200,8 +231,7 @@ class HostPing(NamedTuple):
     """The time of its own clock; None if it follows no common time."""
     newest: Former | None = None
     """The batch that it has committed last; its successor has to find it in the store."""
-    let_go_bytes: int = 0
-    """Of finished segments whose deletion its leaders let begin, since the process began."""
+    deleted: DeletionReport = DeletionReport()
     tiered_bytes: int = 0
     """Of the finished segments of the partitions that it leads, as of some seconds ago."""
     runs: tuple[tuple[PartitionKey, str, int], ...] = ()
@@ -235,7 +265,11 @@ class CoordinatedHost(AskedHost, Protocol):
     """Answers the coordinator and other hosts, too."""
 
     async def ping(
-        self, deletions: Deletions, time: CommonTime | None, placed: int | None = None
+        self,
+        deletions: Deletions,
+        time: CommonTime | None,
+        placed: int | None = None,
+        heard: DeletionsHeard = ...,
     ) -> HostPing: ...
 
     async def heed(self, deletions: Deletions) -> list[PartitionKey]: ...
@@ -275,6 +309,7 @@ class PingCall(NamedTuple):
     """None if it is not known."""
     placed: int | None = None
     """How many leaders and followers are placed there; None while placements are being sent."""
+    heard: DeletionsHeard = DeletionsHeard()
 
     def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, HostPing]:
         return asked.ping(*self)

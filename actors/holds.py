@@ -40,7 +40,8 @@ INTERNAL = (
 )
 """Kafka's own topics, which are never tiered."""
 
-HoldName = Annotated[str, Meta(min_length=1, max_length=100)]
+HOLD_NAME_MAX = 100
+HoldName = Annotated[str, Meta(min_length=1, max_length=HOLD_NAME_MAX)]
 
 _NAME = re.compile(r"[\w.:@-]+")
 

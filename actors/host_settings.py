@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-from tierledger.actors.coordinator.breaker import BREAKER_PERCENT
+from tierledger.actors.coordinator.breaker import BreakerShares
 from tierledger.actors.coordinator.placement import HOSTS_MAX, PARTITIONS_PER_HOST
 from tierledger.actors.door.security.settings import (
     CA_KEY,
@@ -82,8 +82,8 @@ class ServiceSettings:
         advertise: The address that clients get instead of `listen`, `HOST` or `HOST:PORT`.
         security: The files with which hosts and clients prove their identity.
         kafka: Brokers that are asked who leads a partition; None: the later claim leads.
-        breaker_percent: If brokers have deleted more than so much of all that is tiered within
-            an hour, 1 to 100, nothing is deleted until an operator says so; 0: they go on.
+        breaker: If brokers have deleted more than so many percent of all that is tiered, or of
+            a topic, within an hour, no more of it is deleted until an operator says so.
     """
 
     cluster_id: str
@@ -95,15 +95,14 @@ class ServiceSettings:
     advertise: str | None = None
     security: DoorSecurity = field(default_factory=DoorSecurity)
     kafka: KafkaBrokers | None = None
-    breaker_percent: int = BREAKER_PERCENT
+    breaker: BreakerShares = field(default_factory=BreakerShares)
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= HOSTS_MAX:
             raise InvalidArgument(f"expected 1 to {HOSTS_MAX} hosts, got {self.hosts}")
-        if not 0 <= self.breaker_percent <= 100:
-            raise InvalidArgument(
-                f"expected a breaker at 0 to 100 percent, got {self.breaker_percent}"
-            )
+        for percent in self.breaker:
+            if not 0 <= percent <= 100:
+                raise InvalidArgument(f"expected a breaker at 0 to 100 percent, got {percent}")
         if self.partitions_per_host < 1:
             raise InvalidArgument(
                 f"expected at least 1 partition per host, got {self.partitions_per_host}"

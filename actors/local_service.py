@@ -145,7 +145,7 @@ class LocalService:
             identity=RandomIds().request_id(),
             reader=self._backend,
             oracle=self._oracle,
-            breaker=Breaker(self._settings.breaker_percent),
+            breaker=Breaker(self._settings.breaker),
             opens=None if door is None else partial(opens, security=door.security.as_client),
         )
         try:

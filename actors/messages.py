@@ -282,6 +282,8 @@ class HeadMoved(NamedTuple):
     position: int
     let_go_bytes: int = 0
     """Of finished segments whose deletion began with them, and whose data nobody keeps."""
+    is_being_deleted: bool = False
+    """Whether the deletion of the whole partition has begun."""
 
 
 class Alarm(NamedTuple):

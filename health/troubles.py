@@ -214,9 +214,10 @@ KINDS = {
     ),
     BREAKER: TroubleKind(
         Severity.CRITICAL,
-        "brokers have deleted too much of the tier within an hour: nothing more is deleted",
+        "brokers have deleted too much of the tier, or of a topic, within an hour: nothing "
+        "more of it is deleted",
         "see who deletes what: `tierledger log`, and the brokers' logs; if it is all right: "
-        "`tierledger hold release breaker`, which lets as much go again",
+        "`tierledger hold release` with the hold's name, which lets as much go again",
     ),
     "deletion-unexplained": TroubleKind(
         Severity.CRITICAL,
@@ -461,8 +462,8 @@ def _of_owner(known: Mapping[str, Any]) -> Iterator[Trouble]:
 
 def _of_holds(status: ServiceStatus) -> Iterator[Trouble]:
     for one in status.holds():
-        if (one["name"], one["by"]) == (BREAKER, BY):
-            yield _trouble(BREAKER, f"hold {BREAKER}", one["reason"], one["since_ms"])
+        if one["by"] == BY:
+            yield _trouble(BREAKER, f"hold {one['name']}", one["reason"], one["since_ms"])
         if one["refused"]:
             text = (
                 f"the hold {one['name']} of {one['by']} has refused {one['refused']} "

@@ -47,9 +47,9 @@ TIMEOUT_AGAIN_S = 30.0
 """Pause before a test that has not ended by its timeout is failed again."""
 
 # No deadline per example: on a busy machine it fails what is right; the test's timeout stands.
-settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile("dev", max_examples=30, deadline=None)
 settings.register_profile(
-    "ci", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
+    "ci", max_examples=30, deadline=None, derandomize=True, database=None, print_blob=True
 )
 settings.register_profile("nightly", max_examples=10_000, deadline=None, print_blob=True)
 coordinator.CHECKS.append(of_coordinators.check)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from tierledger.actors.calls import FOLLOWER, LEADER, CloseCall, PartitionKey, Placement
 from tierledger.actors.coordinator import events as ev
+from tierledger.actors.coordinator.breaker import BY
 from tierledger.actors.coordinator.checked_requests import check_item, checked_broker, item_name
 from tierledger.actors.coordinator.displaced import restore, restored
 from tierledger.actors.coordinator.events import CoordinatorBody, key_of
@@ -119,7 +120,9 @@ def _owned(
         case ev.HoldPlaced():
             state.holds[body.name] = PlacedHold(Hold(*body), event.log_time_ms)
         case ev.HoldReleased():
-            state.holds.pop(body.name, None)
+            released = state.holds.pop(body.name, None)
+            if released is not None and released.hold.by == BY:
+                state.released_ms[body.name] = event.log_time_ms
     state.held_at = event.position
 
 

@@ -27,7 +27,7 @@ from tierledger.actors.coordinator.attendance import (
     Attended,
     Followed,
 )
-from tierledger.actors.coordinator.breaker import BREAKER, Breaker
+from tierledger.actors.coordinator.breaker import Breaker
 from tierledger.actors.coordinator.clocks import OWN, Clocks
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.fold import Fold
@@ -352,15 +352,15 @@ class CoordinatorService:
 
     def _watch_deletions(self, host: str, ping: HostPing) -> None:
         """Place the breaker's hold if brokers have deleted too much."""
-        self._breaker.know(self._machine.hosts.running)
-        self._breaker.reported(host, ping, self._now_ms())
-        state = self._machine.state
-        if BREAKER in state.holds:
-            self._breaker.begin_anew()  # Its release allows as much again.
+        state, running = self._machine.state, self._machine.hosts.running
+        self._breaker.know(running)
+        self._breaker.reported(host, ping)
+        due = self._breaker.broken(running, self._now_ms(), state.released_ms)
         if state.ownership.owner != Owner.TIERLEDGER:
             return  # Kafka's own manager heeds no hold.
         is_free = self._breaking is None or self._breaking.done()
-        if is_free and (hold := self._breaker.broken()) is not None:
+        placed = (hold for hold in due if hold.name not in state.holds)
+        if is_free and (hold := next(placed, None)) is not None:
             self._breaking = self._loop.create_task(self._break(hold))
 
     async def _break(self, hold: Hold) -> None:
@@ -716,7 +716,7 @@ class CoordinatorService:
         """A host's answer to a ping, which also tells its clock, and what time it is."""
         sent_s, told = self._loop.time(), deletions(self._machine.state)
         time = self._clocks.common(sent_s, address)
-        ping = await handle.ask(PingCall(told, time, placed))
+        ping = await handle.ask(PingCall(told, time, placed, self._breaker.heard(host)))
         self._told[address] = told.position
         if ping.clock_ms is not None and isinstance(self._clock, ProcessClock):
             now, own, clocks = self._now(), self._clock, self._clocks

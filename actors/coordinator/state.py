@@ -124,6 +124,8 @@ class CoordinatorState:
         """By broker, or `unowned.FOREIGN`: why leaders let brokers delete no segment."""
         self.holds: dict[str, PlacedHold] = {}
         """By name: the holds that operators have placed, also those whose time is over."""
+        self.released_ms: dict[str, int] = {}
+        """By name: when a hold that the breaker had placed was released last."""
         self.held_at = -1
         """The position of the newest event about that."""
         self.foreign = 0
@@ -168,7 +170,7 @@ class CoordinatorState:
         draft.owner_since_ms = self.owner_since_ms
         draft.held, draft.held_at = dict(self.held), self.held_at
         draft.foreign = self.foreign
-        draft.holds = dict(self.holds)
+        draft.holds, draft.released_ms = dict(self.holds), dict(self.released_ms)
         draft.incarnations = dict(self.incarnations)
         draft.registrations = {
             broker: dict(known) for broker, known in self.registrations.items()

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tierledger.actors.coordinator.breaker import BREAKER_PERCENT
+from tierledger.actors.coordinator.breaker import BREAKER_PERCENT, BreakerShares
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST
 from tierledger.actors.door.security.settings import DoorSecurity
 from tierledger.actors.host_settings import LISTEN, ServiceSettings
@@ -46,6 +46,7 @@ class RecordedSettings(NamedTuple):
     kafka: tuple[Text, Text | None] | None = None
     """Addresses of brokers, and the file of settings for connections to them."""
     breaker_percent: Count = BREAKER_PERCENT
+    topic_breaker_percent: Count = 0
 
 
 class HostDoor(NamedTuple):
@@ -109,7 +110,7 @@ class ServiceRecord(NamedTuple):
             advertise=own.advertise,
             security=own.security,
             kafka=None if own.kafka is None else KafkaBrokers(*own.kafka),
-            breaker_percent=own.breaker_percent,
+            breaker=BreakerShares(own.breaker_percent, own.topic_breaker_percent),
         )
 
     @property
@@ -155,7 +156,7 @@ def record_of(
         settings.advertise,
         settings.security,
         None if settings.kafka is None else (settings.kafka.addresses, settings.kafka.config),
-        settings.breaker_percent,
+        *settings.breaker,
     )
     return ServiceRecord(address, process.pid, now_ms, known, process=str(process))
 

@@ -24,6 +24,7 @@ from tierledger.actors.calls import (
     CloseCall,
     CommandCall,
     CommonTime,
+    DeletionsHeard,
     HostPing,
     PageCall,
     PartitionKey,
@@ -472,9 +473,12 @@ class Host:
     def notified(self, shell: PartitionShell, notice: Notice) -> None:
         """Take a notice of a partition's machine."""
         match notice:
-            case msg.HeadMoved(position=position, let_go_bytes=let_go_bytes):
-                self.report.let_go_bytes += let_go_bytes
-                self._head_moved(shell, position)
+            case msg.HeadMoved():
+                size, is_expired = notice.let_go_bytes, not notice.is_being_deleted
+                self.report.let_go(
+                    shell.topic_id_partition, size, self.now_ms(), is_expired=is_expired
+                )
+                self._head_moved(shell, notice.position)
             case msg.Alarm(kind=kind, message=message, hold=hold):
                 self.report.alarm(shell.topic_id_partition, kind, message)
                 if hold is not None:
@@ -582,7 +586,11 @@ class Host:
         return state
 
     async def ping(
-        self, deletions: Deletions, time: CommonTime | None, placed: int | None = None
+        self,
+        deletions: Deletions,
+        time: CommonTime | None,
+        placed: int | None = None,
+        heard: DeletionsHeard = DeletionsHeard(),  # noqa: B008 - It is a constant.
     ) -> HostPing:
         """This host's report to the coordinator; that it comes shows that the host serves.
 
@@ -598,6 +606,7 @@ class Host:
             self.failed(failure_of(ended[0]) or HostFailed("a task of the host has ended"))
         if self._has_failed:
             raise HostFailed(f"{self.name} lives, but has failed and serves nothing any more")
+        tiered = self.report.tiered()
         return HostPing(
             process=self.process,
             door=self.report.door,
@@ -608,8 +617,8 @@ class Host:
             doors=self.report.doors,
             clock_ms=None if clock is None else clock.own_ms(),
             newest=self.committer.newest,
-            let_go_bytes=self.report.let_go_bytes,
-            tiered_bytes=self.report.tiered_bytes(),
+            deleted=self.report.deletions.report(heard, tiered, self.now_ms()),
+            tiered_bytes=sum(size for _, size in tiered.values()),
             runs=self._machine.runs(placed),
         )
 

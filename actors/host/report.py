@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.conditions import NO_STEPS, Conditions
+from tierledger.actors.deletion_counts import DeletionCounts
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.store_queues import Committer
 from tierledger.actors.slices import Slices
@@ -69,8 +70,7 @@ class HostReport:
         """Other hosts' processes, by address, and whether their doors open to this host."""
         self.checkpointed_ms: int | None = None
         """When a leader here stored a checkpoint last; None: none since the start."""
-        self.let_go_bytes = 0
-        """Of finished segments whose deletion leaders here let begin, since the start."""
+        self.deletions = DeletionCounts(process)
         self.conditions = conditions
         """What is wrong with this host now; each becomes an entry in the list of troubles."""
         self._name = name
@@ -83,8 +83,10 @@ class HostReport:
         self._held_back: dict[str, HeldBack] = {}
         """By hold: the deletions that were refused for it."""
         self._heard_s = float("-inf")
-        self._tiered = (0, float("-inf"), 0)
-        """Bytes in the tier, when they were added up, and `let_go_bytes` then."""
+        self._tiered: dict[bytes, tuple[str, int]] = {}
+        """By topic: its name, and its bytes in the tier."""
+        self._tiered_s = float("-inf")
+        """When they were added up."""
 
     def hear(self) -> None:
         """Note that a broker's client has used the door."""
@@ -95,22 +97,30 @@ class HostReport:
         """Whether a broker's client has used the door within `HEARD_S`."""
         return asyncio.get_running_loop().time() - self._heard_s < HEARD_S
 
-    def tiered_bytes(self) -> int:
-        """Bytes of the finished segments that are led here, up to `TIERED_S` ago.
+    def tiered(self) -> dict[bytes, tuple[str, int]]:
+        """By topic: its name, and the bytes of its finished segments that are led here.
 
-        With what is let go it is added up anew: of an older sum, that could seem to be all.
+        As they were up to `TIERED_S` ago, but for what was let go since.
         """
         now_s = asyncio.get_running_loop().time()
-        _, summed_s, let_go_bytes = self._tiered
-        if now_s - summed_s >= TIERED_S or let_go_bytes != self.let_go_bytes:
-            states = (
-                shell.machine.state
-                for (_, role), shell in self._shells.items()
-                if role == LEADER
-            )
-            total = sum(one.bytes_by_state[_FINISHED] for one in states if one is not None)
-            self._tiered = (total, now_s, self.let_go_bytes)
-        return self._tiered[0]
+        if now_s - self._tiered_s >= TIERED_S:
+            self._tiered_s = now_s
+            self._tiered = {}
+            for (_, role), shell in self._shells.items():
+                if role == LEADER and (state := shell.machine.state) is not None:
+                    topic_id = bytes(shell.topic_id_partition.topic_id)
+                    _, size = self._tiered.get(topic_id, ("", 0))
+                    size += state.bytes_by_state[_FINISHED]
+                    self._tiered[topic_id] = (shell.topic_id_partition.topic, size)
+        return self._tiered
+
+    def let_go(
+        self, tip: TopicIdPartition, size: int, now_ms: int, *, is_expired: bool
+    ) -> None:
+        """Count finished segments whose deletion has begun; see `DeletionCounts.add`."""
+        if size:
+            self.deletions.add(tip, size, now_ms, is_expired=is_expired)
+            self._tiered_s = float("-inf")  # With an older sum, that could seem to be all.
 
     def alarm(self, topic_id_partition: TopicIdPartition, kind: str, message: str) -> None:
         """Count an alarm and log it."""

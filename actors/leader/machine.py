@@ -427,7 +427,8 @@ class Leader(Replaying):
         self._in_flight = None
         self._checkpoints.applied(len(flight.events))
         self._has_claimed = True  # The first batch of a leader begins with its session.
-        effects = [*flight.replies, msg.HeadMoved(self.position, let_go)]
+        moved = msg.HeadMoved(self.position, let_go, self.state.delete is not None)
+        effects = [*flight.replies, moved]
         checkpoint = self._checkpoints.due(CHECKPOINT_EVENTS, self.next_batch)
         if checkpoint and len(self.state.tombstones):
             forget = msg.CommandArrived(None, cmd.DropTombstones(), self.state.log_time_ms)

@@ -83,7 +83,7 @@ class CoordinatorShell:
                 reader=store if one_writer else None,
                 oracle=oracle_of(settings),
                 opens=partial(opens, security=settings.security.as_client),
-                breaker=Breaker(settings.breaker_percent),
+                breaker=Breaker(settings.breaker),
                 give_up=lambda: end_at_once(
                     70
                 ),  # The next process that calls it makes another.

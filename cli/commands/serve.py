@@ -31,6 +31,7 @@ from tierledger.events.errors import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from tierledger.actors.coordinator.breaker import BreakerShares
     from tierledger.actors.door.security.settings import DoorSecurity
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ray.service import RayConnection, RayService
@@ -90,6 +91,18 @@ BreakerOption = Annotated[
         help="If brokers have deleted more than so much of all that is tiered within an hour, "
         "and more than 1 GiB, nothing is deleted any more until an operator releases the hold "
         "`breaker`. 0 switches that off.",
+    ),
+]
+TopicBreakerOption = Annotated[
+    int,
+    typer.Option(
+        "--topic-breaker",
+        metavar="PERCENT",
+        min=0,
+        max=100,
+        help="If retention has deleted more than so much of a topic within an hour, and more "
+        "than 1 GiB, nothing of the topic is deleted any more until an operator releases the "
+        "hold `breaker-TOPIC`. 0 switches that off.",
     ),
 ]
 AddressOption = Annotated[
@@ -230,7 +243,7 @@ class PlacementOptions(NamedTuple):
     kafka: KafkaBrokers | None
     mirror: bool | None
     is_new: bool
-    breaker: int
+    breaker: BreakerShares
     console: str | None = None
 
 
@@ -248,6 +261,7 @@ def serve_command(
     mirror: MirrorOption = None,
     new: NewOption = False,
     breaker: BreakerOption = 50,
+    topic_breaker: TopicBreakerOption = 0,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
     tls_client_ca: ClientCaOption = None,
@@ -266,6 +280,7 @@ def serve_command(
     The service writes its address into the store, where every other command and client finds
     it. SIGINT or SIGTERM drain all partitions and end the service with exit status 0.
     """
+    from tierledger.actors.coordinator.breaker import BreakerShares
     from tierledger.actors.door.security.settings import DoorSecurity
     from tierledger.health.server import MetricsOptions
     from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -297,7 +312,7 @@ def serve_command(
         brokers,
         mirror,
         new,
-        breaker,
+        BreakerShares(breaker, topic_breaker),
         console,
     )
     options = StoreOptions(store, cluster)
@@ -477,7 +492,7 @@ async def _serve(
         advertise=placement.advertise,
         security=placement.security,
         kafka=placement.kafka,
-        breaker_percent=placement.breaker,
+        breaker=placement.breaker,
     )
     oracle_of(settings)  # Refuses a wrong list of addresses.
     if placement.kafka is not None:

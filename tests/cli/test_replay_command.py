@@ -56,6 +56,7 @@ def test_a_trace_is_answered_as_kafka_did_whoever_is_asked(name: str) -> None:
     assert summary["records_refused"] == 0
 
 
+@pytest.mark.long
 def test_leaders_that_change_all_the_time_lose_nothing() -> None:
     trace = TRACES / "three-brokers-churn"
 

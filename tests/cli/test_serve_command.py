@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tierledger.actors.coordinator.breaker import BreakerShares
 from tierledger.actors.door.security.settings import DoorSecurity
 from tierledger.actors.ray import service as ray_service
 from tierledger.cli.commands import serve
@@ -41,7 +42,16 @@ async def test_a_service_that_has_started_is_closed_whatever_happens_then(
     monkeypatch.setattr(ray_service, "RayService", Service)
     monkeypatch.setattr(ray_service, "RayConnection", Connection)
     placement = serve.PlacementOptions(
-        1, 10, "10.0.0.1:6379", "127.0.0.1:0", None, DoorSecurity(), None, None, False, 50
+        1,
+        10,
+        "10.0.0.1:6379",
+        "127.0.0.1:0",
+        None,
+        DoorSecurity(),
+        None,
+        None,
+        False,
+        BreakerShares(),
     )
     options = StoreOptions(f"sqlite:{tmp_path / 'store.sqlite'}", "orders")
     until: Any = SimpleNamespace(give_up=steps.append)  # Nothing gets so far.

@@ -17,6 +17,7 @@ from tests.models.actors.local_world import (
     sqlite_in,
 )
 from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.coordinator.breaker import BreakerShares
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.holds import Deletions, Hold
 from tierledger.actors.host.partition_shell import PartitionShell
@@ -167,3 +168,21 @@ async def test_the_breaker_holds_what_is_left_until_an_operator_releases_it(
             await move(leader, large[3], DELETING)
         await coordinator.hold(ReleaseHold("breaker", "somebody", "we deleted it"))
         await move(leader, large[3], DELETING)
+
+
+async def test_a_topic_that_retention_deletes_is_held_alone(tmp_path: Path) -> None:
+    async with LocalWorld(sqlite_in(tmp_path), breaker=BreakerShares(0, 60)) as world:
+        leader = await owned(world)
+        large = [segment(number, size=2**30) for number in range(2, 6)]
+        await copy(leader, *large)
+        for one in large[:3]:
+            await move(leader, one, DELETING)
+        coordinator = world.service.coordinator
+
+        async def is_held() -> bool:
+            return bool((await coordinator.status())["holds"])
+
+        await eventually(is_held)
+        (hold,) = (await coordinator.status())["holds"]
+        assert (hold["name"], hold["topic"]) == (f"breaker-{TIP.topic}", TIP.topic)
+        assert f"of {TIP.topic} within an hour, more than 60 %" in hold["reason"]

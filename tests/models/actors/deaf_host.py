@@ -11,6 +11,7 @@ from tests.models.actors.local_world import CLUSTER, KEYS, TickingClock
 from tierledger.actors.calls import (
     CloseCall,
     CommonTime,
+    DeletionsHeard,
     HostPing,
     PartitionKey,
     Placement,
@@ -75,7 +76,11 @@ class DeafHost:
         return []
 
     async def ping(
-        self, deletions: Deletions, time: CommonTime | None, placed: int | None = None
+        self,
+        deletions: Deletions,
+        time: CommonTime | None,
+        placed: int | None = None,
+        heard: DeletionsHeard = DeletionsHeard(),  # noqa: B008 - It is a constant.
     ) -> HostPing:
         self.pinged += 1
         self.told = time
@@ -92,7 +97,11 @@ class LostPing(DeafHost):
 
     @override
     async def ping(
-        self, deletions: Deletions, time: CommonTime | None, placed: int | None = None
+        self,
+        deletions: Deletions,
+        time: CommonTime | None,
+        placed: int | None = None,
+        heard: DeletionsHeard = DeletionsHeard(),  # noqa: B008 - It is a constant.
     ) -> HostPing:
         raise OutcomeUnknown("the answer was lost")
 

@@ -15,6 +15,7 @@ from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.connection import ServiceConnection
+from tierledger.actors.coordinator.breaker import BreakerShares
 from tierledger.actors.coordinator.events import Route
 from tierledger.actors.door.client.connection import connect_at
 from tierledger.actors.door.server.host_door import DoorSettings
@@ -90,6 +91,7 @@ class LocalWorld:
         oracle: LeaderOracle | None = None,
         door: bool | DoorSettings = False,
         cluster: str = CLUSTER,
+        breaker: BreakerShares | None = None,
     ) -> None:
         """`door`: brokers connect through the hosts' doors, as other processes do."""
         if door is True:
@@ -97,6 +99,7 @@ class LocalWorld:
         self.door = door or None
         self.storage = dict(storage)
         self.cluster = cluster
+        self.breaker = breaker or BreakerShares()
         self.hosts = hosts
         self.clock = clock or TickingClock()
         self.oracle = oracle
@@ -117,7 +120,9 @@ class LocalWorld:
         return self._service
 
     async def start(self) -> None:
-        settings = ServiceSettings(self.cluster, self.storage, limits_of(self.storage))
+        settings = ServiceSettings(
+            self.cluster, self.storage, limits_of(self.storage), breaker=self.breaker
+        )
         self._service = LocalService(settings, self.clock, self.hosts, self.oracle, self.door)
         await self._service.start()
 

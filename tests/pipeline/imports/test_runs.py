@@ -118,7 +118,7 @@ def taken(url: str) -> list[tuple[int, log.Body]]:
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(split_histories())
 @example(([FIRST, *DELETION, DELETION[-1]], [Run(0, 4), Run(0, 5)]))
 @example(([*DELETION, SECOND, DELETION[0]], [Run(0, 3), Run(3, 4, 0), Run(3, 5)]))

@@ -30,7 +30,7 @@ OF_RECORDS = {"lockout"}
 """What a world shows as `liveness`; tests/simulation/checkers/test_healing.py plants it."""
 
 
-DEAR = ("M04", "M22")
+DEAR = ("M04", "M22", "M39")
 """Mutants whose seeds take a quarter of a minute of CPU each: much is judged in them."""
 
 
@@ -112,7 +112,7 @@ def test_a_slip_is_a_change_of_text_that_stands_there(slip: Mutant) -> None:
     assert mutant_named(slip.name.partition(" ")[0]) is slip
 
 
-@pytest.mark.parametrize("number", ["S01", "S03"])
+@pytest.mark.parametrize("number", [pytest.param("S01", marks=pytest.mark.long), "S03"])
 def test_a_slip_is_found_by_whichever_checker(number: str) -> None:
     found = hunt(mutant_named(number), range(20), Workers(1))
 

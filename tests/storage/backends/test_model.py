@@ -167,4 +167,7 @@ def test_postgresql_like_memory(postgres_url: str) -> None:
         def __init__(self) -> None:
             super().__init__(postgres_url)
 
-    run_state_machine_as_test(OnThisServer, settings=settings(stateful_step_count=30))
+    few = settings.default.max_examples // 3 if settings.default else 10  # A server is slow.
+    run_state_machine_as_test(
+        OnThisServer, settings=settings(stateful_step_count=30, max_examples=few)
+    )
