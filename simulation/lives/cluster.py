@@ -20,10 +20,12 @@ from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned
+from tierledger.actors.coordinator.purge_requests import CleanUp
 from tierledger.actors.coordinator.requests import StatusCall
 from tierledger.actors.messages import Query
 from tierledger.actors.no_brokers import IMPORTER, OBSERVER
 from tierledger.actors.oracle.no_oracle import NoOracle
+from tierledger.events import commands as cmd
 from tierledger.events.errors import (
     PartitionDeleted,
     RejectedError,
@@ -33,12 +35,13 @@ from tierledger.events.errors import (
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
 from tierledger.events.kafka.codec import KafkaValue
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierledger.events.log_events import UNTIL_RELEASED_MS, Origin
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierledger.events.tables.segment_rows import id_of_row
+from tierledger.events.tables.segment_rows import START, id_of_row, unpack_row
 from tierledger.moving.comparison import Comparison, Disagreement
 from tierledger.moving.following import Following, FollowOptions
 from tierledger.moving.importing import TailImport
@@ -90,6 +93,8 @@ CUT_OFF_S = 8.0
 
 LIFE_S = 1_000.0
 """Virtual seconds in which each life ends."""
+
+LIST = Query("list")
 
 NOWHERE = KafkaBrokers("nobody:9092")
 
@@ -253,7 +258,7 @@ class LivingCluster(Stage):
         `asked`: the asking process's own: what it opens ends with that process.
         """
         try:
-            rows = await asked.rows(topic.tip, Query("list"), STORAGE)
+            rows = await asked.rows(topic.tip, LIST, STORAGE)
         except (PartitionDeleted, RemoteResourceNotFound):
             return set()
         return {Uuid(id_of_row(row)) for row in rows}
@@ -351,6 +356,8 @@ class LivingCluster(Stage):
                     await self._copy(topic)
             case What.RETAIN:
                 await self._remove(topic, self._random.randint(0, len(topic.segments)))
+            case What.TRASH:
+                await self._trash(topic, self._random.randint(0, len(topic.segments)))
             case What.DELETE_RECORDS:
                 await self._remove(topic, len(topic.segments))
             case What.REASSIGN:
@@ -440,6 +447,23 @@ class LivingCluster(Stage):
             for state in (DELETING, DELETED):
                 await self._write(topic, self._update(topic, segment_id, state))
             del topic.segments[segment_id]
+
+    async def _trash(self, topic: Topic, count: int) -> None:
+        """Delete the oldest segments and keep their data, as `clean apply` does."""
+        if (await self._still())["owner"] != Owner.TIERLEDGER:
+            return
+        going = [bytes(one) for one in [*topic.segments][:count]]
+        async with self.manager(OBSERVER) as asked:
+            known = {id_of_row(row): row for row in await asked.rows(topic.tip, LIST, STORAGE)}
+        rows = tuple(known[one] for one in going)
+        keep = cmd.Keep(UNTIL_RELEASED_MS, "it is in the way")
+        command = cmd.EndSegments(Origin(OBSERVER, None), DELETING, rows, 7, keep)
+        assert self._connection is not None, "it lives"
+        await self._connection.coordinator.ask(CleanUp(topic.tip, command, "operator"))
+        for segment_id, row in zip(going, rows, strict=True):
+            del topic.segments[Uuid(segment_id)]
+            topic.by_tierledger.discard(Uuid(segment_id))
+            topic.trash[segment_id] = unpack_row(row)[START]
 
     def _update(
         self, topic: Topic, segment_id: Uuid, state: RemoteLogSegmentState
@@ -581,6 +605,18 @@ class LivingCluster(Stage):
                     self.lost(name, topic, some & topic.segments.keys())
                     if some - topic.segments.keys():
                         raise LifeEnded("back_again", f"{name} knows {some} of {topic.tip}")
+                await self._keeps_its_trash(topic)
+
+    async def _keeps_its_trash(self, topic: Topic) -> None:
+        """The owner may have changed: what is kept stays in the ledger as it was."""
+        if topic.trash:
+            reader: PartitionReader = self.catalog(self._operator).reader(topic.tip)
+            kept = (await reader.state()).state.kept
+            found = {id_of_row(one.row): unpack_row(one.row)[START] for _, one in kept.all()}
+            for segment_id, start in topic.trash.items():
+                if found.get(segment_id) != start:
+                    where = f"{topic.tip}: {Uuid(segment_id)} from offset {start}"
+                    raise LifeEnded("needless_loss", f"{where} is not in the trash any more")
 
     async def _command(self, to: Owner) -> Owned:
         connection = await self.service.connect(self.settings)

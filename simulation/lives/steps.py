@@ -22,6 +22,7 @@ class What(Enum):
     MAKE = "a topic is made"
     TIER = "segments are copied"
     RETAIN = "retention removes the oldest segments"
+    TRASH = "the oldest segments go to the trash"
     DELETE_RECORDS = "all records so far are deleted"
     REASSIGN = "another broker leads"
     TIERING_OFF = "tiering is turned off, and the tier emptied"
@@ -90,9 +91,16 @@ def life(
     """The steps of a seed's life, which ends at rest; none of the kinds in `without`."""
     drawn = _drawn(Random(f"life {seed}"), length)
     wrong = Random(f"what goes wrong in life {seed}")
-    disturbed = (_disturbed(one, wrong) for one in drawn)
+    trash = Random(f"what goes to the trash in life {seed}")
+    disturbed = (_disturbed(_kept(one, trash), wrong) for one in drawn)
     steps = [one for one in disturbed if one.what not in without]
     return [*steps, LifeStep(What.REST)]
+
+
+def _kept(step: LifeStep, random: Random) -> LifeStep:
+    """One of three removals only goes to the trash."""
+    is_so = step.what is What.RETAIN and random.random() < 1 / 3
+    return step._replace(what=What.TRASH) if is_so else step
 
 
 def _disturbed(step: LifeStep, random: Random) -> LifeStep:

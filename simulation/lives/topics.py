@@ -26,6 +26,8 @@ class Topic:
     """Those that both managers have to know, in order; also after the topic's deletion."""
     by_tierledger: set[Uuid] = field(default_factory=set)
     """Those of them that were finished by tierledger's manager."""
+    trash: dict[bytes, int] = field(default_factory=dict)
+    """By id: the first offsets of segments that were deleted, and whose data stays."""
     is_hosted: bool = True
 
 

@@ -21,6 +21,7 @@ STATUSES = {int(row[0]) for row in table(document("docs/commands.md"), "status")
 STARTED = {
     "serve": ["--hosts", "0"],  # It starts Ray.
     "replay": ["--hosts", "0"],  # So does this, but for a store in memory.
+    "console": ["--listen", "nowhere"],  # It serves until a signal.
     "simulate run": ["--world", "moon"],  # This and the others run as long as they are told.
     "simulate mutants": ["--only", "nothing"],
     "simulate slips": ["--only", "nothing"],

@@ -54,6 +54,19 @@ def test_what_a_topic_left_that_was_deleted_while_the_metadata_moved_can_be_remo
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+def test_what_is_in_the_trash_goes_through_moves_and_is_in_no_answer(seed: int) -> None:
+    """The step of each move fails if either manager knows it, or if it is kept no more."""
+    topic = [LifeStep(what, "orders") for what in (What.MAKE, *[What.TIER] * 4)]
+    away = [LifeStep(What.MOVE), LifeStep(What.TRASH, "orders"), LifeStep(What.MOVE)]
+    deleted = [LifeStep(What.TIER, "orders"), LifeStep(What.DELETE, "orders"), *away]
+
+    cluster = lived(seed, [*topic, *away, *away, *deleted, LifeStep(What.REST)])
+
+    assert sum(len(one.trash) for one in cluster.ever) > 0
+    assert cluster.moves > 8
+
+
+@pytest.mark.parametrize("seed", [1, 2])
 def test_what_a_broker_without_the_plugin_did_to_log_starts_deletes_nothing(seed: int) -> None:
     """The step itself fails if a segment that consumers could read is deleted."""
     topic = [LifeStep(what, "orders") for what in (What.MAKE, What.TIER, What.TIER)]

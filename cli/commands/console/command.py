@@ -21,6 +21,7 @@ ListenOption = Annotated[
 ]
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
+LOOK_S = 1.0
 
 
 def console(
@@ -44,7 +45,8 @@ def console(
         served = Console(StoreOptions(store, cluster_setting(cluster)), listen, "--listen")
         served.start()
         print(f"console at {served.url}", flush=True)
-        signal.sigwait(STOPS)
+        while signal.sigtimedwait(STOPS, LOOK_S) is None:
+            pass  # Handlers of other signals, such as timers, run here.
         served.close()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
