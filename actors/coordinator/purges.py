@@ -146,7 +146,11 @@ class Purges:
         return rows
 
     def report(self) -> dict[str, Any]:
-        """For `status`: what is kept where, what brokers have been given, what is purged."""
+        """For `status`: what is kept where, what brokers have been given, what is purged.
+
+        What is kept is known once the store was looked through.
+        """
+        self._look()
         given = Counter(
             (broker_id, one.topic_id_partition)
             for broker_id, held in self._given.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,6 +15,8 @@ from tierledger.events.errors import InvalidArgument, StorageUnavailable
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tierledger.actors.connection import CoordinatorHandle, ServiceConnection
     from tierledger.actors.coordinator.ownership import Owned
     from tierledger.actors.host_settings import ServiceSettings
@@ -160,9 +162,23 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
         move = OwnershipMove(
             settings, connection, wish.brokers, to, accepts_losses=wish.accepts_losses
         )
-        return await move.made(print_note)
+        owned = await move.made(print_note)
+        print_trash(owned, await coordinator.ask(StatusCall()))
+        return owned
     finally:
         await connection.close()
+
+
+def print_trash(owned: Owned, status: Mapping[str, Any]) -> None:
+    """Say what becomes of what is in the trash, if the metadata has gone to Kafka's manager."""
+    from tierledger.actors.coordinator.events import Owner
+
+    kept = status["purges"]["partitions"]
+    if owned.owner == Owner.KAFKA and kept:
+        print_note(
+            f"the trash of {kept} partitions stays in the tier and in the ledger: Kafka's "
+            "manager knows nothing of it, and `tierledger trash ls` shows it"
+        )
 
 
 async def _deletions_confirmed(
