@@ -5,14 +5,14 @@ many bytes are tiered. If more than a share of the tier, or of a topic, went wit
 coordinator places a hold, as an operator would: its release is the operator's confirmation.
 
 What it bounds: the share, and what brokers delete until all hosts know the hold, a ping or two
-and a few milliseconds later. Hosts keep their counts, so a coordinator that starts knows them.
+and a second later. Hosts keep their counts, so a coordinator that starts knows them.
 What a host had not told when it died is lost, and all of it if the coordinator dies, too.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tierledger.actors.calls import DeletionsHeard, HostPing, TopicDeletions
@@ -28,6 +28,9 @@ BY = "tierledger"
 
 BREAKER_PERCENT = 50
 """Default share: an hour in which half of all is deleted is one that somebody should see."""
+
+LOOK_MS = 1_000
+"""Pause between two looks: with thousands of topics one takes some ms."""
 
 FLOOR_BYTES = 1 << 30
 """Less is deleted without a look: in a cluster of that size a single topic is a large share."""
@@ -63,6 +66,7 @@ class Breaker:
         """By host."""
         self._ended: dict[bytes, dict[int, tuple[int, int]]] = {}
         """What processes let go that have ended: by topic and minute."""
+        self._looked_ms = -LOOK_MS
         self._seen: frozenset[bytes] = frozenset()
         """Topics of which something went within the hour, if each has a share."""
         self._most: dict[bytes | None, dict[int, int]] = defaultdict(dict)
@@ -93,13 +97,20 @@ class Breaker:
 
     def broken(
         self, running: Collection[str], now_ms: int, released_ms: Mapping[str, int]
-    ) -> Iterator[Hold]:
-        """The holds that are to be placed; none while a running host has told nothing yet.
+    ) -> Sequence[Hold]:
+        """The holds that are to be placed, as far as it is time for a look.
 
-        `released_ms`: by the name of such a hold, when it was released: that minute, and what
-        was before it, count no more.
+        None while a running host has told nothing yet. `released_ms`: by the name of such a
+        hold, when it was released: that minute, and what was before it, count no more.
         """
-        now = minute_of(now_ms)
+        if 0 <= now_ms - self._looked_ms < LOOK_MS:
+            return ()
+        self._looked_ms = now_ms
+        return tuple(self._found(running, minute_of(now_ms), released_ms))
+
+    def _found(
+        self, running: Collection[str], now: int, released_ms: Mapping[str, int]
+    ) -> Iterator[Hold]:
         counts = self._counts(now)
         self._seen = frozenset(counts if self._shares.topic else ())
         for forgotten in self._most.keys() - counts.keys() - {None}:

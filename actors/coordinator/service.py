@@ -355,7 +355,7 @@ class CoordinatorService:
         state, running = self._machine.state, self._machine.hosts.running
         self._breaker.know(running)
         self._breaker.reported(host, ping)
-        due = self._breaker.broken(running, self._now_ms(), state.released_ms)
+        due = self._breaker.broken(running, self._clock.now_ms(), state.released_ms)
         if state.ownership.owner != Owner.TIERLEDGER:
             return  # Kafka's own manager heeds no hold.
         is_free = self._breaking is None or self._breaking.done()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierledger.actors.calls import HostPing
-from tierledger.actors.coordinator.breaker import Breaker, BreakerShares, name_of
+from tierledger.actors.coordinator.breaker import LOOK_MS, Breaker, BreakerShares, name_of
 from tierledger.actors.deletion_counts import DeletionCounts
 from tierledger.actors.holds import Hold, check_hold
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -59,6 +59,7 @@ class World:
                     ping = HostPing(self.named[host], deleted=report, tiered_bytes=size)
                     self.breaker.know(self.counts)
                     self.breaker.reported(host, ping)
+            self.now_ms += LOOK_MS
             found = [*self.breaker.broken(self.counts, self.now_ms, self.released_ms)]
         for one in found:
             check_hold(one)
@@ -121,8 +122,8 @@ def test_what_is_older_than_an_hour_does_not_count() -> None:
     for percent, is_broken in ((60, False), (59, True)):
         world = World(percent)
         world.start("a", orders=10_000)
-        for _ in range(200):
-            world.now_ms += MINUTE_MS
+        for minute in range(1000, 1200):
+            world.now_ms = minute * MINUTE_MS
             world.delete("a", 100)
             world.tiered["a"]["orders"] += 100  # 1 % a minute, and as much is copied.
             world.broken()
