@@ -20,7 +20,7 @@ from tests.models.kafka import kafka_page
 from tests.models.kafka.clients import administered, consumed, create_topic, produced
 from tests.models.kafka.tiered_broker import GUARDED, TieredBroker
 from tests.ray.test_serve import served
-from tierledger.benchmarks.kafka_broker import JARS, OLDEST, SHORT_SESSION
+from tierledger.benchmarks.kafka_broker import JARS, OLDEST, SHORT_SESSION, SUITE
 from tierledger.simulation.live.server import free_ports
 
 ROUNDS = 5
@@ -28,7 +28,7 @@ ROUNDS = 5
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
-@pytest.mark.parametrize("jars", [OLDEST, JARS], ids=["3.9", "newest"])
+@pytest.mark.parametrize("jars", [OLDEST, SUITE, JARS], ids=["3.9", "4.3", "newest"])
 async def test_retention_deletes_what_was_held_once_it_is_released(
     jars: Path, tmp_path: Path
 ) -> None:
@@ -60,7 +60,7 @@ async def test_retention_deletes_what_was_held_once_it_is_released(
         await until(lambda: not tiered & {*broker.tiered_logs()})
 
 
-@pytest.mark.parametrize("jars", [OLDEST, JARS], ids=["3.9", "newest"])
+@pytest.mark.parametrize("jars", [OLDEST, SUITE, JARS], ids=["3.9", "4.3", "newest"])
 async def test_with_the_guard_brokers_go_on_and_what_they_delete_stays_and_is_purged(
     jars: Path, tmp_path: Path
 ) -> None:
