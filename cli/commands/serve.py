@@ -20,6 +20,7 @@ from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, KafkaConfigOption, StoreOption, file_option
 from tierledger.cli.output import error_line, note_line
+from tierledger.cli.service_manager import told_of
 from tierledger.events.errors import (
     InvalidArgument,
     RejectedError,
@@ -355,7 +356,8 @@ class _Serving(threading.Thread):
     async def wait_for_stop(self, address: str) -> None:
         """Return when the service at `address`, which has started, is to end."""
         self.address = address
-        await self._stopping.wait()
+        async with told_of(f"serving on the Ray cluster at {address}"):
+            await self._stopping.wait()
 
     def give_up(self, reason: str) -> None:
         """Let the process end at once: its Ray cluster is of no use any more."""

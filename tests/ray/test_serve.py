@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -47,8 +48,28 @@ def served(store: str, *options: object) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.fixture
+def service_manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """What a service tells systemd, which watches it."""
+    name = f"\0tierledger-tests-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(name)
+        told.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", name.replace("\0", "@"))
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+
+        def heard() -> list[str]:
+            found = []
+            with suppress(BlockingIOError):
+                while True:
+                    found += told.recv(4096).decode().splitlines()
+            return found
+
+        yield heard
+
+
 async def test_a_signal_to_all_of_its_processes_ends_a_service_in_good_order(
-    tmp_path: Path,
+    tmp_path: Path, service_manager: Callable[[], list[str]]
 ) -> None:
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
     with served(store) as process:
@@ -62,6 +83,11 @@ async def test_a_signal_to_all_of_its_processes_ends_a_service_in_good_order(
         assert process.wait(STOP_S) == ExitStatus.WELL
     await eventually(lambda: not any(map(is_running, started)))
     assert started
+    told = service_manager()
+    assert told[0] == "READY=1"
+    assert told[1].startswith("STATUS=serving on the Ray cluster at ")
+    assert told[2:] == ["WATCHDOG=1"] * (len(told) - 3) + ["STOPPING=1"]
+    assert len(told) > 4
     assert replayed.returncode == 0, replayed.stderr
     assert f"pid {process.pid}" in replayed.stderr
     assert status["service"]["pid"] == process.pid
