@@ -7,13 +7,12 @@ started, so units accept only what the main process tells (`NotifyAccess=main`).
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tierledger.cli.output import note_line
-from tierledger.storage.process_log import LOG
+from tierledger.cli.settings import notify_socket, watchdog_us
 
 
 @asynccontextmanager
@@ -33,17 +32,15 @@ async def told_of(status: str) -> AsyncIterator[None]:
 
 
 async def _be_watched() -> None:
-    watch = os.environ.get("WATCHDOG_USEC", "")
-    is_ours = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-    if watch.isdecimal() and int(watch) and is_ours:
+    if (within_us := watchdog_us()) is not None:
         while True:
             _tell("WATCHDOG=1")
-            await asyncio.sleep(int(watch) / 2 / 1_000_000)
+            await asyncio.sleep(within_us / 2 / 1_000_000)
 
 
 def _tell(state: str) -> None:
-    name = os.environ.get("NOTIFY_SOCKET", "")
-    if not name:
+    name = notify_socket()
+    if name is None:
         return
     address = "\0" + name[1:] if name.startswith("@") else name
     try:
@@ -51,4 +48,6 @@ def _tell(state: str) -> None:
             to.setblocking(False)
             to.sendto(state.encode(), address)
     except OSError as error:
+        from tierledger.storage.process_log import LOG
+
         LOG.put(note_line(f"NOTIFY_SOCKET {name} cannot be told {state!r}: {error}"))

@@ -36,6 +36,18 @@ TIER_KEYS_VARIABLE = "TIERLEDGER_TIER_KEYS"
 """The keys of encrypted segments in the three-object layout: ID=FILE,ID=FILE."""
 
 
+def notify_socket() -> str | None:
+    """Where a service manager listens, as sd_notify(3) says; None: nowhere."""
+    return os.environ.get("NOTIFY_SOCKET") or None
+
+
+def watchdog_us() -> int | None:
+    """Within how many µs the service manager wants to hear from this process; None: never."""
+    watch, own = os.environ.get("WATCHDOG_USEC", ""), str(os.getpid())
+    is_ours = os.environ.get("WATCHDOG_PID", own) == own
+    return int(watch) or None if watch.isdecimal() and is_ours else None
+
+
 def ray_folder() -> str | None:
     """Where Ray has been told to keep its files; none for the temporary directory."""
     return os.environ.get("RAY_TMPDIR")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import logging
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import partial
@@ -150,12 +151,16 @@ def logging_in(world: Stage) -> Iterator[None]:
             raise OSError(errno.ENOSPC, "No space left on device")
         raise structlog.DropEvent
 
-    former = structlog.get_config()
-    structlog.configure(processors=[written])
+    former = structlog.get_config() if structlog.is_configured() else None
+    # The level of this process's own log must not decide which lines may fail.
+    all_lines = structlog.make_filtering_bound_logger(logging.NOTSET)
+    structlog.configure(processors=[written], wrapper_class=all_lines)
     try:
         yield
     finally:
-        structlog.configure(**former)
+        structlog.reset_defaults()
+        if former is not None:
+            structlog.configure(**former)
 
 
 def verdict_of(world: World) -> SeedVerdict:

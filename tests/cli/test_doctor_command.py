@@ -29,7 +29,8 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import this_process
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.doctor.check import Check, CheckLine, lines_of
-from tierledger.cli.commands.doctor.doctor import CHECKS, INDENT
+from tierledger.cli.commands.doctor.checks import CHECKS
+from tierledger.cli.commands.doctor.doctor import INDENT
 from tierledger.cli.commands.doctor.given import Given
 from tierledger.cli.commands.doctor.kafka import (
     CUSTOM_METADATA,
@@ -320,7 +321,7 @@ async def test_a_check_that_breaks_is_a_line_and_what_it_saw_before_stays() -> N
 
 HANGS = """
 import sys, threading
-from tierledger.cli.commands.doctor import doctor
+from tierledger.cli.commands.doctor import checks
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.doctor.check import Check, CheckSeen
 
@@ -329,7 +330,7 @@ async def hangs(given):
     await asyncio.shield(asyncio.to_thread(threading.Event().wait))
     yield CheckSeen.well("", "")
 
-doctor.CHECKS = (Check("hangs", "", hangs, "mend it"),)
+checks.CHECKS = (Check("hangs", "", hangs, "mend it"),)
 sys.argv = ["tierledger", "doctor", "--timeout", "100ms"]
 from tierledger.cli.main import main
 main()

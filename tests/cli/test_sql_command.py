@@ -114,7 +114,7 @@ def test_a_change_is_said_to_be_of_this_run_alone(store: Path) -> None:
     [
         (["selec 1"], "syntax error at or near"),
         ([""], "expected a statement, like: from segments; the tables are events, segments,"),
-        (["from segmets"], "The tables are events, segments, epochs"),
+        (["from segmets"], "The tables are events, segments, trash, epochs"),
         (["select 1", "--format", "xml"], "expected one of table, csv, json, parquet; got"),
         (["select 1", "--format", "parquet"], "expected --out FILE as well"),
         (["select 1", "--json", "--format", "csv"], "got both"),

@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierledger.cli.commands.doctor.certificates import CERTIFICATES
 from tierledger.cli.commands.doctor.check import END_S, lines_of
 from tierledger.cli.commands.doctor.given import Given
-from tierledger.cli.commands.doctor.kafka import CHECKS_OF_KAFKA
-from tierledger.cli.commands.doctor.machine import MACHINE
-from tierledger.cli.commands.doctor.service import CHECKS_OF_SERVICE
-from tierledger.cli.commands.doctor.store import CHECKS_OF_STORE
-from tierledger.cli.commands.doctor.tier import CHECKS_OF_TIER
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
@@ -34,22 +28,9 @@ from tierledger.cli.output import escaped, fitted, print_json
 from tierledger.cli.settings import service_config
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.vocabulary import findings
-from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tierledger.cli.commands.doctor.check import Check, CheckLine
-
-CHECKS: Sequence[Check] = (
-    *MACHINE,
-    *CERTIFICATES,
-    *CHECKS_OF_STORE,
-    *CHECKS_OF_SERVICE,
-    *CHECKS_OF_TIER,
-    *CHECKS_OF_KAFKA,
-)
-"""All checks, in the order of the lines; `docs/doctor.md` has the same table."""
+    from tierledger.cli.commands.doctor.check import CheckLine
 
 DEADLINE = "10s"
 DEADLINES_MS = range(100, UNITS_MS["h"] + 1)
@@ -89,6 +70,8 @@ def doctor(
     is written to try it is undone. docs/doctor.md lists the checks. Exit status 1: something
     failed, or is a warning.
     """
+    from tierledger.storage.kafka_brokers import KafkaBrokers
+
     log_to_stderr()
     timeout_ms = duration_ms(timeout, "--timeout")
     if timeout_ms not in DEADLINES_MS:
@@ -113,6 +96,8 @@ def _refuse_other(tier: str) -> None:
 
 
 async def _doctor(given: Given, deadline_s: float, *, json: bool) -> list[str]:
+    from tierledger.cli.commands.doctor.checks import CHECKS
+
     before, threads = set(threading.enumerate()), ThreadPoolExecutor()
     asyncio.get_running_loop().set_default_executor(threads)
     states = []

@@ -107,7 +107,9 @@ async def test_a_standby_that_takes_over_without_all_that_was_confirmed_is_refus
         url = place.replace(f"127.0.0.1:{primary.port}", hosts)
         url += "&target_session_attrs=read-write"
         async with opened(url) as backend:
+            wait_for_standby(primary, standby.name)
             await backend.create("kept", b"")
+            wait_for_standby(primary, "")
             standby.stop()
             await backend.create("lost", b"")
             primary.kill()
