@@ -41,7 +41,7 @@ html_use_index = False
 html_show_search_summary = False
 
 
-class Page(NamedTuple):
+class ListedPage(NamedTuple):
     """A line of the navigation."""
 
     title: str
@@ -54,12 +54,12 @@ class Page(NamedTuple):
         return self.path.relative_to(ROOT).with_suffix("").as_posix()
 
 
-def parts() -> Iterator[tuple[str, list[Page]]]:
+def parts() -> Iterator[tuple[str, list[ListedPage]]]:
     """Each part of the navigation with its pages."""
     for part in MAP.read_text(encoding="utf-8").split("\n## ")[1:]:
         title, *lines = part.splitlines()
         pages = [
-            Page(found[1], (MAP.parent / found[2]).resolve(), found[3])
+            ListedPage(found[1], (MAP.parent / found[2]).resolve(), found[3])
             for line in lines
             if (found := LISTED.match(line))
         ]

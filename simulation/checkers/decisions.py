@@ -25,7 +25,7 @@ from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.overlay import Overlay
 from tierledger.simulation.checkers.content import first_difference
 from tierledger.simulation.checkers.slow.decisions import Facts, Refused, Unsure, Waits, decided
-from tierledger.simulation.checkers.slow.deletions import Held, due_now, held_or_kept
+from tierledger.simulation.checkers.slow.deletions import RefusedCommand, due_now, held_or_kept
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.final_log import FinalLog
 
@@ -158,7 +158,7 @@ def difference(  # noqa: C901, PLR0912, PLR0915 - One loop, as a leader's.
             None if facts.delete is None else facts.delete[0],
             command, one.told, arrived.retention, arrived.now_ms,
         )  # fmt: skip
-        if isinstance(fate, Held):
+        if isinstance(fate, RefusedCommand):
             at_once += [(to, "RejectedError"), fate.alarm]
             continue
         if fate is not None:

@@ -298,10 +298,13 @@ def test_a_server_that_never_answers_is_a_line_and_ends_nothing_else(tmp_path: P
     assert state_of(result, "tier-list") == WELL
 
 
-async def test_a_check_that_breaks_is_a_line_and_what_it_saw_before_stays() -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ModuleNotFoundError(name="ours")])
+async def test_a_check_that_breaks_is_a_line_and_what_it_saw_before_stays(
+    error: Exception,
+) -> None:
     async def breaks(_: Given) -> AsyncIterator[CheckSeen]:
         yield CheckSeen.well("disk", "there")
-        raise ZeroDivisionError
+        raise error
 
     async def works(_: Given) -> AsyncIterator[CheckSeen]:
         yield CheckSeen.well("", "here")
@@ -312,9 +315,7 @@ async def test_a_check_that_breaks_is_a_line_and_what_it_saw_before_stays() -> N
 
     assert lines == [
         CheckLine("one", CheckSeen.well("disk", "there")),
-        CheckLine(
-            "one", CheckSeen.failed("", "the check broke: ZeroDivisionError()", "mend it")
-        ),
+        CheckLine("one", CheckSeen.failed("", f"the check broke: {error!r}", "mend it")),
         CheckLine("two", CheckSeen.well("", "here")),
     ]
 

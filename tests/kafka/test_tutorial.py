@@ -20,21 +20,21 @@ TIMEOUT_S = 300
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
-class Step(NamedTuple):
+class TutorialStep(NamedTuple):
     """A block of commands, and what the page says that they print."""
 
     commands: str
     printed: str
 
 
-def steps() -> list[Step]:
+def steps() -> list[TutorialStep]:
     """Those of the page, at ports of this test."""
     text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     first = free_ports(4)
     for port, ours in (("9093", first), ("9092", first + 1), ("4711", first + 2)):
         assert f":{port}" in text
         text = text.replace(f":{port}", f":{ours}")
-    return [Step(*one) for one in STEP.findall(text)]
+    return [TutorialStep(*one) for one in STEP.findall(text)]
 
 
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:

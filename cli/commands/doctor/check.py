@@ -92,13 +92,11 @@ async def _looked(check: Check, given: Given, deadline_s: float) -> list[CheckSe
                 found.append(one)  # noqa: PERF401 - What was seen before an error stays.
     except UnseenError as error:
         found.append(CheckSeen.unseen(str(error)))
-    except ModuleNotFoundError as error:
-        if not is_of_extra(error):
-            raise
-        found.append(CheckSeen.unseen(str(missing(error.name or ""))))
     except TimeoutError:
         found.append(_late(check, deadline_s))
     except Exception as error:  # noqa: BLE001 - A check that breaks ends no other.
+        if isinstance(error, ModuleNotFoundError) and is_of_extra(error):
+            return [*found, CheckSeen.unseen(str(missing(error.name or "")))]
         is_known = isinstance(error, RemoteStorageError | OSError)
         whole = error_text(error) if is_known else f"the check broke: {error!r}"
         text = whole.partition("\n")[0][:TEXT_MAX]

@@ -89,7 +89,7 @@ def _breadth(hold: Hold) -> tuple[int, ...]:
     return (int(hold.partition is None), int(is_open), int(all_offsets))
 
 
-class Held(NamedTuple):
+class RefusedCommand(NamedTuple):
     """The command is refused."""
 
     alarm: str
@@ -104,7 +104,7 @@ def held_or_kept(
     told: Deletions,
     retention: ToldRetention | NotKnown | None,
     now_ms: int,
-) -> Held | int | None:
+) -> RefusedCommand | int | None:
     """What becomes of a deletion: refused, kept until a time, or let go.
 
     `before`: the segments before the batch that the command is part of. `delete`: the state of
@@ -116,18 +116,20 @@ def held_or_kept(
         is_any = any(one.state == COPY_FINISHED for one in before.values())
         changed = any(before.get(one) != now for one, now in segments.items())
         about = [one for one in holds if is_about_partition(one, tip) and one.term_ms != 0]
-        return Held("deletion-held") if ends and (is_any or changed) and about else None
+        return (
+            RefusedCommand("deletion-held") if ends and (is_any or changed) and about else None
+        )
     if not isinstance(command, cmd.UpdateSegment) or command.update.state <= COPY_FINISHED:
         return None
     known = segments.get(bytes(command.update.remote_log_segment_id.id))
     if known is None or known.state != COPY_FINISHED or delete == PARTITION_DELETE_FINISHED:
         return None
     if told.held and delete is None:
-        return Held("deletion-held")
+        return RefusedCommand("deletion-held")
     guarded_for = command.guarded_for
     if guarded_for is not None and delete is None and retention is not None:
         if isinstance(retention, NotKnown):
-            return Held("deletion-not-judged")
+            return RefusedCommand("deletion-not-judged")
         if not _is_explained(known.added, retention, now_ms):
             return UNTIL_RELEASED_MS
     about = [one for one in holds if is_about(one, tip, known.added)]
@@ -135,7 +137,7 @@ def held_or_kept(
     if not found:
         return None
     if guarded_for is None:
-        return Held("deletion-held")
+        return RefusedCommand("deletion-held")
     return now_ms + max(0 if one.term_ms is None else one.term_ms for one in found)
 
 

@@ -1,20 +1,27 @@
 """When brokers delete too much of the tier, or of a topic, within an hour, a hold is due."""
 
+from collections.abc import Collection, Mapping, Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
+from tests.models.actors.deaf_host import DeafHost, leads, registered, started
+from tests.models.actors.local_world import eventually
 from tierledger.actors.calls import HostPing
 from tierledger.actors.coordinator.breaker import LOOK_MS, Breaker, BreakerShares, name_of
 from tierledger.actors.deletion_counts import DeletionCounts
 from tierledger.actors.holds import Hold, check_hold
+from tierledger.actors.wall_clock import WallClock
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.storage.backends.memory import MemoryBackend
 
 MINUTE_MS = 60_000
 TOPICS = {name: bytes([number]) * 16 for number, name in enumerate(("orders", "payments"))}
 
 
-class World:
+class DeletingHosts:
     """A coordinator, which may be restarted, and hosts whose leaders let brokers delete."""
 
     def __init__(self, cluster: int = 50, topic: int = 0, floor: int = 0) -> None:
@@ -81,7 +88,7 @@ class World:
 def test_it_breaks_above_the_share_and_the_floor(
     percent: int, floor: int, size: int, is_broken: bool
 ) -> None:
-    world = World(percent, floor=floor)
+    world = DeletingHosts(percent, floor=floor)
     world.start("a", orders=1000)
 
     world.delete("a", size)
@@ -90,7 +97,7 @@ def test_it_breaks_above_the_share_and_the_floor(
 
 
 def test_the_hold_tells_the_arithmetic_and_is_about_everything() -> None:
-    world = World()
+    world = DeletingHosts()
     world.start("a", orders=1000)
     world.delete("a", 600)
 
@@ -101,7 +108,7 @@ def test_the_hold_tells_the_arithmetic_and_is_about_everything() -> None:
 
 
 def test_after_its_release_as_much_may_go_again_also_with_another_coordinator() -> None:
-    world = World()
+    world = DeletingHosts()
     world.start("a", orders=1000)
     world.delete("a", 600)
     assert world.broken()
@@ -120,7 +127,7 @@ def test_after_its_release_as_much_may_go_again_also_with_another_coordinator() 
 
 def test_what_is_older_than_an_hour_does_not_count() -> None:
     for percent, is_broken in ((60, False), (59, True)):
-        world = World(percent)
+        world = DeletingHosts(percent)
         world.start("a", orders=10_000)
         for minute in range(1000, 1200):
             world.now_ms = minute * MINUTE_MS
@@ -136,7 +143,7 @@ def test_what_is_older_than_an_hour_does_not_count() -> None:
 
 
 def test_a_coordinator_that_starts_knows_what_was_deleted_before() -> None:
-    world = World()
+    world = DeletingHosts()
     world.start("a", orders=500)
     world.start("b", orders=500)
     world.delete("a", 260)
@@ -149,7 +156,7 @@ def test_a_coordinator_that_starts_knows_what_was_deleted_before() -> None:
 
 
 def test_a_coordinator_that_has_not_heard_all_hosts_does_not_judge() -> None:
-    world = World()
+    world = DeletingHosts()
     world.start("a", orders=100)
     world.start("b", orders=900)
     world.delete("a", 90)
@@ -165,7 +172,7 @@ def test_a_coordinator_that_has_not_heard_all_hosts_does_not_judge() -> None:
 
 
 def test_what_a_host_told_counts_when_it_has_ended_and_what_it_led_is_led_elsewhere() -> None:
-    world = World()
+    world = DeletingHosts()
     world.start("a", orders=500)
     world.start("b", orders=500)
     world.delete("a", 400)
@@ -182,7 +189,7 @@ def test_what_a_host_told_counts_when_it_has_ended_and_what_it_led_is_led_elsewh
 
 
 def test_a_host_that_is_replaced_by_another_process_adds_nothing_twice() -> None:
-    world = World()
+    world = DeletingHosts()
     world.start("a", orders=1000)
     world.delete("a", 400)
     assert not world.broken()
@@ -194,7 +201,7 @@ def test_a_host_that_is_replaced_by_another_process_adds_nothing_twice() -> None
 
 
 def test_what_an_unanswered_ping_told_is_told_again() -> None:
-    world = World()
+    world = DeletingHosts()
     world.start("a", orders=1000)
     assert not world.broken()
     world.delete("a", 600)
@@ -204,7 +211,7 @@ def test_what_an_unanswered_ping_told_is_told_again() -> None:
 
 
 def test_a_topic_has_a_share_of_its_own() -> None:
-    world = World(50, 60)
+    world = DeletingHosts(50, 60)
     world.start("a", orders=500, payments=9000)
     world.start("b", orders=500, payments=9000)
     world.delete("a", 500)
@@ -228,7 +235,7 @@ def test_a_topic_has_a_share_of_its_own() -> None:
 
 
 def test_a_topics_own_deletion_counts_for_the_cluster_only() -> None:
-    world = World(50, 60)
+    world = DeletingHosts(50, 60)
     world.start("a", orders=1000, payments=1000)
 
     world.delete("a", 1000, is_expired=False)
@@ -250,7 +257,7 @@ def test_it_breaks_just_when_more_than_the_share_went_from_all_hosts(
     is_coordinator: bool, steps: list[tuple[int, int | None]]
 ) -> None:
     """Whatever restarts now and then: the coordinator, or hosts."""
-    world, gone = World(), 0
+    world, gone = DeletingHosts(), 0
     for host in "abc":
         world.start(host, orders=500)
     for number, size in steps:
@@ -265,3 +272,23 @@ def test_it_breaks_just_when_more_than_the_share_went_from_all_hosts(
             world.start(host, orders=left)
 
         assert bool(world.broken()) is (gone > 750)
+
+
+async def test_the_coordinator_looks_by_the_time_of_day_as_hosts_count() -> None:
+    looked: list[int] = []
+
+    class WatchedBreaker(Breaker):
+        @override
+        def broken(
+            self, running: Collection[str], now_ms: int, released_ms: Mapping[str, int]
+        ) -> Sequence[Hold]:
+            looked.append(now_ms)
+            return super().broken(running, now_ms, released_ms)
+
+    host, clock = DeafHost(MemoryBackend(), "host-0/1"), WallClock()
+    service = await started(host, clock, breaker=WatchedBreaker())
+    await service.announce(leads(await registered(service, 1), 1))
+    await eventually(lambda: bool(looked))
+    await service.close()
+
+    assert abs(looked[-1] - clock.now_ms()) < MINUTE_MS

@@ -145,10 +145,14 @@ async def test_a_hold_waits_for_a_leader_that_has_not_claimed(
     assert await heeding == []
 
 
+@pytest.mark.parametrize(
+    ("shares", "name", "topic"),
+    [((50, 0), "breaker", "*"), ((0, 60), f"breaker-{TIP.topic}", TIP.topic)],
+)
 async def test_the_breaker_holds_what_is_left_until_an_operator_releases_it(
-    tmp_path: Path,
+    shares: tuple[int, int], name: str, topic: str, tmp_path: Path
 ) -> None:
-    async with LocalWorld(sqlite_in(tmp_path)) as world:
+    async with LocalWorld(sqlite_in(tmp_path), breaker=BreakerShares(*shares)) as world:
         leader = await owned(world)
         large = [segment(number, size=2**30) for number in range(2, 6)]
         await copy(leader, *large)
@@ -161,28 +165,10 @@ async def test_the_breaker_holds_what_is_left_until_an_operator_releases_it(
 
         await eventually(is_held)
         (hold,) = (await coordinator.status())["holds"]
-        assert (hold["name"], hold["by"]) == ("breaker", "tierledger")
-        assert "within an hour, more than 50 %" in hold["reason"]
+        assert (hold["name"], hold["topic"], hold["by"]) == (name, topic, "tierledger")
+        assert f"within an hour, more than {max(shares)} %" in hold["reason"]
         assert await coordinator.hold(PlaceHold(HOLD)) == [], "all hosts know both by now"
-        with pytest.raises(RejectedError, match="under the hold breaker of tierledger"):
+        with pytest.raises(RejectedError, match=f"under the hold {name} of tierledger"):
             await move(leader, large[3], DELETING)
-        await coordinator.hold(ReleaseHold("breaker", "somebody", "we deleted it"))
+        await coordinator.hold(ReleaseHold(name, "somebody", "we deleted it"))
         await move(leader, large[3], DELETING)
-
-
-async def test_a_topic_that_retention_deletes_is_held_alone(tmp_path: Path) -> None:
-    async with LocalWorld(sqlite_in(tmp_path), breaker=BreakerShares(0, 60)) as world:
-        leader = await owned(world)
-        large = [segment(number, size=2**30) for number in range(2, 6)]
-        await copy(leader, *large)
-        for one in large[:3]:
-            await move(leader, one, DELETING)
-        coordinator = world.service.coordinator
-
-        async def is_held() -> bool:
-            return bool((await coordinator.status())["holds"])
-
-        await eventually(is_held)
-        (hold,) = (await coordinator.status())["holds"]
-        assert (hold["name"], hold["topic"]) == (f"breaker-{TIP.topic}", TIP.topic)
-        assert f"of {TIP.topic} within an hour, more than 60 %" in hold["reason"]

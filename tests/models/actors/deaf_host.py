@@ -16,6 +16,7 @@ from tierledger.actors.calls import (
     PartitionKey,
     Placement,
 )
+from tierledger.actors.coordinator.breaker import Breaker
 from tierledger.actors.coordinator.events import Announcement, Registered
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.holds import Deletions
@@ -131,7 +132,10 @@ class Launched:
 
 
 async def started(
-    host: DeafHost, clock: Clock | None = None, launcher: Launched | None = None
+    host: DeafHost,
+    clock: Clock | None = None,
+    launcher: Launched | None = None,
+    breaker: Breaker | None = None,
 ) -> CoordinatorService:
     service = CoordinatorService(
         cluster_id=CLUSTER,
@@ -140,6 +144,7 @@ async def started(
         launcher=launcher or Launched(host),
         clock=clock or TickingClock(),
         reader=host.backend,
+        breaker=breaker,
     )
     await service.start()
     host.services.append(service)
