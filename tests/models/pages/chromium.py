@@ -1,11 +1,12 @@
 """A real browser, in which pages are opened and operated."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -25,6 +26,9 @@ FLAGS = (
     "--no-first-run",
     "--force-device-scale-factor=1",
 )
+
+WAIT_S = 60.0
+"""How long a page may take to become as a test expects, on a busy machine."""
 
 
 class Browser:
@@ -60,10 +64,13 @@ class Browser:
 
         At the window's edge drivers miss the element.
         """
-        one = self.one(selector)
-        self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", one)
-        self.settle()
-        self.hands.move_to_element(one).perform()
+
+        def point(one: WebElement) -> None:
+            self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", one)
+            self.settle()
+            self.hands.move_to_element(one).perform()
+
+        self._do(selector, point)
 
     def settle(self) -> None:
         """Wait until the page knows that it was scrolled: it then hides its tooltip."""
@@ -84,13 +91,33 @@ class Browser:
         return found
 
     def text(self, selector: str) -> str:
-        return self.one(selector).text
+        """The text of the first such element, empty while it is hidden.
+
+        It is read in one step: the console puts new elements into its page at any time.
+        """
+        text: str | None = self.run(
+            "((one) => one && (one.checkVisibility() ? one.innerText.trim() : ''))"
+            "(document.querySelector(arguments[0]))",
+            selector,
+        )
+        assert text is not None, f"the page has no {selector}"
+        return text
 
     def click(self, selector: str) -> None:
-        self.one(selector).click()
+        self._do(selector, WebElement.click)
 
     def type(self, selector: str, keys: str) -> None:
-        self.one(selector).send_keys(keys)
+        self._do(selector, lambda one: one.send_keys(keys))
+
+    def _do(self, selector: str, action: Callable[[WebElement], None]) -> None:
+        """Act on the first such element, or on the one that the page has put in its place."""
+
+        def done(_: Chrome) -> bool:
+            action(self.one(selector))
+            return True
+
+        stale = [StaleElementReferenceException]
+        WebDriverWait(self.driver, WAIT_S, 0.02, ignored_exceptions=stale).until(done)
 
     @contextmanager
     def phone(self) -> Iterator[None]:
@@ -120,7 +147,7 @@ class Browser:
 
     def wait_for(self, script: str) -> None:
         """Wait until `script` is true; changes are painted by the next frame."""
-        wait = WebDriverWait(self.driver, 10, poll_frequency=0.02)
+        wait = WebDriverWait(self.driver, WAIT_S, poll_frequency=0.02)
         wait.until(lambda _: self.run(script), f"{script} did not come true")
 
 
