@@ -15,8 +15,11 @@ from tierledger.simulation.machines.scenario.shape import scenario_of, simpler
 from tierledger.simulation.machines.scenario.shrink import shrunk
 from tierledger.simulation.service.plan import drawn
 
-MUTANTS = ("M02", "M08")
-"""Of different parts, and caught soon."""
+QUICK = "M44"
+"""Caught soon, by worlds that are judged soon."""
+
+MUTANTS = (QUICK, *(pytest.param(one, marks=pytest.mark.long) for one in ("M02", "M08")))
+"""Of different parts."""
 
 DECISIONS_MAX = 15
 
@@ -104,12 +107,12 @@ def test_every_step_still_fails_and_their_number_is_bounded() -> None:
 
 
 def test_it_shrinks_the_same_way_each_time() -> None:
-    small = reduction_of("M08")
+    small = reduction_of(QUICK)
 
     assert reduced(small.seed, mutant=small.mutant) == small
 
 
 def test_decisions_are_in_the_order_of_their_numbers() -> None:
-    keep = reduction_of("M02").keep
+    keep = reduction_of(QUICK).keep
 
     assert all(one < other for one, other in pairwise(keep))
