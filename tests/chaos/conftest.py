@@ -14,9 +14,16 @@ from tierledger.simulation.live.ray_faults import LiveService
 HOSTS = 3
 NODES = 3
 
+ELSEWHERE = {
+    "kill coordinator",  # Kills of test_live_command.py, which are judged in the same way.
+    "kill raylet",  # tests/ray/test_several_nodes.py
+    "kill everything",  # tests/ray/test_lost_cluster.py
+}
+"""Faults that other tests cause, too."""
+
 SLOW = {
-    "sqlite": {"kill raylet", "freeze coordinator", "freeze raylet"},
-    "postgresql": {"kill everything", "kill host", "freeze host", "kill coordinator"},
+    "sqlite": {"freeze coordinator", "freeze raylet", *ELSEWHERE},
+    "postgresql": {"kill host", "freeze host", *ELSEWHERE},
 }
 """Faults for which one store is enough, since they are the processes' and not the store's."""
 

@@ -13,7 +13,7 @@ from tierledger.simulation.record.file import read_record, record_as_lines
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ray]
 
-QUICK = ["--minutes", 0.4, "--fault", "kill host", "--fault", "kill coordinator"]
+QUICK = ["--minutes", 0.25, "--fault", "kill host", "--fault", "kill coordinator"]
 """Faults that are noticed at once, so that much happens in little time."""
 
 ALL = ["--minutes", 1]

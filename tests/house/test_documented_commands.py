@@ -84,7 +84,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def imported(backend: SqliteBackend) -> None:
         for trace in ("tier", "three-brokers-churn", "one-broker"):
-            await import_trace(backend, TRACES / trace)
+            await import_trace(backend, TRACES / trace, checkpoint_at=1)
 
     write(folder / "ledger.sqlite", imported)
     done = invoke(

@@ -40,7 +40,7 @@ from tierledger.cli.main import main
 main()
 """
 
-KILLS = 5
+KILLS = 3
 
 RECORDS = 600
 

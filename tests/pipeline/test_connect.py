@@ -153,7 +153,10 @@ def test_the_server_tells_its_cores_and_how_far_it_is(
 
 
 @pytest.mark.usefixtures("connected")
-@pytest.mark.parametrize("name", [EVENTS, "coverage", "audit"])
+@pytest.mark.parametrize(
+    "name",
+    ["audit", *(pytest.param(one, marks=pytest.mark.long) for one in (EVENTS, "coverage"))],
+)
 def test_a_command_says_and_writes_what_it_does_on_this_machine(
     connect_url: str, store: Path, tmp_path: Path, name: str
 ) -> None:

@@ -33,6 +33,8 @@ JOBS: dict[str, list[str]] = {
     "stuck": ["--now", NOW],
     "retention": ["--what-if", "retention.ms=1000000,retention.bytes=30000", "--now", NOW],
 }
+CORE = (EVENTS, "segments", "epochs", "anomalies", *JOBS)
+"""Tables that stand for the others, whose rows test_formats.py and test_answers.py compare."""
 HISTORIES = sorted(f"histories/{one.name}" for one in (TRACES / "histories").iterdir())
 TRACE_NAMES = {
     "some": ["custom-metadata-over-limit", "one-broker", "topic-deletion", *HISTORIES[:6]],
@@ -99,7 +101,13 @@ def rows_in(out: Path, kind: str) -> list[str]:
     return sorted(str([(name, plain(one)) for name, one in row.items()]) for row in rows)
 
 
-@pytest.mark.parametrize("name", [EVENTS, *TABLES, *JOBS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(one, marks=[] if one in CORE else [pytest.mark.long])
+        for one in (EVENTS, *TABLES, *JOBS)
+    ],
+)
 def test_both_engines_make_the_same_rows_and_say_the_same(
     spark: SparkSession, store: Path, tmp_path: Path, name: str
 ) -> None:

@@ -2,12 +2,14 @@
 
 import json
 import re
+from functools import cache
 
 import pytest
 
 from tests.models.cli.simulate_command import simulate
 from tierledger.actors.coordinator import machine
 from tierledger.cli.commands.simulate.mutants import BAR, bar
+from tierledger.simulation.campaign import campaign
 from tierledger.simulation.campaign.summary import CampaignSummary
 from tierledger.simulation.machines.laws.counts import GREATEST, SUMMED
 from tierledger.simulation.mutants.mistakes import FIRST
@@ -17,8 +19,14 @@ QUICK, SLOW, MOVES = "M08", "M22", "M89"
 move, which its first seed catches."""
 
 
+@pytest.fixture(autouse=True)
+def seeds_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each test, however often it asks for them: as text, and as JSON."""
+    monkeypatch.setattr(campaign, "outcome", cache(campaign.outcome))
+
+
 def test_each_mutant_has_a_line_that_begins_with_its_name() -> None:
-    result = simulate("mutants", "--only", f"{QUICK},M44", "--budget-seeds", "3")
+    result = simulate("mutants", "--only", f"{QUICK},M44", "--budget-seeds", "3", "--jobs", "1")
 
     assert result.exit_code == 0, result.stdout
     rows = [line for line in result.stdout.splitlines() if line.startswith("M")]
@@ -104,7 +112,10 @@ def test_slips_say_what_found_them_and_how_many_a_minute(
     assert json.loads(as_json.stdout.splitlines()[0])["caught_at"] == 0
 
 
-def test_slips_are_looked_for_in_the_world_that_is_named() -> None:
+def test_slips_are_looked_for_in_the_world_that_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "CHECKS", [])
     arguments = ["slips", "--only", "S01", "--seeds", "1", "--jobs", "1", "--world"]
 
     assert "1 of 1 found within 1 seeds" in simulate(*arguments, "service").stdout
