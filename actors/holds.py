@@ -15,7 +15,6 @@ so the segment before it tells: its newest record is older. Without one before i
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
@@ -25,6 +24,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import DeletionCause
 from tierledger.events.partition.state import KeptSegment
 from tierledger.events.tables.segment_rows import END, MAX_TIMESTAMP, START, unpack_row
+from tierledger.events.topic_patterns import is_open, matches
 from tierledger.events.typed_fields import Count, Id, PartitionNumber, Text, Topic, time_text
 
 HOLDS_MAX = 200
@@ -76,7 +76,7 @@ class Hold(NamedTuple):
         return (
             self.partition in {None, tip.partition}
             and self.topic_id in {None, bytes(tip.topic_id)}
-            and (fnmatchcase(tip.topic, self.topic) or not tip.topic)
+            and (matches(tip.topic, self.topic) or not tip.topic)
         )
 
     def covers_segment(self, fields: list[Any], earlier: list[Any] | None) -> bool:
@@ -107,7 +107,7 @@ class Hold(NamedTuple):
         """Sorts holds; the narrowest comes first."""
         return (
             self.partition is None,
-            self.topic_id is None and any(one in self.topic for one in "*?["),
+            self.topic_id is None and is_open(self.topic),
             self.first_offset is None and self.last_offset is None,
             self.after_ms is None and self.before_ms is None,
         )

@@ -102,10 +102,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger jobs import kafka:broker-1:9092 --store sqlite:ledger.sqlite",
         "tierledger jobs import records.jsonl.gz --cluster my-cluster",
     ),
+    "jobs costs": (
+        "tierledger jobs costs --prices prices.toml",
+        "tierledger jobs costs --prices prices.toml --labels labels.toml --by owner",
+    ),
     "jobs coverage": ("tierledger jobs coverage --page coverage.html",),
     "jobs audit": ("tierledger jobs audit --tier s3://BUCKET/PREFIX --page audit.html",),
     "jobs stuck": ("tierledger jobs stuck --older-than 2h --json",),
-    "jobs retention": ("tierledger jobs retention --what-if retention.ms=7d --until +30d",),
+    "jobs retention": (
+        "tierledger jobs retention --what-if retention.ms=7d --until +30d",
+        "tierledger jobs retention --what-if retention.ms=7d --prices prices.toml",
+    ),
     "simulate run": (
         "tierledger simulate run --seeds 0:1000",
         "tierledger simulate run --minutes 10 --world service",

@@ -9,6 +9,7 @@ one line. `--wide` prints what a pipe gets.
 from __future__ import annotations
 
 import sys
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -47,6 +48,8 @@ BRIEF_ID = 8
 
 NAME_MIN = 12
 """The fewest characters to which the first column is cut, if the row is one line then."""
+
+HUNDREDTH = Decimal("0.01")
 
 STYLES = {
     Look.GOOD: "green",
@@ -92,6 +95,22 @@ def size_cell(size: int) -> Cell:
     """A number of bytes; people see a unit."""
     text = size_text(size)
     return Cell(str(size), text, text, is_number=True)
+
+
+def money_text(value: Decimal) -> str:
+    """The exact sum, with two decimals at least: 12.50, 0.000023."""
+    text = f"{value:f}"
+    whole, _, decimals = text.partition(".")
+    return f"{whole}.{decimals.rstrip('0'):0<2}"
+
+
+def money_cell(value: Decimal) -> Cell:
+    """A sum; people see it to the hundredth."""
+    hundredths = value.quantize(HUNDREDTH, ROUND_HALF_EVEN)
+    shown = f"{hundredths:,}"
+    if value and not hundredths:
+        shown = "<0.01" if value > 0 else ">-0.01"
+    return Cell(money_text(value), shown, shown, is_number=True)
 
 
 def state_cell(state: Enum | str, brief: str | None = None) -> Cell:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 from tierledger.events.as_of import NOW, AsOf
-from tierledger.events.identifiers import Uuid
+from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import Event, SessionOpened
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.partition.event_log import StoredBatch, apply_events, decode_batch
@@ -56,13 +56,16 @@ class LogFold:
     ) -> None:
         """Begin with `state`, the state before the log's first event."""
         self.state = state
-        self.topic = state.topic_id_partition.topic
-        """The partition's topic, as its first session names it."""
         self.events = 0
         """Number of events applied."""
         self._serde = serde
         self._as_of = as_of
         self._watch = watch
+
+    @property
+    def topic(self) -> str:
+        """The partition's topic, as its first session names it."""
+        return self.state.topic_id_partition.topic
 
     def run(self, pages: Iterable[Sequence[StoredBatch]]) -> Iterator[int]:
         """Fold `pages` batch by batch; yield the number of events of each page.
@@ -86,7 +89,10 @@ class LogFold:
         events = decoded.events
         first = events[0].body
         if not self.topic and isinstance(first, SessionOpened):
-            self.topic = first.topic
+            tip = state.topic_id_partition
+            state.topic_id_partition = TopicIdPartition(
+                tip.topic_id, tip.partition, first.topic
+            )
         last = events[-1]
         whole = self._as_of.holds(last.position, last.log_time_ms)
         if whole and watch is None:

@@ -15,13 +15,16 @@ from tierledger.pipeline.column_files.index import Note, warn
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import Report
+from tierledger.pipeline.prices import Prices, checked
+from tierledger.pipeline.table_columns import Table
 from tierledger.pipeline.tables.arrow import RecordBatch, Schema, record_batch, schema_of
+from tierledger.pipeline.tables.costs import COSTS, costs_table
 from tierledger.pipeline.tables.plan import TABLES, TablePlan, planned
 
 EVENTS = "events"
 
 NAMES = (EVENTS, *TABLES)
-"""All tables: the raw events, and the folded ones."""
+"""The tables that need no prices: the raw events, and the folded ones."""
 
 
 class ReadableTable(NamedTuple):
@@ -41,21 +44,38 @@ class StoredTables:
     partition: int | None = None
     note: Note = warn
     """Takes why column files are not used."""
+    prices: Prices | None = None
+    """With prices there is one more table, `costs`."""
+
+    @property
+    def folded(self) -> dict[str, Table]:
+        """The folded tables by name."""
+        return TABLES if self.prices is None else {**TABLES, COSTS: costs_table(self.prices)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all tables."""
+        return (EVENTS, *self.folded)
 
     def table(self, name: str, report: Report | None = None) -> ReadableTable:
         """The table `name`; damaged logs are left out and go to `report`, if there is one.
 
         Raises:
-            InvalidArgument: There is no such table, a position was given for several logs, or
-                the store holds several clusters and none was named.
+            InvalidArgument: There is no such table, a position was given for several logs, the
+                store holds several clusters and none was named, or the prices do not fit the
+                store's topics.
             RemoteResourceNotFound: There is no such cluster, topic or partition.
             StoreRefused: The URL does not lead to a store.
             CorruptLog: Raised by the batches: a log is damaged, and there is no `report`.
         """
-        if name not in NAMES:
-            raise InvalidArgument(f"expected one of {', '.join(NAMES)}, got {name!r}")
+        if name == COSTS and self.prices is None:
+            raise InvalidArgument("costs: expected prices, got none")
+        if name not in self.names:
+            raise InvalidArgument(f"expected one of {', '.join(self.names)}, got {name!r}")
+        if name == COSTS and self.prices is not None:
+            asyncio.run(checked(self.prices, self.store))
         coming = planned(
-            TABLES.get(name, TABLES["segments"]),
+            self.folded.get(name, TABLES["segments"]),
             self.store,
             as_of=self.as_of,
             topic=self.topic,

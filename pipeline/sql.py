@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -11,10 +11,9 @@ import duckdb
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.folding.task import Report
-from tierledger.pipeline.reading import EVENTS, NAMES, ReadableTable, StoredTables, whole
+from tierledger.pipeline.reading import EVENTS, ReadableTable, StoredTables, whole
 from tierledger.pipeline.table_columns import Table
 from tierledger.pipeline.tables.arrow import RecordBatch, schema_of
-from tierledger.pipeline.tables.plan import TABLES
 
 MEMORY = "1GiB"
 """How much memory DuckDB takes before it spills into a temporary folder."""
@@ -39,9 +38,14 @@ class Sql:
         self._connection = connection
         self._stored = stored
         self._report = report
-        self._unread = set(NAMES)
-        for table in TABLES.values():
+        self._unread = set(stored.names)
+        for table in stored.folded.values():
             self._declare(table)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tables' names."""
+        return self._stored.names
 
     def _declare(self, table: Table) -> None:
         """Make the empty table, so that its columns can be asked for before it is read."""
@@ -59,7 +63,7 @@ class Sql:
             InvalidArgument: There is no statement, or DuckDB refuses the text; in its words.
             And what `StoredTables.table` raises.
         """
-        with _named():
+        with _named(self.names):
             for statement in self._statements(text, counted):
                 self._connection.execute(statement)
                 if _has_rows(statement):
@@ -69,7 +73,7 @@ class Sql:
         self, text: str, counted: Counted = lambda _, batches: batches
     ) -> Iterator[ArrowTable]:
         """The rows of each statement of `text` that has some; raises as `run`."""
-        with _named():
+        with _named(self.names):
             for statement in self._statements(text, counted):
                 if _has_rows(statement):
                     yield self._connection.sql(statement).to_arrow_table()
@@ -80,7 +84,8 @@ class Sql:
         statements = self._connection.extract_statements(text)
         if not statements:
             raise InvalidArgument(
-                f"expected a statement, like: from segments; the tables are {', '.join(NAMES)}"
+                "expected a statement, like: from segments; the tables are "
+                f"{', '.join(self.names)}"
             )
         unread = sorted(name for name in self._unread if name in text.lower())
         selects = [one.type for one in statements] == [duckdb.StatementType.SELECT]
@@ -121,8 +126,8 @@ def _has_rows(statement: duckdb.Statement) -> bool:
 
 
 @contextmanager
-def _named() -> Iterator[None]:
-    """Convert DuckDB's errors into ours."""
+def _named(names: Sequence[str]) -> Iterator[None]:
+    """Convert DuckDB's errors into ours; `names` are the tables'."""
     try:
         yield
     except duckdb.Error as error:
@@ -130,7 +135,7 @@ def _named() -> Iterator[None]:
         # DuckDB draws the place of a mistake, too, which needs a line of its own.
         told += "".join(f" {line}" for line in more if line.startswith("Candidate bindings"))
         if isinstance(error, duckdb.CatalogException):
-            told += f" The tables are {', '.join(NAMES)}."
+            told += f" The tables are {', '.join(names)}."
         raise InvalidArgument(told) from error
 
 

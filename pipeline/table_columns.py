@@ -31,6 +31,8 @@ ROWS_PER_CHUNK = 8_192
 STRING, INT, BIGINT, BOOLEAN, BINARY = "string", "int", "bigint", "boolean", "binary"
 EPOCH_MAP = "map<int,bigint>"
 STRINGS = "array<string>"
+MONEY_DIGITS, MONEY_SCALE = 38, 12
+MONEY = f"decimal({MONEY_DIGITS},{MONEY_SCALE})"
 OBJECTS = "array<struct<role:string,least:bigint,step:bigint,most:bigint,is_required:boolean>>"
 """Types of columns in Spark's notation; `tables.arrow` has their Arrow types."""
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.events.extras import naming_extras
 from tierledger.pipeline.fold import point
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.pipeline.prices import Prices, read_prices
 from tierledger.storage.connector import URL_SETTING
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
     from tierledger.pipeline.reading import StoredTables
 
-__all__ = ["DamagedLog", "read", "sql"]
+__all__ = ["DamagedLog", "Prices", "read", "read_prices", "sql"]
 
 
-def read(
+def read(  # noqa: PLR0913 - Most have names.
     table: str,
     store: str,
     *,
@@ -32,6 +33,7 @@ def read(
     partition: int | None = None,
     as_of: int | datetime | None = None,
     columns: str | None = None,
+    prices: Prices | None = None,
     damaged: list[DamagedLog] | None = None,
 ) -> Any:  # noqa: ANN401 - Arrow has no types.
     """One table as a `pyarrow.Table`, which pandas, polars and DuckDB take.
@@ -39,7 +41,8 @@ def read(
     Rows are in the order of no particular log; within a log's, in the order of docs/tables.md.
 
     Args:
-        table: `events`, `segments`, `trash`, `epochs`, `sizes`, `transitions` or `anomalies`.
+        table: `events`, `segments`, `trash`, `epochs`, `sizes`, `transitions` or `anomalies`;
+            with `prices`, `costs` too.
         store: Where the store is, as `--store` takes it: `sqlite:FILE`, `postgresql://…`.
         cluster: The Kafka cluster's id; not needed if the store holds one cluster.
         topic: Only topics of that name, or the one with that id.
@@ -48,11 +51,13 @@ def read(
             partition is chosen; by default as it is now.
         columns: Where the store's column files are, as `--columns` takes it; by default a
             folder beside a SQLite file, if it is there.
+        prices: What `costs` is made of, from `read_prices`.
         damaged: Takes the logs that do not verify, which are left out.
 
     Raises:
         InvalidArgument: There is no such table, pyarrow is missing, a position was given for
-            several logs, or the store holds several clusters and none was named.
+            several logs, the store holds several clusters and none was named, or the prices
+            do not fit the store's topics.
         RemoteResourceNotFound: There is no such cluster, topic or partition.
         CorruptLog: A log does not verify, and there is no `damaged`.
         StorageUnavailable: The store cannot be reached.
@@ -64,10 +69,11 @@ def read(
 
         return whole(stored.table(table, _report(damaged)))
 
-    return _elsewhere(whole_table, store, cluster, topic, partition, as_of, columns)
+    where = _Where(store, cluster, topic, partition, as_of, columns, prices)
+    return _elsewhere(whole_table, where)
 
 
-def sql(
+def sql(  # noqa: PLR0913 - As above.
     query: str,
     store: str,
     *,
@@ -76,6 +82,7 @@ def sql(
     partition: int | None = None,
     as_of: int | datetime | None = None,
     columns: str | None = None,
+    prices: Prices | None = None,
     damaged: list[DamagedLog] | None = None,
 ) -> Any:  # noqa: ANN401 - As above.
     """What DuckDB answers to `query` over the tables, as a `pyarrow.Table`.
@@ -93,7 +100,8 @@ def sql(
                 pass
         return found
 
-    return _elsewhere(last, store, cluster, topic, partition, as_of, columns)
+    where = _Where(store, cluster, topic, partition, as_of, columns, prices)
+    return _elsewhere(last, where)
 
 
 def _report(
@@ -102,23 +110,33 @@ def _report(
     return None if damaged is None else damaged.extend
 
 
-def _elsewhere(
-    work: Callable[[StoredTables], object],
-    store: str,
-    cluster: str | None,
-    topic: str | None,
-    partition: int | None,
-    as_of: int | datetime | None,
-    columns: str | None,
-) -> object:
+class _Where(NamedTuple):
+    """The arguments that say what is read."""
+
+    store: str
+    cluster: str | None
+    topic: str | None
+    partition: int | None
+    as_of: int | datetime | None
+    columns: str | None
+    prices: Prices | None
+
+
+def _elsewhere(work: Callable[[StoredTables], object], where: _Where) -> object:
     """Do `work` in a thread of its own: a notebook's thread has a loop already."""
     with naming_extras():
         from tierledger.pipeline.column_files.place import COLUMNS_SETTING  # noqa: PLC0415
         from tierledger.pipeline.reading import StoredTables  # noqa: PLC0415
 
-        config: dict[str, object] = {URL_SETTING: store}
-        if columns is not None:
-            config[COLUMNS_SETTING] = columns
-        stored = StoredTables(JobStore.of(config, cluster), point(as_of), topic, partition)
+        config: dict[str, object] = {URL_SETTING: where.store}
+        if where.columns is not None:
+            config[COLUMNS_SETTING] = where.columns
+        stored = StoredTables(
+            JobStore.of(config, where.cluster),
+            point(where.as_of),
+            where.topic,
+            where.partition,
+            prices=where.prices,
+        )
         with ThreadPoolExecutor(1, "tierledger-tables") as pool:
             return pool.submit(work, stored).result()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from tierledger.cli.commands.jobs.job import Job, report_damage
+from tierledger.cli.commands.jobs.money import LabelsOption, PricesOption, stated_prices
 from tierledger.cli.complete_file import complete_file, require_place
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import STANDARD_INPUT
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from tierledger.pipeline.folding.task import DamagedLog
+    from tierledger.pipeline.prices import Prices
     from tierledger.pipeline.sql import Counted, Sql
 
 TABLE, CSV, JSON, PARQUET = FORMATS = ("table", "csv", "json", "parquet")
@@ -75,6 +77,8 @@ def sql(
     as_of: AsOfOption = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
+    prices: PricesOption = None,
+    labels: LabelsOption = None,
     columns: ColumnsOption = None,
     store: StoreOption = None,
     cluster: ClusterOption = None,
@@ -84,9 +88,9 @@ def sql(
 ) -> None:
     """Ask the tables in SQL: events, segments, trash, epochs, sizes, transitions and anomalies.
 
-    DuckDB answers, in this process; a table is read from the logs when a query names it.
-    DESCRIBE segments shows a table's columns. Exit 3: logs that are damaged are left out, and
-    named.
+    With --prices there is one more, costs. DuckDB answers, in this process; a table is read
+    from the logs when a query names it. DESCRIBE segments shows a table's columns. Exit 3: logs
+    that are damaged are left out, and named.
     """
     job = Job(
         name="sql",
@@ -100,7 +104,7 @@ def sql(
     form = _form(kind, out, is_json=json)
     require_place(out, overwrite=overwrite)
     damaged: list[DamagedLog] = []
-    with _opened(job, memory, damaged.extend) as tables:
+    with _opened(job, memory, damaged.extend, stated_prices(prices, labels)) as tables:
         if query is None and sys.stdin.isatty():
             _prompt(tables, wide=wide)
         else:
@@ -128,7 +132,12 @@ def _form(given: str | None, out: Path | None, *, is_json: bool) -> str:
 
 
 @contextmanager
-def _opened(job: Job, memory: str, report: Callable[[list[DamagedLog]], None]) -> Iterator[Sql]:
+def _opened(
+    job: Job,
+    memory: str,
+    report: Callable[[list[DamagedLog]], None],
+    prices: Prices | None,
+) -> Iterator[Sql]:
     from tierledger.events.as_of import NOW
     from tierledger.pipeline.reading import StoredTables
     from tierledger.pipeline.sql import sql_over
@@ -140,7 +149,9 @@ def _opened(job: Job, memory: str, report: Callable[[list[DamagedLog]], None]) -
             print_note(text)
         told.add(text)
 
-    stored = StoredTables(job.job_store(), job.as_of or NOW, job.topic, job.partition, note)
+    stored = StoredTables(
+        job.job_store(), job.as_of or NOW, job.topic, job.partition, note, prices
+    )
     with sql_over(stored, report, memory=memory) as tables:
         yield tables
 
@@ -276,9 +287,9 @@ def _prompt(tables: Sql, *, wide: bool) -> None:
     """Answer statement by statement, until the input ends."""
     with suppress(ImportError):
         import readline  # noqa: F401 - Lines can be edited, and come back.
-    from tierledger.pipeline.reading import NAMES
-
-    print_note(f"a statement ends with a semicolon, Ctrl-D ends; tables: {', '.join(NAMES)}")
+    print_note(
+        f"a statement ends with a semicolon, Ctrl-D ends; tables: {', '.join(tables.names)}"
+    )
     lines: list[str] = []
     while True:
         try:

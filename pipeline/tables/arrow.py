@@ -12,6 +12,9 @@ from tierledger.pipeline.table_columns import (
     BOOLEAN,
     EPOCH_MAP,
     INT,
+    MONEY,
+    MONEY_DIGITS,
+    MONEY_SCALE,
     OBJECTS,
     STRING,
     STRINGS,
@@ -29,6 +32,7 @@ TYPES = {
     BIGINT: pa.int64(),
     BOOLEAN: pa.bool_(),
     BINARY: pa.binary(),
+    MONEY: pa.decimal128(MONEY_DIGITS, MONEY_SCALE),
     EPOCH_MAP: pa.map_(pa.int32(), pa.int64()),
     OBJECTS: pa.list_(
         pa.struct(
@@ -69,7 +73,14 @@ def record_batch(chunk: RowChunk, schema: Schema) -> RecordBatch:
     return pa.RecordBatch.from_arrays([*shared, *columns], schema=schema)
 
 
-_BLANK: dict[str, object] = {STRING: "", INT: 0, BIGINT: 0, BOOLEAN: False, BINARY: b""}
+_BLANK: dict[str, object] = {
+    STRING: "",
+    INT: 0,
+    BIGINT: 0,
+    BOOLEAN: False,
+    BINARY: b"",
+    MONEY: 0,
+}
 
 
 def blank_row(schema: Schema) -> RecordBatch:

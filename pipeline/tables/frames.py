@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from datetime import datetime
@@ -28,7 +28,9 @@ from tierledger.pipeline.fold import PlannedLog, point
 from tierledger.pipeline.folding.plan import divided
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.pipeline.prices import Prices, checked
 from tierledger.pipeline.spark_tasks import cores_of, is_classic
+from tierledger.pipeline.table_columns import Table
 from tierledger.pipeline.tables.arrow import (
     RecordBatch,
     Schema,
@@ -37,6 +39,7 @@ from tierledger.pipeline.tables.arrow import (
     schema_of,
     with_report,
 )
+from tierledger.pipeline.tables.costs import costs_table
 from tierledger.pipeline.tables.plan import TablePlan, planned
 
 if TYPE_CHECKING:
@@ -297,6 +300,22 @@ def sizes(
     return _table("sizes", spark, store, as_of, of)
 
 
+def costs(
+    spark: SparkSession,
+    store: Store,
+    prices: Prices,
+    as_of: int | datetime | None = None,
+    **of: Unpack[Selection],
+) -> DataFrame:
+    """What each partition costs, at prices of `prices.read_prices`. As `segments` otherwise."""
+
+    async def fitting() -> TablePlan:
+        await checked(prices, JobStore.of(store, of.get("cluster")))
+        return await _planned(costs_table(prices), store, as_of, of)
+
+    return _frame(fitting(), spark, of)
+
+
 def transitions(
     spark: SparkSession,
     store: Store,
@@ -326,13 +345,24 @@ def anomalies(
 def _table(
     name: str, spark: SparkSession, store: Store, as_of: int | datetime | None, of: Selection
 ) -> DataFrame:
-    coming = planned(
-        name,
+    return _frame(_planned(name, store, as_of, of), spark, of)
+
+
+def _planned(
+    table: str | Table, store: Store, as_of: int | datetime | None, of: Selection
+) -> Coroutine[Any, Any, TablePlan]:
+    return planned(
+        table,
         JobStore.of(store, of.get("cluster")),
         as_of=point(as_of),
         topic=of.get("topic"),
         partition=of.get("partition"),
     )
+
+
+def _frame(
+    coming: Coroutine[Any, Any, TablePlan], spark: SparkSession, of: Selection
+) -> DataFrame:
     # In a notebook this thread already runs an event loop.
     with ThreadPoolExecutor(1) as thread:
         plan = thread.submit(asyncio.run, coming).result()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import msgspec
 
 from tierledger.events.extras import naming_extras
 from tierledger.pipeline.table_columns import RowChunk, Table
@@ -97,8 +98,12 @@ def _field(value: Any) -> str:  # noqa: ANN401
     return text
 
 
+# The standard library makes floats of decimals.
+_document_bytes = msgspec.json.Encoder(decimal_format="number").encode
+
+
 def _document(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_base64)
+    return _document_bytes(value).decode()
 
 
 def _base64(value: bytes) -> str:

@@ -135,6 +135,7 @@ def test_what_is_there_is_replaced_only_if_asked(store: Path, tmp_path: Path) ->
 
 
 PAGE = "page.html"
+PRICES = str(Path(__file__).parents[2] / "deploy" / "prices.toml")
 REPLAY = ["replay", str(TRACES / "tier"), "--store", "memory:"]
 ANSWERS = [*REPLAY, "--answer", str(answers_path(TRACES / "tier")), "--from", "all"]
 WRITERS: dict[str, list[str]] = {
@@ -146,6 +147,7 @@ WRITERS: dict[str, list[str]] = {
     "live": ["simulate", "live", "--fault", "nothing", "--history", PAGE],
     "coverage": ["jobs", "coverage", "--page", PAGE],
     "audit": ["jobs", "audit", "--tier", "dir:/", "--page", PAGE],
+    "costs": ["jobs", "costs", "--prices", PRICES, "--page", PAGE],
     "stuck": ["jobs", "stuck", "--page", PAGE],
     "retention": ["jobs", "retention", "--what-if", "retention.ms=1", "--page", PAGE],
 }

@@ -26,6 +26,7 @@ from tierledger.cli.table import (
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
+PRICES = str(Path(__file__).parents[2] / "deploy" / "prices.toml")
 WORDS = st.text("abcdefgh-", min_size=1, max_size=20)
 CELLS = st.one_of(
     WORDS,
@@ -121,7 +122,13 @@ def test_an_audit_has_each_finding_on_one_line_of_eighty_columns(
 
 
 @pytest.mark.parametrize(
-    "job", [("coverage",), ("stuck",), ("retention", "--what-if", "retention.ms=1d")]
+    "job",
+    [
+        ("coverage",),
+        ("costs", "--prices", PRICES),
+        ("stuck",),
+        ("retention", "--what-if", "retention.ms=1d", "--prices", PRICES),
+    ],
 )
 def test_a_job_has_each_row_on_one_line_of_eighty_columns_however_long_the_topic(
     store: Path, job: tuple[str, ...]

@@ -75,6 +75,7 @@ class Place(NamedTuple):
             "folder": self.folder,
             "store": self.store,
             "trace": TRACES / "tier",
+            "prices": TRACES.parents[1] / "deploy" / "prices.toml",
         }
         for name, value in values.items():
             argument = argument.replace(f"{{{name}}}", str(value))
@@ -165,6 +166,9 @@ GOOD: dict[str, list[str]] = {
     "older_than": ["1d"],
     "listing": ["{there}", "{folder}"],
     "local": ["{there}"],
+    "prices": ["{there}", "{prices}"],
+    "labels": ["{there}"],
+    "by": ["topic", "class"],
     "keep": ["0-9"],
     "shape": ["hosts=1"],
     "seed": ["1"],

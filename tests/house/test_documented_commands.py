@@ -102,6 +102,9 @@ def test_a_command_that_is_shown_runs_as_it_stands(
     monkeypatch.setenv("TIERLEDGER_STORE", STORE)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     Path("tests").symlink_to(ROOT / "tests")
+    Path("deploy").symlink_to(ROOT / "deploy")
+    for name in ("prices.toml", "labels.toml"):
+        Path(name).symlink_to(ROOT / "deploy" / name)
     Path("tier").symlink_to(TRACES / "tier" / "tier")
     shutil.copy(made / "ledger.sqlite", ".")
     if "export" not in command:

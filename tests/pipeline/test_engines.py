@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from tests.models.cli.base_install import run_in_base
 from tests.models.cli.command_line import HOSTILE, Write, orders, others, run, write
-from tests.models.pipeline.folded_tables import REAL_TRACES, imported, plan
+from tests.models.pipeline.folded_tables import REAL_TRACES, imported, plan, rows_of
 from tests.models.pipeline.planted_coverage import Segment, bodies
 from tests.models.storage.stored_partitions import TRACES, StoredPartition, added, import_trace
 from tierledger.cli.commands.jobs.groups import EVENTS
@@ -22,15 +22,20 @@ from tierledger.pipeline import engine
 from tierledger.pipeline.engine import EVENTS_PER_LOG, is_small
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.jobs.coverage.job import CoverageDigest
+from tierledger.pipeline.prices import read_prices
+from tierledger.pipeline.tables.costs import costs_table
 from tierledger.pipeline.tables.files import FORMATS
+from tierledger.pipeline.tables.frames import Damage, costs
 from tierledger.pipeline.tables.plan import TABLES
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 NOW = "2033-05-18T03:33:20Z"
-JOBS: dict[str, list[str]] = {
+DEPLOY = Path(__file__).parents[2] / "deploy"
+JOBS: dict[str, list[Any]] = {
     "audit": ["--tier", "memory:", "--now", NOW],
     "coverage": [],
     "stuck": ["--now", NOW],
+    "costs": ["--prices", DEPLOY / "prices.toml"],
     "retention": ["--what-if", "retention.ms=1000000,retention.bytes=30000", "--now", NOW],
 }
 CORE = (EVENTS, "segments", "epochs", "anomalies", *JOBS)
@@ -128,6 +133,17 @@ def test_both_engines_make_the_same_rows_and_say_the_same(
         ours, its = (_page(tmp_path, engine_name) for engine_name in ("local", "spark"))
         assert ">local<" in ours
         assert ours.replace(">local<", ">spark<") == its
+
+
+def test_a_frame_of_costs_has_the_same_rows(spark: SparkSession, store: Path) -> None:
+    prices = read_prices(DEPLOY / "prices.toml")
+    job = plan(costs_table(prices), JobStore.of(f"sqlite:{store}"))
+    damage = Damage(spark)
+
+    frame = costs(spark, f"sqlite:{store}", prices, damage=damage).toArrow().to_pylist()
+
+    assert sorted(map(str, frame)) == sorted(map(str, rows_of(job, [])))
+    assert len(damage.logs()) == 1
 
 
 def _more(folder: Path, name: str, engine_name: str) -> list[object]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tierledger.cli.commands.jobs.audit import audit
+from tierledger.cli.commands.jobs.costs import costs
 from tierledger.cli.commands.jobs.coverage import coverage
 from tierledger.cli.commands.jobs.imports import import_metadata
 from tierledger.cli.commands.jobs.job import (
@@ -98,6 +99,7 @@ def _add_jobs(group: typer.Typer) -> None:
     add_command(group, "import", import_metadata, without=without)
     add_command(group, "coverage", coverage, without={"columns"})
     add_command(group, "audit", audit, without={"as_of", "topic", "partition", "columns"})
+    add_command(group, "costs", costs, without={"columns"})
     add_command(group, "stuck", stuck, without={"as_of", "columns"})
     add_command(group, "retention", retention, without={"as_of", "columns"})
 

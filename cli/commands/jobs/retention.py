@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from tierledger.cli.commands.jobs.job import Job, answered, end, write_page
+from tierledger.cli.commands.jobs.money import (
+    TOPIC,
+    ByOption,
+    LabelsOption,
+    PricesOption,
+    check_group,
+    stated_prices,
+    texts_of_money,
+)
 from tierledger.cli.commands.jobs.times import NowOption, clock_ms, stated_time_ms
 from tierledger.cli.given_file import readable
 from tierledger.cli.options import (
@@ -19,7 +29,7 @@ from tierledger.cli.options import (
     whole_number,
 )
 from tierledger.cli.output import shortened
-from tierledger.cli.table import size_cell
+from tierledger.cli.table import money_cell, size_cell
 from tierledger.events.errors import InvalidArgument, RejectedError
 from tierledger.events.typed_fields import time_text
 from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierledger.pipeline.jobs.retention.job import RetentionDigest
+    from tierledger.pipeline.prices import Prices
     from tierledger.pipeline.table_columns import PlainRow
 
 SETTINGS = {"retention.ms": UNITS_MS, "retention.bytes": UNITS_BYTES}
@@ -88,8 +99,13 @@ def retention(
     kafka_version: KafkaVersionOption = None,
     kafka: KafkaOption = None,
     kafka_config: KafkaConfigOption = None,
+    prices: PricesOption = None,
+    labels: LabelsOption = None,
+    by: ByOption = TOPIC,
 ) -> None:
     """Tell which segments brokers would delete, in which order, why and when.
+
+    With --prices it tells also how much less the tier would cost in a month.
 
     The command deletes nothing, and finding something is no failure: exit code 0, or 3 if some
     logs are damaged; they are named and left out.
@@ -98,6 +114,8 @@ def retention(
     stated = stated_version(kafka_version)
     if kafka is None and kafka_config is not None:
         raise InvalidArgument("--kafka-config: expected --kafka, too")
+    check_group(by, prices, labels)
+    stated_money = stated_prices(prices, labels)
     config = None if kafka_config is None else str(kafka_config)
     brokers = None if kafka is None else KafkaBrokers(kafka, config)
     then_ms = stated_time_ms(now, "--now")
@@ -115,7 +133,7 @@ def retention(
         rules = asked_version(brokers)
     else:
         rules = Rules(NEWEST, "newest known")
-    _run(job, values, times, rules, local)
+    _run(job, values, times, rules, local, stated_money, by)
 
 
 class Rules(NamedTuple):
@@ -175,6 +193,8 @@ def _run(
     times: tuple[int, int],
     rules: Rules,
     local: Path | None,
+    prices: Prices | None,
+    by: str,
 ) -> None:
     from tierledger.pipeline.jobs.retention.deletions import RetentionQuestion
     from tierledger.pipeline.jobs.retention.job import (
@@ -190,9 +210,31 @@ def _run(
     facts = None
     if local is not None:
         facts = asyncio.run(with_topic_ids(job.job_store(), read_local(readable(local, "csv"))))
+    if prices is not None:
+        from tierledger.pipeline.prices import checked
+
+        asyncio.run(checked(prices, job.job_store()))
     plan = job.planned(retention_table(question, facts))
     made = answered(job, plan, RetentionDigest(question))
     digest = made.digest
+    money, rows = {}, digest.topics()
+    columns: tuple[str, ...] = COLUMNS
+    cells = _cells
+    if prices is not None:
+        from tierledger.pipeline.jobs.costs import SAVED, what_if_rows
+
+        rows = what_if_rows(prices, by, rows)
+        columns = (by, *COLUMNS[1:], f"{prices.currency} less a month")
+        sums = {name: sum((row[name] for row in rows), Decimal(0)) for name in SAVED}
+        money = {"currency": prices.currency, **texts_of_money(sums, is_exact=job.json)}
+
+        def cells(row: PlainRow) -> list[object]:
+            return [
+                row[by],
+                *_cells({**row, "topic": None})[1:],
+                money_cell(row["less_a_month"]),
+            ]
+
     asked = {name: value for name, value in values.items() if value >= 0}
     head = {"cluster": plan.store.cluster or "", "now": time_text(question.now_ms)}
     head["kafka version"], head["kafka version told by"] = map(str, rules)
@@ -202,16 +244,16 @@ def _run(
         from tierledger.cli.pages.jobs.retention import retention_page
         from tierledger.cli.pages.stamp import stamp_of
 
-        shown = {**head, **asked, "engine": made.engine}
+        shown = {**head, **asked, **money, "engine": made.engine}
         page = retention_page(shown, question, digest, made.damaged, stamp_of(job.store))
         write_page(job, page)
     end(
         job,
-        {**head, **asked, "partitions": len(plan.logs), **_totals(digest)},
-        columns=COLUMNS,
+        {**head, **asked, "partitions": len(plan.logs), **_totals(digest), **money},
+        columns=columns,
         spare=SPARE,
-        worst=digest.topics(),
-        cells=_cells,
+        worst=[texts_of_money(row, is_exact=True) for row in rows] if job.json else rows,
+        cells=cells,
         damaged=made.damaged,
     )
 

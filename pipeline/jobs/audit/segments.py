@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tierledger.events.errors import DataError, InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.events.log_events import Event, SegmentKept, SegmentPurged, SessionOpened
+from tierledger.events.log_events import Event, SegmentKept, SegmentPurged
 from tierledger.events.partition.answers import Snapshot, list_all, metadata_of_fields
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import FINISHED_AT, STATE, id_of_row, unpack_row
@@ -69,15 +69,12 @@ class AuditRows(WatchingRows):
         self._lives = SegmentLives(())
         self._end: int | None = None
         """The first position that is not settled by log time; none before it is reached."""
-        self._topic = ""
 
     @override
     def _watch(self, state: PartitionState, event: Event) -> None:
         body, before_ms = event.body, self._settled.before_ms
         if self._end is None and before_ms is not None and event.log_time_ms >= before_ms:
             self._end = event.position
-        if isinstance(body, SessionOpened) and not self._topic:
-            self._topic = body.topic
         gone = [one.segment_id for one in self._lives.note(state, event) if one.entered is None]
         if isinstance(body, SegmentKept):
             return  # Its data stays, so its deletion is under way until it is purged.
@@ -103,12 +100,11 @@ class AuditRows(WatchingRows):
     @override
     def rows(self, state: PartitionState) -> Iterator[Row]:
         tip = state.topic_id_partition
-        named = TopicIdPartition(tip.topic_id, tip.partition, tip.topic or self._topic)
         live = ((row, None) for row in list_all(Snapshot(state)))
         kept = ((one.row, DELETING) for _, one in state.kept.all())
         for row, other in chain(live, kept):
             fields = unpack_row(row)
-            metadata = metadata_of_fields(named, fields)
+            metadata = metadata_of_fields(tip, fields)
             is_settled = self._is_settled(state, fields[FINISHED_AT])
             head = (SEGMENT, id_of_row(row), other or fields[STATE], is_settled)
             try:

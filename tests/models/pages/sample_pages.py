@@ -1,5 +1,7 @@
 """A page of each kind, with a few made-up items that show all that the page can show."""
 
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 from tests.models.simulation.sample_timelines import zombie
@@ -14,6 +16,7 @@ from tests.models.storage.partition_logs import (
     updated,
 )
 from tierledger.cli.pages.jobs.audit import EXPECTED, audit_page
+from tierledger.cli.pages.jobs.costs import costs_page
 from tierledger.cli.pages.jobs.coverage import coverage_page
 from tierledger.cli.pages.jobs.retention import retention_page
 from tierledger.cli.pages.jobs.stuck import stuck_page
@@ -24,12 +27,15 @@ from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.inventory import ListingTotals
 from tierledger.pipeline.jobs.audit.kinds import AuditKind
 from tierledger.pipeline.jobs.audit.rows import Audit, AuditDigest
+from tierledger.pipeline.jobs.costs import CostDigest, summed
 from tierledger.pipeline.jobs.coverage.job import Strip, Totals
 from tierledger.pipeline.jobs.coverage.rules import CoverageKind
 from tierledger.pipeline.jobs.retention.deletions import RetentionQuestion
 from tierledger.pipeline.jobs.retention.job import RetentionDigest
+from tierledger.pipeline.prices import read_prices
 from tierledger.simulation.explain.page import page as run_page
 
+DEPLOY = Path(__file__).parents[3] / "deploy"
 NOW_MS = 1_795_000_000_000
 DAY_MS = 86_400_000
 FACTS = {"cluster": "c", "engine": "local"}
@@ -214,4 +220,31 @@ def retention(topic: str = "payments") -> str:
     return retention_page(FACTS, question, digest, [], STAMP)
 
 
-JOBS = {"coverage": coverage, "stuck": stuck, "audit": audit, "retention": retention}
+def costs(topic: str = "payments") -> str:
+    """Four topics, of which one has nothing in the tier."""
+    prices = read_prices(DEPLOY / "prices.toml")
+    digest = CostDigest()
+    for number, what in product(range(4), ("tier", "trash")):
+        size = number * 10**13
+        digest.take(
+            {
+                "what": what,
+                "topic": topic if number else "",
+                "topic_id": f"id-{number}",
+                "segments": number * 1000,
+                "size_in_bytes": size,
+                **prices.cost(topic, number * 1000, size)._asdict(),
+            }
+        )
+    rows = digest.rows(prices, "topic")
+    whole = {what: summed(row[what] for row in rows) for what in ("tier", "trash")}
+    return costs_page({**FACTS, "currency": "EUR"}, ("topic", rows), whole, [], STAMP)
+
+
+JOBS = {
+    "coverage": coverage,
+    "costs": costs,
+    "stuck": stuck,
+    "audit": audit,
+    "retention": retention,
+}

@@ -1,0 +1,118 @@
+"""`jobs costs`: what lies in the tier and in the trash, in money."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tierledger.cli.commands.jobs.job import Job, answered, as_of_fact, end, write_page
+from tierledger.cli.commands.jobs.money import (
+    TOPIC,
+    ByOption,
+    LabelsOption,
+    PricesOption,
+    check_group,
+    stated_prices,
+    texts_of_money,
+)
+from tierledger.cli.table import money_cell, size_cell
+from tierledger.events.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from tierledger.pipeline.prices import Cost
+    from tierledger.pipeline.table_columns import PlainRow
+
+SPARE = ("trash bytes", "segments")
+
+
+def costs(
+    job: Job, prices: PricesOption = None, labels: LabelsOption = None, by: ByOption = TOPIC
+) -> None:
+    """Tell what the tier and the trash cost in a month, by topic, owner, team or class.
+
+    Prices are yours (--prices). What costs money is no failure: exit code 0, or 3 if some logs
+    are damaged; they are named and left out.
+    """
+    from tierledger.pipeline.jobs.costs import CostDigest, summed
+    from tierledger.pipeline.prices import checked
+    from tierledger.pipeline.tables.costs import TIER, TRASH, costs_table
+
+    check_group(by, prices, labels)
+    stated = stated_prices(prices, labels)
+    if stated is None:
+        raise InvalidArgument("expected --prices FILE, got none")
+    job.check()
+    asyncio.run(checked(stated, job.job_store()))
+    plan = job.planned(costs_table(stated))
+    made = answered(job, plan, CostDigest())
+    rows = made.digest.rows(stated, by)
+    currency = stated.currency
+    whole = {what: summed(row[what] for row in rows) for what in (TIER, TRASH)}
+    head = {"cluster": plan.store.cluster or "", **as_of_fact(job), "currency": currency}
+    if job.page is not None:
+        from tierledger.cli.pages.jobs.costs import costs_page
+        from tierledger.cli.pages.stamp import stamp_of
+
+        page = costs_page(
+            {**head, "engine": made.engine},
+            (by, rows),
+            whole,
+            made.damaged,
+            stamp_of(job.store),
+        )
+        write_page(job, page)
+    end(
+        job,
+        {
+            **head,
+            "partitions": len(plan.logs),
+            **{
+                name.replace("_", " "): sum(row[name] for row in rows)
+                for name in ("segments", "bytes", "trash_segments", "trash_bytes")
+            },
+            **texts_of_money(_facts(whole[TIER], whole[TRASH]), is_exact=job.json),
+        },
+        columns=(
+            by,
+            "segments",
+            "bytes",
+            f"{currency} a month",
+            "trash bytes",
+            f"trash {currency} a month",
+        ),
+        spare=SPARE,
+        worst=[_plain(row) for row in rows] if job.json else rows,
+        cells=lambda row: [
+            row[by],
+            row["segments"],
+            size_cell(row["bytes"]),
+            money_cell(row[TIER].month),
+            size_cell(row["trash_bytes"]),
+            money_cell(row[TRASH].month),
+        ],
+        damaged=made.damaged,
+    )
+
+
+def _facts(tier: Cost, trash: Cost) -> dict[str, Decimal]:
+    return {
+        "month": tier.month,
+        "trash month": trash.month,
+        "copying": tier.copying,
+        "deleting": tier.deleting,
+        "trash deleting": trash.deleting,
+    }
+
+
+def _plain(row: PlainRow) -> PlainRow:
+    """As JSON has it: a sum is text, so that no reader makes it inexact."""
+    from tierledger.pipeline.prices import Cost
+
+    return {
+        name: texts_of_money({"month": one.month, **one._asdict()}, is_exact=True)
+        if isinstance(one, Cost)
+        else one
+        for name, one in row.items()
+    }
