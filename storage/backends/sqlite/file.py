@@ -171,9 +171,14 @@ class OpenedFiles:
 
     def _look_into(self, now: os.stat_result) -> str:
         for _ in range(LOOKS):
-            with suppress(sqlite3.Error):
+            try:
                 if _mark_in(Path(self._file)).copied >= self.copied:
                     self._seen[self._file], self.is_written = now, True
+                    return ""
+            except sqlite3.Error as error:
+                # A reader has let only a part of the log be copied. Without the rest the file
+                # may have fewer pages than it says; the next check looks again.
+                if _code(error) == sqlite3.SQLITE_CORRUPT:
                     return ""
             threading.Event().wait(LOOK_PAUSE_S)
             with suppress(OSError):

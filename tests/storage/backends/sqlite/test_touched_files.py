@@ -367,3 +367,40 @@ async def test_what_a_copy_without_its_log_holds_can_be_taken(path: Path) -> Non
     backend = await SqliteBackend.open(path)
     assert await backend.get_each(["k", "l"]) == [None, b"w"]
     await backend.close()
+
+
+async def test_a_reader_that_lets_the_log_be_copied_in_part_only_is_no_trouble(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file alone is damaged then: it says that it has pages that only the log has."""
+    backend = await SqliteBackend.open(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        keys = list[str]()
+        while page_count(reader) < 7:  # The newest key is in the page that came last.
+            keys.append(f"a{len(keys):04d}")
+            await backend.create(keys[-1], b"0" * 400)
+        reader.execute("BEGIN")
+        page_count(reader)
+        for key in keys:
+            await backend.execute_atomically([Put(key, b"1" * 400)])
+        monkeypatch.setattr(f"{SqliteBackend.__module__}.PAGES_PER_COPY", 1)
+        for value in (b"2" * 400, b"3" * 400):
+            await backend.execute_atomically([Put(keys[0], value)])
+            assert await backend.get(keys[0]) == value
+            with pytest.raises(sqlite3.DatabaseError, match="malformed"):
+                keys_alone(path)
+    await backend.create("b", b"")  # It copies what is left.
+    assert keys_alone(path) == len(keys) + 1
+    await backend.close()
+
+
+def page_count(reader: sqlite3.Connection) -> int:
+    (count,) = reader.execute("PRAGMA page_count").fetchone()
+    return int(count)
+
+
+def keys_alone(path: Path) -> int:
+    """The number of keys in the file without its log."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as alone:
+        (count,) = alone.execute("SELECT count(*) FROM kv").fetchone()
+        return int(count)
