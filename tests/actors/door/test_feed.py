@@ -184,11 +184,11 @@ async def test_a_snapshot_rests_only_while_somebody_waits_for_an_answer(
     monkeypatch.setattr(feeding, "SLICES_PAUSE_S", 3600.0)
     monkeypatch.setitem(feeding._PAUSES_S, Slice, 3600.0)
     manager = await world.leader(TIP)
-    position = await copy(manager, *map(segment, range(5)))
+    await copy(manager, *map(segment, range(5)))
     door = await door_of(world)
     async with replicas_at(door) as home, replicas_at(door) as other:
-        free = home.of(TIP, LEADER)
-        await free.reached(position)
+        free = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
+        await free.when_ready()  # That frame comes after the rest that the last slice may cause.
 
         world.service.host("host-0").host._replies[0] = lambda _answer: None
         held = other.of(TIP, LEADER)
