@@ -25,8 +25,10 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.ports import HostGone, LeaderOracle
 from tierledger.actors.wall_clock import RandomIds
 from tierledger.events.errors import NotReady
+from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.clock import Clock
+from tierledger.storage.spill_file import SpillFile
 
 T = TypeVar("T")
 
@@ -119,6 +121,7 @@ class LocalService:
         self.connector = settings.connector()
         self._keys = self.connector.key_factory(settings.cluster_id)
         self._backend: MetadataStorageBackend | None = None
+        self._spill = Spill(SpillFile())
         self._hosts: dict[str, LocalHost] = {}
         """By address: the hosts that run."""
         self._ending: list[asyncio.Task[None]] = []
@@ -146,6 +149,7 @@ class LocalService:
             reader=self._backend,
             oracle=self._oracle,
             breaker=Breaker(self._settings.breaker),
+            spill=self._spill,
             opens=None if door is None else partial(opens, security=door.security.as_client),
         )
         try:
@@ -214,6 +218,7 @@ class LocalService:
             clock=self._clock,
             give_up=lambda: self._give_up(address),
             oracle=self._oracle,
+            spill=self._spill,
         )
         gateway = None
         if self._door is not None:

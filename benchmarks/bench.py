@@ -21,6 +21,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "segments": (1_000_000, 600),  # Segments of the large partition,
     "small": (1_000, 100),  # of the one that it is compared with,
     "medium": (10_000, 200),  # and of the one that its checkpoints are compared with.
+    "kept": (500_000, 1_200),  # Segments of the one whose deletions are all kept.
     "rows": (600_000, 3_000),  # Of the one whose longest step on a loop is looked for.
     "replayed": (50_000, 60),  # Segments whose life cycle is replayed.
     "lookups": (200_000, 100),  # Of one repetition.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from tierledger.benchmarks.bench import Bench
+from tierledger.benchmarks.bench import COMMANDS_PER_COMMIT, Bench
 from tierledger.benchmarks.ledger import (
     CLAIM,
     SERDE,
@@ -35,6 +35,8 @@ from tierledger.events import commands as cmd
 from tierledger.events.event_codec import decode_events
 from tierledger.events.partition import answers
 from tierledger.events.partition.evolve import evolve_all
+from tierledger.events.tables.spilled_map import Spill
+from tierledger.storage.spill_file import SpillFile
 
 EVENTS_PER_BATCH = 100
 DELETED_ONE_IN = 10
@@ -47,6 +49,9 @@ COMMITS = ("add", "finish", "delete at the head", "overlap in the middle")
 
 MEMORY_FILE = Path("/proc/self/status")
 """Where Linux lists a process's memory; elsewhere the figure is left out."""
+
+TRASH = MEMORY, FILE = "memory", "file"
+"""Where kept segments are."""
 
 NOTHING = ("-c", "pass")
 COMMAND = ("-m", "tierledger.cli.main")
@@ -208,17 +213,40 @@ async def store_with_tail(bench: Bench) -> Path:
     return await bench.store(bench["segments"])
 
 
+async def trash(bench: Bench) -> None:
+    """The memory of a leader's kept segments, in a spill file and without one."""
+    path, count = bench.new_store("trash"), bench["kept"]
+    async with await Ledger.open(path, count) as ledger:
+        step, workload = COMMANDS_PER_COMMIT // 4, ledger.workload
+        for first in range(0, count, step):
+            if first % (step * 400) == 0:
+                bench.say(f"building {count:,} kept segments: {first * 100 // count} %")
+            commands: list[cmd.Command] = []
+            for number in range(first, min(first + step, count)):
+                commands += [workload.add(number), workload.finish(number)]
+                commands.append(workload.keep(number))
+            await ledger.commit(commands)
+        await ledger.checkpoint()
+    for _ in bench.turns("trash"):
+        for where in TRASH:
+            program = ["-m", "tierledger.benchmarks.core", str(path), where]
+            found = json.loads(await asyncio.to_thread(python, *program))
+            each = found["bytes"] / count
+            bench.note(**{f"{where}_each": each, f"{where}_s": found["seconds"]})
+
+
 def python(*arguments: str) -> bytes:
     """What a Python process prints, which must succeed."""
     done = subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.PIPE)
     return done.stdout
 
 
-async def start(path: Path) -> dict[str, float]:
+async def start(path: Path, where: str = MEMORY) -> dict[str, float]:
     """Load the partition in the store at `path`: checkpoint and tail, both verified."""
+    spill = None if where == MEMORY else Spill(SpillFile())
     before = resident_bytes()
     begun = time.perf_counter()
-    reader = partition_reader(await opened(path))
+    reader = partition_reader(await opened(path), spill=spill)
     stored = await reader.checkpoints.read_partition()
     assert stored is not None, "the store was given a checkpoint"
     state = (await reader.state()).state
@@ -228,7 +256,9 @@ async def start(path: Path) -> dict[str, float]:
     await reader.backend.close()
     behind = state.next_position - stored[1].next_position
     found = {"seconds": seconds, "rows_there": len(state.rows), "behind": behind}
-    return found | ({"bytes_each": grown / len(state.rows)} if before else {})
+    if not before:
+        return found
+    return found | {"bytes": grown, "bytes_each": grown / max(len(state.rows), 1)}
 
 
 def resident_bytes() -> int:
@@ -241,4 +271,4 @@ def resident_bytes() -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(start(Path(sys.argv[1])))))
+    print(json.dumps(asyncio.run(start(Path(sys.argv[1]), *sys.argv[2:]))))

@@ -20,6 +20,7 @@ from tierledger.events.partition.decide import Accepted, Limits, decide
 from tierledger.events.partition.evolve import evolve_all
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.backend import CreateOutcome, MetadataStorageBackend
 from tierledger.storage.connector import load_connector
 from tierledger.storage.keys import DefaultMetadataKeyFactory
@@ -175,6 +176,9 @@ async def copy_to(url: str, path: Path) -> None:
 
 
 def partition_reader(
-    backend: MetadataStorageBackend, tip: TopicIdPartition = PARTITION
+    backend: MetadataStorageBackend,
+    tip: TopicIdPartition = PARTITION,
+    spill: Spill | None = None,
 ) -> PartitionReader:
-    return PartitionReader(backend, DefaultMetadataKeyFactory(CLUSTER), SERDE, CLUSTER, tip)
+    keys = DefaultMetadataKeyFactory(CLUSTER)
+    return PartitionReader(backend, keys, SERDE, CLUSTER, tip, spill)

@@ -83,6 +83,12 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
             "{rows_there:,.0f} segments, {behind:,.0f} events behind"),
         Row("cold start: memory per segment", "bytes", "bytes_each", at_most(400)),
     ]),
+    "trash": (core.trash, [
+        Row("trash of {kept:,} segments: a leader's memory per kept segment", "bytes",
+            "file_each", at_most(64), "{memory_each:,.0f} bytes without a spill file"),
+        Row("trash: from process start until it is read", "s", "file_s",
+            detail="{memory_s} s without a spill file"),
+    ]),
     "cli-lookup": (core.cli_lookup, [
         Row("tierledger lookup, a new process", "s", "lookup", at_most(0.5), _BEHIND),
         Row("a Python process that does nothing", "s", "idle"),

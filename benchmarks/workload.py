@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from tierledger.events import commands as cmd
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
-from tierledger.events.lifecycle import RemoteLogSegmentState
+from tierledger.events.lifecycle import DeletionCause, RemoteLogSegmentState
 from tierledger.events.log_events import Origin
 from tierledger.events.metadata import (
     CustomMetadata,
@@ -119,6 +119,13 @@ class Workload:
             self._update(segment_id, number, DELETE_STARTED),
             self._update(segment_id, number, DELETE_FINISHED),
         ]
+
+    def keep(self, number: int) -> cmd.UpdateSegment:
+        """Retention deletes segment `number`, and a term of a week keeps it."""
+        until_ms = START_MS + (number + 1) * OFFSETS_PER_SEGMENT + 7 * 86_400_000
+        keep = cmd.Keep(until_ms, "the term 'retention-7d' of 'orders*'")
+        started = self._update(self._id(number), number, DELETE_STARTED)
+        return started._replace(guarded_for=DeletionCause.RETENTION, keep=keep)
 
     def _update(
         self,

@@ -19,6 +19,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import SessionOpened
+from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import (
     INT32_MAX,
@@ -154,18 +155,25 @@ class Catalog:
         keys: MetadataKeyFactory,
         serde: MetadataSerDe,
         cluster_id: str,
+        spill: Spill | None = None,
     ) -> None:
         self.backend = backend
         self.keys = keys
         self.serde = serde
         self.cluster_id = cluster_id
+        self._spill = spill
         self.strays: list[str] = []
         """Keys that scans have skipped, as they belong to no partition."""
 
     def reader(self, topic_id_partition: TopicIdPartition) -> PartitionReader:
         """A reader of that partition, whether or not it exists."""
         return PartitionReader(
-            self.backend, self.keys, self.serde, self.cluster_id, topic_id_partition
+            self.backend,
+            self.keys,
+            self.serde,
+            self.cluster_id,
+            topic_id_partition,
+            self._spill,
         )
 
     async def partitions(self, topic_id: Uuid | None = None) -> AsyncIterator[CatalogEntry]:

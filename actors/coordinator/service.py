@@ -88,6 +88,7 @@ from tierledger.events.errors import (
     StorageUnavailable,
     StoreRefused,
 )
+from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.backend import Former, MetadataStorageBackend, older_store, require_all
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.clock import Clock
@@ -123,6 +124,7 @@ class CoordinatorService:
         oracle: LeaderOracle | None = None,
         opens: Callable[[str], Awaitable[bool]] | None = None,
         breaker: Breaker | None = None,
+        spill: Spill | None = None,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
         """A coordinator that does nothing before `start`.
@@ -143,6 +145,7 @@ class CoordinatorService:
             oracle: Knows the leader epochs that announcements leave out; None: they stay out.
             opens: Knocks at a door (HOST:PORT), as a client would; None: all doors open.
             breaker: When brokers delete too much; None: by its defaults.
+            spill: Where kept segments are while it purges some; None: in memory.
             give_up: Ends the process, real or simulated, after an unforeseen error.
         """
         self.give_up = give_up
@@ -188,7 +191,7 @@ class CoordinatorService:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._purges = Purges(
-            Catalog(self.backend, keys, serde, cluster_id),
+            Catalog(self.backend, keys, serde, cluster_id, spill),
             lambda: self._machine.fold,
             self._handles.get,
             clock.now_ms,

@@ -63,6 +63,7 @@ from tierledger.events.errors import (
 )
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.clock import Clock
 from tierledger.storage.keys import MetadataKeyFactory
@@ -123,8 +124,12 @@ class Host:
         give_up: Callable[[], None],
         oracle: LeaderOracle | None = None,
         retentions: RetentionSource | None = None,
+        spill: Spill | None = None,
     ) -> None:
-        """`give_up` ends the process, real or simulated, after an unforeseen error."""
+        """`give_up` ends the process, real or simulated, after an unforeseen error.
+
+        `spill`: where kept segments are; None: in memory.
+        """
         self.name = name
         self.process = process
         self.cluster_id = cluster_id
@@ -144,6 +149,7 @@ class Host:
         self._limits = limits
         self._clock = clock
         self._give_up = give_up
+        self._spill = spill
         self._slots = SlotReader(backend, conditions)
         self._machine = HostMachine(blake2b(process.encode(), digest_size=8).digest())
         self._lives: dict[int, PartitionShell] = {}
@@ -399,7 +405,9 @@ class Host:
             else Leader(self.serde, self._limits, begin.claim)
         )
         tip = begin.topic_id_partition
-        reader = PartitionReader(self.backend, self.keys, self.serde, self.cluster_id, tip)
+        reader = PartitionReader(
+            self.backend, self.keys, self.serde, self.cluster_id, tip, self._spill
+        )
         shell = PartitionShell(self, reader, begin.role, machine, begin.life)
         if begin.role == LEADER:
             shell.feed(msg.DeletionsTold(self.deletions))

@@ -215,13 +215,11 @@ class HostReport:
 
 def _unexplained(state: PartitionState) -> dict[str, Any] | None:
     """What is kept because no rule of Kafka's explains its deletion; None: nothing."""
-    kept = state.kept
-    position = next(iter(kept.unreleased), None)
-    one = None if position is None else kept.at(position)
+    one = state.kept.first_unreleased()
     if one is None:
         return None
     return {
-        "segments": len(kept.unreleased),
+        "segments": len(state.kept.unreleased),
         "since_ms": one.log_time_ms,
         "reason": one.reason,
     }
@@ -230,7 +228,7 @@ def _unexplained(state: PartitionState) -> dict[str, Any] | None:
 def _kept(state: PartitionState) -> dict[str, Any] | None:
     """What was deleted and stays in the tier; None: nothing."""
     kept = state.kept
-    first = next((one for _, one in kept.all()), None)
+    first = kept.first()
     if first is None:
         return None
     # The one that was kept first is the first whose time is over, unless terms were changed.

@@ -23,8 +23,10 @@ from tierledger.actors.ray.handles import RayCoordinator, named_actor, namespace
 from tierledger.actors.ray.launcher import RayLauncher
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
+from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.connector import opened
 from tierledger.storage.process_log import end_at_once
+from tierledger.storage.spill_file import SpillFile
 
 T = TypeVar("T")
 
@@ -84,6 +86,7 @@ class CoordinatorShell:
                 oracle=oracle_of(settings),
                 opens=partial(opens, security=settings.security.as_client),
                 breaker=Breaker(settings.breaker),
+                spill=Spill(SpillFile()),
                 give_up=lambda: end_at_once(
                     70
                 ),  # The next process that calls it makes another.

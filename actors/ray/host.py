@@ -21,8 +21,10 @@ from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, WritingHost, named_actor, namespace_of
 from tierledger.actors.ray.oracle import oracle_of, retentions_of
 from tierledger.actors.wall_clock import WallClock
+from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.connector import opened
 from tierledger.storage.process_log import end_at_once
+from tierledger.storage.spill_file import SpillFile
 
 T = TypeVar("T")
 
@@ -90,6 +92,7 @@ class HostShell:
             clock=clock,
             oracle=oracle_of(settings),
             retentions=retentions_of(settings),
+            spill=Spill(SpillFile()),
             # It ends the process; a successor replays the logs.
             give_up=lambda: end_at_once(70),
         )

@@ -20,8 +20,10 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemotePartitionDeleteState
 from tierledger.events.log_events import UNTIL_RELEASED_MS
 from tierledger.events.tables.epoch_tables import EpochTables
+from tierledger.events.tables.int_index import IntIndex
 from tierledger.events.tables.paged_map import PagedMap
 from tierledger.events.tables.segment_rows import ID_BYTES, SIZE, SegmentRows, unpack_row
+from tierledger.events.tables.spilled_map import Spill, SpilledMap
 from tierledger.events.typed_fields import Count, Id, Int32, Int64, RequestId, Text
 
 REQUESTS_KEPT = 256
@@ -105,22 +107,28 @@ class DepartedIds:
 
     __slots__ = ("_positions", "by_position", "digest")
 
-    def __init__(self) -> None:
-        self.by_position: PagedMap[int, bytes] = PagedMap()
+    def __init__(self, spill: Spill | None = None) -> None:
+        self.by_position: PagedMap[int, bytes] = (
+            PagedMap() if spill is None else SpilledMap(spill)
+        )
         """Position of the event to id (16 bytes) and what is remembered of the segment."""
-        self._positions = SegmentRows()
+        self._positions = IntIndex()
+        """The positions of ids by `hash` of the id, which other ids may have, too."""
         self.digest = 0
 
     def __contains__(self, segment_id: bytes) -> bool:
-        return self._positions.get(segment_id) is not None
+        return self.position_of(segment_id) is not None
 
     def __len__(self) -> int:
-        return len(self.by_position)
+        return len(self._positions)
 
     def position_of(self, segment_id: bytes) -> int | None:
         """The position at which `segment_id` left the rows; None if not remembered."""
-        position = self._positions.get(segment_id)
-        return None if position is None else int.from_bytes(position, "big")
+        for position in self._positions.of(hash(segment_id)):
+            value = self.by_position.get(position)
+            if value is not None and value[:ID_BYTES] == segment_id:
+                return position
+        return None
 
     def put(self, position: int, value: bytes) -> None:
         self.by_position.set(position, value)
@@ -128,20 +136,20 @@ class DepartedIds:
 
     def index(self, position: int, value: bytes) -> None:
         """Index an entry of `by_position` by its id, and add it to the digest."""
-        self._positions.put(value[:16], position.to_bytes(8, "big"))
+        self._positions.put(hash(value[:ID_BYTES]), position)
         self.digest = (self.digest + hash_of(value)) % DIGEST_MODULUS
 
     def drop(self, segment_id: bytes) -> None:
         """Forget `segment_id`: imported history may add a deleted segment again."""
-        position = self._positions.get(segment_id)
+        position = self.position_of(segment_id)
         if position is not None:
-            self.drop_at(int.from_bytes(position, "big"))
+            self.drop_at(position)
 
     def drop_at(self, position: int) -> None:
         value = self.by_position.get(position)
         if value is not None:
             self.by_position.delete(position)
-            self._positions.drop(value[:16])
+            self._positions.drop(hash(value[:ID_BYTES]), position)
             self.digest = (self.digest - hash_of(value)) % DIGEST_MODULUS
 
     def dismantle(self) -> Iterator[None]:
@@ -200,16 +208,21 @@ class KeptSegment(NamedTuple):
 
 
 class KeptSegments(DepartedIds):
-    """Segments that were kept from deletion, each packed with its whole row."""
+    """Segments that were kept from deletion, each packed with its whole row.
 
-    __slots__ = ("bytes", "unreleased")
+    With a `Spill` each takes 16 bytes of memory, however large its row.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
+    __slots__ = ("_first", "bytes", "unreleased")
+
+    def __init__(self, spill: Spill | None = None) -> None:
+        super().__init__(spill)
         self.bytes = 0
         """Of their data."""
-        self.unreleased: dict[int, None] = {}
+        self.unreleased = IntIndex()
         """The positions of those that stay until somebody releases them."""
+        self._first: dict[int, KeptSegment] = {}
+        """What `first` and `first_unreleased` have found, so that telling opens no page."""
 
     @override
     def index(self, position: int, value: bytes) -> None:
@@ -217,14 +230,32 @@ class KeptSegments(DepartedIds):
         kept = _kept_in(value)
         self.bytes += unpack_row(kept.row)[SIZE]
         if kept.is_unreleased:
-            self.unreleased[position] = None
+            self.unreleased.put(position, position)
 
     @override
     def drop_at(self, position: int) -> None:
         if (kept := self.at(position)) is not None:
             self.bytes -= unpack_row(kept.row)[SIZE]
         super().drop_at(position)
-        self.unreleased.pop(position, None)
+        self.unreleased.drop(position, position)
+        self._first.pop(position, None)
+
+    def first(self) -> KeptSegment | None:
+        """The one that was kept first; None if nothing is kept."""
+        pages = self.by_position.pages
+        return self._told(pages[0].first) if pages else None
+
+    def first_unreleased(self) -> KeptSegment | None:
+        """The same, of those that stay until somebody releases them."""
+        position = self.unreleased.first()
+        return None if position is None else self._told(position)
+
+    def _told(self, position: int) -> KeptSegment | None:
+        if position not in self._first and (kept := self.at(position)) is not None:
+            if len(self._first) == 2:
+                self._first.clear()
+            self._first[position] = kept
+        return self._first.get(position)
 
     def add(self, segment_id: bytes, position: int, kept: KeptSegment) -> None:
         # Digests from before segments were purged have no such fields.
@@ -291,7 +322,9 @@ class PartitionState:
         chain_hash: bytes,
         *,
         tracks_changes: bool = False,
+        spill: Spill | None = None,
     ) -> None:
+        """`spill`: where what is kept goes; None: it stays in memory."""
         self.topic_id_partition = topic_id_partition
         self.next_position = 0
         self.chain_hash = chain_hash
@@ -315,7 +348,7 @@ class PartitionState:
         """Segment id to epochs whose `unreferenced` has it, though its newer metadata does not
         list them."""
         self.tombstones = Tombstones()
-        self.kept = KeptSegments()
+        self.kept = KeptSegments(spill)
         """Segments that are in no answer, and whose data stays; the deletion of the partition
         does not change them."""
         self.count_by_state = [0, 0, 0]

@@ -291,12 +291,18 @@ class PagedMap(Generic[K, V]):
         return copy
 
     def adopt(self, pages: Iterable[StoredPage]) -> None:
-        """Fill this empty map with stored pages."""
-        loaded: list[Page[K, V]] = [Page.stored(page, self._owner) for page in pages]
+        """Fill this map, which has nothing but what it adopted, with stored pages."""
+        loaded = self._pages
+        loaded += map(self._adopted, pages)
         loaded.sort(key=lambda page: page.first)
-        self._pages = loaded
         self._firsts = [page.first for page in loaded]
         self.next_number = max((page.number for page in loaded), default=-1) + 1
+
+    def _adopted(self, stored: StoredPage) -> Page[K, V]:
+        return Page.stored(stored, self._owner)
+
+    def _new_page(self, number: int, keys: list[K], values: list[V]) -> Page[K, V]:
+        return Page(number, self._owner, keys, values)
 
     def dismantle(self) -> Iterator[None]:
         """Free all pages, one per step."""
@@ -332,7 +338,7 @@ class PagedMap(Generic[K, V]):
         else:
             number = self.next_number
             self.next_number += 1
-        page = Page(number, self._owner, keys, values)
+        page = self._new_page(number, keys, values)
         self._pages.insert(at, page)
         self._firsts.insert(at, page.first)
         self.changed.add(page.number)
@@ -341,6 +347,7 @@ class PagedMap(Generic[K, V]):
         # The last page overflows as the log grows at its end: leave it full.
         cut = PAGE_ENTRIES_MAX if at == len(self._pages) - 1 else PAGE_ENTRIES_MAX // 2
         keys, values = page.keys, page.values
-        self._insert_page(at + 1, keys[cut:], values[cut:])
+        behind = keys[cut:], values[cut:]
         del keys[cut:], values[cut:]
         page.size = len(keys)
+        self._insert_page(at + 1, *behind)  # Last, as it may take this page out of memory.

@@ -77,8 +77,8 @@ def _plain(state: PartitionState) -> list[Any]:
         [(epoch, _tables(tables)) for epoch, tables in sorted(state.epochs.items())],
         sorted(state.strays.items()),
         list(tombstones.by_position.items()),
-        sorted(tombstones._positions),
-        (list(state.kept.by_position.items()), sorted(state.kept._positions)),
+        sorted(at for _, at in tombstones._positions),
+        (list(state.kept.by_position.items()), sorted(at for _, at in state.kept._positions)),
         (list(state.count_by_state), list(state.bytes_by_state)),
     ]
 

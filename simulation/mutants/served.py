@@ -79,8 +79,9 @@ def never_ready() -> Patches:
 
 @mistake("M53", "replay_determinism")
 def tombstone_stays_in_index() -> Patches:
-    """A tombstone that was dropped is still found by its id."""
-    return rewritten(Tombstones.drop_at, "self._positions.drop(value[:16])", "pass")
+    """A tombstone that was dropped stays in the index by id."""
+    drop = "self._positions.drop(hash(value[:ID_BYTES]), position)"
+    return rewritten(Tombstones.drop_at, drop, "pass")
 
 
 @mistake("M54", "stalled_checkpoint")

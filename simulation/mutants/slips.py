@@ -63,7 +63,7 @@ _NOTICED_BY_NOBODY = (
     (
         "a dropped tombstone stays in the id index",
         Tombstones.drop_at,
-        "self._positions.drop(value[:16])",
+        "self._positions.drop(hash(value[:ID_BYTES]), position)",
         "pass",
     ),
     (
@@ -434,9 +434,9 @@ _STORAGE = (
         "whole or (tables.changed and tables.size)",
     ),
     (
-        "tombstones are not found by id after a load",
-        CheckpointStore._load_tombstones,
-        "tombstones.index(position, entry)",
+        "segments that left are not found by id after a load",
+        CheckpointStore._load_departed,
+        "departed.index(position, entry)",
         "pass",
     ),
     (

@@ -47,6 +47,7 @@ from tierledger.simulation.machines.moved import unnotified
 from tierledger.simulation.service.lying_store import StoreConnection
 from tierledger.simulation.service.plan import CLOCK_OFF_BY_DAYS, GAVE_UP, LEADER_MOVED
 from tierledger.simulation.service.process_watch import ProcessWatch, WatchedOracle
+from tierledger.simulation.service.spill import small_spill
 from tierledger.simulation.service.stage import Stage
 from tierledger.simulation.service.streams import doors_of
 from tierledger.simulation.service.virtual_loop import (
@@ -308,6 +309,7 @@ class Cluster:
             reader=store if self._scenario.one_writer else None,
             oracle=self._oracle,
             opens=self._opens,
+            spill=small_spill(),
             give_up=lambda: self._give_up(process),
         )
         process.conditions = service.conditions
@@ -363,6 +365,7 @@ class Cluster:
             give_up=lambda: self._give_up(process),
             oracle=self._oracle,
             retentions=self._retentions,
+            spill=small_spill(),
         )
         process.conditions = host.report.conditions
         self.watch.host(process, host)

@@ -29,6 +29,7 @@ from tierledger.events.errors import (
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.partition.state import (
     DIGEST_MODULUS,
+    DepartedIds,
     PartitionState,
     StoredHead,
     hash_of,
@@ -36,6 +37,7 @@ from tierledger.events.partition.state import (
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import K, PagedMap, StoredPage, V
 from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
+from tierledger.events.tables.spilled_map import Spill
 from tierledger.events.typed_fields import (
     Count,
     Id,
@@ -189,11 +191,14 @@ class CheckpointStore:
         keys: MetadataKeyFactory,
         serde: MetadataSerDe,
         topic_id_partition: TopicIdPartition,
+        spill: Spill | None = None,
     ) -> None:
+        """`spill`: for what is kept, in the states that are read."""
         self.backend = backend
         self.keys = keys
         self.serde = serde
         self.topic_id_partition = topic_id_partition
+        self._spill = spill
 
     def freeze(
         self, state: PartitionState, next_batch: int, *, whole: bool = False
@@ -408,8 +413,8 @@ class CheckpointStore:
             state.epochs[epoch] = tables
             for name, table in tables.tables():
                 table.adopt(await self._read_pages(epoch, name, directories[name]))
-        await self._load_tombstones(state, value)
-        await self._load_kept(state, value)
+        await self._load_departed(state.tombstones, "tombstones", value.tombstones)
+        await self._load_departed(state.kept, KEPT, value.kept)
         if not state.is_finished:  # Rows of a finished deletion wait to be swept.
             await self._load_rows(state)
         if len(state.rows) != value.row_count or state.digest() != value.digest:
@@ -424,7 +429,9 @@ class CheckpointStore:
         """The checkpoint's state without rows, tables and tombstones."""
         tip = self.topic_id_partition
         known = type(tip)(tip.topic_id, tip.partition, value.topic)
-        state = PartitionState(known, value.chain_hash, tracks_changes=tracks_changes)
+        state = PartitionState(
+            known, value.chain_hash, tracks_changes=tracks_changes, spill=self._spill
+        )
         state.next_position = value.next_position
         state.restore_head(value.head)
         return state
@@ -477,12 +484,16 @@ class CheckpointStore:
             pages.append(page._replace(packed=packed))
         return pages
 
-    async def _load_tombstones(self, state: PartitionState, value: PartitionValue) -> None:
-        tombstones = state.tombstones
-        tombstones.by_position.adopt(await self._read_pages(0, "tombstones", value.tombstones))
-        for count, (position, entry) in enumerate(tombstones.by_position.items(), 1):
-            tombstones.index(position, entry)
-            if count % ROWS_PER_READ == 0:
+    async def _load_departed(
+        self, departed: DepartedIds, name: str, directory: Directory
+    ) -> None:
+        pages = departed.by_position
+        for start in range(0, len(directory), PAGES_PER_READ):
+            part, before = directory[start : start + PAGES_PER_READ], len(pages.pages)
+            pages.adopt(await self._read_pages(0, name, part))
+            for page in pages.pages[before:]:
+                for position, entry in zip(page.keys, page.values, strict=True):
+                    departed.index(position, entry)
                 await yield_to_loop()
 
     async def read_kept(self, value: PartitionValue) -> PagedMap[int, bytes]:
@@ -490,14 +501,6 @@ class CheckpointStore:
         kept: PagedMap[int, bytes] = PagedMap()
         kept.adopt(await self._read_pages(0, KEPT, value.kept))
         return kept
-
-    async def _load_kept(self, state: PartitionState, value: PartitionValue) -> None:
-        kept = state.kept
-        kept.by_position = await self.read_kept(value)
-        for count, (position, entry) in enumerate(kept.by_position.items(), 1):
-            kept.index(position, entry)
-            if count % ROWS_PER_READ == 0:
-                await yield_to_loop()
 
     async def _load_rows(self, state: PartitionState) -> None:
         prefix = self.keys.segments(self.topic_id_partition)

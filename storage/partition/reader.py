@@ -21,6 +21,7 @@ from tierledger.events.event_codec import chain, genesis
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Event, SegmentKept
 from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.spilled_map import Spill
 from tierledger.events.typed_fields import time_text
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import INT64_MAX, MetadataKeyFactory
@@ -57,14 +58,17 @@ class PartitionReader:
         serde: MetadataSerDe,
         cluster_id: str,
         topic_id_partition: TopicIdPartition,
+        spill: Spill | None = None,
     ) -> None:
+        """`spill`: for what is kept, in the states that are read; None: it is in memory."""
         self.backend = backend
         self.keys = keys
         self.serde = serde
         self.topic_id_partition = topic_id_partition
         self.log = EventLog(backend, keys, topic_id_partition)
-        self.checkpoints = CheckpointStore(backend, keys, serde, topic_id_partition)
+        self.checkpoints = CheckpointStore(backend, keys, serde, topic_id_partition, spill)
         self.notes: list[str] = []
+        self._spill = spill
         self._genesis = genesis(
             cluster_id, topic_id_partition.topic_id, topic_id_partition.partition
         )
@@ -221,7 +225,9 @@ class PartitionReader:
 
     def _blank(self, *, tracks_changes: bool) -> PartitionState:
         tip = self.topic_id_partition
-        return PartitionState(tip, self._genesis, tracks_changes=tracks_changes)
+        return PartitionState(
+            tip, self._genesis, tracks_changes=tracks_changes, spill=self._spill
+        )
 
     async def read_on(self, number: int, limit: int) -> LogPage | None:
         """The log's page from `number` on; None if the log was forgotten up to there meanwhile.

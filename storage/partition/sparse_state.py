@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from typing_extensions import override
 
 from tierledger.events.errors import CorruptCheckpoint
-from tierledger.events.partition.state import KeptSegment, KeptSegments, PartitionState
+from tierledger.events.partition.state import KeptSegments, PartitionState
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import K, Page, PagedMap, StoredPage, V
 from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
@@ -83,14 +83,11 @@ class SparseMap(PagedMap[K, V]):
         self.name = name
 
     @override
-    def adopt(self, pages: Iterable[StoredPage]) -> None:
-        super().adopt(pages)
-        for at, page in enumerate(self._pages):
-            packed = page.packed or b""
-            sparse = SparsePage[K, V](page.number, self._owner, [page.first], [])
-            sparse.size, sparse.proof, sparse.packed = page.size, page.proof, packed
-            sparse.table = self
-            self._pages[at] = sparse
+    def _adopted(self, stored: StoredPage) -> Page[K, V]:
+        sparse = SparsePage[K, V](stored.number, self._owner, [stored.first], [])
+        sparse.size, sparse.proof, sparse.packed = stored.size, stored.proof, stored.packed
+        sparse.table = self
+        return sparse
 
 
 class SparseRows(SegmentRows):
@@ -142,37 +139,11 @@ class SparseRows(SegmentRows):
 class SparseKept(KeptSegments):
     """Kept segments that are stored and not fetched: all that is asked of them is absent."""
 
-    @override
-    def __len__(self) -> int:
-        raise AbsentKept
+    def __init__(self) -> None:
+        """Without any attribute, so that access to each is one to an absent part."""
 
-    @override
-    def __contains__(self, segment_id: bytes) -> bool:
-        raise AbsentKept
-
-    @override
-    def position_of(self, segment_id: bytes) -> int | None:
-        raise AbsentKept
-
-    @override
-    def put(self, position: int, value: bytes) -> None:
-        raise AbsentKept
-
-    @override
-    def drop_at(self, position: int) -> None:
-        raise AbsentKept
-
-    @override
-    def at(self, position: int) -> KeptSegment | None:
-        raise AbsentKept
-
-    @override
-    def after(self, position: int) -> Iterator[tuple[int, KeptSegment]]:
-        raise AbsentKept
-
-    @override
-    def all(self) -> Iterator[tuple[int, KeptSegment]]:
-        raise AbsentKept
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AbsentKept(name)
 
 
 class SparseEpochs(dict[int, EpochTables]):

@@ -21,6 +21,7 @@ GOALS_OF = {
     "commit": 4,
     "checkpoint": 1,
     "cold-start": 2,
+    "trash": 1,
     "cli-lookup": 1,
     "neighbour": 1,
     "steps": 16,

@@ -188,7 +188,7 @@ async def test_a_snapshot_rests_only_while_somebody_waits_for_an_answer(
     door = await door_of(world)
     async with replicas_at(door) as home, replicas_at(door) as other:
         free = home.of(TIP, LEADER, manager.claim_to_lead(TIP))
-        await free.when_ready()  # That frame comes after the rest that the last slice may cause.
+        await free.when_ready()  # After any rest that its last slice has caused.
 
         world.service.host("host-0").host._replies[0] = lambda _answer: None
         held = other.of(TIP, LEADER)
