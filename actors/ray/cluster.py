@@ -34,6 +34,7 @@ os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
+import ray._private.node
 import ray._private.ray_constants
 import ray._private.worker
 import ray.exceptions
@@ -90,6 +91,17 @@ def _to_log(data: dict[str, Any], *_: object, **__: object) -> None:
 # Ray prints the raylet's messages (a worker died) on the driver's stdout, in the middle of
 # results that a program may parse, and has no setting for that. Ray's version is pinned.
 ray._private.worker.print_to_stdstream = _to_log
+
+
+def _not_started(*_: object, **__: object) -> None:
+    """Nobody asks this process of a cluster of our own."""
+
+
+# The server of a dashboard that is off, an autoscaler, and a reader of logs: two thirds of the
+# processor time of a cluster's start, and Ray has no setting for them either.
+UNUSED = ("start_api_server", "start_monitor", "start_log_monitor")
+for name in UNUSED:
+    setattr(ray._private.node.Node, name, _not_started)
 
 
 def start_cluster() -> str:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,8 @@ async def test_a_closed_service_leaves_a_store_and_no_process(tmp_path: Path) ->
     await manager.close()
     started = set(descendants(os.getpid())) - before
     assert started
+    node: Any = ray_cluster.ray._private.worker._global_node
+    assert set(node.all_processes) == {"gcs_server", "raylet"}
     await service.close()
 
     await eventually(lambda: not any(map(is_running, started)))
