@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from tierledger.benchmarks import columns, core, guard, kafka, service, simulated, spark
+from tierledger.benchmarks import backup, columns, core, guard, kafka, service, simulated, spark
 from tierledger.benchmarks.bench import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.failover import LOSSES, failover
 from tierledger.benchmarks.feed.source import BATCHES, feed
@@ -97,6 +97,15 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
         Row("neighbour: p99 of an add", "ms", "p99", at_most(20.0),
             "{adds:.0f} adds while {segments:,} segments load"),
         Row("neighbour: p50 of an add", "ms", "p50"),
+    ]),
+    "backup": (backup.backup, [
+        Row("backup of {segments:,} segments: p99 of a neighbour's add", "ms", "p99",
+            at_most(20.0), "{adds:.0f} adds"),
+        Row("the same: p50", "ms", "p50"),
+        Row("the same before that: p99", "ms", "alone_p99"),
+        Row("backup made beside them", "events/s", "made_per_s"),
+        Row("a backup with nothing new", "s", "again_s"),
+        Row("backup restored", "events/s", "restored_per_s", at_least(100_000)),
     ]),
     "steps": (steps, [Row("longest step: {sample}", "ms", "*", at_most(10.0))]),
     "feed": (feed, [

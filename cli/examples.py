@@ -16,6 +16,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger handover --fresh --kafka broker-1:9092",
         "tierledger handover --to tierledger --kafka broker-1:9092",
     ),
+    "backup make": ("tierledger backup make BACKUPS --store sqlite:ledger.sqlite",),
+    "backup ls": ("tierledger backup ls BACKUPS",),
+    "backup verify": ("tierledger backup verify BACKUPS",),
+    "backup restore": (
+        "tierledger backup restore BACKUPS --store sqlite:restored.sqlite",
+        "tierledger backup restore BACKUPS --as-of 1d --store postgresql://ledger@db/l",
+    ),
     "hold add": (
         "tierledger hold add audit --topic 'orders-*' --reason 'the audit'",
         "tierledger hold add case-7 --topic payments --offsets 11-48 --reason law",

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 from typing_extensions import override
 
+from tierledger.cli.commands.backup import backup_group
 from tierledger.cli.commands.cat import cat
 from tierledger.cli.commands.check import check_history
 from tierledger.cli.commands.clean.group import clean_group
@@ -215,6 +216,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 for name, command in COMMANDS.items():
     app.command(name, cls=CommandOfIds)(command)
+app.add_typer(backup_group(), name="backup")
 app.add_typer(hold_group(), name="hold")
 app.add_typer(trash_group(), name="trash")
 app.add_typer(clean_group(), name="clean")

@@ -159,6 +159,31 @@ def log_time_of(stored: bytes) -> int:
     raise CorruptLog(f"{len(stored)} bytes are no event")
 
 
+def linked(stored: Iterable[bytes], position: int, previous: bytes) -> bytes:
+    """The hash of the last of `stored`, consecutive events of whatever log and release.
+
+    They are verified as by `EventCodec.decode`, but for their bodies.
+
+    Raises:
+        CorruptLog: A checksum, a position or a hash is wrong.
+    """
+    for data in stored:
+        packed = data[4:]
+        try:
+            event = _read(packed)
+        except (MsgspecError, RecursionError) as error:
+            raise CorruptLog(f"position {position}: not an event ({error})") from error
+        if data[:4] != _checksum(crc32(packed)):
+            raise CorruptLog(f"position {position}: the checksum of {len(data)} bytes is wrong")
+        if event.position != position:
+            raise CorruptLog(f"position {position}: the event has position {event.position}")
+        if event.before != previous:
+            raise CorruptLog(f"position {position}: the predecessor's hash does not match")
+        previous = chain(data)
+        position += 1
+    return previous
+
+
 class EventCodec:
     """Turns the events of one kind of log into bytes and back."""
 

@@ -24,6 +24,7 @@ KINDS = {
     "partition": b"P",
     "batch": b"B",
     "service": b"V",
+    "closed": b"C",
 }
 """The kinds of stored values, each with the letter that enters its checksum."""
 

@@ -8,7 +8,7 @@ from tierledger.actors.coordinator import evolve
 from tierledger.actors.coordinator.events import COORDINATOR_CODEC, CoordinatorBody
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.state import CoordinatorState
-from tierledger.events.errors import CorruptLog, DataError
+from tierledger.events.errors import CorruptLog, DataError, StoreRefused
 from tierledger.events.event_codec import chain, genesis
 from tierledger.events.log_events import Event
 from tierledger.storage.keys import MetadataKeyFactory
@@ -58,6 +58,7 @@ class Fold:
         Raises:
             CorruptLog: The batch does not verify: what was decided after that is not known.
             FormatTooNew: A newer release wrote it.
+            StoreRefused: The log is closed, as that of a store that is not restored yet.
         """
         try:
             first, stored = stored_events(self._serde, batch)
@@ -66,6 +67,8 @@ class Fold:
             return COORDINATOR_CODEC.decode(
                 stored, self.state.next_position, self.state.chain_hash
             )
+        except StoreRefused:
+            raise
         except DataError as error:
             raise self.damaged(error) from None
         except (AttributeError, LookupError, TypeError, ValueError) as error:

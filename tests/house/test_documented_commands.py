@@ -24,6 +24,10 @@ USERS = {
     "local-tiered:/var/kafka-tiered-storage": "local-tiered:tier",
     "local-tiered:DIR": "local-tiered:tier",
     "RECORDS": "records.jsonl.gz",
+    "/backup/ledger": "backups",
+    "2026-11-29T06:00:00Z": "+1d",
+    "verify --store sqlite:drill.sqlite": "verify",
+    "ls --store sqlite:drill.sqlite": "ls",
     "$PWD/": "",
     "4711 --to-offset 4800": "11 --to-offset 48",
     "cat orders": "cat codec-lz4",
@@ -91,6 +95,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "export", folder / "records.jsonl.gz", "--store", f"sqlite:{folder / 'ledger.sqlite'}"
     )
     assert done.exit_code == ExitStatus.WELL, done.output
+    done = invoke(
+        "backup", "make", folder / "backups", "--store", f"sqlite:{folder / 'ledger.sqlite'}"
+    )
+    assert done.exit_code == ExitStatus.WELL, done.output
     return folder
 
 
@@ -107,6 +115,7 @@ def test_a_command_that_is_shown_runs_as_it_stands(
         Path(name).symlink_to(ROOT / "deploy" / name)
     Path("tier").symlink_to(TRACES / "tier" / "tier")
     shutil.copy(made / "ledger.sqlite", ".")
+    shutil.copytree(made / "backups", "backups")
     if "export" not in command:
         shutil.copy(made / "records.jsonl.gz", ".")
     for theirs, ours in USERS.items():

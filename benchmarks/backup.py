@@ -1,0 +1,64 @@
+"""Backups: what a service notices while one is made, and how fast one is restored."""
+
+import asyncio
+import itertools
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tierledger.benchmarks.bench import Bench
+from tierledger.benchmarks.ledger import url_of
+from tierledger.benchmarks.services import (
+    adds,
+    led,
+    new_partition,
+    quantile,
+    served,
+    unclaimed,
+)
+
+EVENTS_PER_SEGMENT = 2
+
+
+async def backup(bench: Bench) -> None:
+    """A backup made beside a service that writes one at a time; then restored alone."""
+    path = await bench.store(bench["segments"])
+    events = bench["segments"] * EVENTS_PER_SEGMENT
+    for turn in bench.turns("backup"):
+        backups = path.with_name(f"backups-{turn}")
+        tip = new_partition(f"backup-{turn}")
+        async with served(path) as (_, manager):
+            await led(manager, [tip])
+            [workload] = unclaimed([tip])
+            numbers = itertools.count()
+            alone = await adds(manager, workload, itertools.islice(numbers, bench["calls"]))
+            making = asyncio.create_task(_command("make", backups, path))
+            waited = await adds(manager, workload, numbers, making)
+            made_s = await making
+            again_s = await _command("make", backups, path)
+            await manager.on_stop_partitions([tip])
+        back = bench.new_store(f"restored-{turn}")
+        restored_s = await _command("restore", backups, back)
+        bench.note(
+            p99=quantile(waited, 0.99),
+            p50=quantile(waited, 0.5),
+            alone_p99=quantile(alone, 0.99),
+            adds=len(waited),
+            made_per_s=events / made_s,
+            again_s=again_s,
+            restored_per_s=events / restored_s,
+        )
+        shutil.rmtree(backups)
+        back.unlink()
+
+
+async def _command(name: str, backups: Path, store: Path) -> float:
+    """How many seconds that command of `backup` took, in a process of its own."""
+    command = ["nice", sys.executable, "-m", "tierledger.cli.main", "backup", name]
+    told = [*command, str(backups), "--store", url_of(store)]
+    begun = time.perf_counter()
+    running = await asyncio.create_subprocess_exec(*told, stdout=subprocess.DEVNULL)
+    assert await running.wait() == 0, told
+    return time.perf_counter() - begun

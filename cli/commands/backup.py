@@ -1,0 +1,242 @@
+"""`backup`: a store's logs in files, and a store made of them again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.examples import CommandsWithExamples
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions, opened_catalog
+from tierledger.cli.options import ClusterOption, JsonOption, StoreOption, parse_time_ms
+from tierledger.cli.output import escaped, print_json, print_note, progress
+from tierledger.cli.settings import store_config
+from tierledger.cli.table import PrintedTable, print_table, size_cell
+from tierledger.events.typed_fields import time_text
+from tierledger.pages.texts import count_text, many, size_text
+
+if TYPE_CHECKING:
+    from tierledger.storage.backup.backup import MadeBackup, VerifiedBackup
+    from tierledger.storage.backup.files import Backup, BackupFiles, BackupName
+
+ToArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TO",
+        help="Folder of the backups of one cluster; made if the folder above is there.",
+    ),
+]
+FromArgument = Annotated[Path, typer.Argument(metavar="FROM", help="Folder of the backups.")]
+
+LIST_COLUMNS = ("backup", "made", "logs", "events", "bytes")
+
+
+def backup_group() -> typer.Typer:
+    group = typer.Typer(
+        cls=CommandsWithExamples,
+        help="Back up a store, SQLite or PostgreSQL, and restore it into either. A backup is "
+        "made while the service runs.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("make")(make_backup)
+    group.command("ls")(list_backups)
+    group.command("verify")(verify_backups)
+    group.command("restore")(restore_backup)
+    return group
+
+
+def make_backup(
+    to: ToArgument,
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write what the logs have and no backup in TO has yet; then it is a further backup.
+
+    A service may be running: the store is only read. Exit 3: some logs are damaged; the backup
+    has what is before the damage, and they are named.
+    """
+    made = asyncio.run(_make(StoreOptions(store, cluster), to))
+    backup = made.backup
+    if json:
+        print_json(
+            {**_plain(made.name, backup), "new": {"events": made.events, "bytes": made.bytes}}
+        )
+    else:
+        print(
+            escaped(
+                f"backup {made.name.number} of cluster {backup.cluster} in {to}: "
+                f"{many(len(backup.ends), 'log')}, {many(backup.events, 'event')}; new "
+                f"{count_text(made.events)} events ({size_text(made.bytes)})"
+            )
+        )
+    _tell_damaged(backup)
+
+
+def list_backups(from_: FromArgument, json: JsonOption = False) -> None:
+    """List the backups in FROM, oldest first."""
+    found = asyncio.run(_listed(_files(from_)))
+    if json:
+        for name, backup in found:
+            print_json(_plain(name, backup))
+        return
+    rows = [
+        (
+            name.number,
+            time_text(name.made_s * 1000),
+            len(backup.ends),
+            backup.events,
+            size_cell(backup.bytes),
+        )
+        for name, backup in found
+    ]
+    print_table(PrintedTable(LIST_COLUMNS, rows), wide=False)
+    if not rows:
+        print_note(f"there is no backup in {from_}")
+
+
+def verify_backups(from_: FromArgument, json: JsonOption = False) -> None:
+    """Read all files of all backups in FROM, and verify that each can be restored.
+
+    Exit 1: one cannot; what is wrong is named.
+    """
+    found = asyncio.run(_verified(_files(from_)))
+    for one in found:
+        _print_verified(one, json)
+    if not found:
+        print_note(f"there is no backup in {from_}")
+    if any(one.error is not None for one in found):
+        raise typer.Exit(ExitStatus.FOUND)
+
+
+def restore_backup(
+    from_: FromArgument,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Restore the newest backup made up to that time: ISO 8601, UTC by default, or "
+            "how long ago, like 90m or 7d. By default the newest of all.",
+        ),
+    ] = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a store of a backup: a new one, or one that has nothing of the cluster.
+
+    No service starts on the store before the command has ended well. If it is interrupted, run
+    it again. Brokers notice that a ledger is older than what they have seen, see
+    docs/backup.md. Exit 3: some logs were damaged when the backup was made.
+    """
+    as_of_ms = None if as_of is None else parse_time_ms(as_of, "--as-of")
+    name, backup = asyncio.run(_restore(_files(from_), as_of_ms, store))
+    if json:
+        print_json(_plain(name, backup))
+    else:
+        print(
+            escaped(
+                f"restored backup {name.number} of cluster {backup.cluster}, made "
+                f"{time_text(name.made_s * 1000)}: {many(len(backup.ends), 'log')}, "
+                f"{many(backup.events, 'event')}"
+            )
+        )
+    _tell_damaged(backup)
+
+
+async def _make(options: StoreOptions, to: Path) -> MadeBackup:
+    from tierledger.storage.backup.backup import make
+    from tierledger.storage.backup.files import BackupFiles
+    from tierledger.storage.backup.place import Folder
+
+    folder = Folder(to)
+    async with opened_catalog(options) as catalog, folder.writing():
+        with progress("batches backed up") as on_batches:
+            return await make(BackupFiles(folder), catalog, WallClock().now_ms(), on_batches)
+
+
+async def _listed(files: BackupFiles) -> list[tuple[BackupName, Backup]]:
+    return [(name, await files.backup(name)) for name in await files.backups()]
+
+
+async def _verified(files: BackupFiles) -> list[VerifiedBackup]:
+    from tierledger.storage.backup.backup import verified
+    from tierledger.storage.keys import DefaultMetadataKeyFactory
+    from tierledger.storage.serde import MsgpackSerDe
+    from tierledger.storage.transfer.logs import ClusterLogs
+
+    def logs_of(cluster: str) -> ClusterLogs:
+        return ClusterLogs(DefaultMetadataKeyFactory(cluster), MsgpackSerDe(), cluster)
+
+    with progress("batches verified") as on_batches:
+        return await verified(files, logs_of, on_batches)
+
+
+async def _restore(
+    files: BackupFiles, as_of_ms: int | None, store: str | None
+) -> tuple[BackupName, Backup]:
+    from tierledger.storage.backup.backup import restore
+    from tierledger.storage.connector import load_connector, load_serde
+    from tierledger.storage.transfer.logs import ClusterLogs
+
+    name = await files.chosen(as_of_ms)
+    backup = await files.backup(name)
+    config = store_config(store)
+    connector, serde = load_connector(config), load_serde(config)
+    backend = await connector.backend(read_only=False)
+    try:
+        logs = ClusterLogs(connector.key_factory(backup.cluster), serde, backup.cluster)
+        with progress("batches restored") as on_batches:
+            await restore(files, backup, backend, logs, on_batches)
+    finally:
+        await backend.close()
+    return name, backup
+
+
+def _files(folder: Path) -> BackupFiles:
+    from tierledger.storage.backup.files import BackupFiles
+    from tierledger.storage.backup.place import Folder
+
+    return BackupFiles(Folder(folder))
+
+
+def _plain(name: BackupName, backup: Backup) -> dict[str, object]:
+    return {
+        "backup": name.number,
+        "made": time_text(name.made_s * 1000),
+        "cluster": backup.cluster,
+        "logs": len(backup.ends),
+        "events": backup.events,
+        "bytes": backup.bytes,
+        "damaged": backup.damaged,
+    }
+
+
+def _tell_damaged(backup: Backup) -> None:
+    for why in backup.damaged.values():
+        print_note(f"damaged, and in the backup only up to there: {why}")
+    if backup.damaged:
+        raise typer.Exit(ExitStatus.PARTLY)
+
+
+def _print_verified(one: VerifiedBackup, json: bool) -> None:
+    if json:
+        print_json(
+            {
+                "backup": one.name.number,
+                "made": time_text(one.name.made_s * 1000),
+                "passed": one.error is None,
+                "message": None if one.error is None else str(one.error),
+            }
+        )
+    elif one.error is not None or one.backup is None:
+        print(escaped(f"DAMAGED  backup {one.name.number}: {one.error}"))
+    else:
+        print(
+            f"ok       backup {one.name.number}: {many(len(one.backup.ends), 'log')}, "
+            f"{many(one.backup.events, 'event')}"
+        )

@@ -1,0 +1,1 @@
+"""Backups of a store: its logs in files that verify themselves."""

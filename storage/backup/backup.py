@@ -1,0 +1,185 @@
+"""Makes, verifies and restores backups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tierledger.events.errors import CorruptRemoteData, DataError, InvalidArgument
+from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backup.files import (
+    Backup,
+    BackupFiles,
+    BackupName,
+    PartOfBackup,
+    part_number,
+)
+from tierledger.storage.catalog import Catalog
+from tierledger.storage.transfer.logs import BatchPiece, ClusterLogs, LogEnd, LogId
+from tierledger.storage.transfer.source import StoreSource
+from tierledger.storage.transfer.target import StoreTarget
+
+PART_BYTES = 8 << 20
+"""About how many bytes of batches a part has; two are in memory at a time."""
+
+NOT_RESTORED = (
+    "the store is being restored from a backup, or that was interrupted: no service starts on "
+    "it; `tierledger backup restore` begins anew"
+)
+
+Progress = Callable[[int], None]
+
+
+class MadeBackup(NamedTuple):
+    """What a run has done."""
+
+    name: BackupName
+    backup: Backup
+    events: int
+    """Events that no backup had before."""
+    bytes: int
+    """Bytes of the new parts."""
+
+
+async def make(
+    files: BackupFiles, catalog: Catalog, made_ms: int, on_batches: Progress
+) -> MadeBackup:
+    """Write what no backup at that place has yet, and then which files are the new backup.
+
+    The place has to be the caller's alone while this runs.
+
+    Raises:
+        InvalidArgument: Something else is there, or backups of another cluster.
+        StoreRefused: The store does not have what is in the newest backup.
+        CorruptLog: The coordinator's log is damaged.
+        CorruptRemoteData: The newest backup's file is damaged.
+        StorageUnavailable: The store cannot be reached.
+        OSError: A file cannot be written. The backups before are as they were.
+    """
+    backups = await files.backups()
+    last = await files.backup(backups[-1]) if backups else None
+    cluster = catalog.cluster_id
+    if last is not None and last.cluster != cluster:
+        raise InvalidArgument(
+            f"{files.place} has backups of cluster {last.cluster!r}, and the store has "
+            f"{cluster!r}: expected a folder for each"
+        )
+    parts = await _without_leftovers(files, last)
+    source = StoreSource(catalog, last.ends if last is not None else {})
+    new = list[PartOfBackup]()
+    number = part_number(parts[-1].name) + 1 if parts else 1
+
+    async def write(pieces: list[BatchPiece]) -> None:
+        new.append(await files.write_part(number + len(new), pieces))
+
+    some, size = list[BatchPiece](), 0
+    async for piece in source.pieces():
+        on_batches(len(piece.values))
+        some.append(piece)
+        size += piece.size
+        if size >= PART_BYTES:
+            await write(some)
+            some, size = [], 0
+    if some:
+        await write(some)
+    damaged = {str(log): str(error) for log, error in source.damaged.items()}
+    backup = Backup(cluster, (*parts, *new), source.ends, damaged)
+    name = await files.write_backup(backups[-1].number + 1 if backups else 1, made_ms, backup)
+    before = last.events if last is not None else 0
+    return MadeBackup(name, backup, backup.events - before, sum(one.bytes for one in new))
+
+
+async def _without_leftovers(
+    files: BackupFiles, last: Backup | None
+) -> tuple[PartOfBackup, ...]:
+    """The parts of the last backup; those that a killed run has left are removed."""
+    parts = last.parts if last is not None else ()
+    newest = part_number(parts[-1].name) if parts else 0
+    for name in await files.parts():
+        if part_number(name) > newest:
+            await files.place.remove(name)
+    return parts
+
+
+async def restore(
+    files: BackupFiles,
+    backup: Backup,
+    backend: MetadataStorageBackend,
+    logs: ClusterLogs,
+    on_batches: Progress,
+) -> None:
+    """Fill a store that has nothing of the cluster; it is the cluster's when this returns.
+
+    Raises:
+        RejectedError: The store has something of the cluster, or somebody else writes to it.
+        CorruptRemoteData: A part is missing, damaged, or none of ours. The store is left
+            closed: another attempt begins anew.
+        CorruptLog: The batches of a log do not follow one another; as above.
+        StorageUnavailable: The store cannot be reached; as above.
+        OutcomeUnknown: A step is in doubt; as above.
+    """
+    target = await StoreTarget.begun(backend, logs, NOT_RESTORED)
+    try:
+        for part in backup.parts:
+            for piece in await files.pieces(part):
+                await target.append(piece)
+                on_batches(len(piece.values))
+        await target.finish(backup.ends)
+    finally:
+        await target.close()
+
+
+class VerifiedBackup(NamedTuple):
+    """A backup, and what is wrong with it, if anything is."""
+
+    name: BackupName
+    backup: Backup | None
+    error: DataError | None
+
+
+async def verified(
+    files: BackupFiles, logs_of: Callable[[str], ClusterLogs], on_batches: Progress
+) -> list[VerifiedBackup]:
+    """All backups, oldest first, each after all of its files were read as a restore reads them.
+
+    A part is read once: later backups have it in the same place.
+    """
+    ends = dict[LogId, LogEnd]()
+    read = list[PartOfBackup]()
+    broken: DataError | None = None
+    done = list[VerifiedBackup]()
+    for name in await files.backups():
+        backup, error = None, None
+        try:
+            backup = await files.backup(name)
+            logs = logs_of(backup.cluster)
+            if list(backup.parts[: len(read)]) != read:
+                raise CorruptRemoteData(f"{name.name} does not continue the backup before it")
+            for part in backup.parts[len(read) :]:
+                read.append(part)
+                if broken is None:
+                    try:
+                        await _follow(files, part, logs, ends, on_batches)
+                    except DataError as found:
+                        broken = found
+            if broken is None and backup.ends != ends:
+                raise CorruptRemoteData(f"{name.name}: its parts end elsewhere than it says")
+        except DataError as found:
+            error = found
+        done.append(VerifiedBackup(name, backup, error or broken))
+    return done
+
+
+async def _follow(
+    files: BackupFiles,
+    part: PartOfBackup,
+    logs: ClusterLogs,
+    ends: dict[LogId, LogEnd],
+    on_batches: Progress,
+) -> None:
+    for piece in await files.pieces(part):
+        found = logs.followed(ends.get(piece.log) or logs.start(piece.log), piece)
+        if found.error is not None:
+            raise type(found.error)(f"{part.name}: {found.error}")
+        ends[piece.log] = found.end
+        on_batches(len(piece.values))

@@ -1,0 +1,476 @@
+"""What a backup has, what it refuses, and what a killed run leaves behind."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from tests.models.storage.flipped_bits import flipped
+from tests.models.storage.stored_partitions import (
+    CLUSTER,
+    SERDE,
+    TIP,
+    StoredPartition,
+    updated,
+)
+from tierledger.events.errors import (
+    CorruptRemoteData,
+    FormatTooNew,
+    InvalidArgument,
+    RejectedError,
+    RemoteResourceNotFound,
+    StorageUnavailable,
+    StoreRefused,
+)
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.storage.backend import MetadataStorageBackend, Operation, Remove
+from tierledger.storage.backends.memory import MemoryBackend
+from tierledger.storage.backup import backup as backups
+from tierledger.storage.backup.backup import MadeBackup, make, restore, verified
+from tierledger.storage.backup.files import BackupFiles
+from tierledger.storage.backup.place import Folder, digest
+from tierledger.storage.catalog import Catalog
+from tierledger.storage.keys import DefaultMetadataKeyFactory
+from tierledger.storage.partition.forgetting import forget
+from tierledger.storage.partition.verification import verify
+from tierledger.storage.transfer import target
+from tierledger.storage.transfer.logs import COORDINATOR, ClusterLogs
+
+KEYS = DefaultMetadataKeyFactory(CLUSTER)
+LOGS = ClusterLogs(KEYS, SERDE, CLUSTER)
+OTHER = TopicIdPartition(TIP.topic_id, 4, "orders")
+NINTH = TopicIdPartition(TIP.topic_id, 9, "orders")
+MADE_MS = 1_700_000_000_000
+SLOT = KEYS.coordinator_batch(0)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> BackupFiles:
+    return BackupFiles(Folder(tmp_path / "backups"))
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backups, "PART_BYTES", 500)
+    monkeypatch.setattr(target, "STEP_BYTES", 300)
+
+
+async def made(
+    backend: MetadataStorageBackend,
+    files: BackupFiles,
+    at_ms: int = MADE_MS,
+    cluster: str = CLUSTER,
+) -> MadeBackup:
+    keys = DefaultMetadataKeyFactory(cluster)
+    assert isinstance(files.place, Folder)
+    async with files.place.writing():
+        return await make(files, Catalog(backend, keys, SERDE, cluster), at_ms, lambda _: None)
+
+
+async def restored(
+    files: BackupFiles,
+    backend: MetadataStorageBackend | None = None,
+    as_of_ms: int | None = None,
+) -> MetadataStorageBackend:
+    backend = backend or MemoryBackend()
+    chosen = await files.backup(await files.chosen(as_of_ms))
+    await restore(files, chosen, backend, LOGS, lambda _: None)
+    return backend
+
+
+async def logs_in(backend: MetadataStorageBackend) -> dict[str, bytes]:
+    """The values of all logs; all that is in a store but checkpoints."""
+    found = await backend.get_like("", limit=100_000)
+    return {key: value for key, value in found if not key.startswith(KEYS.states())}
+
+
+async def filled(count: int = 5) -> StoredPartition:
+    first = await StoredPartition.led()
+    await first.fill(range(count))
+    second = await StoredPartition.led(first.backend, OTHER)
+    await second.fill(range(2))
+    await first.checkpoint()
+    return first
+
+
+def names(files: BackupFiles, ending: str) -> list[Path]:
+    assert isinstance(files.place, Folder)
+    return sorted(files.place.path.glob(f"*.{ending}"))
+
+
+async def test_a_backup_has_all_logs_and_the_next_one_only_what_is_new(
+    files: BackupFiles,
+) -> None:
+    partition = await filled()
+    before = await logs_in(partition.backend)
+    first = await made(partition.backend, files)
+    parts = names(files, "part")
+    await partition.fill(range(5, 8))
+    second = await made(partition.backend, files, MADE_MS + 5000)
+    third = await made(partition.backend, files, MADE_MS + 9000)
+
+    assert (first.events, second.events, third.events) == (16, 6, 0)
+    assert (second.bytes > 0, third.bytes) == (True, 0)
+    assert names(files, "part")[: len(parts)] == parts
+    assert await logs_in(await restored(files)) == await logs_in(partition.backend)
+    assert await logs_in(await restored(files, as_of_ms=MADE_MS + 4999)) == before
+    with pytest.raises(RemoteResourceNotFound, match="no backup of that time"):
+        await restored(files, as_of_ms=MADE_MS - 1)
+    found = await verified(files, lambda _: LOGS, lambda _: None)
+    assert [(one.name.number, one.error) for one in found] == [(1, None), (2, None), (3, None)]
+
+
+async def test_a_log_that_was_forgotten_and_goes_on_is_restored_so(files: BackupFiles) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    await partition.append([updated(number, 2) for number in range(5)])
+    await partition.append([updated(number, 3) for number in range(5)])
+    await partition.close()
+    await forget(partition.reader())
+    await made(partition.backend, files)
+    again = await StoredPartition.resumed(partition.backend)
+    await again.open()
+    await again.fill([9])
+    await made(partition.backend, files)
+    fresh = BackupFiles(Folder(names(files, "part")[0].parent.parent / "fresh"))
+    await made(partition.backend, fresh)
+
+    for kept in (files, fresh):
+        back = await restored(kept)
+        assert await logs_in(back) == await logs_in(partition.backend)
+        assert (await verify(StoredPartition(back).reader())).passed
+
+
+async def test_of_a_damaged_log_a_backup_has_what_is_sound_and_names_it(
+    files: BackupFiles,
+) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    await partition.fill(range(5, 9))
+    await partition.flip(8)
+
+    done = await made(partition.backend, files)
+
+    assert list(done.backup.damaged) == [f"{TIP.topic_id}-{TIP.partition}"]
+    assert "batch 8" in str(done.backup.damaged)
+    back = await logs_in(await restored(files))
+    assert set(await logs_in(partition.backend)) - set(back) == {
+        partition.batch_key(number) for number in (8, 9)
+    }
+
+
+async def test_a_log_that_was_lost_is_named(files: BackupFiles) -> None:
+    partition = await filled()
+    await partition.backend.remove_like(KEYS.log(TIP))
+
+    done = await made(partition.backend, files)
+
+    assert "there is a checkpoint, and no log" in str(done.backup.damaged)
+
+
+async def test_a_store_that_lacks_what_is_backed_up_is_refused(files: BackupFiles) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    fewer = await filled(4)
+    other = StoredPartition(MemoryBackend())
+    await other.open()
+    await other.fill(range(7, 20))
+    without = await StoredPartition.led()
+    await without.backend.remove_like("")
+    await StoredPartition.led(without.backend, NINTH)
+
+    for store in (fewer, other, without):
+        with pytest.raises(StoreRefused, match="the store is older, or another one"):
+            await made(store.backend, files)
+    with pytest.raises(InvalidArgument, match="backups of cluster 'test-cluster'"):
+        await made(MemoryBackend(), files, cluster="another")
+    assert len(await files.backups()) == 1
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def change(path: Path) -> None:
+    path.write_bytes(flipped(path.read_bytes()))
+
+
+@pytest.mark.parametrize("harm", [truncate, change, Path.unlink])
+@pytest.mark.parametrize("at", [0, -1])
+async def test_a_part_that_is_not_what_was_written_is_refused_by_its_name(
+    files: BackupFiles, harm: Callable[[Path], object], at: int
+) -> None:
+    await made((await filled()).backend, files)
+    part = names(files, "part")[at]
+    harm(part)
+    backend = MemoryBackend()
+
+    with pytest.raises(CorruptRemoteData, match=re.escape(part.name)):
+        await restored(files, backend)
+
+    (one,) = await verified(files, lambda _: LOGS, lambda _: None)
+    assert part.name in str(one.error)
+    with pytest.raises(StoreRefused, match="is being restored"):
+        await made(backend, BackupFiles(Folder(part.parent.parent / "of the half")))
+
+
+@pytest.mark.parametrize("harm", [truncate, change])
+async def test_a_backup_that_is_not_what_was_written_is_refused_by_its_name(
+    files: BackupFiles, harm: Callable[[Path], object]
+) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    (path,) = names(files, "backup")
+    harm(path)
+
+    for asked in (restored(files), made(partition.backend, files)):
+        with pytest.raises(CorruptRemoteData, match=re.escape(path.name)):
+            await asked
+
+
+async def test_what_is_no_backup_is_refused_by_its_name(files: BackupFiles) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    (path,) = names(files, "backup")
+    earlier = path.with_name(path.name.replace("20231114", "20201114"))
+    part = names(files, "part")[0]
+
+    path.rename(earlier)
+    with pytest.raises(
+        CorruptRemoteData, match=f"{earlier.name} is no backup: its name was another one"
+    ):
+        await restored(files)
+    earlier.rename(path)
+    for text, error in (
+        (b"[]", CorruptRemoteData),
+        (b'{"format": 2}', FormatTooNew),
+        (b'{"format": 1}', CorruptRemoteData),
+    ):
+        foreign = path.with_name(f"00000002-20231114T221320Z-{digest(text)}.backup")
+        foreign.write_bytes(text)
+        with pytest.raises(error, match=foreign.name):
+            await restored(files)
+        foreign.unlink()
+    batches = part.read_bytes()
+    part.write_bytes(b"\x01")
+    with pytest.raises(CorruptRemoteData, match=part.name):
+        await restored(files)
+    part.write_bytes(batches)
+    (path.parent / "photo.jpg").touch()
+    for asked in (restored(files), made(partition.backend, files)):
+        with pytest.raises(InvalidArgument, match=r"'photo.jpg'.*is no file of a backup"):
+            await asked
+
+
+class Failing(MemoryBackend):
+    """A store that fails at one step, before it or after it."""
+
+    def __init__(self, step: int, *, is_stored: bool) -> None:
+        super().__init__()
+        self.steps = step
+        self._is_stored = is_stored
+
+    @override
+    async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+        self.steps -= 1
+        if self.steps == 0 and self._is_stored:
+            await super().execute_atomically(operations)
+        if self.steps == 0:
+            raise StorageUnavailable("killed here")
+        await super().execute_atomically(operations)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_a_restore_that_was_killed_is_seen_and_can_be_repeated(
+    files: BackupFiles, is_stored: bool
+) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    expected = await logs_in(partition.backend)
+    step = 0
+    while True:
+        step += 1
+        backend = Failing(step, is_stored=is_stored)
+        try:
+            await restored(files, backend)
+        except StorageUnavailable:
+            there = await logs_in(backend)
+            if there == expected:
+                assert is_stored  # The last step is, and nobody was told.
+                continue
+            assert not there or SLOT in there
+            backend.steps = 0
+            await restored(files, backend)
+            assert await logs_in(backend) == expected
+        else:
+            break
+    assert step > 5
+
+
+async def test_what_another_backup_has_left_is_removed_first(files: BackupFiles) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    before = await logs_in(partition.backend)
+    await StoredPartition.led(partition.backend, NINTH)
+    await partition.fill(range(5, 9))
+    await made(partition.backend, files, MADE_MS + 5000)
+    steps = count(1)
+    while True:
+        backend = Failing(next(steps), is_stored=True)
+        with pytest.raises(StorageUnavailable):
+            await restored(files, backend)
+        if KEYS.log_batch(NINTH, 0) in backend.values:
+            break
+
+    await restored(files, backend, MADE_MS)
+
+    assert await logs_in(backend) == before
+
+
+async def test_of_two_that_restore_into_one_store_the_former_stops(files: BackupFiles) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    backend = MemoryBackend()
+
+    class Overtaken(MemoryBackend):
+        @override
+        async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+            if len(self.values) == 4:
+                await restored(files, backend)
+            await backend.execute_atomically(operations)
+
+    slow = Overtaken(backend.values)
+    with pytest.raises(RejectedError, match="somebody else writes to the store"):
+        await restored(files, slow)
+
+    assert await logs_in(backend) == await logs_in(partition.backend)
+
+
+async def test_a_store_that_has_something_of_the_cluster_is_left_alone(
+    files: BackupFiles,
+) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    before = await partition.backend.get_like("")
+
+    with pytest.raises(RejectedError, match="has cluster 'test-cluster' already"):
+        await restored(files, partition.backend)
+
+    assert await partition.backend.get_like("") == before
+    other = StoredPartition(MemoryBackend(), cluster="another")
+    await other.open()
+    await restored(files, other.backend)
+    assert (await logs_in(other.backend)).keys() > (await logs_in(partition.backend)).keys()
+
+
+class FullFolder(Folder):
+    """A folder that takes only some files."""
+
+    left = 0
+
+    @override
+    async def write(self, name: str, data: bytes) -> None:
+        if not self.left:
+            raise OSError(28, "No space left on device", name)
+        self.left -= 1
+        await super().write(name, data)
+
+
+async def test_a_backup_that_was_killed_is_not_there_and_can_be_repeated(
+    tmp_path: Path,
+) -> None:
+    partition = await filled()
+    folder = FullFolder(tmp_path / "backups")
+    files = BackupFiles(folder)
+    for left in (0, 1, 2):
+        folder.left = left
+        with pytest.raises(OSError, match="No space"):
+            await made(partition.backend, files)
+        assert await files.backups() == []
+        assert len(names(files, "part")) == left
+        await partition.fill([10 + left])
+    unfinished = folder.path / f".{'0' * 16}.unfinished"
+    unfinished.touch()
+
+    folder.left = 100
+    await made(partition.backend, files)
+
+    assert await logs_in(await restored(files)) == await logs_in(partition.backend)
+    (one,) = await files.backups()
+    parts = (await files.backup(one)).parts
+    assert [part.name for part in parts] == [path.name for path in names(files, "part")]
+    assert not unfinished.exists()
+
+
+async def test_two_do_not_write_to_one_folder(files: BackupFiles) -> None:
+    partition = await filled()
+    assert isinstance(files.place, Folder)
+    async with files.place.writing():
+        with pytest.raises(RejectedError, match="another process writes to"):
+            await made(partition.backend, files)
+    with pytest.raises(InvalidArgument, match="No such file"):
+        await made(partition.backend, BackupFiles(Folder(files.place.path / "a" / "b")))
+
+
+class Growing(MemoryBackend):
+    """A store in which something happens whenever a log's end was read."""
+
+    happens: Callable[[], Awaitable[Any]] | None = None
+
+    @override
+    async def get_like(
+        self, prefix: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        found = await super().get_like(prefix, after=after, limit=limit)
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            await happens()
+            self.happens = happens
+        return found
+
+
+async def test_a_log_that_is_written_and_forgotten_meanwhile_is_whole_in_a_backup(
+    files: BackupFiles,
+) -> None:
+    backend = Growing()
+    partition = await StoredPartition.led(backend)
+    other = await StoredPartition.led(backend, OTHER)
+    await other.close()
+    numbers = iter(range(12))
+
+    async def happens() -> None:
+        number = next(numbers, None)
+        if number == 7:
+            await forget(other.reader())
+        elif number is not None:
+            await partition.fill([number])
+
+    backend.happens = happens
+    done = await made(backend, files)
+    backend.happens = None
+
+    assert done.backup.damaged == {}
+    back = await logs_in(await restored(files))
+    now = await logs_in(backend)
+    assert back.items() <= now.items() or KEYS.log_batch(OTHER, 0) in back
+    for tip in (TIP, OTHER):
+        report = await verify(StoredPartition(await restored(files), tip).reader())
+        assert report.passed
+
+
+async def test_the_coordinators_log_is_damaged_and_no_backup_is_made(
+    files: BackupFiles,
+) -> None:
+    partition = await filled()
+    await partition.backend.create(SLOT, b"nonsense")
+
+    with pytest.raises(Exception, match="the coordinator's log: batch 0"):
+        await made(partition.backend, files)
+
+    assert await files.backups() == []
+    await partition.backend.execute_atomically([Remove(SLOT)])
+    assert COORDINATOR not in (await made(partition.backend, files)).backup.ends
