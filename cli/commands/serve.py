@@ -218,8 +218,9 @@ ConsoleOption = Annotated[
     typer.Option(
         "--console",
         metavar="HOST:PORT",
-        help="Serve live pages for browsers at this address of this machine alone; with port 0 "
-        "at a free port. Without this option there are none.",
+        help="Serve live pages for browsers at this address; one that other machines reach "
+        "needs --tls-cert, --tls-key and --tokens. With port 0 at a free port. Without this "
+        "option there are none.",
     ),
 ]
 MetricsPartitionsOption = Annotated[
@@ -513,7 +514,7 @@ async def _serve(
     # misses it starts another.
     async with AsyncExitStack() as running, metrics_served(metrics) as served:
         chosen = StoreOptions(options.store, settings.cluster_id)
-        start_console = _prepared_console(chosen, placement.console, running)
+        start_console = _prepared_console(chosen, placement, running)
         service = RayService(settings, served.address, placement.address, serving.give_up)
         record = await service.start()
         running.push_async_callback(_close, service)
@@ -536,19 +537,23 @@ async def _serve(
 
 
 def _prepared_console(
-    options: StoreOptions, listen: str | None, running: AsyncExitStack
+    options: StoreOptions, placement: PlacementOptions, running: AsyncExitStack
 ) -> Callable[[], None]:
     """What starts the console; its address is taken now, before what takes long.
 
     Raises:
         InvalidArgument: It cannot listen there.
     """
+    listen = placement.console
     if listen is None:
         return lambda: None
-    from tierledger.cli.commands.console.serving import Console
+    from tierledger.cli.commands.console.serving import Console, ConsoleSecurity, is_local
     from tierledger.storage.process_log import RESULTS
 
-    pages = Console(options, listen, "--console")
+    security = None
+    if not is_local(listen, "--console"):
+        security = ConsoleSecurity.of_door(placement.security, placement.advertise)
+    pages = Console(options, listen, "--console", security)
     running.callback(pages.close)
 
     def start() -> None:

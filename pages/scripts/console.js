@@ -1,13 +1,30 @@
 // Keeps a page of the console new: the server says when there is something, and the parts with
-// `data-live` are replaced. It says since when it hears nothing.
+// `data-live` are replaced. It says since when it hears nothing, and when its session has ended.
 "use strict";
 {
 const RETRY_MS = 2000;
-let lost = null, isFetching = false, isWanted = false;
+let lost = null, out = null, isFetching = false, isWanted = false;
 
+const clock = (time) => time.toISOString().slice(11, 19) + " UTC";
 function tell() {
-  $("line").textContent = lost ? "no answer since " + lost.toISOString().slice(11, 19) + " UTC" : "";
-  $("line").classList.toggle("blind", Boolean(lost));
+  $("line").textContent = out ? "signed out at " + clock(out.at) + ": " + out.why + ". " :
+    lost ? "no answer since " + clock(lost) : "";
+  $("line").classList.toggle("blind", Boolean(out || lost));
+  if (!out) return;
+  const link = document.createElement("a");
+  link.href = location.href;
+  link.textContent = "Sign in";
+  $("line").append(link);
+}
+function signedOut(why) {
+  out = out || {at: new Date(), why};
+  tell();
+}
+// Whether the session has ended; where nobody signs in there is none that could.
+async function isOut() {
+  const answer = await fetch("/session", {cache: "no-store"});
+  if (answer.status === 401) signedOut(await answer.text());
+  return answer.status === 401;
 }
 // What somebody looks at closely stays: it has the focus, or was zoomed.
 const isInUse = (part) => part.contains(document.activeElement) && document.activeElement !== document.body ||
@@ -18,6 +35,8 @@ async function renew(address) {
   isFetching = true;
   try {
     const answer = await fetch(address, {cache: "no-cache"});
+    if (answer.status === 401 && await isOut()) { isFetching = isWanted = false; return; }
+    if (out) { out = null; listen(); }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     all("[data-live]").forEach((part) => {
       const newer = page.getElementById(part.id);
@@ -50,10 +69,15 @@ function listen() {
     tell();
     if (!document.hidden) renew(location.href);
   });
-  source.addEventListener("error", () => {
+  source.addEventListener("out", (told) => {
+    source.close();
+    signedOut(told.data);
+  });
+  source.addEventListener("error", async () => {
     lost = lost || new Date();
     tell();
-    if (source.readyState === EventSource.CLOSED) setTimeout(listen, RETRY_MS);
+    if (source.readyState !== EventSource.CLOSED) return;
+    if (!await isOut().catch(() => false)) setTimeout(listen, RETRY_MS);
   });
 }
 document.addEventListener("visibilitychange", () => { if (!document.hidden) renew(location.href); });

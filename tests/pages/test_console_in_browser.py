@@ -215,7 +215,7 @@ def test_a_mistake_of_the_console_is_not_taken_for_calm(
 @pytest.mark.parametrize(
     ("listen", "message"),
     [
-        ("0.0.0.0:0", "--listen: expected an address of this machine alone"),
+        ("0.0.0.0:0", "--listen: 0.0.0.0 can be reached from other machines"),
         ("127.0.0.1", "--listen: expected HOST:PORT"),
         ("127.0.0.1:99999", "--listen: expected HOST:PORT"),
     ],

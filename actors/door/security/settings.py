@@ -30,6 +30,10 @@ TOKEN_KEY = "door.token.location"
 PLAINTEXT_KEY = "door.token.without.tls"
 
 
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - They are what is looked for.
+"""Addresses that listen on all interfaces, and that nobody can connect to."""
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach `host`."""
     try:

@@ -26,6 +26,17 @@ class Pair(NamedTuple):
             InvalidArgument: They do not, or a file has none. The message contains no key.
         """
         chain, key = read(self.certificate, "the certificate"), read(self.key, "the key")
+        self.context()
+        return chain, key
+
+    def context(self) -> ssl.SSLContext:
+        """A server's side of TLS with chain and key.
+
+        Raises:
+            InvalidArgument: As `read`.
+        """
+        for path, what in zip(self, ("the certificate", "the key"), strict=True):
+            read(path, what)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             context.load_cert_chain(self.certificate, self.key, password=_no_password)
@@ -35,7 +46,7 @@ class Pair(NamedTuple):
                 f"expected a PEM certificate in {self.certificate} and its key, not encrypted, "
                 f"in {self.key}: {reason}"
             ) from None
-        return chain, key
+        return context
 
 
 def _no_password() -> str:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tierledger.actors.door.security.identity import FORMS, Identity
 from tierledger.actors.door.security.renewed import read
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, NotAuthorized
 
 HEADER = "authorization"
 SCHEME = "Bearer "
@@ -50,6 +50,19 @@ class TokenList(NamedTuple):
             if hmac.compare_digest(one.digest, digest):
                 found = one
         return found
+
+    def owner(self, digest: bytes, now_ms: int) -> Identity:
+        """The identity that a token belongs to.
+
+        Raises:
+            NotAuthorized: The token is not in the list, or has expired.
+        """
+        found = self.find(digest)
+        if found is None:
+            raise NotAuthorized("this bearer token is not known here")
+        if found.expires_ms is not None and found.expires_ms <= now_ms:
+            raise NotAuthorized(f"the bearer token of {found.identity.name} has expired")
+        return found.identity
 
 
 def digest_of(token: str) -> bytes:

@@ -133,12 +133,7 @@ class Admission:
             NotAuthorized: The token is not in the list, or has expired.
         """
         assert self._tokens is not None, "who has no list asks for no token"
-        found = self._list.find(digest)
-        if found is None:
-            raise NotAuthorized("this bearer token is not known here")
-        if found.expires_ms is not None and found.expires_ms <= self._now_ms():
-            raise NotAuthorized(f"the bearer token of {found.identity.name} has expired")
-        return found.identity
+        return self._list.owner(digest, self._now_ms())
 
     def looked(self) -> float:
         """When the list of tokens was checked last; checks it now if that is `LOOK_S` ago."""

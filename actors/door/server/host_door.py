@@ -15,7 +15,7 @@ from tierledger.actors.door.client.feed_stream import FeedStreams
 from tierledger.actors.door.client.knocking import opens
 from tierledger.actors.door.client.streams import Streams
 from tierledger.actors.door.limits import DoorLimits
-from tierledger.actors.door.security.settings import DoorSecurity
+from tierledger.actors.door.security.settings import WILDCARDS, DoorSecurity
 from tierledger.actors.door.server.admission import Admission
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
@@ -23,8 +23,6 @@ from tierledger.actors.door.server.hinting import Hinting
 from tierledger.actors.door.server.neighbours import Neighbours
 from tierledger.actors.host.host import Host
 from tierledger.events.errors import InvalidArgument, NotReady
-
-WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - They are what is looked for.
 
 TAKEN_S = 5.0
 """How long a host waits for its port, which its predecessor may still have for a moment."""

@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter, defaultdict
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.commands.console.gate import HEADERS, WHY_OUT
 from tierledger.cli.commands.console.histories import Histories
 from tierledger.cli.commands.log import plain_event
 from tierledger.cli.commands.status.view import Screen, holds_table, page_of
@@ -58,6 +59,9 @@ TOPICS: Final = 25
 ALIVE_S: Final = 15.0
 """The longest silence of the stream that tells of changes; proxies end silent ones."""
 
+LOOK_S: Final = 1.0
+"""How long an open page may go unanswered about a session that has ended."""
+
 ANSWERS_HELD: Final = 64
 """Pages that are kept until something changes: all viewers of one get the same."""
 
@@ -69,10 +73,6 @@ _NOT_FIELDS: Final = frozenset(
     | {"source", "event_timestamp_ms", "txn_index_empty", "has_unknown_tags"}
 )
 """What is left out of an event's fields: it has a column, or tells a reader little."""
-
-LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Names by which a browser on this machine asks. Another name in a request is one that somebody
-else has pointed to this machine, to read with the browser's rights."""
 
 ORDERS: Final[Mapping[str, Callable[[SeenPartition], Any]]] = {
     "name": lambda one: (one.tip.topic, one.tip.partition),
@@ -141,18 +141,19 @@ class ListedPart(NamedTuple):
 class Site:
     """The console's pages about what `sight` has seen."""
 
-    def __init__(self, sight: Sight) -> None:
+    def __init__(self, sight: Sight, *, has_sessions: bool = False) -> None:
         self._sight = sight
+        self._has_sessions = has_sessions
         self._histories = Histories()
         self._answers: dict[str, tuple[str, str]] = {}
         """By path and query: what the page was made of, and the page."""
 
     def app(self) -> Starlette:
         routes = [
-            Route("/", self._guarded(self._cluster)),
-            Route("/partitions", self._guarded(self._partitions)),
-            Route("/partitions/{topic_id}/{number:int}", self._guarded(self._partition)),
-            Route("/trash", self._guarded(self._trash)),
+            Route("/", self._answering(self._cluster)),
+            Route("/partitions", self._answering(self._partitions)),
+            Route("/partitions/{topic_id}/{number:int}", self._answering(self._partition)),
+            Route("/trash", self._answering(self._trash)),
             Route("/live", self._live),
             Route("/favicon.ico", lambda _: Response(status_code=204)),
         ]
@@ -170,19 +171,17 @@ class Site:
             with suppress(asyncio.CancelledError):
                 await looking
 
-    def _guarded(self, make: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        """A page that is answered to this machine only, and not made twice of the same."""
+    def _answering(self, make: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        """A page that is not made twice of the same."""
 
         async def answer(request: Request) -> Response:
-            if not _is_local(request):
-                return _refused()
             try:
                 of, page = await make(request)
             except RemoteStorageError as error:
                 status = 404 if isinstance(error, RejectedError) else 503
                 return self._message(request, str(error), status)
             tag = f'"{hashlib.blake2b(of.encode(), digest_size=12).hexdigest()}"'
-            headers = {"ETag": tag, "Cache-Control": "no-cache", **_HEADERS}
+            headers = {"ETag": tag, "Cache-Control": "no-cache", **HEADERS}
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers=headers)
             key = f"{request.url.path}?{request.url.query}"
@@ -198,7 +197,7 @@ class Site:
     def _message(self, request: Request, text: str, status: int) -> Response:
         shown = {"title": "Not to be shown", "message": text, **self._frame(request)}
         page = render("console_missing.html", **shown)
-        return HTMLResponse(page, status, headers=_HEADERS)
+        return HTMLResponse(page, status, headers=HEADERS)
 
     async def _missing(self, request: Request, _: Exception) -> Response:
         return self._message(request, f"There is no page {request.url.path}.", 404)
@@ -212,25 +211,32 @@ class Site:
             "blind": sight.blind or sight.service_blind,
             "words": WORDS,
             "kinds": KINDS,
+            "has_sessions": self._has_sessions,
         }
 
     async def _live(self, request: Request) -> Response:
         """A stream of the versions of what was seen."""
-        if not _is_local(request):
-            return _refused()
         return StreamingResponse(
-            self._versions(request), media_type="text/event-stream", headers=_HEADERS
+            self._versions(request), media_type="text/event-stream", headers=HEADERS
         )
 
     async def _versions(self, request: Request) -> AsyncIterator[str]:
+        why_out, silent_s = request.scope.get(WHY_OUT, lambda: None), 0.0
         changes = aiter(self._sight.changes())
         coming = asyncio.ensure_future(anext(changes))
         try:
             while not await request.is_disconnected():
-                await asyncio.wait([coming], timeout=ALIVE_S)
+                await asyncio.wait([coming], timeout=LOOK_S)
+                if (reason := why_out()) is not None:
+                    yield f"event: out\ndata: {reason}\n\n"
+                    return
                 if not coming.done():
-                    yield ": still here\n\n"
+                    silent_s += LOOK_S
+                    if silent_s >= ALIVE_S:
+                        silent_s = 0.0
+                        yield ": still here\n\n"
                     continue
+                silent_s = 0.0
                 try:
                     version = await coming
                 except StopAsyncIteration:
@@ -394,24 +400,6 @@ class Site:
         given, number = request.path_params["topic_id"], request.path_params["number"]
         topic = FoundTopic(Uuid.parse(given), given, ())
         return await self._sight.catalog.partition(topic, number)
-
-
-_HEADERS: Final = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "X-Frame-Options": "DENY",
-}
-
-
-def _is_local(request: Request) -> bool:
-    host = urlsplit(f"//{request.headers.get('host', '')}").hostname
-    return host in LOCAL_NAMES
-
-
-def _refused() -> Response:
-    names = ", ".join(sorted(LOCAL_NAMES))
-    text = f"The console answers requests for {names} only.\n"
-    return Response(text, 421, headers=_HEADERS, media_type="text/plain")
 
 
 def _number(text: str | None) -> int | None:
