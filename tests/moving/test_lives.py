@@ -11,6 +11,8 @@ from tierledger.simulation.lives.verdict import run, verdict_of
 from tierledger.simulation.service.verdict import discard
 
 FEW = (1, 7, 8, 10, 11, 16)
+ANY = [1, *(pytest.param(one, marks=pytest.mark.long) for one in (2, 3))]
+"""Seeds of a life whose steps are given."""
 MANY = [one for one in range(206) if one not in FEW]
 
 
@@ -34,7 +36,7 @@ def test_lives_have_steps_of_each_kind() -> None:
     assert {step.what for seed in FEW for step in life(seed)} == {*What}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", ANY)
 def test_what_a_topic_left_that_was_deleted_while_the_metadata_moved_can_be_removed(
     seed: int,
 ) -> None:
@@ -53,7 +55,7 @@ def test_what_a_topic_left_that_was_deleted_while_the_metadata_moved_can_be_remo
     assert [one.segments for one in cluster.ever] == [{}]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", ANY)
 def test_what_is_in_the_trash_goes_through_moves_and_is_in_no_answer(seed: int) -> None:
     """The step of each move fails if either manager knows it, or if it is kept no more."""
     topic = [LifeStep(what, "orders") for what in (What.MAKE, *[What.TIER] * 4)]
@@ -66,7 +68,7 @@ def test_what_is_in_the_trash_goes_through_moves_and_is_in_no_answer(seed: int) 
     assert cluster.moves > 8
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", ANY)
 def test_what_a_broker_without_the_plugin_did_to_log_starts_deletes_nothing(seed: int) -> None:
     """The step itself fails if a segment that consumers could read is deleted."""
     topic = [LifeStep(what, "orders") for what in (What.MAKE, What.TIER, What.TIER)]
@@ -75,7 +77,7 @@ def test_what_a_broker_without_the_plugin_did_to_log_starts_deletes_nothing(seed
     lived(seed, [*topic, *unowned, LifeStep(What.REST)])
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", ANY)
 def test_a_killed_broker_that_kafka_regards_as_alive_for_long_holds_deletions(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

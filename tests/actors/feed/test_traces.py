@@ -32,6 +32,7 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.tables.segment_rows import id_of_row
 
 TRACES = Path(__file__).parents[2] / "traces"
+HISTORIES = sorted((TRACES / "histories").iterdir())
 REPLICAS = 3
 RECORDS_PER_BATCH_MAX = 40
 
@@ -65,7 +66,10 @@ def _text(row: bytes | None) -> str | None:
 
 @pytest.mark.parametrize(
     "trace",
-    [path.parent for path in sorted(TRACES.rglob("records.jsonl.gz"))],
+    [
+        pytest.param(path, marks=[pytest.mark.long] if path in HISTORIES[1::2] else [])
+        for path in (one.parent for one in sorted(TRACES.rglob("records.jsonl.gz")))
+    ],
     ids=lambda path: str(path.relative_to(TRACES)),
 )
 def test_replicas_answer_a_trace_as_leaders_do(

@@ -120,13 +120,13 @@ def test_a_wrong_question_is_one_line_and_exit_2(arguments: list[str], error: st
 def test_a_failing_seed_is_made_small_and_drawn(tmp_path: Path) -> None:
     path = tmp_path / "run.html"
 
-    result = simulate("explain", "--seed", "1", "--mutant", MISTAKE, "--out", str(path))
+    result = simulate("explain", "--seed", "1", "--mutant", "M46", "--out", str(path))
 
     assert result.exit_code == 0
     page = path.read_text()
     assert page.startswith("<!doctype html>")
-    assert "tierledger simulate replay --seed 1 --mutant M08 --keep " in page
-    assert "again: tierledger simulate replay --seed 1 --mutant M08 --keep " in result.stderr
+    assert "tierledger simulate replay --seed 1 --mutant M46 --keep " in page
+    assert "again: tierledger simulate replay --seed 1 --mutant M46 --keep " in result.stderr
     assert "host-0/" in page
 
 

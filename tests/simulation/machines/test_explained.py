@@ -36,7 +36,7 @@ def shown(mutant: str, seed: int, checker: str) -> tuple[Violation, RunMoment, i
 @pytest.mark.parametrize(
     ("checker", "mutant", "seed"),
     [
-        pytest.param(*one, marks=[pytest.mark.long] if at % 4 else [])
+        pytest.param(*one, marks=[pytest.mark.long] if at % 8 else [])
         for at, one in enumerate(SHOWN)  # Each is two whole runs: seconds of CPU.
     ],
 )

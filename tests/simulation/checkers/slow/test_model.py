@@ -47,7 +47,12 @@ def finished(
 
 @pytest.mark.parametrize(
     "trace",
-    [path.parent for path in sorted(TRACES.rglob("records.jsonl.gz"))],
+    [
+        pytest.param(
+            path.parent, marks=[pytest.mark.long] if path.parent == TRACES / "large" else []
+        )
+        for path in sorted(TRACES.rglob("records.jsonl.gz"))
+    ],
     ids=lambda path: str(path.relative_to(TRACES)),
 )
 def test_every_recorded_answer_is_given_or_recovered(trace: Path) -> None:
