@@ -210,7 +210,8 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
             "unread", at_most(0), "{read:,.0f} bytes"),
         Row("guard: the same, its term over: until the tier is empty", "s", "purged"),
         Row("guard: the broker's warnings and errors", "lines", "complaints", at_most(0)),
-        Row("undelete: records of 1,000 bytes", "MiB/CPU s", "brought_back", at_least(50)),
+        Row("undelete: records of 1,000 bytes", "MiB/CPU s", "brought_back", at_least(50),
+            "{with_start} with the command's start, as long as a plan's"),
         Row("undelete: records lost", "records", "lost", at_most(0)),
     ]),
     "spark-scan": (spark.scan, [

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
+import signal
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +104,71 @@ async def test_with_the_guard_brokers_go_on_and_what_they_delete_stays_and_is_pu
                 pass
         assert broker.errors() == []
         assert ended(broker) == [], "no round of retention ended early"
+
+
+async def test_a_purge_whose_broker_dies_before_it_reports_is_done_again(
+    tmp_path: Path,
+) -> None:
+    ledger, door = tmp_path / "ledger.sqlite", f"127.0.0.1:{free_ports()}"
+    broker = TieredBroker(door, tmp_path / "tier", {**SHORT_SESSION, **GUARDED})
+    serve, handover = kafka_page.commands(f"sqlite:{ledger}", door, broker.address)[:2]
+    with served(f"sqlite:{ledger}", *serve[3:]), broker:
+        assert (await tool(ledger, *handover)).exit_code == 0
+        await create_topic(broker.address, TOPIC, settings=settings_of(broker))
+        await produced(broker.address, TOPIC, 0, 120)
+        await until(lambda: broker.is_tiered(TOPIC))
+        for name, *until_when in (("undo", "--term", "1s"), ("audit",)):
+            every = ("--topic", "*", *until_when, "--reason", "undo")
+            assert (await tool(ledger, "hold", "add", name, *every)).exit_code == 0
+        async with administered(broker.address) as admin:
+            await admin.delete_topics([TOPIC])
+        tiered = broker.tiered_logs()
+        await eventually_kept(ledger, len(tiered))
+        (host,) = json.loads((await tool(ledger, "status", "--json")).stdout)["hosts"]
+
+        release = ("hold", "release", "audit", "--reason", "it is done")
+        released = asyncio.create_task(tool(ledger, *release))
+        deleted = await asyncio.to_thread(frozen_between, host["pid"], tiered, ledger)
+        broker.kill()
+        os.kill(host["pid"], signal.SIGKILL)  # The report may wait at its door.
+        await released
+
+        broker.start()
+        await until(lambda: not broker.tiered_logs())
+        async with asyncio.timeout(60):
+            while (await tool(ledger, "trash", "ls", "--json")).stdout:
+                pass
+        assert broker.errors() == []
+        purges = await asyncio.to_thread(purges_in, ledger)
+        assert purges[deleted] == ["SegmentPurgeStarted", "SegmentPurged"]
+
+
+def frozen_between(host: int, tiered: list[Path], ledger: Path) -> str:
+    """The id of a segment whose data is gone, which the ledger has not heard: `host` is frozen.
+
+    Looks at a segment that has just gone; if its purge has ended already, at the next.
+    """
+    waiting = list(tiered)
+    while True:
+        gone = next((log for log in waiting if not log.exists()), None)
+        if gone is None:
+            assert waiting, "no purge was seen between its two events"
+            continue
+        os.kill(host, signal.SIGSTOP)
+        segment_id = gone.stem.partition("-")[2]
+        if purges_in(ledger)[segment_id] == ["SegmentPurgeStarted"]:
+            return segment_id
+        waiting.remove(gone)
+        os.kill(host, signal.SIGCONT)
+
+
+def purges_in(ledger: Path) -> dict[str, list[str]]:
+    """The events of each segment's purge, by its id."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for one in lines(run(ledger, "log", TOPIC, 0, "--json")):
+        if one["type"] in {"SegmentPurgeStarted", "SegmentPurged"}:
+            found[one["id"]].append(one["type"])
+    return found
 
 
 async def eventually_kept(ledger: Path, segments: int) -> set[str]:
