@@ -34,6 +34,7 @@ from tierledger.events.partition.state import PartitionState, Tombstones
 from tierledger.events.tables import segment_rows
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import Page, PagedMap
+from tierledger.events.tables.spilled_map import SpilledPage
 from tierledger.simulation.mutants.catalogue import Mutant
 from tierledger.simulation.mutants.rewriting import rewritten
 from tierledger.storage.partition import event_log
@@ -855,12 +856,22 @@ _PLACED_TOGETHER = (
 )
 """A slip in placing in the append that holds the announcement."""
 
+_KEPT = (
+    (
+        "a page that has changed since it was read is taken out of memory as it was",
+        SpilledPage.close,
+        "self.summary is not _SPILLED",
+        "self._number is None",
+    ),
+)
+"""A slip in what is kept from deletion, which is not in memory."""
+
 SLIPS = tuple(
     _slip(number, *given)
     for number, given in enumerate(
         (
             *(*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE),
-            *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS, *_REFUSALS, *_PLACED_TOGETHER),
+            *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS, *_REFUSALS, *_PLACED_TOGETHER, *_KEPT),
         ),
         1,
     )
