@@ -1,21 +1,30 @@
 """The site: the pages as they stand in the repository, found by `docs/README.md`.
 
-The headings of that page are the parts of the navigation, and its lists the pages.
+The headings of that page are the parts of the navigation, and its lists the pages. The page of
+the public Python names gets their signatures and docstrings from the program.
 """
 
+import importlib
+import inspect
 import re
 import shutil
 from collections.abc import Iterator
+from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
 ROOT = Path(__file__).resolve().parents[1]
 MAP = ROOT / "docs" / "README.md"
 LISTED = re.compile(r"^- \[(.+?)\]\((.+?)\): (.+)$")
 LINK = re.compile(r"(\[[^\]\n]+\])\(([^)\s#:]+)\)")
 """Without those to a heading, and to other hosts."""
+ROW = re.compile(r"^\| `([\w.]+)` \| ", re.MULTILINE)
+LINE = 88
+"""Characters of a signature that stands on one line."""
 FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 project = "tierledger"
@@ -29,6 +38,8 @@ exclude_patterns = [
     if one.is_dir() and one.name not in {"docs", "kafka-plugin"}
 ] + ["kafka-plugin/src", "kafka-plugin/target"]
 
+# Quotes are as in the repository: making them round takes a tenth of a build.
+smartquotes = False
 myst_heading_anchors = 4  # As hosts of git repositories have them.
 
 html_theme = "furo"
@@ -39,6 +50,15 @@ html_show_copyright = False
 html_use_index = False
 # A page that was opened as a file may not read the others.
 html_show_search_summary = False
+
+
+SHARED: dict[str, object] = {}
+
+
+class English(SearchEnglish):
+    """Finds the stem of each word once, not once for each page: a tenth of a build, too."""
+
+    stem = cache(SearchEnglish.stem)
 
 
 class ListedPage(NamedTuple):
@@ -80,10 +100,104 @@ def prepare(app: Sphinx, name: str, source: list[str]) -> None:
         for title, pages in parts():
             entries = (f"{one.title} </{one.name}>" for one in pages)
             pieces.append(toctree(f":caption: {title}", "", *entries))
+    if name == "docs/python":
+        pieces.append(reference(source[0]))
     if name.startswith("docs/adr/"):
         # The architecture lists them; in each page's navigation they cost half of the build.
         pieces.insert(0, "---\norphan: true\n---\n")
     source[0] = "".join(pieces)
+
+
+def reference(page: str) -> str:
+    """Signatures and docstrings of the names in the tables of `page`."""
+    made = ["\n## Reference\n"]
+    for part in page.split("\n## ")[1:]:
+        title, _, text = part.partition("\n")
+        for name in ROW.findall(text):
+            module, _, last = f"{title.strip('`')}.{name}".rpartition(".")
+            made += entry(f"{module}.{last}", getattr(importlib.import_module(module), last))
+    return "\n".join(made)
+
+
+def entry(name: str, of: object) -> Iterator[str]:
+    """A name with its signature, what it says, and its methods."""
+    last = name.rpartition(".")[2]
+    yield f"\n### `{last}`\n\nFrom `{name}`.\n"
+    yield told(last, of)
+    if not inspect.isclass(of) or issubclass(of, tuple | Enum | BaseException):
+        return
+    if inspect.isfunction(begin := vars(of).get("__init__")):
+        yield f"{docstring(begin)}\n"
+    for called, member in vars(of).items():
+        if not called.startswith("_") and inspect.isroutine(member):
+            yield told(f"{last}.{called}", inspect.unwrap(getattr(of, called)))
+
+
+def told(called: str, of: object) -> str:
+    """How something is called, and its docstring."""
+    kind = "class " if inspect.isclass(of) else ""
+    kind = "async " if inspect.iscoroutinefunction(of) else kind
+    return f"```python\n{kind}{signature(called, of)}\n```\n\n{docstring(of)}\n"
+
+
+class Written:
+    """A value as it stands in the source."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def written(value: Any) -> Any:  # noqa: ANN401 - An annotation or a default, of any type.
+    """An annotation of text without its quotes, and a member of an enum by its name."""
+    if isinstance(value, Enum):
+        return Written(f"{type(value).__name__}.{value.name}")
+    return Written(value) if isinstance(value, str) else value
+
+
+def signature(called: str, of: object) -> str:
+    """How `called` is called; a line for each parameter if it is long."""
+    try:
+        found = inspect.signature(of)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return called
+    given = [
+        one.replace(
+            annotation=written(one.annotation),
+            # A text is a default with its quotes.
+            default=one.default if isinstance(one.default, str) else written(one.default),
+        )
+        for one in found.parameters.values()
+        if one.name not in {"self", "cls"}
+    ]
+    gives = found.empty if inspect.isclass(of) else written(found.return_annotation)
+    text = f"{called}{found.replace(parameters=given, return_annotation=gives)}"
+    if len(text) <= LINE:
+        return text
+    lines, keyword = [], inspect.Parameter.KEYWORD_ONLY
+    for before, one in zip([None, *given], given, strict=False):
+        is_first = one.kind is keyword and (before is None or before.kind is not keyword)
+        if is_first and (before is None or before.kind is not inspect.Parameter.VAR_POSITIONAL):
+            lines.append("*")
+        lines.append(str(one))
+    after = "" if gives is found.empty else f" -> {inspect.formatannotation(gives)}"
+    return f"{called}(\n" + "".join(f"    {one},\n" for one in lines) + f"){after}"
+
+
+def docstring(of: object) -> str:
+    """A docstring as Markdown: its lists of arguments and errors become lists."""
+    lines = []
+    for block in inspect.cleandoc(of.__doc__ or "").split("\n\n"):
+        head, _, rest = block.partition("\n")
+        if head not in {"Args:", "Raises:", "Returns:", "Yields:"}:
+            lines.append(block)
+            continue
+        items = re.sub(r"\n\s{8,}", " ", rest)
+        named = re.sub(r"^ {4}([\w*]+): ", r"- `\1`: ", items, flags=re.MULTILINE)
+        lines.append(f"{head[:-1]}:\n\n{inspect.cleandoc(named)}")
+    return "\n\n".join(lines)
 
 
 def linked(app: Sphinx, name: str, link: re.Match[str]) -> str:
@@ -95,6 +209,20 @@ def linked(app: Sphinx, name: str, link: re.Match[str]) -> str:
     if page.relative_to(ROOT).with_suffix("").as_posix() not in app.env.found_docs:
         return link[1][1:-1]
     return f"{link[1]}({Path(link[2]) / 'README.md' if target.is_dir() else link[2]})"
+
+
+def share(_: Sphinx, name: str, __: str, context: dict[str, Any], ___: object) -> None:
+    """Make the navigation of the decisions once: they are beside each other, and not in it."""
+    make = context.get("toctree")
+    if name.startswith("docs/adr/") and make is not None:
+
+        def shared(**asked: object) -> object:
+            key = str(sorted(asked.items()))
+            if key not in SHARED:
+                SHARED[key] = make(**asked)
+            return SHARED[key]
+
+        context["toctree"] = shared
 
 
 def finish(app: Sphinx, failure: Exception | None) -> None:
@@ -126,7 +254,9 @@ def llms() -> str:
 def setup(app: Sphinx) -> dict[str, bool]:
     # All pages are read anew when this file has changed.
     app.add_config_value("made_by", Path(__file__).read_text(encoding="utf-8"), "env")
+    app.add_search_language(English)
     app.connect("source-read", prepare)
     app.connect("env-get-outdated", lambda *_: [root_doc])  # The navigation is another file.
+    app.connect("html-page-context", share, priority=400)  # Before the theme's own.
     app.connect("build-finished", finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -10,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from typing_extensions import override
 
+from tests.house.test_python_reference import PARTS
 from tests.models.pages.chromium import Browser
 from tests.pages.test_every_page import CUT
 
@@ -74,6 +76,20 @@ def test_every_link_of_the_site_leads_somewhere(pages: dict[Path, Links]) -> Non
 
     assert len(pages) > 100
     assert not dead
+
+
+def test_the_page_of_python_names_has_their_signatures(
+    site: Path, pages: dict[Path, Links]
+) -> None:
+    path = site / "docs" / "python.html"
+    shown = " ".join(re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8")).split())
+    names = {one.rpartition(".")[2] for rows in PARTS.values() for one, _ in rows}
+
+    assert {one.lower() for one in names} <= pages[path].ids
+    assert "read( table: str, store: str, *, cluster: str | None = None," in unescape(shown)
+    assert "read_prices(path: Path, labels: Path | None = None) -> Prices" in unescape(shown)
+    assert "InvalidArgument: A file cannot be read" in shown
+    assert "RemoteLogMetadataManager.when_ready(" in shown
 
 
 def loaded(site: Path, pages: dict[Path, Links]) -> Iterator[str]:
