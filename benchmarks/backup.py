@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import resource
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,10 @@ async def backup(bench: Bench) -> None:
             again_s = await _command("make", backups, path)
             await manager.on_stop_partitions([tip])
         back = bench.new_store(f"restored-{turn}")
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         restored_s = await _command("restore", backups, back)
+        now = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
         bench.note(
             p99=quantile(waited, 0.99),
             p50=quantile(waited, 0.5),
@@ -49,6 +53,7 @@ async def backup(bench: Bench) -> None:
             made_per_s=events / made_s,
             again_s=again_s,
             restored_per_s=events / restored_s,
+            restored_per_cpu_s=events / cpu_s,
         )
         shutil.rmtree(backups)
         back.unlink()

@@ -106,6 +106,7 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
         Row("backup made beside them", "events/s", "made_per_s"),
         Row("a backup with nothing new", "s", "again_s"),
         Row("backup restored", "events/s", "restored_per_s", at_least(100_000)),
+        Row("the same, for each second of processor time", "events", "restored_per_cpu_s"),
     ]),
     "steps": (steps, [Row("longest step: {sample}", "ms", "*", at_most(10.0))]),
     "feed": (feed, [

@@ -5,7 +5,8 @@ Nothing here decodes what events say, so the logs of newer releases are followed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from typing_extensions import override
@@ -87,10 +88,11 @@ class ClusterLogs:
         self.serde = serde
         self.cluster_id = cluster_id
 
-    def key(self, log: LogId, batch: int) -> str:
+    def batch_keys(self, log: LogId) -> Callable[[int], str]:
+        """The key of a batch of `log` by its number."""
         if log.is_coordinators:
-            return self.keys.coordinator_batch(batch)
-        return self.keys.log_batch(log.topic_id_partition, batch)
+            return self.keys.coordinator_batch
+        return partial(self.keys.log_batch, log.topic_id_partition)
 
     def prefix(self, log: LogId) -> str:
         if log.is_coordinators:

@@ -9,7 +9,6 @@ was told: sessions that nobody has opened yet.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from functools import partial
 
 from tierledger.events.errors import CorruptLog, DataError, StoreRefused
 from tierledger.storage.catalog import Catalog
@@ -59,7 +58,7 @@ class StoreSource:
 
     async def _of(self, log: LogId) -> AsyncIterator[BatchPiece]:
         logs, backend = self.logs, self._catalog.backend
-        batches = BatchLog(backend, logs.prefix(log), partial(logs.key, log))
+        batches = BatchLog(backend, logs.prefix(log), logs.batch_keys(log))
         end = self.ends.get(log)
         if end is not None:
             value = await backend.get(batches.key(end.next_batch - 1))

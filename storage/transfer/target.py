@@ -28,6 +28,9 @@ from tierledger.storage.transfer.logs import COORDINATOR, BatchPiece, ClusterLog
 STEP_BYTES = 4 << 20
 """About how many bytes one durable step writes."""
 
+KEYS_PER_STEP = 5000
+"""Most batches of one step: PostgreSQL writes them one by one, within a statement's time."""
+
 KEYS_PER_READ = 1000
 
 
@@ -91,13 +94,14 @@ class StoreTarget:
             await self._forget(log, end)
         self.ends[log] = found.end
         self._firsts.setdefault(log, piece.first)
+        key = self._logs.batch_keys(log)
         for number, value in enumerate(piece.values, piece.first):
             if log == COORDINATOR and number == 0:
                 self._opening = value
                 continue
-            self._step.append(Create(self._logs.key(log, number), value))
+            self._step.append(Create(key(number), value))
             self._size += len(value)
-            if self._size >= STEP_BYTES:
+            if self._size >= STEP_BYTES or len(self._step) >= KEYS_PER_STEP:
                 await self._send()
 
     async def finish(self, ends: Mapping[LogId, LogEnd]) -> None:
@@ -127,16 +131,16 @@ class StoreTarget:
 
     @property
     def _slot(self) -> str:
-        return self._logs.key(COORDINATOR, 0)
+        return self._logs.keys.coordinator_batch(0)
 
     async def _forget(self, log: LogId, end: LogEnd) -> None:
         """Remove what is written of a log that was forgotten afterwards."""
-        first = self._firsts.pop(log, end.next_batch)
+        first, key = self._firsts.pop(log, end.next_batch), self._logs.batch_keys(log)
         await self._send()
         await self._settle()
         for at in range(first, end.next_batch, KEYS_PER_READ):
             numbers = range(at, min(at + KEYS_PER_READ, end.next_batch))
-            await self._run([Remove(self._logs.key(log, number)) for number in numbers])
+            await self._run([Remove(key(number)) for number in numbers])
 
     async def _clear(self) -> None:
         keys = self._logs.keys

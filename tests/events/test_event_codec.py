@@ -22,6 +22,7 @@ from tierledger.events.event_codec import (
     decode_events,
     encode_event,
     genesis,
+    linked,
 )
 
 GOLDEN_FILES = {
@@ -35,6 +36,10 @@ GOLDEN = GOLDEN_FILES["events-v4"]
 ID = bytes(range(100, 116))
 TOPIC_ID = bytes(range(16))
 START = genesis("golden-cluster", TOPIC_ID, 7)
+
+Read = Callable[[list[bytes], int, bytes], object]
+BOTH = pytest.mark.parametrize("read", [decode_events, linked])
+"""What does not read bodies verifies as much of the log."""
 
 BODIES: tuple[log.Body, ...] = (
     log.SessionOpened(1, 3, 2, 5, 11, None, "orders", None),
@@ -131,6 +136,7 @@ def test_events_of_earlier_versions_are_read_as_what_they_meant() -> None:
 def decoded(golden: dict[str, Any]) -> list[log.Event]:
     stored = [bytes.fromhex(one["stored"]) for one in golden["events"]]
     read, last = decode_events(stored, 0, bytes.fromhex(golden["genesis"]))
+    assert linked(stored, 0, bytes.fromhex(golden["genesis"])) == last
     assert last.hex() == golden["events"][-1]["hash"]
     return read
 
@@ -144,22 +150,24 @@ def test_no_two_partitions_share_a_genesis() -> None:
 
 
 @pytest.mark.parametrize("at", range(len(BODIES)), ids=lambda at: type(BODIES[at]).__name__)
-def test_every_single_bit_that_flips_is_noticed(at: int) -> None:
+@BOTH
+def test_every_single_bit_that_flips_is_noticed(at: int, read: Read) -> None:
     event = events()[at]._replace(position=0)
     (stored,) = encoded([event])
 
     for bit in range(8 * len(stored)):
         damaged = flipped(stored, bit // 8, 1 << bit % 8)
         with pytest.raises(CorruptLog):
-            decode_events([damaged], 0, START)
+            read([damaged], 0, START)
 
 
-def test_an_event_that_was_cut_off_is_noticed_at_any_length() -> None:
+@BOTH
+def test_an_event_that_was_cut_off_is_noticed_at_any_length(read: Read) -> None:
     (stored,) = encoded(events()[:1])
 
     for length in range(len(stored)):
         with pytest.raises(CorruptLog):
-            decode_events([stored[:length]], 0, START)
+            read([stored[:length]], 0, START)
 
 
 @pytest.mark.parametrize(
@@ -172,35 +180,39 @@ def test_an_event_that_was_cut_off_is_noticed_at_any_length() -> None:
     ],
     ids=["swapped", "left out", "doubled", "beheaded"],
 )
+@BOTH
 def test_events_are_read_in_their_order_or_not_at_all(
-    change: Callable[[list[bytes]], list[bytes]],
+    change: Callable[[list[bytes]], list[bytes]], read: Read
 ) -> None:
     stored = encoded(events()[:3])
 
     with pytest.raises(CorruptLog):
-        decode_events(change(stored), 0, START)
+        read(change(stored), 0, START)
 
 
-def test_an_event_of_another_log_is_not_read_here() -> None:
+@BOTH
+def test_an_event_of_another_log_is_not_read_here(read: Read) -> None:
     foreign = encoded(events()[:1], genesis("golden-cluster", TOPIC_ID, 8))
 
     with pytest.raises(CorruptLog, match="predecessor"):
-        decode_events(foreign, 0, START)
+        read(foreign, 0, START)
 
 
-def test_an_event_that_says_it_stands_elsewhere_is_not_read() -> None:
+@BOTH
+def test_an_event_that_says_it_stands_elsewhere_is_not_read(read: Read) -> None:
     moved = encode_event(events()[0]._replace(position=1), START)
 
     with pytest.raises(CorruptLog, match="has position 1"):
-        decode_events([moved], 0, START)
+        read([moved], 0, START)
 
 
-def test_a_rewritten_event_breaks_the_chain_at_its_successor() -> None:
+@BOTH
+def test_a_rewritten_event_breaks_the_chain_at_its_successor(read: Read) -> None:
     stored = encoded(events()[:3])
     forged = encode_event(events()[1]._replace(broker_id=9), chain(stored[0]))
 
     with pytest.raises(CorruptLog, match="position 2"):
-        decode_events([stored[0], forged, stored[2]], 0, START)
+        read([stored[0], forged, stored[2]], 0, START)
 
 
 @pytest.mark.parametrize(
