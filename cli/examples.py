@@ -21,7 +21,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "backup verify": ("tierledger backup verify BACKUPS",),
     "backup restore": (
         "tierledger backup restore BACKUPS --store sqlite:restored.sqlite",
-        "tierledger backup restore BACKUPS --as-of 1d --store postgresql://ledger@db/l",
+        "tierledger backup restore BACKUPS --as-of 1d --store sqlite:yesterday.sqlite",
     ),
     "hold add": (
         "tierledger hold add audit --topic 'orders-*' --reason 'the audit'",

@@ -14,8 +14,9 @@ from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import ClusterOption, JsonOption, StoreOption, parse_time_ms
 from tierledger.cli.output import escaped, print_json, print_note, progress
-from tierledger.cli.settings import store_config
+from tierledger.cli.settings import cluster_setting, store_config
 from tierledger.cli.table import PrintedTable, print_table, size_cell
+from tierledger.events.errors import InvalidArgument
 from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import count_text, many, size_text
 
@@ -125,6 +126,7 @@ def restore_backup(
         ),
     ] = None,
     store: StoreOption = None,
+    cluster: ClusterOption = None,
     json: JsonOption = False,
 ) -> None:
     """Make a store of a backup: a new one, or one that has nothing of the cluster.
@@ -134,7 +136,7 @@ def restore_backup(
     docs/backup.md. Exit 3: some logs were damaged when the backup was made.
     """
     as_of_ms = None if as_of is None else parse_time_ms(as_of, "--as-of")
-    name, backup = asyncio.run(_restore(_files(from_), as_of_ms, store))
+    name, backup = asyncio.run(_restore(_files(from_), as_of_ms, StoreOptions(store, cluster)))
     if json:
         print_json(_plain(name, backup))
     else:
@@ -177,15 +179,19 @@ async def _verified(files: BackupFiles) -> list[VerifiedBackup]:
 
 
 async def _restore(
-    files: BackupFiles, as_of_ms: int | None, store: str | None
+    files: BackupFiles, as_of_ms: int | None, options: StoreOptions
 ) -> tuple[BackupName, Backup]:
     from tierledger.storage.backup.backup import restore
     from tierledger.storage.connector import load_connector, load_serde
     from tierledger.storage.transfer.logs import ClusterLogs
 
+    config, cluster = store_config(options.store), cluster_setting(options.cluster)
     name = await files.chosen(as_of_ms)
     backup = await files.backup(name)
-    config = store_config(store)
+    if cluster not in {None, backup.cluster}:
+        raise InvalidArgument(
+            f"{name.name} is a backup of cluster {backup.cluster!r}, not of {cluster!r}"
+        )
     connector, serde = load_connector(config), load_serde(config)
     backend = await connector.backend(read_only=False)
     try:

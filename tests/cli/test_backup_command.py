@@ -79,6 +79,10 @@ def test_what_cannot_be_is_refused(store: Path, backups: Path, tmp_path: Path) -
     refused(run(store, "backup", "restore", backups), "has cluster 'test-cluster' already")
     refused(run(new, "backup", "restore", tmp_path / "no"), "is no folder with backups")
     refused(run(new, "backup", "restore", backups, "--as-of", "7d"), "no backup of that time")
+    other = ["--cluster", "another"]
+    refused(
+        run(new, "backup", "restore", backups, *other), "a backup of cluster 'test-cluster'"
+    )
     refused(run(store, "backup", "make", tmp_path / "a" / "b"), "cannot write to")
     assert not new.exists()
 
