@@ -10,7 +10,7 @@ import pytest
 from typer.testing import Result
 
 from tests.actors.door.clients import served
-from tests.cli.test_help import COMMANDS
+from tests.cli.test_help import COMMANDS, DEPLOY
 from tests.models.actors.local_world import CLUSTER, LocalWorld, copy, partition, segment
 from tests.models.actors.published import publish, published
 from tests.models.actors.secrets import Secrets
@@ -160,6 +160,7 @@ async def test_each_command_takes_the_url_of_a_service_or_says_that_it_works_on_
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIERLEDGER_STORE", NOBODY)
     (tmp_path / "RECORDING").symlink_to(TRACES / "one-broker")
+    (tmp_path / "prices.toml").symlink_to(DEPLOY / "prices.toml")
     (option,) = [one for one in COMMANDS[name].params if one.name == "store"]
     example = re.sub(r"s3://\S+", f"dir:{tmp_path}", EXAMPLES[name][0])
     example = re.sub(r" --store \S+| --check --from all", "", example)

@@ -33,6 +33,9 @@ FORMER = {name: one for name, one in EACH.items() if name.startswith("spark ")}
 """Commands under the former name of `tables` and `jobs`."""
 COMMANDS = {name: one for name, one in EACH.items() if name not in FORMER}
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
+"""The files that are shipped as examples."""
+
 
 def test_each_command_has_examples_and_no_other_has() -> None:
     assert set(EXAMPLES) == set(COMMANDS)
@@ -100,6 +103,8 @@ def test_the_examples_of_what_reads_a_store_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "store", as_in_the_examples)
+    for name in ("prices.toml", "labels.toml"):
+        (tmp_path / name).symlink_to(DEPLOY / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIERLEDGER_STORE", f"sqlite:{tmp_path / 'store'}")
     told = [
