@@ -23,6 +23,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger backup restore BACKUPS --store sqlite:restored.sqlite",
         "tierledger backup restore BACKUPS --as-of 1d --store sqlite:yesterday.sqlite",
     ),
+    "storage copy": (
+        "tierledger storage copy sqlite:ledger.sqlite postgresql://HOST/DATABASE",
+    ),
+    "storage reopen": ("tierledger storage reopen --store sqlite:ledger.sqlite",),
     "hold add": (
         "tierledger hold add audit --topic 'orders-*' --reason 'the audit'",
         "tierledger hold add case-7 --topic payments --offsets 11-48 --reason law",

@@ -41,6 +41,7 @@ from tierledger.cli.commands.serve import serve_command
 from tierledger.cli.commands.simulate.simulate import simulate_group
 from tierledger.cli.commands.sql import sql
 from tierledger.cli.commands.status.status import status_command
+from tierledger.cli.commands.storage import storage_group
 from tierledger.cli.commands.trash import trash_group
 from tierledger.cli.commands.undelete import undelete
 from tierledger.cli.commands.verify import verify_store
@@ -217,6 +218,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for name, command in COMMANDS.items():
     app.command(name, cls=CommandOfIds)(command)
 app.add_typer(backup_group(), name="backup")
+app.add_typer(storage_group(), name="storage")
 app.add_typer(hold_group(), name="hold")
 app.add_typer(trash_group(), name="trash")
 app.add_typer(clean_group(), name="clean")

@@ -10,6 +10,9 @@ from tierledger.storage.serde import MetadataSerDe
 
 KIND = "closed"
 
+COPIED = "the ledger was copied to another store, and goes on there: "
+"""With what the reason begins in a store whose ledger another one has taken over."""
+
 
 def closed_slot(serde: MetadataSerDe, why: str, closer: bytes) -> bytes:
     """The value of a slot that closes its log; `closer` tells it from those of others."""

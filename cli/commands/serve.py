@@ -383,11 +383,12 @@ def _until_stopped(serving: _Serving, *, on_own_cluster: bool) -> None:
     Raises:
         RemoteStorageError: The service cannot start.
     """
-    from tierledger.actors.ray import cluster as ray_cluster
-    from tierledger.storage.process_log import LOG
-
     former = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
+        # Not before: a signal while Ray is imported may be raised where it is swallowed.
+        from tierledger.actors.ray import cluster as ray_cluster
+        from tierledger.storage.process_log import LOG
+
         serving.start()
         serving.begun.wait()
         while serving.is_alive() and not signal.sigpending() & STOPS:

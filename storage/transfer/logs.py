@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from tierledger.events.errors import CorruptLog, DataError
+from tierledger.events.errors import CorruptLog, DataError, StoreRefused
 from tierledger.events.event_codec import chain, genesis, linked
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.keys import MetadataKeyFactory
@@ -76,8 +76,8 @@ class FollowedLog(NamedTuple):
     end: LogEnd
     batches: int
     """Batches of the piece up to there."""
-    error: DataError | None
-    """Why the next of its batches does not continue the log."""
+    error: DataError | StoreRefused | None
+    """Why the next of its batches does not continue the log; refused: it is closed there."""
 
 
 class ClusterLogs:
@@ -110,6 +110,8 @@ class ClusterLogs:
             for number, value in enumerate(piece.values, piece.first):
                 end = self._after(end, piece.log, number, value)
                 count += 1
+        except StoreRefused as error:
+            return FollowedLog(end, count, error)
         except DataError as error:
             return FollowedLog(end, count, type(error)(f"{piece.log}: {error}"))
         return FollowedLog(end, count, None)

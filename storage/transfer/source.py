@@ -19,8 +19,17 @@ from tierledger.storage.transfer.logs import COORDINATOR, BatchPiece, ClusterLog
 class StoreSource:
     """The logs of a cluster in a store that is only read."""
 
-    def __init__(self, catalog: Catalog, known: Mapping[LogId, LogEnd]) -> None:
-        """`known`: how far somebody has the logs already."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        known: Mapping[LogId, LogEnd],
+        *,
+        ends_where_closed: bool = False,
+    ) -> None:
+        """`known`: how far somebody has the logs already.
+
+        `ends_where_closed`: whether a slot that closes a log is its end, and not a refusal.
+        """
         self.logs = ClusterLogs(catalog.keys, catalog.serde, catalog.cluster_id)
         self.ends = dict(known)
         """How far the logs were read."""
@@ -28,13 +37,15 @@ class StoreSource:
         """Logs that are sound up to their end in `ends` only, and why."""
         self._catalog = catalog
         self._known = known
+        self._ends_where_closed = ends_where_closed
+        self._closed: set[LogId] = set()
 
     async def pieces(self) -> AsyncIterator[BatchPiece]:
         """What follows the known ends, up to the ends of the logs.
 
         Raises:
             StoreRefused: A log does not have what is known of it: it is another store, or an
-                older one, or one that is not restored yet.
+                older one, or one that is closed.
             CorruptLog: The coordinator's log does not verify.
             StorageUnavailable: The store cannot be reached.
         """
@@ -45,7 +56,7 @@ class StoreSource:
             try:
                 async for piece in self._of(log):
                     yield piece
-                if log not in self.ends:
+                if log not in self.ends and log not in self._closed:
                     raise CorruptLog(f"{log}: there is a checkpoint, and no log")
             except StoreRefused:
                 raise
@@ -82,6 +93,9 @@ class StoreSource:
             if found.batches:
                 self.ends[log] = end
                 yield BatchPiece(log, number - found.batches, values[: found.batches])
+            if isinstance(found.error, StoreRefused) and self._ends_where_closed:
+                self._closed.add(log)
+                return
             if found.error is not None:
                 raise found.error
 

@@ -108,10 +108,12 @@ class StoreTarget:
         """Open the store, if its logs end at `ends`; durable on return.
 
         Raises:
-            CorruptRemoteData: They do not. The store stays closed.
+            CorruptRemoteData: They do not, by what was written, or by what is read again of
+                each one's end. The store stays closed.
         """
         await self._send()
         await self._settle()
+        await self._look_at_ends()
         for log in self.ends.keys() | ends.keys():
             if self.ends.get(log) != ends.get(log):
                 raise CorruptRemoteData(
@@ -128,6 +130,15 @@ class StoreTarget:
         """Wait for the step in flight, after an error."""
         with suppress(Exception):
             await self._settle()
+
+    async def _look_at_ends(self) -> None:
+        logs = [log for log in self.ends if log != COORDINATOR or self.ends[log].next_batch > 1]
+        for at in range(0, len(logs), KEYS_PER_READ):
+            some = logs[at : at + KEYS_PER_READ]
+            keys = [self._logs.batch_keys(log)(self.ends[log].next_batch - 1) for log in some]
+            for log, value in zip(some, await self._backend.get_each(keys), strict=True):
+                if not self._logs.ends_with(self.ends[log], log, value):
+                    raise CorruptRemoteData(f"{log} does not end with what was written")
 
     @property
     def _slot(self) -> str:

@@ -22,6 +22,7 @@ GOALS_OF = {
     "checkpoint": 1,
     "cold-start": 2,
     "trash": 1,
+    "backup": 2,
     "cli-lookup": 1,
     "neighbour": 1,
     "steps": 16,

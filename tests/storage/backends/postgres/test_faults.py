@@ -115,9 +115,10 @@ async def process_of(backend: PostgresBackend) -> int:
 async def test_a_server_killed_in_the_middle_keeps_what_it_confirmed_and_whole_steps_only(
     own_server: PostgresServer,
 ) -> None:
-    doubts = 0
+    kill, doubts = 0, 0
     async with opened(own_server.place()) as backend:
-        for kill in range(3):
+        while kill < 3 or not doubts:  # Nobody knows which kill comes in the middle of a step.
+            kill += 1
             log = Acknowledged()
             writers = [
                 asyncio.create_task(keep_creating(backend, f"{kill}-{one}", log))
@@ -135,7 +136,6 @@ async def test_a_server_killed_in_the_middle_keeps_what_it_confirmed_and_whole_s
                 assert rows_of(name) & found.keys() in (set(), rows_of(name))
             doubts += len(unknown)
             await backend.remove_like("")
-    assert doubts
 
 
 class Acknowledged:

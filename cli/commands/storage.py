@@ -1,0 +1,159 @@
+"""`storage`: a ledger goes on in another store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.examples import CommandsWithExamples
+from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions, opened_catalog
+from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
+from tierledger.cli.output import escaped, print_json, print_note, progress
+from tierledger.cli.settings import store_config
+from tierledger.events.errors import InvalidArgument
+from tierledger.pages.texts import many
+
+if TYPE_CHECKING:
+    from tierledger.moving.store_copy import StoreCopy
+
+LOOK_S = 1.0
+"""How long the copy may be behind while it follows."""
+
+FromArgument = Annotated[
+    str, typer.Argument(metavar="FROM", help="URL of the store that has the ledger.")
+]
+ToArgument = Annotated[
+    str,
+    typer.Argument(metavar="TO", help="URL of a store that has nothing of the cluster."),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+
+
+def storage_group() -> typer.Typer:
+    group = typer.Typer(
+        cls=CommandsWithExamples,
+        help="Let a ledger go on in another store, SQLite or PostgreSQL, and lose no write.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("copy")(copy_store)
+    group.command("reopen")(reopen_store)
+    return group
+
+
+def copy_store(
+    from_: FromArgument,
+    to: ToArgument,
+    cluster: ClusterOption = None,
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Copy a ledger to another store, and let it go on there.
+
+    While a service runs on FROM, the copy follows it. End the service when the copy is near:
+    then FROM is closed for good, so that nothing is written to it any more, the rest is copied
+    and compared, and TO is opened. Start the service on TO.
+
+    Until FROM is closed, Ctrl-C leaves it as it was. After that, run the command again, or
+    open FROM again with tierledger storage reopen. Exit 3: some logs are damaged; what is
+    before the damage is copied, and they are named.
+    """
+    if _shown(to) == _shown(from_):
+        raise InvalidArgument(f"expected two stores, got {_shown(to)} twice")
+    if not yes:
+        what = f"Close {_shown(from_)} once no service runs on it, and go on in {_shown(to)}?"
+        typer.confirm(escaped(what), abort=True)
+    copy = asyncio.run(_copied(StoreOptions(from_, cluster), to))
+    told = f"{many(copy.logs, 'log')}, {many(copy.events, 'event')}"
+    if json:
+        damaged = {str(log): str(error) for log, error in copy.damaged.items()}
+        print_json({"logs": copy.logs, "events": copy.events, "damaged": damaged})
+    else:
+        print(escaped(f"the ledger goes on in {_shown(to)}: {told}"))
+        print(escaped(f"start the service there: tierledger serve --store {_shown(to)}"))
+    for error in copy.damaged.values():
+        print_note(f"damaged, and copied only up to there: {error}")
+    if copy.damaged:
+        raise typer.Exit(ExitStatus.PARTLY)
+
+
+def reopen_store(
+    store: StoreOption = None,
+    cluster: ClusterOption = None,
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Open a store again that was closed because its ledger was copied.
+
+    For a copy that was interrupted, or that is not wanted any more. If a service has run on
+    the copy, there are two ledgers then, and brokers take neither for the other.
+    """
+    count = asyncio.run(_reopened(StoreOptions(store, cluster), yes))
+    if json:
+        print_json({"logs": count})
+    else:
+        print(f"{many(count, 'log')} opened again")
+
+
+async def _copied(options: StoreOptions, to: str) -> StoreCopy:
+    from tierledger.moving.store_copy import StoreCopy
+    from tierledger.storage.connector import load_connector
+
+    connector = load_connector(store_config(to))
+    with progress("batches copied") as on_batches:
+        async with opened_catalog(options) as former:
+            new = await connector.backend(read_only=False)
+            try:
+                copy = await StoreCopy.begun(former, new, _shown(to))
+                try:
+                    await copy.follow(former, on_batches)
+                    chosen = StoreOptions(options.store, former.cluster_id)
+                    if await _is_served(chosen):
+                        print_note(
+                            f"{many(copy.events, 'event')} copied, and the copy follows: end "
+                            f"the service on {_shown(str(options.store))} when you like"
+                        )
+                    while await _is_served(chosen):
+                        await asyncio.sleep(LOOK_S)
+                        await copy.follow(former, on_batches)
+                    async with opened_catalog(chosen, read_only=False) as closing:
+                        await copy.switch(closing, on_batches)
+                finally:
+                    await copy.close()
+            finally:
+                await new.close()
+    return copy
+
+
+async def _is_served(options: StoreOptions) -> bool:
+    from tierledger.actors.discovery.service_record import read_record
+    from tierledger.cli.service_settings import client_settings
+
+    record = await read_record(await client_settings(options))
+    return record is not None and await asyncio.to_thread(lambda: record.is_live)
+
+
+async def _reopened(options: StoreOptions, yes: bool) -> int:
+    from tierledger.storage.closed_slot import COPIED
+    from tierledger.storage.transfer.closing import closed_because, reopen_logs
+
+    async with opened_catalog(options) as catalog:
+        why = await closed_because(catalog)
+    if why is None or not why.startswith(COPIED):
+        raise InvalidArgument("the store is not closed because of a copy")
+    if not yes:
+        typer.confirm(
+            escaped(f"{why}. Open this one again, and let nobody serve the other?"), abort=True
+        )
+    async with opened_catalog(options, read_only=False) as catalog:
+        return await reopen_logs(catalog)
+
+
+def _shown(url: str) -> str:
+    """The URL without secrets."""
+    from tierledger.storage.locate import public_url
+
+    return public_url(url)

@@ -1,0 +1,75 @@
+"""`tierledger storage`: a ledger goes on in another store, and what is refused."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from tests.models.actors.local_world import CLUSTER, LocalWorld, partition, sqlite_in
+from tests.models.actors.published import publish, published, put_record
+from tests.models.cli.command_line import invoke, orders, refused, write
+from tierledger.cli.exit_status import ExitStatus
+
+TIP = partition()
+FORMER, NEW = "former.sqlite", "new.sqlite"
+
+
+def stored(folder: Path, name: str) -> str:
+    return f"sqlite:{folder / name}"
+
+
+def test_a_ledger_goes_on_in_the_other_store_and_comes_back(tmp_path: Path) -> None:
+    async def served_once() -> None:
+        async with LocalWorld(sqlite_in(tmp_path)) as world:
+            await world.leader(TIP)
+
+    asyncio.run(served_once())
+    former, new = stored(tmp_path, "store.sqlite"), stored(tmp_path, NEW)
+    before = invoke("ls", "--store", former, "--json").stdout
+
+    declined = invoke("storage", "copy", former, new, input="n\n")
+    done = invoke("storage", "copy", former, new, "--yes", "--json")
+
+    assert declined.exit_code != 0
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert (told["logs"], told["damaged"]) == (2, {})
+    assert invoke("ls", "--store", new, "--json").stdout == before
+    closed = invoke("storage", "copy", former, stored(tmp_path, "third.sqlite"), "--yes")
+    assert f"goes on there: {new}" in closed.stderr
+    again = invoke("storage", "reopen", "--store", former, "--yes", "--json")
+    assert json.loads(again.stdout) == {"logs": 2}
+    assert invoke("ls", "--store", former, "--json").stdout == before
+    refused(
+        invoke("storage", "reopen", "--store", former, "--yes"),
+        "the store is not closed because of a copy",
+    )
+
+
+def test_a_store_that_has_the_cluster_or_is_the_same_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / FORMER, orders)
+    write(tmp_path / NEW, orders)
+    former, new = stored(tmp_path, FORMER), stored(tmp_path, NEW)
+
+    taken = invoke("storage", "copy", former, new, "--yes")
+    same = invoke("storage", "copy", former, former, "--yes")
+
+    assert taken.exit_code == ExitStatus.USAGE
+    assert "the store has cluster" in taken.stderr
+    refused(same, f"expected two stores, got {former} twice")
+
+
+async def test_a_copy_follows_a_service_until_that_ends(tmp_path: Path) -> None:
+    async with published(tmp_path) as world:
+        await world.leader(TIP)
+        record = await publish(world)
+        # What looks for a service asks there for HTTP/2, which a door speaks, too.
+        await put_record(world, record._replace(address=record.host_doors[0].door))
+        url = world.storage["metadata.storage.url"]
+        command = ("storage", "copy", url, stored(tmp_path, NEW), "--yes", "--cluster", CLUSTER)
+        copying = asyncio.create_task(asyncio.to_thread(invoke, *command))
+        await asyncio.sleep(1)
+        assert not copying.done(), copying.result().output
+    done = await copying
+
+    assert done.exit_code == 0, done.output
+    assert "the copy follows: end the service" in done.stderr
