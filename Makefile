@@ -7,9 +7,9 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # Hundreds of processes are started, each of which would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
-# Two more than cores, since tests wait half of their time, most of all for brokers. Each worker
-# starts servers of its own, so that more than four gain little.
-WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 2 )))
+# One more than cores, since tests also wait. Each starts servers of its own, so that more than
+# four gain little.
+WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 SITE := build/site
 PAGES := .
 PARALLEL := --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
