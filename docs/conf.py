@@ -140,7 +140,7 @@ def told(called: str, of: object) -> str:
     return f"```python\n{kind}{signature(called, of)}\n```\n\n{docstring(of)}\n"
 
 
-class Written:
+class AsWritten:
     """A value as it stands in the source."""
 
     def __init__(self, text: str) -> None:
@@ -153,8 +153,8 @@ class Written:
 def written(value: Any) -> Any:  # noqa: ANN401 - An annotation or a default, of any type.
     """An annotation of text without its quotes, and a member of an enum by its name."""
     if isinstance(value, Enum):
-        return Written(f"{type(value).__name__}.{value.name}")
-    return Written(value) if isinstance(value, str) else value
+        return AsWritten(f"{type(value).__name__}.{value.name}")
+    return AsWritten(value) if isinstance(value, str) else value
 
 
 def signature(called: str, of: object) -> str:

@@ -12,12 +12,12 @@ from secrets import token_bytes
 from typing import Self
 
 from tierledger.actors.coordinator.log import closed
-from tierledger.events.errors import CorruptLog, DataError, StoreRefused
+from tierledger.events.errors import DataError, StoreRefused
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.closed_slot import COPIED, closed_slot
 from tierledger.storage.transfer.closing import close_logs, closed_because
-from tierledger.storage.transfer.logs import COORDINATOR, ClusterLogs, LogId
+from tierledger.storage.transfer.logs import ClusterLogs, LogId
 from tierledger.storage.transfer.source import StoreSource
 from tierledger.storage.transfer.target import StoreTarget
 
@@ -101,8 +101,6 @@ class StoreCopy:
             wanted.add(LogId(bytes(tip.topic_id), tip.partition))
         await close_logs(former.backend, self._logs, wanted, mark)
         source = await self._copied(former, on_batches)
-        if COORDINATOR not in source.ends:
-            raise CorruptLog("the coordinator's log is empty: no service ever ran on the store")
         await self._target.finish(source.ends)
 
     async def close(self) -> None:

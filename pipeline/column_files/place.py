@@ -6,19 +6,17 @@ durable. So a file that is read is the one that was written, or it is not used.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from secrets import token_hex
 
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.connector import CONNECTOR_SETTING, URL_SETTING, setting
-from tierledger.storage.durable_files import flush
+from tierledger.storage.durable_files import add_durably, remove_unfinished
 from tierledger.storage.locate import default_store_url, parse_store_url
 
 COLUMNS_SETTING = "metadata.storage.columns.url"
@@ -32,7 +30,6 @@ SCHEME = "dir:"
 DIGEST_BYTES = 16
 
 _NAME = re.compile(r"(\d{8})-([0-9a-f]{32})\.parquet", re.ASCII)
-_UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.unfinished", re.ASCII)
 
 
 class UnusableFile(Exception):
@@ -116,16 +113,7 @@ class ColumnPlace:
         """
         self._folder.mkdir(exist_ok=True)
         name = file_name(number, data)
-        unfinished = self._folder / f".{token_hex(8)}.unfinished"
-        try:
-            with unfinished.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(self._folder / name)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        flush(self._folder)
+        add_durably(self._folder / name, data)
         return name
 
     def remove(self, name: str) -> None:
@@ -135,9 +123,7 @@ class ColumnPlace:
     def remove_unfinished(self) -> None:
         """Remove what killed writers have left, and the folder if nothing else is in it."""
         with suppress(FileNotFoundError):
-            for one in self._folder.iterdir():
-                if _UNFINISHED.fullmatch(one.name):
-                    one.unlink(missing_ok=True)
+            remove_unfinished(self._folder)
         with suppress(OSError):
             self._folder.rmdir()
 

@@ -14,18 +14,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from pathlib import Path
-from secrets import token_hex
 from typing import Protocol
 
 from typing_extensions import override
 
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument, RejectedError
-from tierledger.storage.durable_files import flush
+from tierledger.storage.durable_files import add_durably, is_unfinished, remove_unfinished
 
 DIGEST_BYTES = 16
 
 _DIGEST = re.compile(r"-([0-9a-f]{32})\.[a-z]+", re.ASCII)
-_UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.unfinished", re.ASCII)
 
 
 class BackupPlace(Protocol):
@@ -83,7 +81,7 @@ class Folder:
         return await asyncio.to_thread((self.path / name).read_bytes)
 
     async def write(self, name: str, data: bytes) -> None:
-        await asyncio.to_thread(self._write, name, data)
+        await asyncio.to_thread(add_durably, self.path / name, data)
 
     async def remove(self, name: str) -> None:
         await asyncio.to_thread((self.path / name).unlink, missing_ok=True)
@@ -106,7 +104,7 @@ class Folder:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise RejectedError(f"another process writes to {self}") from None
-            await asyncio.to_thread(self._remove_unfinished)
+            await asyncio.to_thread(remove_unfinished, self.path)
             yield
         finally:
             os.close(descriptor)
@@ -116,21 +114,4 @@ class Folder:
             found = [one.name for one in self.path.iterdir()]
         except (FileNotFoundError, NotADirectoryError) as error:
             raise InvalidArgument(f"{self} is no folder with backups") from error
-        return sorted(name for name in found if not _UNFINISHED.fullmatch(name))
-
-    def _write(self, name: str, data: bytes) -> None:
-        unfinished = self.path / f".{token_hex(8)}.unfinished"
-        try:
-            with unfinished.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(self.path / name)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        flush(self.path)
-
-    def _remove_unfinished(self) -> None:
-        for one in self.path.iterdir():
-            if _UNFINISHED.fullmatch(one.name):
-                one.unlink(missing_ok=True)
+        return sorted(name for name in found if not is_unfinished(name))

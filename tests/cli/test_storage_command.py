@@ -45,6 +45,19 @@ def test_a_ledger_goes_on_in_the_other_store_and_comes_back(tmp_path: Path) -> N
     )
 
 
+def test_a_store_on_which_no_service_ever_ran_is_copied(tmp_path: Path) -> None:
+    write(tmp_path / FORMER, orders)
+    former, new = stored(tmp_path, FORMER), stored(tmp_path, NEW)
+    before = invoke("ls", "--store", former, "--json").stdout
+
+    done = invoke("storage", "copy", former, new, "--yes")
+
+    assert done.exit_code == 0, done.output
+    assert invoke("ls", "--store", new, "--json").stdout == before
+    assert invoke("storage", "reopen", "--store", former, "--yes").exit_code == 0
+    assert invoke("ls", "--store", former, "--json").stdout == before
+
+
 def test_a_store_that_has_the_cluster_or_is_the_same_is_refused(tmp_path: Path) -> None:
     write(tmp_path / FORMER, orders)
     write(tmp_path / NEW, orders)

@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Secrets:
     return Secrets(tmp_path_factory.mktemp("console"))
 
 
-class Guarded:
+class SecuredConsole:
     """A console with TLS and tokens, and how programs ask it."""
 
     def __init__(self, console: Console, secrets: Secrets, tokens: Path, pair: Pair) -> None:
@@ -75,7 +75,7 @@ class Guarded:
 
 
 @contextmanager
-def guarded(folder: Path, secrets: Secrets) -> Iterator[Guarded]:
+def guarded(folder: Path, secrets: Secrets) -> Iterator[SecuredConsole]:
     write(folder / "store", orders)
     tokens, files = folder / "tokens", Pair(str(folder / "c.pem"), str(folder / "c.key"))
     tokens.write_text(secrets.tokens.read_text())
@@ -87,19 +87,19 @@ def guarded(folder: Path, secrets: Secrets) -> Iterator[Guarded]:
     )
     console.start()
     try:
-        yield Guarded(console, secrets, tokens, files)
+        yield SecuredConsole(console, secrets, tokens, files)
     finally:
         console.close()
 
 
 @pytest.fixture
-def served(tmp_path: Path, made: Secrets) -> Iterator[Guarded]:
+def served(tmp_path: Path, made: Secrets) -> Iterator[SecuredConsole]:
     with guarded(tmp_path, made) as found:
         yield found
 
 
 @pytest.fixture
-def opened(served: Guarded, browser: Browser) -> Iterator[Browser]:
+def opened(served: SecuredConsole, browser: Browser) -> Iterator[Browser]:
     """A browser that believes the tests' authority, at the console."""
     browser.driver.execute_cdp_cmd("Security.setIgnoreCertificateErrors", {"ignore": True})
     browser.driver.get(served.console.url + "partitions?find=orders")
@@ -143,7 +143,9 @@ def test_somebody_signs_in_and_sees_what_was_asked_for(opened: Browser) -> None:
     assert opened.driver.get_cookies() == []
 
 
-def test_an_open_page_says_that_its_token_has_expired(opened: Browser, served: Guarded) -> None:
+def test_an_open_page_says_that_its_token_has_expired(
+    opened: Browser, served: SecuredConsole
+) -> None:
     sign_in(opened)
     listed(opened)
     opened.run("(window.isTheSame = true)")
@@ -159,7 +161,7 @@ def test_an_open_page_says_that_its_token_has_expired(opened: Browser, served: G
 
 
 def test_an_open_page_says_so_if_the_console_was_started_again(
-    opened: Browser, served: Guarded, monkeypatch: pytest.MonkeyPatch
+    opened: Browser, served: SecuredConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its sessions are gone, and the page's stream has ended without a word about it."""
     sign_in(opened)
@@ -173,7 +175,9 @@ def _gone(*_: object) -> None:
     raise NotAuthorized("sign in with a token")
 
 
-def test_a_link_from_another_site_finds_the_session(opened: Browser, served: Guarded) -> None:
+def test_a_link_from_another_site_finds_the_session(
+    opened: Browser, served: SecuredConsole
+) -> None:
     """The browser does not send the cookie with it, but the page's own script has it."""
     sign_in(opened)
     listed(opened)
@@ -185,7 +189,7 @@ def test_a_link_from_another_site_finds_the_session(opened: Browser, served: Gua
     opened.wait_for("document.querySelector('h1').textContent.startsWith('Trash')")
 
 
-def test_without_a_session_nothing_is_told(served: Guarded) -> None:
+def test_without_a_session_nothing_is_told(served: SecuredConsole) -> None:
     answers = {
         path: served.ask(path) for path in ("/", "/nothing", "/trash", "/live", "/session")
     }
@@ -208,7 +212,7 @@ def test_without_a_session_nothing_is_told(served: Guarded) -> None:
     assert elsewhere[1]["location"] == "/"
 
 
-def test_a_refusal_is_in_the_log_without_the_token(served: Guarded) -> None:
+def test_a_refusal_is_in_the_log_without_the_token(served: SecuredConsole) -> None:
     with capture_logs() as logs:
         served.ask("/sign-in", {"token": "token-of-somebody-else"}, **SAME)
 
@@ -217,7 +221,7 @@ def test_a_refusal_is_in_the_log_without_the_token(served: Guarded) -> None:
     assert "somebody-else" not in str(entry)
 
 
-def test_a_removed_token_ends_its_sessions_and_others_go_on(served: Guarded) -> None:
+def test_a_removed_token_ends_its_sessions_and_others_go_on(served: SecuredConsole) -> None:
     served.sign_in()
     reader = served.cookie
     served.sign_in(TOKENS["admin"])
@@ -230,7 +234,7 @@ def test_a_removed_token_ends_its_sessions_and_others_go_on(served: Guarded) -> 
 
 
 def test_a_new_certificate_is_shown_and_a_wrong_one_is_not_used(
-    served: Guarded, made: Secrets
+    served: SecuredConsole, made: Secrets
 ) -> None:
     first = served.shown_certificate()
     for source, path in zip(made.authority.issue("new", "host"), served.pair, strict=True):

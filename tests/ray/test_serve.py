@@ -134,13 +134,12 @@ def test_a_signal_while_it_starts_ends_it_and_leaves_nothing(
 
 def test_a_signal_while_ray_is_imported_is_not_lost(tmp_path: Path) -> None:
     program = """
-import os, signal, sys, time
+import signal, sys
 class Interrupted:
     def find_spec(self, name, path, target=None):
         if name == "ray":
             try:
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(0.1)
+                signal.raise_signal(signal.SIGINT)
             except KeyboardInterrupt:
                 pass  # As Python does in what it calls back.
 sys.meta_path.insert(0, Interrupted())

@@ -104,7 +104,7 @@ def _key(value: str) -> bytes:
     return sha256(value.encode()).digest()
 
 
-class Gate:
+class ConsoleGate:
     """An application of ASGI that passes on to another what somebody may ask."""
 
     def __init__(

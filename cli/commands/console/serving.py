@@ -17,7 +17,7 @@ from tierledger.actors.door.security.settings import WILDCARDS
 from tierledger.actors.door.security.tls import Pair
 from tierledger.actors.door.security.tokens import read_list
 from tierledger.actors.wall_clock import WallClock
-from tierledger.cli.commands.console.gate import LOCAL_NAMES, Gate, Sessions
+from tierledger.cli.commands.console.gate import LOCAL_NAMES, ConsoleGate, Sessions
 from tierledger.cli.commands.console.sight import Sight
 from tierledger.cli.commands.console.site import Site
 from tierledger.events.errors import InvalidArgument
@@ -111,7 +111,7 @@ class Console:
         sessions = None if tokens is None else Sessions(tokens, WallClock().now_ms)
         self._loop: asyncio.AbstractEventLoop | None = None
         config = uvicorn.Config(
-            Gate(site, names, sessions, port),
+            ConsoleGate(site, names, sessions, port),
             ws="none",
             limit_concurrency=CONNECTIONS_MAX,
             log_config=None,
