@@ -1,6 +1,7 @@
 """The console, served and operated: troubles first, live, any moment, the trash."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,14 +12,19 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.cli.test_trash_command import WHY, with_trash
+from tests.models.actors.reports import host, reading
+from tests.models.actors.reports import served as report
 from tests.models.cli.command_line import ORDERS, orders, others, write
 from tests.models.pages.chromium import WAIT_S, Browser
 from tests.models.storage.stored_partitions import StoredPartition, finished
 from tierledger.cli.commands.console import sight
 from tierledger.cli.commands.console.serving import Console
+from tierledger.cli.commands.status.look import ClusterView
+from tierledger.cli.commands.status.view import ServiceIdentity
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.health.status import status_of
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 LARGE = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "large")
@@ -78,6 +84,29 @@ def test_troubles_come_first_and_say_what_to_do(browser: Browser, console: Conso
     assert [one.split()[0] for one in browser.shown("#sizes .label b")] == ["orders"]
 
 
+def test_what_moved_over_time_is_drawn_by_topic(browser: Browser, console: Console) -> None:
+    open_at(browser, console)
+    browser.wait_for("document.querySelectorAll('#moved .lane').length === 4")
+    browser.wait_for("!document.querySelector('#moved').innerText.includes('so far')")
+    labels = browser.shown("#moved .label")
+    drawn = [
+        len(browser.all(f"#moved .lane:nth-child({row}) rect.{look}"))
+        for row in (1, 2, 3)
+        for look in ("good", "leaving")
+    ]
+    newest = browser.text("#totals")
+    browser.click("#over-time .spans a:nth-child(3)")
+    browser.wait_for("document.querySelector('[aria-current=true]').innerText === '24 hours'")
+
+    assert labels[0].startswith("all topics tiered 20.5 KiB in 21 segments")
+    assert "deleted 2.0 KiB in 2 segments" in labels[0]
+    assert labels[1].startswith("orders")
+    assert labels[2].startswith("gone")
+    assert drawn == [1] * 6, "it was years ago, within seconds"
+    assert re.search(r"\d+ d \d+ h\nsince the newest copy", newest)
+    assert browser.text("#moved") == "Nothing was tiered or deleted in the last 24 hours."
+
+
 def test_a_page_is_new_without_being_loaded_again(
     browser: Browser, console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +126,7 @@ def test_a_page_is_new_without_being_loaded_again(
     asyncio.run(grow(3))
 
     browser.wait_for("document.querySelectorAll('#list tbody tr').length === 1")
+    browser.wait_for("document.querySelectorAll('#list td.ago').length === 2")
     assert browser.shown("#list tbody td")[3] == "3"
     assert browser.run("window.isTheSame")
 
@@ -121,6 +151,7 @@ def test_the_slider_shows_any_moment_and_what_changed_since(
     changes = browser.text("#changes")
 
     assert newest == 43
+    assert "size 18.6 KiB in 19 segments" in now.replace("\n", " ")
     assert "2 deleted" not in then
     assert now != then
     assert first == "10"
@@ -192,6 +223,31 @@ def test_it_answers_this_machine_alone_and_only_reads(console: Console) -> None:
     assert (same[0], later[0]) == (304, 200), "the past does not change"
     assert connection.getresponse().status == 405
     connection.close()
+
+
+def test_a_partition_in_quarantine_and_a_follower_behind_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "store", orders, others)
+    of = {"topic_id": str(ORDERS)}
+    bad = report(1, phase="quarantined", reason="a checksum is wrong", position=2010, **of)
+    follower = report(1, "follower", position=10, **of)
+    found = reading({"host-0": host(bad), "host-1": host(follower)})
+    identity = ServiceIdentity("test-cluster", "sqlite:/x", "127.0.0.1:1", 7, 0, None)
+
+    async def seen(_: object) -> ClusterView:
+        return ClusterView("test-cluster", (identity, status_of(found)))
+
+    monkeypatch.setattr(sight, "take_look", seen)
+    with served(tmp_path / "store") as console:
+        until(lambda: "1 of 4 partitions" in get(console, "/partitions?look=1")[2])
+        cluster = get(console, "/")[2]
+        rows = get(console, "/partitions?look=1&sort=behind&down=1")[2]
+
+    assert 'class="verdict bad" id="trouble-1"><b>quarantined</b>' in cluster
+    assert "a checksum is wrong" in cluster
+    assert ">orders-1</bdi>" in rows
+    assert '<td class="n">2,000</td>' in rows
 
 
 def test_a_store_that_is_not_there_is_said_with_the_time(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.commands.console.growth import Growth
 from tierledger.cli.commands.partitions import Summary, summary_of
 from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take_look
 from tierledger.cli.opened_store import opened_catalog
@@ -35,6 +36,9 @@ LISTED_S = 5.0
 
 SERVICE_S = 2.0
 """The time between two looks at the service."""
+
+HISTORY_S = 0.25
+"""How long one look reads on in logs that pages tell the past of."""
 
 KEYS_PER_READ = 500
 """Logs whose ends are read at once."""
@@ -77,6 +81,8 @@ class Sight:
         self.partitions: dict[TopicIdPartition, SeenPartition] = {}
         self.listed = 0
         """How many partitions the store has; more than `partitions` until all were read."""
+        self.growth = Growth(WallClock().now_ms)
+        """What the logs tell of the past, as far as they were read."""
         self.view: ClusterView | None = None
         """The service; None before the first look."""
         self.blind: Blindness | None = None
@@ -108,6 +114,17 @@ class Sight:
         if self.view is None or self.view.service is None:
             return set()
         return {one.key for one in self.view.service[1].partitions if one.trouble is not None}
+
+    @property
+    def behind(self) -> dict[tuple[str, int], int]:
+        """By topic id and number: the most events that a follower is behind.
+
+        As the service tells, and only of partitions that have a follower.
+        """
+        if self.view is None or self.view.service is None:
+            return {}
+        known = self.view.service[1].partitions
+        return {one.key: one.lag_max for one in known if one.followers}
 
     async def changes(self) -> AsyncIterator[int]:
         """The version now, and each later one, until `close`."""
@@ -168,7 +185,8 @@ class Sight:
                 tips = await self._list(catalog)
                 listed_s = loop.time()
             await self._renew(catalog, tips)
-            if self.blind is not None:
+            is_news = await self.growth.read(catalog, self._ends, HISTORY_S)
+            if self.blind is not None or is_news:
                 self.blind = None
                 self._change()
             await asyncio.sleep(max(ROUND_S, SHARE * (loop.time() - began_s)))
@@ -187,6 +205,7 @@ class Sight:
         for tip in gone:
             del self.partitions[tip]
             self._ends.pop(tip, None)
+            self.growth.forget(tip)
         if gone or self.listed != len(tips):
             self.listed = len(tips)
             self._change()

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.console.gate import HEADERS, WHY_OUT
 from tierledger.cli.commands.console.histories import Histories
+from tierledger.cli.commands.console.over_time import SPANS, over_time
 from tierledger.cli.commands.log import plain_event
 from tierledger.cli.commands.status.view import Screen, holds_table, page_of
 from tierledger.cli.commands.trash import kept_segments, until_cell
@@ -74,14 +75,27 @@ _NOT_FIELDS: Final = frozenset(
 )
 """What is left out of an event's fields: it has a column, or tells a reader little."""
 
-ORDERS: Final[Mapping[str, Callable[[SeenPartition], Any]]] = {
-    "name": lambda one: (one.tip.topic, one.tip.partition),
+
+class ListedPartition(NamedTuple):
+    """A partition of the list, with what its own log does not tell."""
+
+    seen: SeenPartition
+    copied_ms: int | None
+    """When its newest copy has finished; None: none has, or its log was not read yet."""
+    behind: int | None
+    """Events that a follower is behind; None: it has none, or no service runs."""
+
+
+ORDERS: Final[Mapping[str, Callable[[ListedPartition], Any]]] = {
+    "name": lambda one: (one.seen.tip.topic, one.seen.tip.partition),
     "leader": lambda one: _summed(one, lambda found: found.leader.whole),
     "copying": lambda one: _summed(one, lambda found: found.counts[0]),
     "finished": lambda one: _summed(one, lambda found: found.counts[1]),
     "deleting": lambda one: _summed(one, lambda found: found.counts[2]),
     "size": lambda one: _summed(one, lambda found: sum(found.sizes)),
-    "kept": lambda one: one.kept,
+    "kept": lambda one: one.seen.kept,
+    "copied": lambda one: -1 if one.copied_ms is None else one.copied_ms,
+    "behind": lambda one: -1 if one.behind is None else one.behind,
     "position": lambda one: _summed(one, lambda found: found.position),
     "changed": lambda one: _summed(one, lambda found: found.log_time_ms),
 }
@@ -95,14 +109,17 @@ COLUMNS: Final = {
     "deleting": "deleting",
     "bytes": "size",
     "in the trash": "kept",
+    "newest copy": "copied",
+    "followers behind": "behind",
     "position": "position",
     "last event": "changed",
 }
 """Columns of the list, and by what each orders it."""
 
 
-def _summed(one: SeenPartition, of: Callable[[Any], Any]) -> tuple[bool, Any]:
-    return (False, 0) if one.summary is None else (True, of(one.summary))
+def _summed(one: ListedPartition, of: Callable[[Any], Any]) -> tuple[bool, Any]:
+    summary = one.seen.summary
+    return (False, 0) if summary is None else (True, of(summary))
 
 
 class ListedPart(NamedTuple):
@@ -247,8 +264,11 @@ class Site:
             coming.cancel()
 
     async def _cluster(self, request: Request) -> tuple[str, Callable[[], str]]:
-        sight = self._sight
+        sight, growth = self._sight, self._sight.growth
         seen = list(sight.partitions.values())
+        span = request.query_params.get("over", "")
+        span = span if span in SPANS else next(iter(SPANS))
+        columns, now_ms = growth.columns(span), WallClock().now_ms()
 
         def page() -> str:
             view = sight.view
@@ -264,22 +284,34 @@ class Site:
                 listed=sight.listed,
                 seen=len(seen),
                 totals=_totals(seen),
+                newest_ms=self._newest_copy_ago(seen, now_ms),
                 bars=rows,
                 topics=topics,
+                spans=SPANS,
+                span=span,
+                moved=over_time(columns, now_ms),
+                told=sum(growth.is_read(one.tip) for one in seen),
                 screen=screen,
                 **self._frame(request),
             )
 
-        return f"cluster {sight.version}", page
+        return f"cluster {sight.version} {span}", page
+
+    def _newest_copy_ago(self, seen: Sequence[SeenPartition], now_ms: int) -> int | None:
+        """The age of the newest copy of all; None if none is known."""
+        copied = [self._sight.growth.copied_ms(one.tip) for one in seen]
+        newest = max((one for one in copied if one is not None), default=None)
+        return None if newest is None else max(now_ms - newest, 0)
 
     async def _partitions(self, request: Request) -> tuple[str, Callable[[], str]]:
         sight, asked = self._sight, ListedPart.of(request.query_params)
         seen = list(sight.partitions.values())
+        copied_ms = sight.growth.copied_ms
 
         def page() -> str:
-            wanted, troubled = asked.find.lower(), sight.in_trouble
+            wanted, troubled, lags = asked.find.lower(), sight.in_trouble, sight.behind
             found = [
-                one
+                ListedPartition(one, copied_ms(one.tip), lags.get(_key(one)))
                 for one in seen
                 if wanted in f"{one.name} {one.tip.topic_id}".lower()
                 and (not asked.look or _needs_a_look(one, troubled))
@@ -296,6 +328,7 @@ class Site:
                     sort=key, is_down=key == asked.sort and not asked.is_down, start=0
                 ).link(),
                 rows=_rows(part),
+                now_ms=WallClock().now_ms(),
                 found=len(found),
                 seen=len(seen),
                 listed=sight.listed,
@@ -416,15 +449,18 @@ def _link(tip: TopicIdPartition) -> str:
 def _needs_a_look(one: SeenPartition, troubled: set[tuple[str, int]]) -> bool:
     """Whether it cannot be read, something of it is being deleted, or the service says so."""
     is_deleting = one.summary is not None and one.summary.counts[2] > 0
-    key = (str(one.tip.topic_id), one.tip.partition)
-    return one.summary is None or is_deleting or key in troubled
+    return one.summary is None or is_deleting or _key(one) in troubled
 
 
-def _rows(part: Sequence[SeenPartition]) -> list[dict[str, object]]:
-    now_ms = WallClock().now_ms()
-    ids = anchors(one.name for one in part)
+def _key(one: SeenPartition) -> tuple[str, int]:
+    """By what the service names it."""
+    return str(one.tip.topic_id), one.tip.partition
+
+
+def _rows(part: Sequence[ListedPartition]) -> list[dict[str, object]]:
+    ids = anchors(one.seen.name for one in part)
     rows: list[dict[str, object]] = []
-    for name, one in zip(ids, part, strict=True):
+    for name, (one, copied_ms, behind) in zip(ids, part, strict=True):
         found = one.summary
         row: dict[str, object] = {
             "anchor": name,
@@ -439,9 +475,10 @@ def _rows(part: Sequence[SeenPartition]) -> list[dict[str, object]]:
                 "counts": found.counts,
                 "size": sum(found.sizes),
                 "kept": one.kept,
+                "copied_ms": copied_ms,
+                "behind": behind,
                 "position": found.position,
                 "changed_ms": found.log_time_ms,
-                "age_ms": max(now_ms - found.log_time_ms, 0),
             }
         rows.append(row)
     return rows

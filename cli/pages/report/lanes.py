@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from tierledger.cli.pages.report.bars import Bar, LaneBars, rows_of, thinned
 from tierledger.cli.pages.report.intervals import common, length
 from tierledger.cli.pages.report.model import SegmentKind
+from tierledger.cli.pages.time_columns import TimeColumn, columns_row
 from tierledger.events.vocabulary import WORDS
 from tierledger.pages.drawing import Box, Drawing, PlotRow, Text, percent, placed
-from tierledger.pages.texts import count_text, many, span_text, time_text
+from tierledger.pages.texts import count_text, many, size_text, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tierledger.cli.pages.report.model import Lane, Picture
+    from tierledger.cli.pages.report.model import Lane, Picture, SegmentLife
     from tierledger.cli.pages.report.timeline import CopyRun, Flag, SessionSpan, Timeline
     from tierledger.pages.drawing import Range
 
@@ -25,6 +26,8 @@ HOLE, OVERLAP = (f"{word} {WORDS[word].look}" for word in ("hole", "overlap"))
 TICKS = 4
 BROKER_COLOURS = 8
 """Colours of the style sheet; more brokers share them, and their labels differ."""
+SIZE_COLUMNS = 80
+"""Columns of a partition's size over time: as narrow as they can be seen on a phone."""
 COLUMNS = 600
 """Holes, overlaps and sessions beyond this many are joined with their neighbours."""
 
@@ -170,6 +173,32 @@ def copies_row(timeline: Timeline, brokers: Sequence[int]) -> PlotRow:
     return PlotRow(
         "copied by", f"recorded, {changes}", Drawing(20, label, boxes, texts, has_grid=True)
     )
+
+
+def size_row(picture: Picture) -> PlotRow:
+    """What was in the tier at each log time: from the end of a copy to that of a deletion."""
+    axis = picture.timeline.axis_ms
+    width = -(-(axis[1] - axis[0] + 1) // SIZE_COLUMNS)
+    changes = sorted(_size_changes(picture.segments))
+    size = segments = at = 0
+    columns = []
+    for number in range(SIZE_COLUMNS):
+        end_ms = min(axis[0] + (number + 1) * width - 1, axis[1])
+        while at < len(changes) and changes[at][0] <= end_ms:
+            size, segments, at = size + changes[at][1], segments + changes[at][2], at + 1
+        tip = f"{time_text(end_ms)}: {size_text(size)} in {many(segments, 'segment')}"
+        columns.append(TimeColumn(size, 0, tip))
+    note = f"{size_text(size)} in {many(segments, 'segment')}"
+    return columns_row("size", note, columns, has_down=False)
+
+
+def _size_changes(segments: Sequence[SegmentLife]) -> Iterator[tuple[int, int, int]]:
+    """When bytes and segments have come into the tier, and when they have gone."""
+    for one in segments:
+        if one.finished_ms is not None:
+            yield one.finished_ms, max(one.added.size, 0), 1
+            if one.deleted_ms is not None:
+                yield one.deleted_ms, -max(one.added.size, 0), -1
 
 
 def time_texts(axis: Range) -> list[str]:

@@ -11,6 +11,7 @@ from tierledger.cli.pages.report.lanes import (
     coverage_row,
     lane_row,
     leaders_row,
+    size_row,
     ticks,
     time_texts,
 )
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from tierledger.cli.pages.report.model import PartitionLog, Picture, SegmentLife
     from tierledger.pages.drawing import PlotRow
     from tierledger.pages.environment import Stamp
+
+SIZES_MAX = 50
+"""Partitions of a page up to which the size of each is drawn over time."""
 
 OPEN_LANES_MAX = 24
 """Epochs of a partition that are shown at first; older ones unfold."""
@@ -85,6 +89,8 @@ class Section(NamedTuple):
     """Where on the axis the remaining segments begin and end, as fractions."""
     leaders: PlotRow
     copies: PlotRow | None
+    sizes: PlotRow | None
+    """Its size over time; None if nothing was ever tiered, or the page has too many."""
     times: list[str]
     details: list[list[Any]]
     """The contents of segments' tooltips, by number."""
@@ -132,10 +138,18 @@ def sections_of(pictures: Sequence[Picture]) -> list[Section]:
     brokers = _brokers(pictures)
     limit = lane_limit(lane for picture in pictures for lane in picture.lanes)
     ids = anchors(picture.name for picture in pictures)
-    return [
+    made = [
         _section(name, picture, brokers, limit)
         for name, picture in zip(ids, pictures, strict=True)
     ]
+    if len(made) > SIZES_MAX:
+        return made
+    return [one._replace(sizes=_sizes(one.picture)) for one in made]
+
+
+def _sizes(picture: Picture) -> PlotRow | None:
+    is_tiered = any(one.finished_ms is not None for one in picture.segments)
+    return size_row(picture) if is_tiered else None
 
 
 def _order(picture: Picture) -> tuple[str, int, bytes]:
@@ -170,6 +184,7 @@ def _section(name: str, picture: Picture, brokers: Sequence[int], limit: int) ->
         ((start - first) / span, (end + 1 - first) / span),
         leaders_row(timeline, brokers),
         copies_row(timeline, brokers) if timeline.recorded else None,
+        None,
         time_texts(timeline.axis_ms),
         [_details(picture.segments[segment]) for segment in shown],
     )

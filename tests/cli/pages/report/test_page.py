@@ -15,10 +15,13 @@ from tests.models.storage.partition_logs import (
     imported,
     opened,
     partition,
+    updated,
 )
 from tierledger.cli.pages.report.bars import LANE_BARS_MAX, lane_limit, rows_of
+from tierledger.cli.pages.report.lanes import size_row
 from tierledger.cli.pages.report.model import PartitionLog, SegmentKind, picture_of
-from tierledger.cli.pages.report.page import report_page
+from tierledger.cli.pages.report.page import SIZES_MAX, report_page, sections_of
+from tierledger.cli.pages.time_columns import HEIGHT
 from tierledger.events import log_events as log
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.tables.segment_rows import id_of_row
@@ -147,3 +150,25 @@ def test_offsets_at_the_end_of_the_range_are_drawn_and_exact() -> None:
 
     assert page.data()[0][0][1:3] == [str(last - 9), str(last)]
     assert page.having("rect", _class="served good")[-1]["width"] == "100%"
+
+
+def test_the_size_over_time_grows_with_copies_and_falls_with_deletions() -> None:
+    bodies = [*finished(1, 0, 9), *finished(2, 10, 19), added(3, 20, 29)]
+
+    row = size_row(picture_of(history([*bodies, updated(1, 2), updated(1, 3)])))
+
+    tips = [box.tip.partition(": ")[2] for box in row.drawing.boxes]
+    told = [tip for at, tip in enumerate(tips) if not at or tips[at - 1] != tip]
+    one, two = "1000 B in 1 segment", "2.0 KiB in 2 segments"
+    assert told == [one, two, one], "from the end of a copy to that of a deletion"
+    assert row.note == one
+    assert row.drawing.boxes[-1].tip.startswith("2023-11-14 22:13:27.000")
+    assert {box.height for box in row.drawing.boxes} == {HEIGHT, HEIGHT // 2}
+
+
+def test_a_page_of_very_many_partitions_draws_no_sizes() -> None:
+    tips = [partition("t", number) for number in range(SIZES_MAX + 1)]
+    pictures = [picture_of(history(finished(1, 0, 9), tip)) for tip in tips]
+
+    assert all(one.sizes for one in sections_of(pictures[1:]))
+    assert not any(one.sizes for one in sections_of(pictures))
