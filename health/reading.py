@@ -40,11 +40,7 @@ async def read_service(
     raised for it, and the other answers are kept. `known_hosts`, name to address, are asked if
     the coordinator is silent.
     """
-    coordinator: dict[str, Any] | None = None
-    with contextlib.suppress(TimeoutError, RemoteStorageError):
-        async with asyncio.timeout(SILENT_AFTER_S):
-            with documenting("the coordinator"):
-                coordinator = await connection.coordinator.ask(StatusCall())
+    coordinator = await read_coordinator(connection)
     addresses = dict(known_hosts or {})
     if coordinator is not None:
         addresses = {name: coordinator["addresses"][name] for name in coordinator["hosts"]}
@@ -55,6 +51,15 @@ async def read_service(
     names = {address: name for name, address in addresses.items()}
     placed = await _leader_hosts(connection, _leaderless(hosts), names)
     return Reading(coordinator, hosts, placed)
+
+
+async def read_coordinator(connection: AskedService) -> dict[str, Any] | None:
+    """The coordinator's status; None if it does not answer in time, or fails."""
+    with contextlib.suppress(TimeoutError, RemoteStorageError):
+        async with asyncio.timeout(SILENT_AFTER_S):
+            with documenting("the coordinator"):
+                return await connection.coordinator.ask(StatusCall())
+    return None
 
 
 async def _read_host(connection: AskedService, address: str) -> HostReading:

@@ -1,4 +1,4 @@
-"""Serves the metrics of the service that this process runs, over HTTP.
+"""Serves the metrics and the health of the service that this process runs, over HTTP.
 
 The server answers in threads of its own. The status is read on the event loop, at most once a
 second for all scrapes, so that scrapes cannot load the service.
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIServer, make_server
-from wsgiref.types import StartResponse, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer, _SilentHandler
@@ -24,7 +24,7 @@ from typing_extensions import override
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.events.typed_fields import shown
 from tierledger.health.metrics import families
-from tierledger.health.reading import AskedService, read_service
+from tierledger.health.reading import AskedService, read_coordinator, read_service
 from tierledger.health.status import Reading, ServiceStatus, status_of
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
@@ -37,9 +37,14 @@ CACHED_S = 1.0
 SCRAPE_TIMEOUT_S = 9.5
 """Timeout of a scrape: 2 s for the coordinator, 7 s for hosts; Prometheus waits 10 s."""
 
+LOOP_TIMEOUT_S = 5.0
+"""The process counts as stuck if its event loop needs longer for nothing at all."""
 
 PATH = "/metrics"
-"""The path of the only page."""
+LIVE_PATH = "/livez"
+"""Whether this process works: its event loop turns."""
+READY_PATH = "/readyz"
+"""Whether the service works: it has started, and its coordinator answers."""
 
 
 class MetricsOptions(NamedTuple):
@@ -105,7 +110,7 @@ class ServiceCollector(Collector):
 
 
 class ServedMetrics:
-    """Serves `/metrics` on an address, from its creation until `close`.
+    """Serves `/metrics`, `/livez` and `/readyz` on an address, from its creation until `close`.
 
     A scrape before `connect` waits for it: the address is known, and part of the service's
     record, before the service has started.
@@ -123,9 +128,15 @@ class ServedMetrics:
         registry = CollectorRegistry()
         self._collector = ServiceCollector(self._read, options)
         registry.register(self._collector)
+        loop = asyncio.get_running_loop()
+        pages = {
+            PATH: make_wsgi_app(registry),
+            LIVE_PATH: _health(loop, _turns),
+            READY_PATH: _health(loop, self._is_ready),
+        }
         host, port = options.host, options.port
         try:
-            self._server = _listening(host, port, registry)
+            self._server = _listening(host, port, pages)
         except (OSError, UnicodeError) as error:
             raise InvalidArgument(
                 f"metrics cannot be served on {shown(host)}, port {port}: "
@@ -138,6 +149,13 @@ class ServedMetrics:
 
     async def _read(self, known_hosts: Mapping[str, str]) -> Reading:
         return await read_service(await asyncio.shield(self._connection), known_hosts)
+
+    async def _is_ready(self) -> str | None:
+        if not self._connection.done():
+            return "the service is being started"
+        if await read_coordinator(self._connection.result()) is None:
+            return "the coordinator does not answer"
+        return None
 
     def connect(self, connection: AskedService) -> None:
         """Read this service from now on."""
@@ -154,20 +172,42 @@ class ServedMetrics:
         self._thread.join()
 
 
-def _listening(host: str, port: int, registry: CollectorRegistry) -> WSGIServer:
-    """A server of the metrics at `PATH` and of nothing else.
+async def _turns() -> str | None:
+    return None
+
+
+def _health(
+    loop: asyncio.AbstractEventLoop, look: Callable[[], Coroutine[Any, Any, str | None]]
+) -> WSGIApplication:
+    """A page with status 200 if `look`, on the loop, finds nothing wrong; else with 503."""
+
+    def answer(_: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        looking = asyncio.run_coroutine_threadsafe(look(), loop)
+        try:
+            wrong = looking.result(LOOP_TIMEOUT_S)
+        except concurrent.futures.TimeoutError:
+            looking.cancel()
+            wrong = "the event loop stands still"
+        status = "200 OK" if wrong is None else "503 Service Unavailable"
+        start(status, [("Content-Type", "text/plain")])
+        return [f"{wrong or 'ok'}\n".encode()]
+
+    return answer
+
+
+def _listening(host: str, port: int, pages: Mapping[str, WSGIApplication]) -> WSGIServer:
+    """A server of these pages, by path, and of nothing else.
 
     Raises:
         OSError: No socket can listen there.
     """
-    exposed = make_wsgi_app(registry)
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != PATH:
+        page = pages.get(environ["PATH_INFO"])
+        if page is None:
             start("404 Not Found", [("Content-Type", "text/plain")])
             return [f"there is nothing here; the metrics are at {PATH}\n".encode()]
-        found: Iterable[bytes] = exposed(environ, start)
-        return found
+        return page(environ, start)
 
     family, _, _, _, _ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
 

@@ -126,7 +126,8 @@ AdvertiseOption = Annotated[
     str | None,
     typer.Option(
         metavar="HOST[:PORT]",
-        help="Address that clients connect to, if it is not the one on which hosts listen.",
+        help="Address that clients connect to, if it is not the one on which hosts listen. "
+        "{node} in it becomes the address of the host's machine, with dashes: 10-0-0-7.",
     ),
 ]
 KafkaOption = Annotated[
@@ -548,12 +549,15 @@ def _prepared_console(
     listen = placement.console
     if listen is None:
         return lambda: None
+    from tierledger.actors.door.server.host_door import of_node
+    from tierledger.actors.ray.cluster import own_ip
     from tierledger.cli.commands.console.serving import Console, ConsoleSecurity, is_local
     from tierledger.storage.process_log import RESULTS
 
     security = None
     if not is_local(listen, "--console"):
-        security = ConsoleSecurity.of_door(placement.security, placement.advertise)
+        name = placement.advertise and of_node(placement.advertise, own_ip)
+        security = ConsoleSecurity.of_door(placement.security, name)
     pages = Console(options, listen, "--console", security)
     running.callback(pages.close)
 

@@ -1,6 +1,7 @@
 """Metrics: what a scrape finds, and that the documentation lists exactly that."""
 
 import asyncio
+import threading
 import urllib.error
 import urllib.request
 
@@ -409,9 +410,12 @@ async def test_a_later_scrape_reads_again_and_knows_hosts_of_a_lost_coordinator(
         ("POST", "/nope", 404),
         ("POST", "/metrics", 405),
         ("DELETE", "/metrics", 405),
+        ("GET", "/livez", 200),
+        ("GET", "/readyz", 200),
+        ("GET", "/readyz/", 404),
     ],
 )
-async def test_only_the_metrics_are_there(method: str, path: str, status: int) -> None:
+async def test_only_metrics_and_health_are_there(method: str, path: str, status: int) -> None:
     async with metrics_served(LOOPBACK) as metrics:
         assert metrics.address is not None
         metrics.connect(SpokenService({"host-0": SpokenHost(served(0))}))
@@ -423,13 +427,57 @@ async def test_only_the_metrics_are_there(method: str, path: str, status: int) -
 
 
 def status_of_request(method: str, url: str) -> int:
+    return answer_of(method, url)[0]
+
+
+def answer_of(method: str, url: str) -> tuple[int, str]:
+    """Status and text of the answer."""
     asked = urllib.request.Request(url, method=method)
     try:
         with urllib.request.urlopen(asked, timeout=20) as response:
-            return int(response.status)
+            return int(response.status), response.read().decode()
     except urllib.error.HTTPError as error:
-        error.close()
-        return error.code
+        with error:
+            return error.code, error.read().decode()
+
+
+async def test_health_is_that_of_the_process_and_that_of_the_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = SpokenService({"host-0": SpokenHost(served(0))})
+    async with metrics_served(LOOPBACK) as metrics:
+        assert metrics.address is not None
+        place = metrics.address.removesuffix("/metrics")
+
+        async def health() -> dict[str, tuple[int, str]]:
+            return {
+                path: await asyncio.to_thread(answer_of, "GET", place + path)
+                for path in ("/livez", "/readyz")
+            }
+
+        starting = await health()
+        metrics.connect(service)
+        serving = await health()
+        service.is_silent = True
+        silent_one = await health()
+        monkeypatch.setattr(server, "LOOP_TIMEOUT_S", 0.1)
+        asking = threading.Thread(
+            target=lambda: stuck.append(answer_of("GET", f"{place}/livez"))
+        )
+        stuck: list[tuple[int, str]] = []
+        asking.start()
+        asking.join()  # The loop stands still meanwhile.
+
+    assert starting == {
+        "/livez": (200, "ok\n"),
+        "/readyz": (503, "the service is being started\n"),
+    }
+    assert serving == {"/livez": (200, "ok\n"), "/readyz": (200, "ok\n")}
+    assert silent_one == {
+        "/livez": (200, "ok\n"),
+        "/readyz": (503, "the coordinator does not answer\n"),
+    }
+    assert stuck == [(503, "the event loop stands still\n")]
 
 
 @pytest.mark.parametrize("host", ["a" * 300, "no such host", "\udcff"])

@@ -29,6 +29,9 @@ TAKEN_S = 5.0
 
 TAKEN_PAUSE_S = 0.1
 
+NODE = "{node}"
+"""In an address to advertise: the host's own address, as the names of pods have it."""
+
 
 class DoorSettings:
     """Where the hosts of a service listen."""
@@ -43,7 +46,8 @@ class DoorSettings:
         """`listen`: `HOST:PORT` of host-0; host-N takes PORT+N, and 0 is any free port.
 
         `advertise`: the address that clients get, if another; without a port, that of `listen`
-        is used. `own_ip` gives it for a host that listens on all interfaces.
+        is used. `own_ip` gives it for a host that listens on all interfaces, and the part
+        `{node}` of it, with dashes: `10-0-0-7`.
 
         `security`: how hosts and clients prove their identity; None: they do not.
 
@@ -59,6 +63,8 @@ class DoorSettings:
                 )
             ip = own_ip()
             advertise = f"[{ip}]" if ":" in ip else ip
+        if advertise is not None and own_ip is not None:
+            advertise = of_node(advertise, own_ip)
         has_port = advertise is not None and _has_port(advertise)
         text = advertise if advertise is None or has_port else f"{advertise}:0"
         self._advertise = None if text is None else DoorAddress.parse(text)
@@ -88,6 +94,16 @@ class DoorSettings:
             return str(bound)
         address = self._advertise.at(number)
         return str(address if address.port else address._replace(port=bound.port))
+
+
+def of_node(advertise: str, own_ip: Callable[[], str]) -> str:
+    """`advertise` with this machine's address in the place of `{node}`.
+
+    It is written as the DNS of Kubernetes writes it: 10.0.0.7 is `10-0-0-7`.
+    """
+    if NODE not in advertise:
+        return advertise
+    return advertise.replace(NODE, own_ip().replace(".", "-").replace(":", "-"))
 
 
 def _has_port(text: str) -> bool:

@@ -301,6 +301,9 @@ def test_hosts_take_ports_in_a_row_and_are_advertised_so() -> None:
     assert str(plain.listen(2)) == plain.advertised(2, plain.listen(2)) == "127.0.0.1:4713"
     assert named.advertised(2, bound) == "kafka.example:4713"
     assert mapped.advertised(2, bound) == "kafka.example:82"
+    for ip, dashed in (("10.0.0.7", "10-0-0-7"), ("fd00::7", "fd00--7")):
+        pod = DoorSettings("0.0.0.0:4711", "{node}.doors.ns.svc", lambda ip=ip: ip)  # type: ignore[misc]
+        assert pod.advertised(2, bound) == f"{dashed}.doors.ns.svc:4713"
     with pytest.raises(InvalidArgument, match="advertise"):
         DoorSettings("0.0.0.0:4711")
     with pytest.raises(InvalidArgument, match="up to 65535"):
