@@ -47,7 +47,7 @@ class Word(NamedTuple):
 SEGMENT, DELETION, RANGE = "a segment", "a partition's deletion", "a range of offsets"
 OBJECTS, LOG, OBJECT, ANSWER = "a segment's objects", "a log", "an object", "an answer"
 EVENT, SERVICE, RUN = "an event", "a service", "a simulated run"
-CHECK = "a check of `doctor`"
+CHECK, STEP = "a check of `doctor`", "a step of a move"
 
 WORDS: Final[Mapping[str, Word]] = {
     # States, by their names in Kafka and in short.
@@ -192,6 +192,9 @@ WORDS: Final[Mapping[str, Word]] = {
         CHECK, "what was looked at cannot be used as it is", Look.BAD, is_finding=True
     ),
     "not_looked_at": Word(CHECK, "nothing was given to look at", Look.IDLE),
+    "done": Word(STEP, "it is behind", Look.GOOD),
+    "under_way": Word(STEP, "it has begun, and is waited for", Look.OPEN),
+    "to_come": Word(STEP, "it has not begun", Look.IDLE),
     "violation": Word(RUN, "a checker proves it wrong", Look.BAD, is_finding=True),
 }
 

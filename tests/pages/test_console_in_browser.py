@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.cli.test_trash_command import WHY, with_trash
-from tests.models.actors.reports import host, reading
+from tests.models.actors.reports import NOW_MS, host, reading
 from tests.models.actors.reports import served as report
-from tests.models.cli.command_line import ORDERS, orders, others, write
+from tests.models.cli.command_line import HOSTILE, ORDERS, orders, others, write
 from tests.models.pages.chromium import WAIT_S, Browser
 from tests.models.storage.stored_partitions import StoredPartition, finished
 from tierledger.cli.commands.console import sight
@@ -24,7 +24,7 @@ from tierledger.cli.commands.status.view import ServiceIdentity
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.health.status import status_of
+from tierledger.health.status import Reading, status_of
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 LARGE = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "large")
@@ -41,6 +41,44 @@ def served(store: Path, browser: Browser | None = None) -> Iterator[Console]:
         if browser is not None:
             browser.driver.get("about:blank")
         console.close()
+
+
+def looks_at(readings: list[Reading]) -> Callable[[object], Awaitable[ClusterView]]:
+    """A look at a service that answers with the last of `readings`."""
+    identity = ServiceIdentity("test-cluster", "sqlite:/x", "127.0.0.1:1", 7, 0, None)
+
+    async def look(_: object) -> ClusterView:
+        return ClusterView("test-cluster", (identity, status_of(readings[-1])))
+
+    return look
+
+
+def plugin(broker_id: int, **more: object) -> dict[str, object]:
+    """A broker's report, as the coordinator's status has it."""
+    report = {"broker_id": broker_id, "incarnation": 1, "mode": "handover", "owner_epoch": 2}
+    more = {"is_idle": False, "trouble": None, "code": None, "heard_ms_ago": 100, **more}
+    return {**report, **more}
+
+
+def moving(*plugins: dict[str, object]) -> Reading:
+    """A service whose metadata moves; one of its brokers has found a difference."""
+    follower = {"task": "import", "round": 7, "trouble": None, "heard_ms_ago": 100, "lag": 0}
+    counts = dict.fromkeys(("equal", "recovered", "different", "resolved", "skipped"), 1)
+    asked = {"topic": HOSTILE, "key": ["00", 3], "kind": "size", "epoch": 0, "offset": 0}
+    answers = {"position": 7, "kafka_number": 12, "replica_number": 11, "contents": ""}
+    difference = {**asked, **answers, "kafka": [], "replica": []}
+    shadow = {"broker_id": 1, "verification": "differs", "verified": 0, "standing": 1}
+    owned = {"owner": "moving", "owner_epoch": 2, "source": "kafka", "heading": "tierledger"}
+    return reading(
+        {"host-0": host()},
+        None,
+        **owned,
+        owner_since_ms=NOW_MS - 3000,
+        give_up_after_ms=20_000,
+        attending=list(plugins),
+        shadows=[{**shadow, "verified_ms_ago": 9000, **counts, "differences": [difference]}],
+        kafka=follower,
+    )
 
 
 @pytest.fixture
@@ -173,7 +211,36 @@ def test_what_is_deleted_and_kept_has_a_page(browser: Browser, tmp_path: Path) -
     assert "0 to 19" in row
 
 
-@pytest.mark.parametrize("path", ["", "partitions", "trash", "partitions/{orders}/1"])
+def test_a_move_is_shown_as_it_goes(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "store", orders)
+    readings = [moving(plugin(1, is_idle=True), plugin(2))]
+    monkeypatch.setattr(sight, "take_look", looks_at(readings))
+    with served(tmp_path / "store", browser) as console:
+        open_at(browser, console, "move")
+        browser.wait_for("document.querySelectorAll('.steps li').length === 7")
+        browser.run("(window.isTheSame = true)")
+        now = browser.text(".steps [aria-current]")
+        readings.append(moving(plugin(1, is_idle=True), plugin(2, is_idle=True)))
+        browser.wait_for(
+            "document.querySelector('[aria-current=step]').innerText.includes('taken over')"
+        )
+        steps = browser.shown(".steps b")
+
+        assert now.startswith("under way brokers hold their writes")
+        assert now.endswith("not yet: broker 2")
+        assert steps == ["done"] * 4 + ["under way"] + ["to come"] * 2
+        assert browser.run("window.isTheSame")
+        assert "moves from kafka to tierledger" in browser.text("#owner")
+        assert "given back in 17 s" in browser.text("#owner")
+        assert "brokers hold their writes" in browser.text("#holding")
+        assert "standing" in browser.text("#comparison tbody tr")
+        assert "kafka says 12, replica says 11" in browser.text(".differences")
+        assert browser.shown("#plugins tbody td:first-child") == ["1", "2"]
+
+
+@pytest.mark.parametrize("path", ["", "partitions", "trash", "move", "partitions/{orders}/1"])
 def test_on_a_phone_nothing_lies_beside_the_window(
     path: str, browser: Browser, console: Console
 ) -> None:
@@ -233,12 +300,7 @@ def test_a_partition_in_quarantine_and_a_follower_behind_are_shown(
     bad = report(1, phase="quarantined", reason="a checksum is wrong", position=2010, **of)
     follower = report(1, "follower", position=10, **of)
     found = reading({"host-0": host(bad), "host-1": host(follower)})
-    identity = ServiceIdentity("test-cluster", "sqlite:/x", "127.0.0.1:1", 7, 0, None)
-
-    async def seen(_: object) -> ClusterView:
-        return ClusterView("test-cluster", (identity, status_of(found)))
-
-    monkeypatch.setattr(sight, "take_look", seen)
+    monkeypatch.setattr(sight, "take_look", looks_at([found]))
     with served(tmp_path / "store") as console:
         until(lambda: "1 of 4 partitions" in get(console, "/partitions?look=1")[2])
         cluster = get(console, "/")[2]

@@ -6,10 +6,12 @@ No page waits for the store: it shows what was seen last, and since when that is
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.console.growth import Growth
+from tierledger.cli.commands.console.owners import Owners
 from tierledger.cli.commands.partitions import Summary, summary_of
 from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take_look
 from tierledger.cli.opened_store import opened_catalog
@@ -18,7 +20,7 @@ from tierledger.storage.partition.point_reads import ask
 from tierledger.storage.process_log import ProcessLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from tierledger.cli.opened_store import StoreOptions
     from tierledger.events.identifiers import TopicIdPartition
@@ -35,7 +37,10 @@ LISTED_S = 5.0
 """The least time between two lists of all partitions."""
 
 SERVICE_S = 2.0
-"""The time between two looks at the service."""
+"""The time between two looks at the service,"""
+
+MOVING_S = 0.5
+"""and while the metadata moves, which takes seconds."""
 
 HISTORY_S = 0.25
 """How long one look reads on in logs that pages tell the past of."""
@@ -83,6 +88,8 @@ class Sight:
         """How many partitions the store has; more than `partitions` until all were read."""
         self.growth = Growth(WallClock().now_ms)
         """What the logs tell of the past, as far as they were read."""
+        self.owners = Owners()
+        """Who has owned the metadata since when."""
         self.view: ClusterView | None = None
         """The service; None before the first look."""
         self.blind: Blindness | None = None
@@ -185,7 +192,8 @@ class Sight:
                 tips = await self._list(catalog)
                 listed_s = loop.time()
             await self._renew(catalog, tips)
-            is_news = await self.growth.read(catalog, self._ends, HISTORY_S)
+            is_news = await self.owners.read(catalog)
+            is_news |= await self.growth.read(catalog, self._ends, HISTORY_S)
             if self.blind is not None or is_news:
                 self.blind = None
                 self._change()
@@ -241,7 +249,18 @@ class Sight:
             if now != shown:
                 shown = now
                 self._change()
-            await asyncio.sleep(SERVICE_S)
+            await asyncio.sleep(MOVING_S if self._is_moving else SERVICE_S)
+
+    @property
+    def coordinator(self) -> dict[str, Any] | None:
+        """The coordinator's status; None if no service runs, or it does not answer."""
+        if self.view is None or self.view.service is None:
+            return None
+        return self.view.service[1].coordinator
+
+    @property
+    def _is_moving(self) -> bool:
+        return self.coordinator is not None and self.coordinator["owner"] == Owner.MOVING
 
 
 async def _seen(catalog: Catalog, tip: TopicIdPartition) -> SeenPartition:
@@ -263,6 +282,18 @@ def _told(view: ClusterView | None) -> object:
     if view.service is None:
         return troubles
     status = view.service[1]
-    owner = None if status.coordinator is None else status.coordinator["owner"]
     hosts = [(one.name, one.is_up, one.leaders, one.followers) for one in status.hosts]
-    return troubles, owner, hosts
+    known = status.coordinator
+    return troubles, hosts, None if known is None else _told_of(known)
+
+
+def _told_of(known: Mapping[str, Any]) -> object:
+    """The same of the coordinator: owner, brokers, what they compared, Kafka's topic."""
+    plugins = [
+        tuple(one[name] for name in ("broker_id", "mode", "owner_epoch", "is_idle", "trouble"))
+        for one in known["attending"]
+    ]
+    shadows = [(one["verification"], one["standing"]) for one in known["shadows"]]
+    following = known["kafka"] or {}
+    kafka = following.get("task"), following.get("trouble"), bool(following.get("round"))
+    return known["owner"], known["owner_epoch"], plugins, shadows, kafka

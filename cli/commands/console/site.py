@@ -17,9 +17,10 @@ from starlette.routing import Route
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.console.gate import HEADERS, WHY_OUT
 from tierledger.cli.commands.console.histories import Histories
+from tierledger.cli.commands.console.move_view import move_view
 from tierledger.cli.commands.console.over_time import SPANS, over_time
 from tierledger.cli.commands.log import plain_event
-from tierledger.cli.commands.status.view import Screen, holds_table, page_of
+from tierledger.cli.commands.status.view import Screen, holds_table, page_of, plugins_table
 from tierledger.cli.commands.trash import kept_segments, until_cell
 from tierledger.cli.pages.jobs.strips import ValueBar, bars
 from tierledger.cli.pages.report.model import PartitionLog, picture_of
@@ -46,13 +47,21 @@ if TYPE_CHECKING:
     from tierledger.cli.commands.console.sight import SeenPartition, Sight
     from tierledger.events.log_events import Event
 
-PAGES: Final = {"/": "Cluster", "/partitions": "Partitions", "/trash": "Trash and holds"}
+PAGES: Final = {
+    "/": "Cluster",
+    "/partitions": "Partitions",
+    "/trash": "Trash and holds",
+    "/move": "Owner and moves",
+}
 
 ROWS: Final = 200
 """Partitions of a page of the list."""
 
 EVENTS: Final = 100
 """Events of a log that a page shows."""
+
+CHANGES: Final = 100
+"""Changes of the owner that a page shows, the newest."""
 
 TOPICS: Final = 25
 """Topics that are drawn."""
@@ -171,6 +180,7 @@ class Site:
             Route("/partitions", self._answering(self._partitions)),
             Route("/partitions/{topic_id}/{number:int}", self._answering(self._partition)),
             Route("/trash", self._answering(self._trash)),
+            Route("/move", self._answering(self._move)),
             Route("/live", self._live),
             Route("/favicon.ico", lambda _: Response(status_code=204)),
         ]
@@ -401,6 +411,25 @@ class Site:
             )
 
         return f"trash {sight.version}", page
+
+    async def _move(self, request: Request) -> tuple[str, Callable[[], str]]:
+        sight = self._sight
+        changes = list(sight.owners.changes)
+
+        def page() -> str:
+            view = sight.view
+            service = None if view is None else view.service
+            return render(
+                "console_move.html",
+                move=move_view(sight.coordinator, changes),
+                plugins=None if service is None else plugins_table(service[1]),
+                changes=changes[: -CHANGES - 1 : -1],
+                damage=sight.owners.damage,
+                now_ms=WallClock().now_ms(),
+                **self._frame(request),
+            )
+
+        return f"move {sight.version}", page
 
     async def _kept_row(self, tip: TopicIdPartition) -> dict[str, object] | None:
         try:

@@ -185,6 +185,12 @@ def holds_table(status: ServiceStatus) -> PrintedTable:
     return _without_empty(PrintedTable(HOLD_COLUMNS, rows, HOLD_SPARE))
 
 
+def plugins_table(status: ServiceStatus) -> PrintedTable:
+    """The brokers' plugins, those in trouble first."""
+    rows = [] if status.coordinator is None else _plugin_rows(status.coordinator)
+    return _without_empty(PrintedTable(PLUGIN_COLUMNS, rows, PLUGIN_SPARE))
+
+
 def _in_lengths(
     text_of: Callable[[Mapping[str, Any], Callable[[int], str]], str | None],
     hold: Mapping[str, Any],
