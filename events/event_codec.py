@@ -79,6 +79,17 @@ def chain(stored: bytes) -> bytes:
     return hashed.digest()
 
 
+def chained(stored: Iterable[bytes]) -> list[bytes]:
+    """The hashes of several stored events."""
+    hashes: list[bytes] = []
+    note, fresh = hashes.append, _unhashed.copy
+    for data in stored:
+        hashed = fresh()
+        hashed.update(data)
+        note(hashed.digest())
+    return hashes
+
+
 _TAGS: Any = int | bytes | None
 for _ in range(6):  # The tags of a leader epoch are six deep.
     _TAGS = tuple[_TAGS, ...] | int | bytes | None

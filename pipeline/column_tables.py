@@ -98,7 +98,7 @@ class ColumnTable:
             [numbers[range_of(one).topic_id_partition] for one in rows.pieces],
             [rows_in(range_of(one)) for one in rows.pieces],
         )
-        events = _until(rows.table, logs, len(tips), self._plan.as_of)
+        events = _until(rows.table.combine_chunks(), logs, len(tips), self._plan.as_of)
         odd, made = self._made_as.make(events)
         self.left += [by_tip[tip] for tip in rows.damaged]
         self.left += [by_tip[tips[at]] for at in odd]

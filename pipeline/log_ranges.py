@@ -8,7 +8,7 @@ Rule 3: damage affects only its own partition, and is reported by a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from tierledger.events.errors import CorruptLog, DataError
@@ -32,6 +32,9 @@ class LogPlace(NamedTuple):
     chain_hash: bytes
     log_time_ms: int
     """Log time of the event before; 0 at the start."""
+
+
+NO_PLACE = LogPlace(0, 0, b"", 0)
 
 
 class LogRange(NamedTuple):
@@ -141,14 +144,17 @@ class LogPlanner:
             raise CorruptLog(f"batch {next_batch - 1} is missing: the log ends before it")
         return place_behind(self._reader, found[0])
 
-    async def ranges(self, start: LogPlace, end_batch: int, rows: int) -> list[Piece]:
+    async def ranges(
+        self, start: LogPlace, end_batch: int, rows: int, end: LogPlace | None = None
+    ) -> list[Piece]:
         """The batches from `start` to before `end_batch`, in ranges of about `rows` events.
 
         There is no split at a damaged batch: the reader of the longer range will report it.
+        `end` is the place before `end_batch`, if it is known.
         """
         if end_batch <= start.next_batch:
             return []
-        end = await self._place_if_sound(end_batch)
+        end = end or await self._place_if_sound(end_batch)
         pieces: list[Piece] = []
         first, batches = start.next_batch, end_batch - start.next_batch
         count = 1 if end is None else -(-(end.next_position - start.next_position) // rows)
@@ -191,3 +197,15 @@ def rows_of(piece: Piece) -> int:
     if isinstance(piece, Notice) or piece.end is None:
         return 1
     return piece.end.next_position - piece.start.next_position
+
+
+def unbroken(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """First row and number of rows of each, with those that follow each other as one."""
+    begin = end = 0
+    for first, count in parts:
+        if first != end:
+            if end > begin:
+                yield begin, end - begin
+            begin = first
+        end = first + count
+    yield begin, end - begin

@@ -17,6 +17,7 @@ from tierledger.events.errors import (
     InvalidArgument,
     RemoteResourceNotFound,
 )
+from tierledger.events.event_codec import genesis
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import SessionOpened
 from tierledger.events.tables.spilled_map import Spill
@@ -208,8 +209,10 @@ class Catalog:
                 named = TopicIdPartition(tip.topic_id, tip.partition, boundary.topic)
                 rest = await reader.log.read(first.number + 1, 1)
                 return CatalogEntry(named, boundary.head[0], is_forgotten=not rest)
-            state = (await reader.start()).state
-            decoded = decode_batch(self.serde, first, state.next_position, state.chain_hash)
+            if first.number:
+                raise CorruptLog(f"the log begins at batch {first.number}")
+            origin = genesis(self.cluster_id, tip.topic_id, tip.partition)
+            decoded = decode_batch(self.serde, first, 0, origin)
         except DataError:
             return CatalogEntry(await self._named_by_checkpoint(reader), 0, is_forgotten=False)
         event = decoded.events[0]

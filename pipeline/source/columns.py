@@ -22,6 +22,7 @@ from tierledger.events.event_codec import TYPES
 from tierledger.events.identifiers import UUID_BYTES, TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.pipeline.log_ranges import BOUNDARY_NUMBER, CORRUPT_NUMBER
+from tierledger.pipeline.source.packed import Fields, Lists, Numbers
 from tierledger.pipeline.table_columns import (
     BIGINT,
     BINARY,
@@ -87,7 +88,11 @@ FILE_SCHEMA = pa.schema(
 )
 """The schema of column files: all but the stored bytes."""
 
-Values: TypeAlias = "Sequence[Any]"
+Values: TypeAlias = Any
+"""The values of a column: a sequence, or an array of NumPy or Arrow."""
+
+Bodies: TypeAlias = "dict[int, tuple[Numbers, Fields]]"
+"""By type number: the rows with such events, and for each field of their bodies its values."""
 
 
 class Run(NamedTuple):
@@ -100,7 +105,8 @@ class Run(NamedTuple):
 class Rows(NamedTuple):
     """Rows in order, column by column, with the values as their events store them.
 
-    `numbers` has the type number of each row's event, and `fields` the fields of its body.
+    `numbers` has the type number of each row's event, and `fields` the fields of its body,
+    unless they are read by type already.
     """
 
     runs: list[Run]
@@ -111,22 +117,27 @@ class Rows(NamedTuple):
     times: Values
     brokers: Values
     requests: Values
-    fields: Values
+    fields: Values | Bodies
     stored: Values
 
 
 def _ids(values: Values) -> pa.Array:
     """Ids in Kafka's text form, all encoded by one call of base64."""
-    lengths = set(map(len, values))
-    if lengths != {UUID_BYTES}:
-        raise ValueError(f"expected ids of {UUID_BYTES} bytes, found lengths {lengths}")
     # With two bytes of padding each id takes 24 characters. The first 22 are the id's own.
-    padded = b2a_base64(b"\0\0".join(values) + b"\0\0", newline=False)
-    text = padded.translate(_URL_SAFE)
-    whole = pa.FixedSizeBinaryArray.from_buffers(
+    if isinstance(values, np.ndarray):
+        padded = np.zeros((len(values), UUID_BYTES + 2), np.uint8)
+        padded[:, :UUID_BYTES] = values
+        whole = padded.tobytes()
+    else:
+        lengths = set(map(len, values))
+        if lengths != {UUID_BYTES}:
+            raise ValueError(f"expected ids of {UUID_BYTES} bytes, found lengths {lengths}")
+        whole = b"\0\0".join(values) + b"\0\0"
+    text = b2a_base64(whole, newline=False).translate(_URL_SAFE)
+    of_24 = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(24), len(values), [None, pa.py_buffer(text)]
     )
-    return pc.binary_slice(whole, 0, 22).cast(pa.binary()).cast(pa.string())
+    return pc.binary_slice(of_24, 0, 22).cast(pa.binary()).cast(pa.string())
 
 
 def _optional_ids(values: Values) -> pa.Array:
@@ -148,21 +159,29 @@ def _names(names: Sequence[str]) -> Callable[[Values], pa.Array]:
 
 
 def _first_of_source(values: Values) -> pa.Array:
+    if isinstance(values[0], pa.Array):  # Each half is a column already.
+        return values[0].cast(pa.int32())
     if values.count(None) == len(values):
         return pa.nulls(len(values), pa.int32())
     return pa.array([None if one is None else one[0] for one in values], pa.int32())
 
 
 def _second_of_source(values: Values) -> pa.Array:
+    if isinstance(values[0], pa.Array):
+        return values[1]
     if values.count(None) == len(values):
         return pa.nulls(len(values), pa.int64())
     return pa.array([None if one is None else one[1] for one in values], pa.int64())
 
 
 def _leader_epochs(values: Values) -> pa.Array:
-    flat = list(chain.from_iterable(values))
-    ends = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)) // 2, out=ends[1:])
+    if isinstance(values, Lists):
+        flat, lengths = values
+    else:
+        flat = list(chain.from_iterable(values))
+        lengths = np.fromiter(map(len, values), np.int32, len(values))
+    ends = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths // 2, out=ends[1:])
     return pa.MapArray.from_arrays(
         pa.array(ends, pa.int32()),
         pa.array(flat[0::2], pa.int32()),
@@ -173,6 +192,10 @@ def _leader_epochs(values: Values) -> pa.Array:
 
 def _plain(kind: pa.DataType) -> Callable[[Values], pa.Array]:
     def converted(values: Values) -> pa.Array:
+        if isinstance(values, pa.Array):
+            return values.cast(kind)
+        if isinstance(values, np.ndarray):
+            return pa.array(values).cast(kind)
         first = values[0]
         # Most columns repeat a single value. Counting it is faster than converting each.
         if values[-1] == first and values.count(first) == len(values):
@@ -217,8 +240,8 @@ _IN_JSON = (
 )
 """Events with fields that have no column; the column `body` has all their fields as JSON."""
 
-_Filler: TypeAlias = "Callable[[list[tuple[Any, ...]]], pa.Array]"
-"""Makes a column for events of one type. It takes one tuple of values per field."""
+_Filler: TypeAlias = "Callable[[Fields], pa.Array]"
+"""Makes a column for events of one type. It takes the values of each field."""
 
 
 def _filler(place: int, convert: Callable[[Values], pa.Array]) -> _Filler:
@@ -226,7 +249,7 @@ def _filler(place: int, convert: Callable[[Values], pa.Array]) -> _Filler:
 
 
 def _json_filler(names: tuple[str, ...]) -> _Filler:
-    def filled(fields: list[tuple[Any, ...]]) -> pa.Array:
+    def filled(fields: Fields) -> pa.Array:
         texts = [
             json.dumps(
                 dict(zip(names, body, strict=True)), ensure_ascii=False, default=bytes.hex
@@ -238,7 +261,7 @@ def _json_filler(names: tuple[str, ...]) -> _Filler:
     return filled
 
 
-def _started(fields: list[tuple[Any, ...]]) -> pa.Array:
+def _started(fields: Fields) -> pa.Array:
     return pa.repeat(pa.scalar(RemoteLogSegmentState.COPY_SEGMENT_STARTED.name), len(fields[0]))
 
 
@@ -330,33 +353,35 @@ class _Bodies:
 
     def __init__(self, rows: Rows) -> None:
         self._count = len(rows.numbers)
-        self._places: dict[int, Any] = {}
-        self._fields: dict[int, list[tuple[Any, ...]]] = {}
-        numbers = np.asarray(rows.numbers)
-        for number in np.unique(numbers).tolist():
-            mask = numbers == number
-            fields = list(zip(*compress(rows.fields, mask.tolist()), strict=True))
+        self._bodies = rows.fields if isinstance(rows.fields, dict) else _by_type(rows)
+        for number, (_, fields) in self._bodies.items():
             width = _FILLERS[number][0]
             if len(fields) != width:
                 raise ValueError(f"expected {width} in type {number}, found {len(fields)}")
-            self._places[number] = np.flatnonzero(mask)
-            self._fields[number] = fields
 
     def column(self, name: str, kind: pa.DataType) -> pa.Array:
         """One column: filled for the types that have it, null for the others."""
         index = np.full(self._count, -1, np.int64)
         pieces: list[pa.Array] = []
         filled = 0
-        for number, fields in self._fields.items():
+        for number, (places, fields) in self._bodies.items():
             fill = _FILLERS[number][1].get(name)
             if fill is not None:
-                places = self._places[number]
                 pieces.append(fill(fields))
                 index[places] = np.arange(filled, filled + len(places))
                 filled += len(places)
         if not pieces:
             return pa.nulls(self._count, kind)
         return pa.concat_arrays(pieces).take(pa.array(index, mask=index < 0))
+
+
+def _by_type(rows: Rows) -> Bodies:
+    numbers, bodies = np.asarray(rows.numbers), {}
+    for number in np.unique(numbers).tolist():
+        mask = numbers == number
+        fields = list(zip(*compress(rows.fields, mask.tolist()), strict=True))
+        bodies[number] = np.flatnonzero(mask), fields
+    return bodies
 
 
 def _of_runs(

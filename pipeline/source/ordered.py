@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.column_files.content import rows_in
 from tierledger.pipeline.column_files.index import FilePart, Note, warn
-from tierledger.pipeline.log_ranges import FileRanges, LogRange
+from tierledger.pipeline.log_ranges import FileRanges, LogRange, unbroken
 from tierledger.pipeline.source.columns import CORRUPT, EventColumns
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import in_file_order
@@ -78,8 +78,10 @@ def _in_order(
         places[one] = at
         at += rows_in(one)
     assert at == rows.num_rows, "a sound range has all its rows"
-    slices = [rows.slice(places[one], rows_in(one)) for one in map(range_of, wanted)]
-    return pa.concat_tables(slices).combine_chunks() if slices else rows
+    slices = list(unbroken((places[one], rows_in(one)) for one in map(range_of, wanted)))
+    if len(slices) == 1:
+        return rows
+    return pa.concat_tables([rows.slice(first, count) for first, count in slices])
 
 
 def _as_read(in_files: Iterable[FileRanges], ranges: Iterable[LogRange]) -> Iterator[LogRange]:

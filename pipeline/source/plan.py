@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -22,6 +22,7 @@ from tierledger.pipeline.column_files.index import (
 from tierledger.pipeline.column_files.place import column_place
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.log_ranges import (
+    NO_PLACE,
     FileRanges,
     LogPlace,
     LogPlanner,
@@ -45,8 +46,6 @@ LOGS_AT_A_TIME = 200
 """Logs whose ends are read by one request."""
 
 T = TypeVar("T")
-
-NO_PLACE = LogPlace(0, 0, b"", 0)
 
 
 class PlannedTask(NamedTuple):
@@ -195,23 +194,59 @@ async def _pieces_of(
 ) -> list[LogPieces]:
     """The pieces of some logs, of each from its first batch to its end."""
     free = asyncio.Semaphore(READS_AT_A_TIME)
-    starts = map(partial(_start, catalog), readers, firsts)
+    starts = list(map(partial(_start, catalog), readers, firsts))
     each = await index.fitting(list(map(WantedLog, readers, starts, ends)))
+    borders = await _borders(readers, starts, ends, each)
 
     async def one(
-        reader: PartitionReader, first: StoredBatch | None, end: int, fitting: FittingRanges
+        reader: PartitionReader,
+        first: StoredBatch | None,
+        end: int,
+        fitting: FittingRanges,
+        border: _Border | None,
     ) -> LogPieces | None:
         found = (reader.topic_id_partition, first)
         async with free:
-            return await _planned_log(catalog, options, found, end, fitting.parts, name)
+            return await _planned_log(catalog, options, found, end, fitting.parts, border, name)
 
-    logs = await asyncio.gather(*map(one, readers, firsts, ends, each))
+    logs = await asyncio.gather(*map(one, readers, firsts, ends, each, borders))
     planned: list[LogPieces] = []
     for log, fitting in zip(logs, each, strict=True):
         if log is not None:
             planned.append(log)
             index.unfit += [] if fitting.fits else [log.topic_id_partition]
     return planned
+
+
+class _Border(NamedTuple):
+    """The places at both ends of a log."""
+
+    start: LogPlace
+    end: LogPlace
+
+
+async def _borders(
+    readers: Sequence[PartitionReader],
+    starts: Sequence[LogPlace | None],
+    ends: Sequence[int],
+    fitting: Sequence[FittingRanges],
+) -> list[_Border | None]:
+    """The ends of the logs that no file has, read at once; None where one is not sound."""
+    of_all: list[_Border | None] = [None] * len(readers)
+    wanted = [
+        (at, start)
+        for at, start in enumerate(starts)
+        # A log that goes on behind a boundary has a notice of it, too.
+        if start is not None and start.next_batch == 0 and ends[at] and not fitting[at].parts
+    ]
+    keys = [readers[at].log.key(ends[at] - 1) for at, _ in wanted]
+    values = await readers[0].backend.get_each(keys) if keys else []
+    for (at, start), value in zip(wanted, values, strict=True):
+        with suppress(DataError):
+            if value is not None:
+                end = place_behind(readers[at], StoredBatch(ends[at] - 1, value))
+                of_all[at] = _Border(start, end)
+    return of_all
 
 
 def _start(
@@ -236,6 +271,7 @@ async def _planned_log(
     found: Found,
     end: int,
     in_files: list[FilePart],
+    border: _Border | None,
     name: str | None,
 ) -> LogPieces | None:
     """The pieces of a log; None if it is forgotten, or `name` is another topic's."""
@@ -250,6 +286,9 @@ async def _planned_log(
     if name not in {None, tip.topic}:
         return None
     planner = LogPlanner(catalog.reader(tip))
+    if border is not None:
+        ranges = await planner.ranges(border.start, end, options.rows_per_task, border.end)
+        return LogPieces(tip, [], ranges)
     if not in_files:
         return LogPieces(tip, [], await whole_log(planner, tip, options, end))
     behind = in_files[-1].range.end

@@ -9,31 +9,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
+from itertools import chain
 from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgpack
+import numpy as np
 import pyarrow as pa
 
 from tierledger.events.errors import CorruptLog, DataError
-from tierledger.events.event_codec import HASH_BYTES, TYPES, decode_events
+from tierledger.events.event_codec import TYPES, chained, decode_events, log_time_of
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import OpenFile, rows_in
 from tierledger.pipeline.column_files.index import AGAIN, Note, warn
 from tierledger.pipeline.column_files.place import UnusableFile, column_place
 from tierledger.pipeline.log_ranges import (
     CORRUPT_NUMBER,
+    NO_PLACE,
     FileRanges,
     LogPlace,
     LogRange,
     Notice,
     Piece,
     corrupt,
+    unbroken,
 )
 from tierledger.pipeline.source.columns import FILE_SCHEMA, EventColumns, Rows, Run
 from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.packed import UnfitEvents, packed_rows
 from tierledger.pipeline.worker import page_loop, without_cycles
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.connector import load_connector, load_serde
@@ -45,7 +49,6 @@ BYTES_PER_ARROW_BATCH = 16 * 1024 * 1024
 """Stored bytes of events per Arrow batch: with large events a batch has fewer rows."""
 
 _NEWEST = {(number, version) for number, _, version in TYPES}
-_unhashed = blake2b(digest_size=HASH_BYTES)
 
 Columns: TypeAlias = "tuple[Any, ...]"
 """Nine columns of a batch's events: positions, sessions, type numbers, versions, log times,
@@ -59,12 +62,7 @@ def verified(stored: Sequence[bytes], position: int, previous: bytes) -> tuple[C
         CorruptLog: A checksum, a position or a chain hash is wrong.
         FormatTooNew: An event has a type or version that this program does not know.
     """
-    hashes: list[bytes] = []
-    note, fresh = hashes.append, _unhashed.copy
-    for data in stored:
-        hashed = fresh()
-        hashed.update(data)
-        note(hashed.digest())
+    hashes = chained(stored)
     columns = _unpacked(stored)
     if (
         columns is not None
@@ -111,63 +109,108 @@ def _by_the_codec(
     return tuple(zip(*rows, strict=True)), last
 
 
-class _Content(NamedTuple):
-    """One batch of a log, verified."""
+class _Part(NamedTuple):
+    """Rows that are collected: a batch of a log whose place is known, or a notice."""
 
-    columns: Columns
+    topic_id_partition: TopicIdPartition
+    place: LogPlace
+    """The place before the batch."""
     stored: Sequence[bytes]
-    end: LogPlace
+    hashes: Sequence[bytes]
+    """The hash of each event."""
+    notice: Notice | None = None
+
+    @property
+    def rows(self) -> int:
+        return 1 if self.notice is not None else len(self.stored)
 
 
 class _Collected:
-    """Rows collected for the next Arrow batch, in one list per column."""
+    """What is collected for the next Arrow batch."""
 
-    def __init__(self, *, keeps_stored: bool) -> None:
-        self._keeps_stored = keeps_stored
-        self.runs: list[Run] = []
-        self._columns: tuple[list[Any], ...] = tuple([] for _ in range(9))
-        self._stored: list[bytes | None] = []
-        self.bytes = 0
+    def __init__(self) -> None:
+        self.parts: list[_Part] = []
+        self.count = self.bytes = 0
+
+    def add(self, part: _Part) -> None:
+        self.parts.append(part)
+        self.count += part.rows
+        self.bytes += sum(map(len, part.stored))
 
     @property
-    def count(self) -> int:
-        return len(self._columns[0])
+    def is_full(self) -> bool:
+        return self.count >= ROWS_PER_ARROW_BATCH or self.bytes >= BYTES_PER_ARROW_BATCH
 
-    def add(self, run: Run, columns: Columns, stored: Sequence[bytes | None]) -> None:
-        """Add the events of one log batch."""
-        self.runs.append(run)
-        self.bytes += sum(map(len, filter(None, stored)))
-        for held, more in zip(self._columns, columns, strict=True):
-            held.extend(more)
-        if self._keeps_stored:
-            self._stored.extend(stored)
 
-    def rows(self) -> Rows:
-        positions, sessions, numbers, versions, times, brokers, requests, _, fields = (
-            self._columns
-        )
-        return Rows(
-            _joined(self.runs),
-            positions,
-            sessions,
-            numbers,
-            versions,
-            times,
-            brokers,
-            requests,
-            fields,
-            self._stored,
-        )
+class _Verified(NamedTuple):
+    """A part, read event by event."""
 
-    def each_batch(self) -> Iterator[_Collected]:
-        """The same rows, split by log batch."""
-        at = 0
-        for run in self.runs:
-            part = slice(at, at + run.rows)
-            one = _Collected(keeps_stored=self._keeps_stored)
-            one.add(run, tuple(held[part] for held in self._columns), self._stored[part])
-            yield one
-            at += run.rows
+    part: _Part
+    columns: Columns
+    stored: Sequence[bytes | None]
+
+
+def _at_once(parts: Sequence[_Part]) -> Rows:
+    """The rows of batches, verified and read all at once.
+
+    Raises:
+        UnfitEvents: An event is damaged, or is not read at once.
+    """
+    stored = list(chain.from_iterable(part.stored for part in parts))
+    found = packed_rows(stored)
+    follows = (
+        (part.place.chain_hash, *part.hashes[:-1]) if part.notice is None else ()
+        for part in parts
+    )
+    expected = np.concatenate(
+        [np.arange(part.rows) + part.place.next_position for part in parts]
+    )
+    if (
+        any(part.notice is not None for part in parts)
+        or found.before != b"".join(chain.from_iterable(follows))
+        or not np.array_equal(found.positions, expected)
+    ):
+        raise UnfitEvents("what does not follow what is before it")
+    return Rows(
+        _runs(parts),
+        found.positions,
+        found.sessions,
+        found.numbers,
+        found.versions,
+        found.times,
+        found.brokers,
+        found.requests,
+        found.bodies,
+        stored,
+    )
+
+
+def _one_by_one(found: Sequence[_Verified]) -> Rows:
+    """The rows of parts that were read event by event."""
+    positions, sessions, numbers, versions, times, brokers, requests, _, fields = (
+        list(chain.from_iterable(of))
+        for of in zip(*(one.columns for one in found), strict=True)
+    )
+    stored = list(chain.from_iterable(one.stored for one in found))
+    runs = _runs([one.part for one in found])
+    return Rows(
+        runs, positions, sessions, numbers, versions, times, brokers, requests, fields, stored
+    )
+
+
+def _part_of(notice: Notice) -> _Part:
+    return _Part(notice.topic_id_partition, NO_PLACE, (), (), notice)
+
+
+def _noted(notice: Notice) -> _Verified:
+    fields = (notice.message,) if notice.number == CORRUPT_NUMBER else ()
+    header = (notice.position, None, notice.number, None, notice.log_time_ms, None, None)
+    columns = tuple((value,) for value in (*header, None, fields))
+    return _Verified(_part_of(notice), columns, [notice.stored])
+
+
+def _runs(parts: Sequence[_Part]) -> list[Run]:
+    return _joined([Run(part.topic_id_partition, part.rows) for part in parts])
 
 
 def _joined(runs: list[Run]) -> list[Run]:
@@ -179,18 +222,6 @@ def _joined(runs: list[Run]) -> list[Run]:
         else:
             joined.append(run)
     return joined
-
-
-def _slices(piece: FileRanges) -> Iterator[tuple[int, int]]:
-    """First row and number of rows of each unbroken part of what is wanted from a file."""
-    begin = end = 0
-    for first, one in piece.parts:
-        if first != end:
-            if end > begin:
-                yield begin, end - begin
-            begin = first
-        end = first + rows_in(one)
-    yield begin, end - begin
 
 
 class Scanner:
@@ -208,7 +239,7 @@ class Scanner:
         self._options = options
         self._cluster = cluster
         self._columns = columns
-        self._collected = _Collected(keeps_stored=columns.needs_stored)
+        self._collected = _Collected()
         self._failed: set[TopicIdPartition] = set()
 
     def batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
@@ -230,16 +261,14 @@ class Scanner:
                 )
                 for piece in pieces:
                     if isinstance(piece, FileRanges):
-                        while self._collected.count:
-                            yield from self._flushed()
+                        yield from self._flushed()
                         yield from self._file_ranges(loop, catalog, piece)
                     elif isinstance(piece, Notice):
                         self._add_notice(piece)
                     else:
                         reader = catalog.reader(piece.topic_id_partition)
                         yield from self._range(loop, reader, piece)
-                while self._collected.count:  # A flush may add a `corrupt` notice.
-                    yield from self._flushed()
+                yield from self._flushed()
             finally:
                 loop.run_until_complete(backend.close())
 
@@ -259,14 +288,12 @@ class Scanner:
                 return
             for batch in found:
                 try:
-                    content = self._content(reader, batch, place)
+                    part, place = self._part(reader, batch, place)
                 except DataError as error:
                     self._add_notice(corrupt(tip, place, error))
                     return
-                run = Run(tip, len(content.stored))
-                self._collected.add(run, content.columns, content.stored)
-                place = content.end
-                if self._is_full():
+                self._collected.add(part)
+                if self._collected.is_full:
                     yield from self._flushed()
                     if tip in self._failed:
                         return
@@ -283,7 +310,7 @@ class Scanner:
                 yield from self._range(loop, reader, one)
             return
         schema = self._columns.schema
-        for first, count in _slices(piece):
+        for first, count in unbroken((at, rows_in(one)) for at, one in piece.parts):
             rows = opened.rows(first, count, schema.names).cast(schema)
             yield from rows.to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 
@@ -305,57 +332,76 @@ class Scanner:
             raise UnusableFile(piece.file, "does not have what its footer said")
         return opened
 
-    def _content(
+    def _part(
         self, reader: PartitionReader, batch: StoredBatch, place: LogPlace
-    ) -> _Content:
+    ) -> tuple[_Part, LogPlace]:
+        """A batch, not verified yet, and the place behind it if it is what it should be."""
         first, stored = stored_events(reader.serde, batch)
         if first != place.next_position:
             raise CorruptLog(
                 f"batch {batch.number}: expected events from position {place.next_position}, "
                 f"got {first}"
             )
-        columns, chain_hash = verified(stored, first, place.chain_hash)
-        end = LogPlace(batch.number + 1, first + len(stored), chain_hash, columns[4][-1])
-        return _Content(columns, stored, end)
+        hashes = chained(stored)
+        end = LogPlace(
+            batch.number + 1, first + len(stored), hashes[-1], log_time_of(stored[-1])
+        )
+        return _Part(reader.topic_id_partition, place, stored, hashes), end
 
     def _add_notice(self, notice: Notice) -> None:
-        fields = (notice.message,) if notice.number == CORRUPT_NUMBER else ()
-        header = (notice.position, None, notice.number, None, notice.log_time_ms, None, None)
-        columns = tuple((value,) for value in (*header, None, fields))
-        self._collected.add(Run(notice.topic_id_partition, 1), columns, [notice.stored])
-
-    def _is_full(self) -> bool:
-        collected = self._collected
-        return (
-            collected.count >= ROWS_PER_ARROW_BATCH or collected.bytes >= BYTES_PER_ARROW_BATCH
-        )
+        self._collected.add(_part_of(notice))
 
     def _flushed(self) -> Iterator[pa.RecordBatch]:
         """The collected rows as one Arrow batch; several if a log batch is corrupt."""
-        collected = self._collected
-        self._collected = _Collected(keeps_stored=self._columns.needs_stored)
-        if not collected.count:
+        parts = self._collected.parts
+        self._collected = _Collected()
+        if not parts:
             return
         try:
-            yield self._columns.batch(collected.rows())
-        except CorruptLog:
-            yield from self._one_by_one(collected)
+            yield self._columns.batch(_at_once(parts))
+        except (UnfitEvents, CorruptLog):
+            yield from self._unfit(parts)
 
-    def _one_by_one(self, collected: _Collected) -> Iterator[pa.RecordBatch]:
-        """One Arrow batch per log batch.
+    def _unfit(self, parts: Sequence[_Part]) -> Iterator[pa.RecordBatch]:
+        """Batches of parts that are not read at once: of an old version, or corrupt."""
+        found = list(self._verified(parts))
+        try:
+            yield self._columns.batch(_one_by_one(found))
+        except CorruptLog:
+            yield from self._each(found)
+
+    def _verified(self, parts: Sequence[_Part]) -> Iterator[_Verified]:
+        """The parts before what is corrupt in each log, and notices of that."""
+        ended = set[TopicIdPartition]()
+        for part in parts:
+            tip = part.topic_id_partition
+            if part.notice is not None:
+                yield _noted(part.notice)
+            elif tip not in ended:
+                position, previous = part.place.next_position, part.place.chain_hash
+                try:
+                    columns, _ = verified(part.stored, position, previous)
+                    yield _Verified(part, columns, part.stored)
+                except DataError as error:
+                    ended.add(tip)
+                    yield _noted(corrupt(tip, part.place, error))
+        self._failed |= ended
+
+    def _each(self, found: Sequence[_Verified]) -> Iterator[pa.RecordBatch]:
+        """One Arrow batch per part.
 
         A log batch with invalid fields becomes a `corrupt` row, and ends the rows of its log.
         """
-        for one in collected.each_batch():
-            rows = one.rows()
-            tip = rows.runs[0].topic_id_partition
-            if tip in self._failed:
+        ended = set[TopicIdPartition]()
+        for one in found:
+            tip, rows = one.part.topic_id_partition, _one_by_one([one])
+            if tip in ended:
                 continue
             try:
                 yield self._columns.batch(rows)
             except CorruptLog as error:
-                self._failed.add(tip)
-                notice = Notice(
-                    tip, CORRUPT_NUMBER, rows.positions[0], rows.times[0], str(error)
-                )
-                self._add_notice(notice)
+                ended.add(tip)
+                position, time_ms = rows.positions[0], rows.times[0]
+                notice = Notice(tip, CORRUPT_NUMBER, position, time_ms, str(error))
+                yield self._columns.batch(_one_by_one([_noted(notice)]))
+        self._failed |= ended
