@@ -15,7 +15,6 @@ from tierledger.cli.table import (
     state_cell,
     time_cell,
 )
-from tierledger.conformance.answers import recorded_segment
 from tierledger.events.tables.segment_rows import EPOCHS, FINISHED_AT, NOT_FINISHED, unpack_row
 from tierledger.events.typed_fields import time_text
 
@@ -33,6 +32,8 @@ BRIEF_STATES = {
 
 
 def plain_segment(row: bytes) -> dict[str, Any]:
+    from tierledger.conformance.answers import recorded_segment
+
     fields = unpack_row(row)
     epochs, finished = fields[EPOCHS], fields[FINISHED_AT]
     recorded = recorded_segment(row)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tierledger.events.as_of import AsOf
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import rows_in
-from tierledger.pipeline.column_files.index import Note, warn
+from tierledger.pipeline.column_files.place import Note, warn
 from tierledger.pipeline.column_lives import Events, Numbers, lives
 from tierledger.pipeline.column_sizes import NEEDED, sizes_of
 from tierledger.pipeline.fold import PlannedLog

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.column_files.index import Note, warn
+from tierledger.pipeline.column_files.place import Note, column_place, warn
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import Report
@@ -19,9 +19,12 @@ from tierledger.pipeline.prices import Prices, checked
 from tierledger.pipeline.table_columns import Table
 from tierledger.pipeline.tables.arrow import RecordBatch, Schema, record_batch, schema_of
 from tierledger.pipeline.tables.costs import COSTS, costs_table
-from tierledger.pipeline.tables.plan import TABLES, TablePlan, planned
+from tierledger.pipeline.tables.plan import MADE_OF_COLUMNS, TABLES, TablePlan, planned
 
 EVENTS = "events"
+
+FEW_BATCHES = 50
+"""Batches that are folded sooner than the modules are loaded that make tables of columns."""
 
 NAMES = (EVENTS, *TABLES)
 """The tables that need no prices: the raw events, and the folded ones."""
@@ -88,17 +91,25 @@ class StoredTables:
 
 
 def _made(plan: TablePlan, report: Report | None, note: Note) -> Iterator[RecordBatch]:
-    """The rows of the plan's logs: made of columns as far as that is possible, else folded."""
-    from tierledger.pipeline.column_tables import MADE, ColumnTable  # noqa: PLC0415 - NumPy.
-
+    """The rows of the plan's logs: made of columns as far as that is worth it, else folded."""
     schema = schema_of(plan.table)
     logs: Sequence[PlannedLog] = plan.logs
-    if plan.table.name in MADE:
+    if _has_many(plan):
+        from tierledger.pipeline.column_tables import ColumnTable  # noqa: PLC0415 - Slow.
+
         made = ColumnTable(plan, note)
         yield from made.batches()
         logs = made.left
     for chunk in plan.fold(report).run(logs):
         yield record_batch(chunk, schema)
+
+
+def _has_many(plan: TablePlan) -> bool:
+    """Whether columns take less time than their modules, which take as long as a short fold."""
+    if plan.table.name not in MADE_OF_COLUMNS:
+        return False
+    has_files = column_place(plan.store.config) is not None
+    return has_files or sum(log.batches for log in plan.logs) > FEW_BATCHES
 
 
 def _events(stored: StoredTables, report: Report | None) -> ReadableTable:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -55,8 +54,10 @@ def encoded(table: Any, cluster: str, ranges: Sequence[LogRange]) -> bytes:  # n
         "ranges": [_plain(one) for one in joined(ranges)],
     }
     metadata = {_KEY: json.dumps(described, separators=(",", ":")).encode()}
+    from pyarrow.parquet import write_table  # noqa: PLC0415 - Slow, and many have no files.
+
     sink = pa.BufferOutputStream()
-    pq.write_table(
+    write_table(
         table.replace_schema_metadata(metadata),
         sink,
         compression="zstd",
@@ -88,12 +89,14 @@ def content_of(place: ColumnPlace, name: str, schema: Any) -> FileContent:  # no
     Raises:
         UnusableFile: It cannot be read, is cut or foreign, or has another form than ours.
     """
+    from pyarrow.parquet import read_metadata  # noqa: PLC0415 - As above.
+
     end, size = place.end_of(name, FOOTER_GUESS)
     needed = int.from_bytes(end[-_MAGIC:-4], "little") + _MAGIC if len(end) >= _MAGIC else 0
     if len(end) < needed <= size:
         end, _ = place.end_of(name, needed)
     try:
-        footer = pq.read_metadata(pa.BufferReader(end))
+        footer = read_metadata(pa.BufferReader(end))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnusableFile(name, f"is no column file: {error}") from error
     return _content(footer, name, schema, size)
@@ -125,9 +128,11 @@ class OpenFile:
         Raises:
             UnusableFile: As `ColumnPlace.read` and `content_of`.
         """
+        from pyarrow.parquet import ParquetFile  # noqa: PLC0415 - As above.
+
         data = place.read(name)
         try:
-            self._file = pq.ParquetFile(pa.BufferReader(data))
+            self._file = ParquetFile(pa.BufferReader(data))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise UnusableFile(name, f"is no column file: {error}") from error
         self.content = _content(self._file.metadata, name, schema, len(data))

@@ -7,28 +7,19 @@ of an event is of all events before it, too. What does not fit is left aside, an
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from tierledger.events.errors import DataError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import OpenFile, content_of, rows_in
-from tierledger.pipeline.column_files.place import ColumnPlace, UnusableFile
+from tierledger.pipeline.column_files.place import ColumnPlace, Note, UnusableFile
 from tierledger.pipeline.log_ranges import LogPlace, LogRange, place_behind
 from tierledger.storage.partition.event_log import StoredBatch
 from tierledger.storage.partition.reader import PartitionReader
 
-Note: TypeAlias = "Callable[[str], None]"
-"""Takes a sentence about files that are not used."""
-
 AGAIN = "it is read from the logs; `tierledger columns write` makes it anew"
-
-
-def warn(text: str) -> None:
-    """A note for programs, and for whoever reads what Spark's workers print."""
-    warnings.warn(text, stacklevel=2)
 
 
 class FilePart(NamedTuple):

@@ -7,10 +7,12 @@ durable. So a file that is read is the one that was written, or it is not used.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeAlias
 
 from typing_extensions import override
 
@@ -28,6 +30,15 @@ BESIDE = ".columns"
 SCHEME = "dir:"
 
 DIGEST_BYTES = 16
+
+Note: TypeAlias = "Callable[[str], None]"
+"""Takes a sentence about files that are not used."""
+
+
+def warn(text: str) -> None:
+    """A note for programs, and for whoever reads what Spark's workers print."""
+    warnings.warn(text, stacklevel=2)
+
 
 _NAME = re.compile(r"(\d{8})-([0-9a-f]{32})\.parquet", re.ASCII)
 

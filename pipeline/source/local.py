@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from tierledger.events.errors import CorruptLog
-from tierledger.pipeline.column_files.index import Note, warn
+from tierledger.pipeline.column_files.place import Note, warn
 from tierledger.pipeline.folding.task import DamagedLog, Report
 from tierledger.pipeline.log_ranges import FileRanges, LogRange, Notice, Piece
 from tierledger.pipeline.source.columns import (

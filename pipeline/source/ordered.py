@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline.column_files.content import rows_in
-from tierledger.pipeline.column_files.index import FilePart, Note, warn
+from tierledger.pipeline.column_files.index import FilePart
+from tierledger.pipeline.column_files.place import Note, warn
 from tierledger.pipeline.log_ranges import FileRanges, LogRange, unbroken
 from tierledger.pipeline.source.columns import CORRUPT, EventColumns
 from tierledger.pipeline.source.options import SourceOptions

@@ -15,11 +15,9 @@ from tierledger.pipeline.column_files.index import (
     ColumnIndex,
     FilePart,
     FittingRanges,
-    Note,
     WantedLog,
-    warn,
 )
-from tierledger.pipeline.column_files.place import column_place
+from tierledger.pipeline.column_files.place import Note, column_place, warn
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.log_ranges import (
     NO_PLACE,

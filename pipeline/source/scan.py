@@ -22,8 +22,8 @@ from tierledger.events.errors import CorruptLog, DataError
 from tierledger.events.event_codec import TYPES, chained, decode_events, log_time_of
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import OpenFile, rows_in
-from tierledger.pipeline.column_files.index import AGAIN, Note, warn
-from tierledger.pipeline.column_files.place import UnusableFile, column_place
+from tierledger.pipeline.column_files.index import AGAIN
+from tierledger.pipeline.column_files.place import Note, UnusableFile, column_place, warn
 from tierledger.pipeline.log_ranges import (
     CORRUPT_NUMBER,
     NO_PLACE,

@@ -23,6 +23,9 @@ TABLES: dict[str, Table] = {
 }
 """Every folded table by name. The raw events are in `source.source.events`."""
 
+MADE_OF_COLUMNS = (SEGMENTS.name, SIZES.name)
+"""Those that `column_tables` makes."""
+
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:

@@ -27,6 +27,7 @@ from tierledger.pipeline.column_tables import MADE, ColumnTable
 from tierledger.pipeline.column_writer import write_columns
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.tables.plan import MADE_OF_COLUMNS
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
@@ -67,6 +68,7 @@ def test_tables_of_recorded_logs_are_equal(tmp_path: Path, traces: str) -> None:
     write(path, imported, orders, others, damaged)
     store = JobStore.of(f"sqlite:{path}")
     times = _times(path)
+    assert tuple(MADE) == MADE_OF_COLUMNS
     for name in MADE:
         left = [assert_equal(name, store)]
         for at in range(0, len(times), max(1, len(times) // 6)):

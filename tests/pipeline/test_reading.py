@@ -1,6 +1,8 @@
 """`tierledger.tables`: the tables for Python, as the commands write them."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from tests.models.cli.command_line import orders, others, run, write
 from tests.pipeline.test_engines import damaged
 from tierledger import tables
 from tierledger.events.errors import CorruptLog, InvalidArgument
-from tierledger.pipeline import sql
+from tierledger.pipeline import reading, sql
 from tierledger.pipeline.reading import NAMES
 
 
@@ -42,8 +44,25 @@ def test_a_table_is_what_the_command_writes_also_in_a_notebooks_loop(
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, written.to_pylist()))
 
 
+def test_a_small_table_loads_nothing_that_only_large_ones_need(folder: Path) -> None:
+    program = (
+        "import sys; from tierledger import tables; "
+        f"assert tables.read('segments', 'sqlite:{folder / 'store'}').num_rows; "
+        "print([one for one in sys.modules if 'pyarrow.' in one or 'column_tables' in one])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    loaded = done.stdout.decode()
+    assert "pyarrow.lib" in loaded
+    assert "column_tables" not in loaded
+    assert "pyarrow.parquet" not in loaded
+
+
+@pytest.mark.parametrize("few", [0, reading.FEW_BATCHES])
 @pytest.mark.parametrize("name", ["segments", "events"])
-def test_a_damaged_log_is_an_error_or_left_out(tmp_path: Path, name: str) -> None:
+def test_a_damaged_log_is_an_error_or_left_out(
+    tmp_path: Path, name: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FEW_BATCHES", few)
     write(tmp_path / "store", damaged)
     url = f"sqlite:{tmp_path / 'store'}"
 
