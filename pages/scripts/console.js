@@ -38,6 +38,8 @@ async function renew(address) {
     if (answer.status === 401 && await isOut()) { isFetching = isWanted = false; return; }
     if (out) { out = null; listen(); }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    // What was a first look has become the page itself.
+    if ($("first") && !page.getElementById("first")) { location.reload(); return; }
     all("[data-live]").forEach((part) => {
       const newer = page.getElementById(part.id);
       if (!newer || isInUse(part) || newer.innerHTML === part.dataset.was) return;

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from tests.models.actors.reports import served as report
 from tests.models.cli.command_line import HOSTILE, ORDERS, orders, others, write
 from tests.models.pages.chromium import WAIT_S, Browser
 from tests.models.storage.stored_partitions import StoredPartition, finished
-from tierledger.cli.commands.console import sight
+from tierledger.cli.commands.console import sight, site
+from tierledger.cli.commands.console.histories import Histories
 from tierledger.cli.commands.console.serving import Console
 from tierledger.cli.commands.status.look import ClusterView
 from tierledger.cli.commands.status.view import ServiceIdentity
@@ -26,6 +28,7 @@ from tierledger.events.errors import InvalidArgument
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.health.status import Reading, status_of
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
+from tierledger.storage.catalog import Catalog
 
 LARGE = TopicIdPartition(Uuid(bytes(range(1, 17))), 0, "large")
 
@@ -196,6 +199,29 @@ def test_the_slider_shows_any_moment_and_what_changed_since(
     assert address == "?at=10"
     assert "6\nevents" in changes
     assert "What changed after position 4" in changes
+
+
+def test_a_long_log_has_a_first_picture_until_it_was_read(
+    browser: Browser, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, gate = Histories.events, threading.Event()
+
+    async def waiting(self: Histories, catalog: Catalog, tip: TopicIdPartition) -> object:
+        await asyncio.to_thread(gate.wait)
+        return await read(self, catalog, tip)
+
+    monkeypatch.setattr(Histories, "events", waiting)
+    monkeypatch.setattr(site, "EVENTS_MIN", 40)
+    until(lambda: "Nothing was seen" not in get(console, "/")[2])
+    open_at(browser, console, f"partitions/{ORDERS}/1")
+    first = browser.text("main")
+    boxes = len(browser.all("#picture rect.good"))
+    gate.set()
+    browser.wait_for("document.querySelector('#at') !== null")
+
+    assert "Its log of 44 events is being read" in first
+    assert boxes == 1 + 18, "one of the legend; two segments are being deleted, or are gone"
+    assert "18 served" in browser.text("#picture")
 
 
 def test_what_is_deleted_and_kept_has_a_page(browser: Browser, tmp_path: Path) -> None:

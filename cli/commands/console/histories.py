@@ -6,6 +6,8 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from tierledger.actors.slices import Slices
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,6 +27,10 @@ class Histories:
         self._held: OrderedDict[TopicIdPartition, list[Event]] = OrderedDict()
         self._reading: dict[TopicIdPartition, asyncio.Lock] = {}
 
+    def behind(self, tip: TopicIdPartition, events: int) -> int:
+        """How many of a log's `events` are not held."""
+        return events - len(self._held.get(tip, ()))
+
     async def events(self, catalog: Catalog, tip: TopicIdPartition) -> Sequence[Event]:
         """All events of a partition's log up to now; a log may grow, and never changes.
 
@@ -35,8 +41,10 @@ class Histories:
         async with self._reading.setdefault(tip, asyncio.Lock()):
             held = self._held.setdefault(tip, [])
             behind = held[-1].position + 1 if held else 0
+            slices = Slices()
             async for event in catalog.reader(tip).events(behind):
                 held.append(event)
+                await slices.yield_if_due()
             self._held.move_to_end(tip)
             while len(self._held) > 1 and self._events > HELD_EVENTS_MAX:
                 self._held.popitem(last=False)

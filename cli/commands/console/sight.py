@@ -143,7 +143,7 @@ class Sight:
     def close(self) -> None:
         """End `changes`, so that nobody waits for another one."""
         self._is_closed = True
-        self._change()
+        self.tell()
 
     async def run(self) -> None:
         """Look until it is cancelled; a mistake of ours ends it, and pages say so."""
@@ -155,10 +155,11 @@ class Sight:
         except* Exception as group:  # noqa: BLE001 - Whatever it is, pages have to say so.
             reason = f"the console has failed: {group.exceptions[0]!r}"
             self.blind = Blindness(WallClock().now_ms(), reason)
-            self._change()
+            self.tell()
             _log.error("the console has failed", exc_info=group)
 
-    def _change(self) -> None:
+    def tell(self) -> None:
+        """Have open pages look for something newer."""
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -166,7 +167,7 @@ class Sight:
     async def _show_again(self) -> None:
         while True:
             await asyncio.sleep(SHOWN_AGAIN_S)
-            self._change()
+            self.tell()
 
     async def _watch_store(self) -> None:
         while True:
@@ -177,7 +178,7 @@ class Sight:
             except (RemoteStorageError, OSError) as error:
                 if self.blind is None:
                     self.blind = Blindness(WallClock().now_ms(), str(error))
-                    self._change()
+                    self.tell()
             finally:
                 self._catalog = None
             await asyncio.sleep(SERVICE_S)
@@ -196,7 +197,7 @@ class Sight:
             is_news |= await self.growth.read(catalog, self._ends, HISTORY_S)
             if self.blind is not None or is_news:
                 self.blind = None
-                self._change()
+                self.tell()
             await asyncio.sleep(max(ROUND_S, SHARE * (loop.time() - began_s)))
 
     async def _list(self, catalog: Catalog) -> Sequence[TopicIdPartition]:
@@ -216,7 +217,7 @@ class Sight:
             self.growth.forget(tip)
         if gone or self.listed != len(tips):
             self.listed = len(tips)
-            self._change()
+            self.tell()
         return tips
 
     async def _renew(self, catalog: Catalog, tips: Sequence[TopicIdPartition]) -> None:
@@ -230,10 +231,10 @@ class Sight:
                 if tip not in self.partitions or self._ends.get(tip) != end
             ]
             for tip, end in grown:
-                self.partitions[tip] = await _seen(catalog, tip)
+                self.partitions[tip] = await seen_partition(catalog, tip)
                 self._ends[tip] = end
             if grown:
-                self._change()
+                self.tell()
 
     async def _watch_service(self) -> None:
         options = StatusOptions(self.options, limit=None, is_repeated=True)
@@ -248,7 +249,7 @@ class Sight:
             now = _told(self.view), self.service_blind
             if now != shown:
                 shown = now
-                self._change()
+                self.tell()
             await asyncio.sleep(MOVING_S if self._is_moving else SERVICE_S)
 
     @property
@@ -263,7 +264,9 @@ class Sight:
         return self.coordinator is not None and self.coordinator["owner"] == Owner.MOVING
 
 
-async def _seen(catalog: Catalog, tip: TopicIdPartition) -> SeenPartition:
+async def seen_partition(catalog: Catalog, tip: TopicIdPartition) -> SeenPartition:
+    """The partition as it is now."""
+
     def question(state: PartitionState) -> tuple[Summary, int]:
         return summary_of(state), len(state.kept)
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter, defaultdict
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -15,10 +16,13 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.commands.console.answers import Answers
+from tierledger.cli.commands.console.first_look import EVENTS_MIN, checkpointed, first_look
 from tierledger.cli.commands.console.gate import HEADERS, WHY_OUT
 from tierledger.cli.commands.console.histories import Histories
 from tierledger.cli.commands.console.move_view import move_view
 from tierledger.cli.commands.console.over_time import SPANS, over_time
+from tierledger.cli.commands.console.sight import seen_partition
 from tierledger.cli.commands.log import plain_event
 from tierledger.cli.commands.status.view import Screen, holds_table, page_of, plugins_table
 from tierledger.cli.commands.trash import kept_segments, until_cell
@@ -42,7 +46,7 @@ from tierledger.pages.texts import anchors, many, size_text
 from tierledger.storage.catalog import FoundTopic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from tierledger.cli.commands.console.sight import SeenPartition, Sight
     from tierledger.events.log_events import Event
@@ -71,9 +75,6 @@ ALIVE_S: Final = 15.0
 
 LOOK_S: Final = 1.0
 """How long an open page may go unanswered about a session that has ended."""
-
-ANSWERS_HELD: Final = 64
-"""Pages that are kept until something changes: all viewers of one get the same."""
 
 FIELD_MAX: Final = 60
 """Characters of a field of an event."""
@@ -171,14 +172,16 @@ class Site:
         self._sight = sight
         self._has_sessions = has_sessions
         self._histories = Histories()
-        self._answers: dict[str, tuple[str, str]] = {}
-        """By path and query: what the page was made of, and the page."""
+        self._answers = Answers(sight.tell)
 
     def app(self) -> Starlette:
         routes = [
             Route("/", self._answering(self._cluster)),
             Route("/partitions", self._answering(self._partitions)),
-            Route("/partitions/{topic_id}/{number:int}", self._answering(self._partition)),
+            Route(
+                "/partitions/{topic_id}/{number:int}",
+                self._answering(self._partition, self._first),
+            ),
             Route("/trash", self._answering(self._trash)),
             Route("/move", self._answering(self._move)),
             Route("/live", self._live),
@@ -198,26 +201,35 @@ class Site:
             with suppress(asyncio.CancelledError):
                 await looking
 
-    def _answering(self, make: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        """A page that is not made twice of the same."""
+    def _answering(
+        self,
+        make: Callable[[Request], Any],
+        first: Callable[[Request], Awaitable[str | None]] | None = None,
+    ) -> Callable[[Request], Any]:
+        """A page that is not made twice of the same.
+
+        `first` may give a page to look at while the other is made.
+        """
 
         async def answer(request: Request) -> Response:
+            address, answers = f"{request.url.path}?{request.url.query}", self._answers
+            made = partial(make, request)
             try:
-                of, page = await make(request)
+                if first is not None and not answers.is_known(address):
+                    page = await first(request)
+                    if page is not None:
+                        answers.begin(address, made, is_awaited=False)
+                        headers = {"Cache-Control": "no-store", **HEADERS}
+                        return HTMLResponse(page, headers=headers)
+                newest = await answers.newest(address, made)
             except RemoteStorageError as error:
                 status = 404 if isinstance(error, RejectedError) else 503
                 return self._message(request, str(error), status)
-            tag = f'"{hashlib.blake2b(of.encode(), digest_size=12).hexdigest()}"'
+            tag = f'"{hashlib.blake2b(newest.of.encode(), digest_size=12).hexdigest()}"'
             headers = {"ETag": tag, "Cache-Control": "no-cache", **HEADERS}
             if request.headers.get("if-none-match") == tag:
                 return Response(status_code=304, headers=headers)
-            key = f"{request.url.path}?{request.url.query}"
-            held = self._answers.get(key)
-            if held is None or held[0] != of:
-                while len(self._answers) >= ANSWERS_HELD:
-                    del self._answers[next(iter(self._answers))]
-                self._answers[key] = held = of, await asyncio.to_thread(page)
-            return HTMLResponse(held[1], headers=headers)
+            return HTMLResponse(newest.html, headers=headers)
 
         return answer
 
@@ -349,6 +361,27 @@ class Site:
             )
 
         return f"partitions {sight.version}", page
+
+    async def _first(self, request: Request) -> str | None:
+        """A first look at a partition whose log takes long to read; None for others."""
+        tip, catalog = await self._named(request), self._sight.catalog
+        seen = self._sight.partitions.get(tip) or await seen_partition(catalog, tip)
+        found = seen.summary
+        if found is None or self._histories.behind(tip, found.position) < EVENTS_MIN:
+            return None
+        look = None
+        with suppress(DataError):  # The log tells what is wrong, if it is the log.
+            state = await checkpointed(catalog.reader(tip), found.position)
+            look = None if state is None else await asyncio.to_thread(first_look, state)
+        return render(
+            "console_first_look.html",
+            name=seen.name,
+            events=found.position + 1,
+            counts=found.counts,
+            size=sum(found.sizes),
+            look=look,
+            **self._frame(request),
+        )
 
     async def _partition(self, request: Request) -> tuple[str, Callable[[], str]]:
         tip = await self._named(request)
