@@ -61,6 +61,11 @@ machine takes half a minute to start a host, and a store's writer has two minute
 
 UNANSWERED = "the coordinator does not answer"
 
+NODES_TIMEOUT_S = 60.0
+"""How long a start waits for nodes; without them it serves with less room."""
+
+NODES_PAUSE_S = 0.2
+
 CLOSE_TIMEOUT_S = 20.0
 """How long a host may take to drain; without a checkpoint more of the log is read later."""
 
@@ -115,12 +120,15 @@ class RayService:
         metrics: str | None = None,
         address: str | None = None,
         give_up: Callable[[str], None] = lambda _: None,
+        nodes: int = 1,
     ) -> None:
         """`metrics`: where the service's metrics are, for its record.
 
         `address`: the Ray cluster to use; None: a new one, which ends with this process.
 
         `give_up`: called with a reason if the new cluster starts no hosts any more.
+
+        `nodes`: a start waits until the cluster has so many, and a minute at most.
         """
         self.settings = with_absolute_store(settings)
         self.record: ServiceRecord | None = None
@@ -129,6 +137,7 @@ class RayService:
         self._metrics = metrics
         self._address = address
         self._give_up = give_up
+        self._nodes = nodes
         self._is_hindered = False
         """Whether it was said that nothing can be written for want of a host."""
         self._namespace = namespace_of(settings)
@@ -155,6 +164,8 @@ class RayService:
             # What serves already has its store, wherever that is now.
             if is_new and self._address is not None:
                 await self._make_store()
+            if is_new:
+                await self._gather_nodes()
             self._refuse_unreachable()
             connection = RayConnection(self.settings)
             doors = await _listening(connection.coordinator)
@@ -209,6 +220,16 @@ class RayService:
             # interrupted (an empty file). If neither is the reason, it raises.
             backend = await connector.backend(read_only=False)
         await backend.close()
+
+    async def _gather_nodes(self) -> None:
+        """Wait for the cluster's nodes: hosts are spread over those that are there."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + NODES_TIMEOUT_S
+        while len(found := await ray_cluster.beside(ray_cluster.live_nodes)) < self._nodes:
+            if loop.time() > deadline:
+                _log.warning("Ray nodes are missing", expected=self._nodes, found=len(found))
+                return
+            await asyncio.sleep(NODES_PAUSE_S)
 
     def _refuse_unreachable(self) -> None:
         """Refuse a loopback address if there are several machines: hosts call each other."""

@@ -114,6 +114,14 @@ AddressOption = Annotated[
         "a new one on this machine.",
     ),
 ]
+NodesOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Nodes of the Ray cluster of --address: the start waits for them, a minute at "
+        "most, and spreads the hosts over those that are there.",
+    ),
+]
 ListenOption = Annotated[
     str,
     typer.Option(
@@ -248,6 +256,7 @@ class PlacementOptions(NamedTuple):
     is_new: bool
     breaker: BreakerShares
     console: str | None = None
+    nodes: int = 1
 
 
 def serve_command(
@@ -257,6 +266,7 @@ def serve_command(
     hosts: HostsOption = 1,
     partitions_per_host: PartitionsPerHostOption = 4096,
     address: AddressOption = None,
+    nodes: NodesOption = 1,
     listen: ListenOption = "127.0.0.1:0",
     advertise: AdvertiseOption = None,
     kafka: KafkaOption = None,
@@ -302,6 +312,8 @@ def serve_command(
         allow_plaintext=allow_plaintext,
         allow_anonymous=allow_anonymous,
     )
+    if nodes > 1 and address is None:
+        raise InvalidArgument("--nodes: expected --address, too")
     if kafka is None and kafka_config is not None:
         raise InvalidArgument("--kafka-config: expected --kafka, too")
     brokers = None if kafka is None else KafkaBrokers(kafka, _text(kafka_config))
@@ -317,6 +329,7 @@ def serve_command(
         new,
         BreakerShares(breaker, topic_breaker),
         console,
+        nodes,
     )
     options = StoreOptions(store, cluster)
     serving = _Serving(lambda until: _serve(options, limit, placement, metrics, until))
@@ -517,7 +530,9 @@ async def _serve(
     async with AsyncExitStack() as running, metrics_served(metrics) as served:
         chosen = StoreOptions(options.store, settings.cluster_id)
         start_console = _prepared_console(chosen, placement, running)
-        service = RayService(settings, served.address, placement.address, serving.give_up)
+        service = RayService(
+            settings, served.address, placement.address, serving.give_up, placement.nodes
+        )
         record = await service.start()
         running.push_async_callback(_close, service)
         connection = RayConnection(service.settings)

@@ -175,6 +175,30 @@ async def test_a_start_that_is_refused_leaves_the_actors_of_a_service_that_lives
     assert ended == []
 
 
+@pytest.mark.parametrize(("patience_s", "looks"), [(60.0, 3), (-1.0, 1)])
+async def test_a_start_waits_for_the_nodes_of_its_cluster_and_not_for_ever(
+    patience_s: float, looks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes: list[str] = []
+
+    def live_nodes() -> list[str]:
+        nodes.append(f"node-{len(nodes)}")
+        return nodes
+
+    monkeypatch.setattr(ray_cluster, "join_cluster", lambda address: address)
+    monkeypatch.setattr(ray_cluster, "leave_cluster", lambda: None)
+    monkeypatch.setattr(ray_cluster, "node_ips", lambda: {"10.0.0.1", "10.0.0.2"})
+    monkeypatch.setattr(ray_cluster, "actor_names", lambda _: [])
+    monkeypatch.setattr(ray_cluster, "live_nodes", live_nodes)
+    monkeypatch.setattr(ray_service, "NODES_TIMEOUT_S", patience_s)
+    settings = settings_for(tmp_path / "store.sqlite")
+
+    with pytest.raises(InvalidArgument, match="expected --listen"):
+        await RayService(settings, address="10.0.0.1:6379", nodes=3).start()
+
+    assert len(nodes) == looks
+
+
 async def test_actors_end_although_the_cluster_answers_no_drain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
