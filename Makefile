@@ -14,7 +14,7 @@ SITE := build/site
 PAGES := .
 PARALLEL := --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-tables bench-kafka bench-guard chaos wheel site lock clean
+.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-tables bench-kafka bench-guard chaos wheel image chart site lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,7 @@ test-kafka: kafka-suite ## the brokers' plugin, stock brokers on tierledger, Kaf
 	@$(PYTEST) tests/kafka --durations=10 -o verbosity_subtests=1
 
 test-long: kafka-suite ## every test, with ten thousand examples of each property
+	@scripts/helm.sh
 	@$(PYTEST) $(PARALLEL) --hypothesis-profile=nightly --fuzz-seconds 60 \
 		--timeout=7200 --durations=10
 
@@ -104,6 +105,13 @@ wheel: setup ## build dist/tierledger-*.whl, to install elsewhere
 	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir dist .
 	@rm -rf build/lib build/bdist.*
 	@echo "install it: pip install '$$(ls dist/*.whl)[service]' (extras: service, tier, spark, all)"
+
+image: wheel ## build the container image tierledger:VERSION, with buildah, podman or docker
+	@scripts/image.sh
+
+chart: setup ## render deploy/helm as tests/deploy/rendered shows it
+	@scripts/helm.sh
+	@$(BIN)/python scripts/render_chart.py
 
 site: setup ## build the pages as a site with a search: build/site/index.html
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto --builder html \
