@@ -100,8 +100,9 @@ chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) 
 	@$(BIN)/tierledger simulate live --minutes $(or $(MINUTES),2) \
 		--store $(or $(STORE),postgresql) $(if $(SEED),--seed $(SEED))
 
-wheel: setup ## build dist/tierledger-*.whl, to install elsewhere
+wheel: setup ## build dist/tierledger-*.whl, to install elsewhere, and the source distribution
 	@rm -rf build/lib build/bdist.* dist
+	@$(BIN)/python -c "from setuptools import build_meta as at; at.build_sdist('dist')" >/dev/null
 	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir dist .
 	@rm -rf build/lib build/bdist.*
 	@echo "install it: pip install '$$(ls dist/*.whl)[service]' (extras: service, tier, spark, all)"

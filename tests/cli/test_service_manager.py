@@ -32,6 +32,25 @@ def test_systemd_takes_the_unit(key: str, said: str, tmp_path: Path) -> None:
     assert bool(done.stderr) is bool(said)
 
 
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+@pytest.mark.parametrize(("left_out", "is_safe"), [("", True), ("RestrictNamespaces", False)])
+def test_the_unit_leaves_the_service_few_rights(
+    left_out: str, is_safe: bool, tmp_path: Path
+) -> None:
+    text = UNIT.read_text(encoding="utf-8")
+    there = tmp_path / "tierledger.service"
+    there.write_text(text.replace(left_out, f"#{left_out}") if left_out else text)
+
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=40", there],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode == 0) is is_safe, done.stdout
+
+
 async def test_a_manager_that_does_not_listen_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

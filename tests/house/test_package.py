@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 from importlib.metadata import version
@@ -9,6 +10,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 
 import tierledger.client
@@ -39,15 +41,26 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheels(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What pip makes of it: a wheel, and with `pip install -e` one that leads to the source."""
-    made = {}
-    for kind in ("wheel", "editable"):
-        place = tmp_path_factory.mktemp(kind)
-        build = f"from setuptools import build_meta as at; at.build_{kind}({str(place)!r})"
-        subprocess.run(
-            [sys.executable, "-c", build], cwd=source, capture_output=True, check=True
-        )
-        (made[kind],) = place.glob("*.whl")
+    """What pip makes of it: a wheel, and with `pip install -e` one that leads to the source.
+
+    The wheel is that of the source distribution, as an index has it: both are looked at.
+    """
+    distribution = built("sdist", source, tmp_path_factory.mktemp("sdist"))
+    unpacked = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(distribution) as archive:
+        archive.extractall(unpacked, filter="data")
+    (folder,) = unpacked.iterdir()
+    return {
+        "wheel": built("wheel", folder, tmp_path_factory.mktemp("wheel")),
+        "editable": built("editable", source, tmp_path_factory.mktemp("editable")),
+    }
+
+
+def built(kind: str, source: Path, place: Path) -> Path:
+    """What the build backend makes of the folder `source`."""
+    build = f"from setuptools import build_meta as at; at.build_{kind}({str(place)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=source, capture_output=True, check=True)
+    (made,) = place.iterdir()
     return made
 
 
@@ -98,16 +111,35 @@ def test_spark_finds_each_format_of_an_installed_package(python: Path) -> None:
     assert formats <= set(found.stdout.split())
 
 
-def test_the_wheel_has_every_module_and_what_pages_are_made_of(wheel: list[str]) -> None:
-    expected = set()
+def test_the_wheel_has_every_module_and_what_pages_are_made_of(
+    wheels: dict[str, Path],
+) -> None:
+    expected = {}
     for package, folder in FOLDERS.items():
         for kind in ("*.py", "*.html", "*.css", "*.js"):
             for path in (ROOT / folder).rglob(kind):
                 below = path.relative_to(ROOT / folder).as_posix()
-                expected.add(f"{package.replace('.', '/')}/{below}")
+                expected[f"{package.replace('.', '/')}/{below}"] = path.read_bytes()
 
+    with ZipFile(wheels["wheel"]) as archive:
+        there = {name: archive.read(name) for name in archive.namelist()}
     assert len(expected) > 500
-    assert not expected - set(wheel)
+    assert not expected.items() - there.items()
+
+
+def test_an_index_takes_the_metadata(wheels: dict[str, Path]) -> None:
+    with ZipFile(wheels["wheel"]) as archive:
+        (name,) = [one for one in archive.namelist() if one.endswith("/METADATA")]
+        text = archive.read(name)
+
+    told = Metadata.from_email(text, validate=True)  # It raises what an index would say.
+
+    assert told.description_content_type == "text/markdown"
+    assert told.description == (ROOT / "README.md").read_text(encoding="utf-8")
+    assert told.license_expression == "Apache-2.0"
+    assert told.license_files == ["LICENSE"]
+    assert told.summary
+    assert told.keywords
 
 
 def test_each_part_says_that_it_has_types(wheel: list[str]) -> None:
