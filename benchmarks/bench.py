@@ -38,6 +38,11 @@ SIZES: dict[str, tuple[int, int]] = {
     "failovers": (3, 1),  # Hosts that are lost in each way.
     "simulated": (5_000, 100),  # Calls of one simulated world, at least.
     "worlds": (10, 1),  # Large worlds in one repetition; small, five times as many.
+    "console_partitions": (10_000, 30),  # Of the list that a console shows,
+    "console_segments": (100_000, 60),  # and segments of the partition.
+    "console_repetitions": (3, 1),
+    "viewers": (200, 3),  # Open pages,
+    "watched_s": (10, 1),  # and so long.
     "tier_segments": (100_000, 300),  # Of the partition that retention looks at.
     "tier_entries": (10_000, 50),  # Segments that the index cache holds.
     "tier_bytes": (1 << 30, 1 << 21),  # Of the log that is read from the tier.

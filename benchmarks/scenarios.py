@@ -3,7 +3,17 @@
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from tierledger.benchmarks import backup, columns, core, guard, kafka, service, simulated, spark
+from tierledger.benchmarks import (
+    backup,
+    columns,
+    console,
+    core,
+    guard,
+    kafka,
+    service,
+    simulated,
+    spark,
+)
 from tierledger.benchmarks.bench import POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.failover import LOSSES, failover
 from tierledger.benchmarks.feed.source import BATCHES, feed
@@ -97,6 +107,19 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
         Row("neighbour: p99 of an add", "ms", "p99", at_most(20.0),
             "{adds:.0f} adds while {segments:,} segments load"),
         Row("neighbour: p50 of an add", "ms", "p50"),
+    ]),
+    "console": (console.console, [
+        Row("console, SQLite: page of {console_partitions:,} partitions", "s", "list_s",
+            at_most(1.0), "{early_s} s while they are read, which takes {read_s:.0f} s"),
+        Row("console, SQLite: a partition of {console_segments:,} segments, first picture",
+            "s", "first_s", at_most(1.0),
+            "{first_cpu} s of CPU; {whole_s:.1f} s until it is whole"),
+        Row("console, SQLite, {viewers} viewers: p99 of a host's add", "ms", "viewed_p99",
+            at_most(20.0), "{alone_p99} ms without them; p50 {viewed_p50} ms and {alone_p50}"),
+        Row("console, SQLite, {viewers} viewers: CPU of the console for each", "% of a core",
+            "console", at_most(1.0), "{alone} % without any"),
+        Row("console, SQLite, {viewers} viewers: more CPU of the host for each",
+            "% of a core", "host", at_most(1.0)),
     ]),
     "backup": (backup.backup, [
         Row("backup of {segments:,} segments: p99 of a neighbour's add", "ms", "p99",

@@ -147,12 +147,12 @@ async def _idle(bench: Bench, service: OnRay, pid: int) -> None:
 
 async def _percent_used(pid: int) -> float:
     """How much of a core an idle process keeps busy."""
-    used = _exact_cpu_s(pid)
+    used = exact_cpu_s(pid)
     await asyncio.sleep(IDLE_S)
-    return (_exact_cpu_s(pid) - used) / IDLE_S * 100
+    return (exact_cpu_s(pid) - used) / IDLE_S * 100
 
 
-def _exact_cpu_s(pid: int) -> float:
+def exact_cpu_s(pid: int) -> float:
     """Like `cpu_s`, to the nanosecond, but without threads that have ended."""
     told = [one.read_text() for one in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     return sum(int(one.split()[0]) for one in told) / 1e9

@@ -41,6 +41,7 @@ ON_RAY = [
     ("announce", (SQLITE,), 1),
     ("failover", (POSTGRESQL,), 2),
     ("door", (SQLITE,), 8),
+    ("console", (SQLITE,), 5),
     ("tier-retention", (SQLITE,), 2),
 ]
 """Parts that start Ray (tests/ray/test_benchmarks.py), on which stores, and how many goals."""

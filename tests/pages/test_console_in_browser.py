@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ import pytest
 from tests.cli.test_trash_command import WHY, with_trash
 from tests.models.actors.reports import NOW_MS, host, reading
 from tests.models.actors.reports import served as report
-from tests.models.cli.command_line import HOSTILE, ORDERS, orders, others, write
+from tests.models.cli.command_line import HOSTILE, OLD_ORDERS, ORDERS, orders, others, write
 from tests.models.pages.chromium import WAIT_S, Browser
 from tests.models.storage.stored_partitions import StoredPartition, finished
 from tierledger.cli.commands.console import sight, site
@@ -24,7 +24,7 @@ from tierledger.cli.commands.console.serving import Console
 from tierledger.cli.commands.status.look import ClusterView
 from tierledger.cli.commands.status.view import ServiceIdentity
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.health.status import Reading, status_of
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
@@ -266,7 +266,16 @@ def test_a_move_is_shown_as_it_goes(
         assert browser.shown("#plugins tbody td:first-child") == ["1", "2"]
 
 
-@pytest.mark.parametrize("path", ["", "partitions", "trash", "move", "partitions/{orders}/1"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "partitions",
+        pytest.param("trash", marks=pytest.mark.long),
+        pytest.param("move", marks=pytest.mark.long),
+        "partitions/{orders}/1",
+    ],
+)
 def test_on_a_phone_nothing_lies_beside_the_window(
     path: str, browser: Browser, console: Console
 ) -> None:
@@ -284,14 +293,117 @@ def test_on_a_phone_nothing_lies_beside_the_window(
         assert browser.run("document.documentElement.scrollWidth") <= 390
 
 
-def test_a_console_that_is_gone_is_noticed(browser: Browser, tmp_path: Path) -> None:
+STRANGE = "x" * 249, f"{HOSTILE}</script><img src=x onerror=document.title='hit'>"
+
+
+async def strange(backend: SqliteBackend) -> None:
+    for at, topic in enumerate(STRANGE, 1):
+        tip = TopicIdPartition(Uuid(bytes([20 + at]) * 16), 0, topic)
+        partition = await StoredPartition.led(backend, tip)
+        await partition.fill(range(3))
+
+
+@pytest.mark.parametrize("is_phone", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_names_that_are_long_or_hostile_stay_names(
+    is_phone: bool, browser: Browser, tmp_path: Path
+) -> None:
+    write(tmp_path / "store", strange)
+    with served(tmp_path / "store", browser) as console:
+        open_at(browser, console)
+        with browser.phone() if is_phone else nullcontext():
+            width = browser.run("innerWidth")
+            long_named = f"partitions/{Uuid(bytes([21]) * 16)}/0"
+            for path, shows in (
+                ("", "#moved rect"),
+                ("partitions", "#list td.ago"),
+                (long_named, "#at"),
+            ):
+                browser.driver.get(console.url + path)
+                browser.wait_for(f"document.querySelector('{shows}') !== null")
+                assert browser.run("document.documentElement.scrollWidth") <= width
+            told = "".join(browser.shown("h1"))
+            browser.driver.get(f"{console.url}partitions?find=name")
+            browser.wait_for("document.querySelectorAll('#list tbody tr').length === 1")
+            name = browser.text("#list tbody a")
+
+        assert told == "x" * 249 + "-0"
+        assert name.startswith("evil\\u001b[2J\\u000aname</script><img")
+        assert browser.driver.title == "Partitions"
+
+
+def test_a_service_that_does_not_answer_is_told_until_it_does(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "store", orders)
+    readings, silence = [reading({"host-0": host()})], list[NotReady]()
+    look = looks_at(readings)
+
+    async def silent(options: object) -> ClusterView:
+        if silence:
+            raise silence[-1]
+        return await look(options)
+
+    monkeypatch.setattr(sight, "take_look", silent)
+    monkeypatch.setattr(sight, "SERVICE_S", 0.2)
+    with served(tmp_path / "store", browser) as console:
+        open_at(browser, console)
+        browser.wait_for("document.querySelector('#screen dl') !== null")
+        browser.run("(window.isTheSame = true)")
+        silence.append(NotReady("no door of the service answers"))
+        browser.wait_for("document.querySelector('#sight .blind') !== null")
+        blind = browser.text("#sight")
+        still = browser.text("#screen")
+        silence.clear()
+        browser.wait_for("document.querySelector('#sight .blind') === null")
+
+        assert re.fullmatch(
+            r"blind since \d{4}-\d\d-\d\d [\d:.]+: no door of the service answers", blind
+        )
+        assert "host-0" in still, "what was seen last stays"
+        assert browser.run("window.isTheSame")
+
+
+def test_a_console_that_is_gone_is_noticed_and_taken_up_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    write(tmp_path / "store", orders)
+    options = StoreOptions(f"sqlite:{tmp_path / 'store'}")
     with served(tmp_path / "store") as console:
         open_at(browser, console)
         browser.wait_for("document.querySelector('#totals b').textContent === '1'")
+        browser.run("(window.isTheSame = true)")
 
     browser.wait_for("document.querySelector('#line').textContent.startsWith('no answer')")
-    browser.complaints()  # The browser's own, about the lost connection.
+    write(tmp_path / "store", others)
+    again = Console(options, urlsplit(console.url).netloc, "--listen")
+    again.start()
+    try:
+        browser.wait_for("document.querySelector('#line').textContent === ''")
+        browser.wait_for("document.querySelector('#totals b').textContent === '4'")
+        assert browser.run("window.isTheSame")
+        browser.complaints()  # The browser's own, about the lost connection.
+        browser.driver.get("about:blank")
+    finally:
+        again.close()
+
+
+def test_a_damaged_log_is_told_and_all_others_are_shown(tmp_path: Path) -> None:
+    write(tmp_path / "store", orders, others)
+
+    async def damage(backend: SqliteBackend) -> None:
+        tip = TopicIdPartition(OLD_ORDERS, 0, "orders")
+        await StoredPartition(backend, tip).flip(0)
+
+    write(tmp_path / "store", damage)
+    with served(tmp_path / "store") as console:
+        until(lambda: "4 of 4 partitions<" in get(console, "/partitions")[2])
+        rows = get(console, "/partitions?look=1")[2]
+        status, _, page = get(console, f"/partitions/{OLD_ORDERS}/0")
+        well = get(console, f"/partitions/{ORDERS}/1")[0]
+
+    assert rows.count('<td class="bad"') == 1
+    assert (status, well) == (503, 200)
+    assert "batch 0" in page
 
 
 def test_it_answers_this_machine_alone_and_only_reads(console: Console) -> None:

@@ -52,14 +52,23 @@ class Answers:
         `make` says what the page is made of, and gives a function that makes it, for a thread.
         What it raises is raised here, or for whoever asks next.
         """
+        earlier = self._making.get(address)
+        if earlier is not None:  # Begun before the question, so maybe of something older.
+            page = await self._waited(address, earlier)
+            if not earlier.done():
+                return page
+        if address in self._resting and address in self._held:
+            return self._held[address]
+        return await self._waited(address, self.begin(address, make))
+
+    async def _waited(self, address: str, making: asyncio.Task[MadePage]) -> MadePage:
+        """The page that is being made, or the one from before if that takes long."""
         held = self._held.get(address)
-        if held is not None and address in self._resting:
-            return held
-        making = self.begin(address, make)
         await asyncio.wait({making}, timeout=None if held is None else WAIT_S)
         if held is not None and not making.done():
             return held
-        self._making.pop(address, None)
+        if self._making.get(address) is making:
+            del self._making[address]
         return await making
 
     def begin(

@@ -73,6 +73,9 @@ TOPICS: Final = 25
 ALIVE_S: Final = 15.0
 """The longest silence of the stream that tells of changes; proxies end silent ones."""
 
+RETRY_MS: Final = 1000
+"""After so long a page whose stream broke asks for it again."""
+
 LOOK_S: Final = 1.0
 """How long an open page may go unanswered about a session that has ended."""
 
@@ -264,6 +267,7 @@ class Site:
         changes = aiter(self._sight.changes())
         coming = asyncio.ensure_future(anext(changes))
         try:
+            yield f"retry: {RETRY_MS}\n\n"
             while not await request.is_disconnected():
                 await asyncio.wait([coming], timeout=LOOK_S)
                 if (reason := why_out()) is not None:
