@@ -59,6 +59,11 @@ SIZES: dict[str, tuple[int, int]] = {
     # Python is compared with Spark; the smaller has a tenth.
     "columns_events": (1_000_000, 400),  # Of the store whose columns are in files,
     "columns_small": (8_000, 400),  # and of the one that a command asks.
+    "bucket_calls": (
+        4_000,
+        40,
+    ),  # To the service whose store is in a bucket, in one repetition,
+    "bucket_idle_s": (10, 1),  # and the seconds in which nobody calls it.
     "spark_repetitions": (3, 1),  # Of each look at a store through Spark.
 }
 """What each size is in full, and the least that a scenario runs with."""

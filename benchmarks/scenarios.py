@@ -5,6 +5,7 @@ from typing import Any
 
 from tierledger.benchmarks import (
     backup,
+    bucket,
     columns,
     console,
     core,
@@ -170,6 +171,15 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
         Row(_IDLE + "memory", "MB more", "more_mb", at_most(50.0)),
         # A busy loop takes all of a core.
         Row(_IDLE + "CPU", "% of a core", "used", at_most(10.0), "{alone:.1f} % without"),
+    ]),
+    "bucket": (bucket.bucket, [
+        Row("bucket: durable add, one at a time, to a plain request", "x",
+            "add_ms / request_ms", at_most(1.5), "{add_ms} ms; a request {request_ms} ms"),
+        Row("bucket: " + _OUTSTANDING, "events/s", "many_per_s", at_least(2_000)),
+        Row("bucket: events for each request, 64 outstanding", "", "events_per_request",
+            at_least(50)),
+        Row("bucket: requests while nobody calls", "1/s", "idle_per_s"),
+        Row("bucket: a successor opens the store", "s", "successor_s", at_most(1.0)),
     ]),
     "followers": (service.followers, [
         Row(_RAY + "p99 of a follower's lag", "ms", "p99", at_most(100),

@@ -50,7 +50,16 @@ async def served(
 
     `door` makes it listen for other processes.
     """
-    settings = {"metadata.storage.url": url_of(path)}
+    async with served_from(url_of(path), door) as both:
+        yield both
+
+
+@asynccontextmanager
+async def served_from(
+    url: str, door: DoorSettings | None = None
+) -> AsyncIterator[tuple[LocalService, AsyncRemoteLogMetadataManager]]:
+    """The same on the store at `url`."""
+    settings = {"metadata.storage.url": url}
     service = LocalService(ServiceSettings(CLUSTER, settings), WallClock(), door=door)
     await service.start()
     manager = AsyncRemoteLogMetadataManager(service.connect, RandomIds())

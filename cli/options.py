@@ -31,16 +31,17 @@ StoreOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="URL of the store: sqlite:FILE or postgresql://USER@HOST/DATABASE. By default "
-        "$TIERLEDGER_STORE, or else your own store.",
+        help="URL of the store: sqlite:FILE, postgresql://USER@HOST/DATABASE or "
+        "slatedb:s3://BUCKET/PREFIX. By default $TIERLEDGER_STORE, or else your own store.",
     ),
 ]
 ServiceOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="URL of the store: sqlite:FILE or postgresql://USER@HOST/DATABASE; or, to ask "
-        "a running service, of its doors: tierledger://HOST:PORT,… (tierledgers:// "
+        help="URL of the store: sqlite:FILE, postgresql://USER@HOST/DATABASE or "
+        "slatedb:s3://BUCKET/PREFIX; or, to ask a running service, of its doors: "
+        "tierledger://HOST:PORT,… (tierledgers:// "
         "with TLS). By default $TIERLEDGER_STORE, or else your own store.",
     ),
 ]

@@ -101,7 +101,7 @@ def refused_doors(option: str | None, why: str) -> InvalidArgument:
     )
 
 
-_STORES = f"{SCHEMES['sqlite']} or {SCHEMES['postgresql']}"
+_STORES = " or ".join(SCHEMES[one] for one in ("sqlite", "postgresql", "slatedb"))
 
 
 def _config(option: str | None, expected: str) -> Mapping[str, object]:

@@ -14,6 +14,7 @@ EXTRAS = {
     "cryptography": "tier",
     "google_crc32c": "tier",
     "obstore": "tier",
+    "slatedb": "bucket",
     "starlette": "console",
     "uvicorn": "console",
     "duckdb": "sql",

@@ -50,10 +50,10 @@ def start_standby(settings: ServiceSettings, options: FollowOptions, home: str) 
     for name in actor_names(namespace):
         if name.startswith(NAME):
             kill_actor(name, namespace)
-    one_writer = settings.connector().has_one_writer
+    is_there = settings.connector().is_on_one_machine
     _StandbyActor.options(
         name=f"{NAME} of {this_process()}",  # A killed actor's name is not free at once.
         namespace=namespace,
         lifetime="detached",
-        scheduling_strategy=on_node(home) if one_writer else "SPREAD",
+        scheduling_strategy=on_node(home) if is_there else "SPREAD",
     ).remote(settings, options, home)

@@ -36,6 +36,13 @@ KEY_BYTES_MAX = 1024
 """Longest key in UTF-8. Below what every database can index (PostgreSQL: 2,704 bytes)."""
 
 
+class WriterReplaced(StoreRefused):
+    """Another process has opened the store for writing; this one writes no more.
+
+    Raised by stores with one writer that cannot lock others out, but only themselves.
+    """
+
+
 class KeyExists(RejectedError):
     """The key already has a value, which is unchanged."""
 
@@ -284,6 +291,14 @@ class MetadataStorageBackend(ABC):
             OutcomeUnknown: The medium failed during the step: every item that can be created
                 was created, or none.
         """
+
+    async def is_replaced(self) -> bool:
+        """Wait until another process has opened the store for writing in place of this one.
+
+        True once one has; False at once where none can: the store locks others out, or lets
+        many write. This is the default.
+        """
+        return False
 
     @abstractmethod
     async def close(self) -> None:

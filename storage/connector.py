@@ -60,6 +60,14 @@ class MetadataStorageConnector(ABC):
         """
         return True
 
+    @property
+    def is_on_one_machine(self) -> bool:
+        """Whether the store is a file, which only processes of its machine reach.
+
+        If so, the process that writes has to be there; the default.
+        """
+        return True
+
     @abstractmethod
     async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
         """The store, opened; the caller closes it.
@@ -68,6 +76,14 @@ class MetadataStorageConnector(ABC):
             NoSuchStore: There is no store yet, and it would only be read.
             StoreRefused: It cannot be opened; the store's own class says when.
         """
+
+    async def successor(self) -> MetadataStorageBackend:
+        """The store, opened for writing in place of a lost process; the caller closes it.
+
+        By default as `backend`: a lost process holds no lock. It may live on where this
+        machine does not reach it, if the store itself keeps it from writing.
+        """
+        return await self.backend(read_only=False)
 
     @abstractmethod
     def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
@@ -81,7 +97,7 @@ class MetadataStorageConnector(ABC):
 async def opened(
     connector: MetadataStorageConnector, *, read_only: bool
 ) -> MetadataStorageBackend:
-    """The store, which is there already; the caller closes it.
+    """The store, which is there already, for a part of its service; the caller closes it.
 
     Raises:
         NoSuchStore: There is none, and none is made.
@@ -91,7 +107,7 @@ async def opened(
     if read_only:
         return reading
     try:
-        return await connector.backend(read_only=False)
+        return await connector.successor()
     finally:
         await reading.close()
 
@@ -162,6 +178,11 @@ class PostgresConnector(MetadataStorageConnector):
     def has_one_writer(self) -> bool:
         return False
 
+    @property
+    @override
+    def is_on_one_machine(self) -> bool:
+        return False
+
     @override
     def configure(self, config: Mapping[str, object]) -> None:
         self.url = _url_of("postgresql", config)
@@ -191,10 +212,49 @@ class PostgresConnector(MetadataStorageConnector):
         return DefaultMetadataKeyFactory(cluster_id)
 
 
+class SlateDbConnector(MetadataStorageConnector):
+    """Opens a bucket: `metadata.storage.url` = `slatedb:s3://BUCKET/PREFIX`."""
+
+    def __init__(self) -> None:
+        self.url: StoreUrl | None = None
+
+    @property
+    @override
+    def is_on_one_machine(self) -> bool:
+        return self.url is not None and self.url.path is not None
+
+    @override
+    def configure(self, config: Mapping[str, object]) -> None:
+        self.url = _url_of("slatedb", config)
+
+    @override
+    async def backend(self, *, read_only: bool) -> MetadataStorageBackend:
+        # Imported here, as other stores do not need it.
+        from tierledger.storage.backends.slatedb.backend import SlateDbBackend  # noqa: PLC0415
+
+        return await SlateDbBackend.open(self._needed(), read_only=read_only)
+
+    @override
+    async def successor(self) -> MetadataStorageBackend:
+        from tierledger.storage.backends.slatedb.backend import SlateDbBackend  # noqa: PLC0415
+
+        return await SlateDbBackend.open(self._needed(), takes_over=True)
+
+    def _needed(self) -> StoreUrl:
+        if self.url is None:
+            raise InvalidArgument(f"expected {SCHEMES['slatedb']} in {URL_SETTING}")
+        return self.url
+
+    @override
+    def key_factory(self, cluster_id: str) -> MetadataKeyFactory:
+        return DefaultMetadataKeyFactory(cluster_id)
+
+
 CONNECTORS: dict[str, type[MetadataStorageConnector]] = {
     "sqlite": SqliteConnector,
     "postgresql": PostgresConnector,
     "memory": MemoryConnector,
+    "slatedb": SlateDbConnector,
 }
 """The connector for each scheme of a store's URL."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,6 +14,7 @@ from tierledger.events.errors import InvalidArgument
 SCHEMES = {
     "sqlite": "sqlite:FILE",
     "postgresql": "postgresql://USER@HOST:PORT/DATABASE",
+    "slatedb": "slatedb:s3://BUCKET/PREFIX",
     "memory": "memory:",
 }
 """The form of a URL for each scheme."""
@@ -42,16 +44,22 @@ class StoreUrl:
     """The file of a store in one."""
 
     server: str = field(default="", repr=False)
-    """For a server: the URL after the scheme, from `//` on. May have a password."""
+    """For a server: the URL after the scheme, from `//` on. May have a password. For a bucket:
+    its own URL, `s3://BUCKET/PREFIX`."""
 
     @override
     def __str__(self) -> str:
-        return f"{self.scheme}:{self.server or self.path or ''}"
+        return f"{self.scheme}:{self.server or self._file}"
 
     @property
     def public(self) -> str:
         """The URL without secrets, for messages."""
-        return f"{self.scheme}:{_without_secrets(self.server) or self.path or ''}"
+        return f"{self.scheme}:{_without_secrets(self.server) or self._file}"
+
+    @property
+    def _file(self) -> str:
+        kind = "file:" if self.scheme == "slatedb" else ""
+        return "" if self.path is None else f"{kind}{self.path}"
 
 
 def parse_store_url(text: str) -> StoreUrl:
@@ -68,6 +76,8 @@ def parse_store_url(text: str) -> StoreUrl:
         raise InvalidArgument(f"expected a store as {known}, got {public_url(text)!r}")
     if scheme == "postgresql":
         return _server(scheme, rest)
+    if scheme == "slatedb":
+        return _bucket(scheme, rest)
     if scheme == "memory":
         if rest:
             raise InvalidArgument(f"expected nothing behind memory:, got {text!r}")
@@ -128,6 +138,28 @@ def _server(scheme: str, rest: str) -> StoreUrl:
     if not rest.startswith("//") or "\0" in rest:
         raise InvalidArgument(f"expected {SCHEMES[scheme]}, got {scheme}:… without //")
     return StoreUrl(scheme, server=rest)
+
+
+_PREFIX = re.compile(r"[^/\x00-\x1f\x7f?#]+")
+"""A part of a bucket's prefix."""
+
+
+def _bucket(scheme: str, rest: str) -> StoreUrl:
+    """A store in a bucket; or, for tests, in a folder."""
+    kind, _, place = rest.partition(":")
+    if kind == "file" and place and "\0" not in place:
+        if place.startswith("//"):
+            place = place.removeprefix("//")
+            if not place.startswith("/"):
+                raise InvalidArgument(f"expected slatedb:file:DIRECTORY, got {rest!r}")
+        return StoreUrl(scheme, path=_expanded(place))
+    parts = place.removeprefix("//").removesuffix("/").split("/")
+    are_names = all(_PREFIX.fullmatch(one) and one not in {".", ".."} for one in parts)
+    if kind != "s3" or not place.startswith("//") or len(parts) == 1 or not are_names:
+        raise InvalidArgument(
+            f"expected {SCHEMES[scheme]}, got {scheme}:{_without_secrets(rest)}"
+        )
+    return StoreUrl(scheme, server="s3://" + "/".join(parts))
 
 
 def _without_secrets(server: str) -> str:

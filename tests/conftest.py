@@ -17,13 +17,13 @@ import tierledger.actors.door  # noqa: F401 - Before any test imports gRPC.
 from tests.models.actors import coordinator_invariants as of_coordinators
 from tests.models.actors import host_invariants as of_hosts
 from tests.models.actors import partition_invariants as of_partitions
-from tests.models.tiering.s3_server import S3Server
 from tierledger.actors.coordinator import machine as coordinator
 from tierledger.actors.host import machine as host
 from tierledger.actors.host import machine_guard as partition
 from tierledger.simulation.campaign.campaign import with_mistake
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.processes import children, signal_all
+from tierledger.simulation.live.s3_server import S3Server
 from tierledger.simulation.live.server import STARTED
 
 HERE = Path(__file__).parent

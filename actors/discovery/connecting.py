@@ -29,7 +29,8 @@ async def connect(settings: ServiceSettings) -> ServiceConnection:
     if url and not (has_connector or names_doors(url) or is_store_url(url)):
         raise InvalidArgument(
             f"{URL_SETTING}: expected the doors of a service, {SCHEME}HOST:PORT,… or with TLS "
-            f"{TLS_SCHEME}…, or its store, {SCHEMES['sqlite']} or {SCHEMES['postgresql']}; "
+            f"{TLS_SCHEME}…, or its store, {SCHEMES['sqlite']}, {SCHEMES['postgresql']} or "
+            f"{SCHEMES['slatedb']}; "
             f"got {shown(public_url(url))}"
         )
     if names_doors(url):

@@ -64,7 +64,7 @@ from tierledger.events.errors import (
 from tierledger.events.partition.decide import Limits
 from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.spilled_map import Spill
-from tierledger.storage.backend import MetadataStorageBackend
+from tierledger.storage.backend import MetadataStorageBackend, WriterReplaced
 from tierledger.storage.clock import Clock
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import ROWS_AT_ONCE
@@ -179,6 +179,12 @@ class Host:
         """Begin to commit, read and poll."""
         for loop in (self.committer.run(), self._slots.run(), self._poll()):
             self._standing.append(self.spawn(loop))
+        self.spawn(self._until_replaced())
+
+    async def _until_replaced(self) -> None:
+        """Fail once another process writes the store: this one's memory grows old."""
+        if await self.backend.is_replaced():
+            raise WriterReplaced("another process has opened the store for writing")
 
     async def close(self) -> None:
         """Stop all partitions in good order (drain, checkpoint), then all other tasks.

@@ -136,16 +136,16 @@ _CoordinatorActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack
 def create_coordinator(settings: ServiceSettings, home: str) -> Any:
     """The handle of the coordinator, which is made if there is none.
 
-    It runs on the node `home` if the store has one writer there; else Ray chooses a node.
+    It runs on the node `home` if the store is a file there; else Ray chooses a node.
     """
-    one_writer = settings.connector().has_one_writer
+    is_there = settings.connector().is_on_one_machine
     return named_actor(
         _CoordinatorActor,
         settings,
         home,
         name=COORDINATOR,
         namespace=namespace_of(settings),
-        on=on_node(home) if one_writer else "DEFAULT",
+        on=on_node(home) if is_there else "DEFAULT",
     )
 
 

@@ -74,7 +74,8 @@ class HostShell:
         if name == WRITER or not connector.has_one_writer:
             backend = await opened(connector, read_only=False)
         else:
-            reader = await connector.backend(read_only=True) if node == self._home else None
+            is_near = connector.is_on_one_machine and node == self._home
+            reader = await connector.backend(read_only=True) if is_near else None
             writer = WritingHost(self._coordinator, settings, WRITER)
             backend = HostedBackend(writer.current, reader, writer.forget)
         clock = ProcessClock(

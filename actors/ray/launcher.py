@@ -46,7 +46,7 @@ class RayLauncher:
         self._settings = settings
         self._home = home
         self._namespace = namespace_of(settings)
-        self._has_one_writer = settings.connector().has_one_writer
+        self._is_on_one_machine = settings.connector().is_on_one_machine
         self._nodes: dict[str, str] = {}
         """By host: the node on which it runs, or is to run."""
         self._failures: Counter[str] = Counter()
@@ -58,8 +58,10 @@ class RayLauncher:
 
         Python and Ray take a second to start, and half a minute on a busy machine.
         """
-        self._nodes[address.rpartition("/")[0]] = self._home
-        self._create(address, self._home)
+        name = address.rpartition("/")[0]
+        node = self._home if self._is_on_one_machine else self._emptiest(name)
+        self._nodes[name] = node
+        self._create(address, node)
 
     def _create(self, address: str, node: str) -> Any:
         return create_host(
@@ -69,15 +71,15 @@ class RayLauncher:
     async def launch(self, address: str) -> RayHost:
         """The process at `address`, or a new one, whose store is open.
 
-        Where the store has one writer, that host runs on the node of the file; all others are
-        spread over the nodes.
+        Where the store is a file, the host that writes it runs on the file's node; all others
+        are spread over the nodes.
 
         Raises:
             RemoteStorageError: The store cannot be opened; no process is left behind.
         """
         name = address.rpartition("/")[0]
-        is_writer = self._has_one_writer and name == WRITER
-        node = self._home if is_writer else self._emptiest(name)
+        is_at_home = self._is_on_one_machine and name == WRITER
+        node = self._home if is_at_home else self._emptiest(name)
         self._nodes[name] = node
         actor = self._create(address, node)
         host = _LocatedHost(actor, name, self._nodes)

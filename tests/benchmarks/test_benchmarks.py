@@ -23,6 +23,7 @@ GOALS_OF = {
     "cold-start": 2,
     "trash": 1,
     "backup": 2,
+    "bucket": 4,
     "cli-lookup": 1,
     "neighbour": 1,
     "steps": 16,

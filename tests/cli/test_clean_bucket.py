@@ -10,8 +10,8 @@ import pytest
 
 from tests.models.cli.command_line import invoke, run
 from tests.models.tiering.audited_tier import DELETED, OLD_S, AuditedTier
-from tests.models.tiering.s3_server import S3Server
 from tests.models.tiering.segment_copies import whole_log
+from tierledger.simulation.live.s3_server import S3Server
 from tierledger.tiering.layouts.tier_url import Layout, open_tier
 from tierledger.tiering.quarantine import FOLDER, TAKEN
 

@@ -20,7 +20,6 @@ from tests.models.actors.published import published
 from tests.models.actors.secrets import Authority, Secrets
 from tests.models.cli.command_line import invoke, orders
 from tests.models.cli.terminal import on_terminal
-from tests.models.tiering.s3_server import S3Server
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover, PluginMode
@@ -48,6 +47,7 @@ from tierledger.cli.commands.doctor.store import PROBE, of_clock
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.events.partition.decide import Limits
+from tierledger.simulation.live.s3_server import S3Server
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.locate import parse_store_url

@@ -25,8 +25,12 @@ from tierledger.actors.ray.service import RayService, kill_actor, kill_host
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.simulation.live.s3_server import S3Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LONGER = ("postgres_server", "s3_server")
+"""Fixtures of the other stores."""
 
 HOSTS = 3
 SILENT_S = 1
@@ -37,7 +41,7 @@ LOOK_S = 0.05
 @pytest_asyncio.fixture(
     loop_scope="module",
     scope="module",
-    params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)],
+    params=["sqlite", *(pytest.param(one, marks=pytest.mark.long) for one in LONGER)],
 )
 async def service(
     request: pytest.FixtureRequest,
@@ -45,13 +49,19 @@ async def service(
 ) -> AsyncIterator[RayService]:
     """A service of three hosts, looked after in this loop; tests/chaos kills on PostgreSQL."""
     settings = settings_for(tmp_path_factory.mktemp("hosts") / "store.sqlite")
-    if request.param == "postgresql":
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        settings = replace(settings, storage={"metadata.storage.url": server.place()})
-    service = RayService(replace(settings, hosts=HOSTS))
-    await service.start()
-    yield service
-    await service.close()
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param != "sqlite":
+            server: PostgresServer | S3Server = request.getfixturevalue(request.param)
+            url = server.place()
+            if isinstance(server, S3Server):
+                url = f"slatedb:{url}"
+                for name, value in server.environment().items():
+                    patch.setenv(name, value)  # For the hosts' processes.
+            settings = replace(settings, storage={"metadata.storage.url": url})
+        service = RayService(replace(settings, hosts=HOSTS))
+        await service.start()
+        yield service
+        await service.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

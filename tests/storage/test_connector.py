@@ -241,6 +241,10 @@ def test_settings_that_do_not_go_together_are_refused(config: Mapping[str, objec
         ("sqlite:/a:b", StoreUrl("sqlite", Path("/a:b"))),
         ("sqlite:///a", StoreUrl("sqlite", Path("/a"))),
         ("sqlite:~/a", StoreUrl("sqlite", Path.home() / "a")),
+        ("slatedb:s3://b/p/q", StoreUrl("slatedb", server="s3://b/p/q")),
+        ("slatedb:s3://b/p/", StoreUrl("slatedb", server="s3://b/p")),
+        ("slatedb:file:a", StoreUrl("slatedb", Path("a").absolute())),
+        ("slatedb:file:///a/b", StoreUrl("slatedb", Path("/a/b"))),
     ],
 )
 def test_a_store_is_named_by_scheme_and_place(text: str, url: StoreUrl) -> None:
@@ -260,6 +264,16 @@ def test_a_store_is_named_by_scheme_and_place(text: str, url: StoreUrl) -> None:
         "SQLITE:a",
         "a.db",
         "s3:b",
+        "slatedb:",
+        "slatedb:s3://bucket",
+        "slatedb:s3://bucket/",
+        "slatedb:s3:/bucket/a",
+        "slatedb:s3://bucket/a//b",
+        "slatedb:s3://bucket/../b",
+        "slatedb:s3://bucket/a?b=c",
+        "slatedb:gs://bucket/a",
+        "slatedb:file:",
+        "slatedb:file://host/a",
     ],
 )
 def test_a_store_that_cannot_be_found_so_is_refused(text: str) -> None:
@@ -268,7 +282,10 @@ def test_a_store_that_cannot_be_found_so_is_refused(text: str) -> None:
 
 
 def test_an_unknown_scheme_is_answered_with_those_known() -> None:
-    known = r"sqlite:FILE or postgresql://USER@HOST:PORT/DATABASE or memory:, got 'redis:x'"
+    known = (
+        "sqlite:FILE or postgresql://USER@HOST:PORT/DATABASE or slatedb:s3://BUCKET/PREFIX or "
+        "memory:, got 'redis:x'"
+    )
     with pytest.raises(InvalidArgument, match=known):
         parse_store_url("redis:x")
 

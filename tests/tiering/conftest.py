@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.models.tiering.s3_server import S3Server
+from tierledger.simulation.live.s3_server import S3Server
 
 TierPlace: TypeAlias = "tuple[str, dict[str, str]]"
 """A URL and its options, as `open_tier` takes them."""

@@ -10,7 +10,6 @@ from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import STORE
 from tierledger.cli.commands.doctor.seen import CheckSeen, UnseenError
 from tierledger.pages.texts import span_text
-from tierledger.storage.connector import opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +51,7 @@ async def _write(given: Given) -> AsyncIterator[CheckSeen]:
             "the service writes this store, and nobody else can meanwhile; the check "
             "`troubles` tells if it cannot"
         )
-    backend = await opened(connector, read_only=False)
+    backend = await connector.backend(read_only=False)
     try:
         # The second finds what the first has made, so the store undoes both.
         await backend.execute_atomically([Create(PROBE, b""), Create(PROBE, b"")])

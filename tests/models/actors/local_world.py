@@ -328,7 +328,9 @@ def sqlite_in(folder: Path) -> dict[str, str]:
     return {"metadata.storage.url": f"sqlite:{folder / 'store.sqlite'}"}
 
 
-def lone_host(backend: MetadataStorageBackend) -> Host:
+def lone_host(
+    backend: MetadataStorageBackend, give_up: Callable[[], None] = lambda: None
+) -> Host:
     """A host on `backend` that no coordinator knows, not yet started."""
     return Host(
         "host-0",
@@ -340,5 +342,5 @@ def lone_host(backend: MetadataStorageBackend) -> Host:
         serde=SERDE,
         limits=Limits(),
         clock=TickingClock(),
-        give_up=lambda: None,
+        give_up=give_up,
     )

@@ -12,7 +12,6 @@ from tests.models.spark.rows import writing
 from tests.models.storage.stored_partitions import StoredPartition
 from tests.models.tiering import tier_trace
 from tests.models.tiering.raw_batches import varint
-from tests.models.tiering.s3_server import S3Server
 from tests.models.tiering.segment_copies import manifest_objects, segment_data
 from tests.models.tiering.tier_trace import TieredSegment
 from tierledger.events import log_events as log
@@ -20,6 +19,7 @@ from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, 
 from tierledger.events.kafka.primitives import tag_section
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import CustomMetadata, RemoteLogSegmentMetadata
+from tierledger.simulation.live.s3_server import S3Server
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
 from tierledger.tiering.layouts.listed_objects import LayoutNames, names_of
 from tierledger.tiering.layouts.tier_url import Layout, open_tier, parse

@@ -29,6 +29,7 @@ from tierledger.storage.backend import (
 )
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backends.postgres.backend import PostgresBackend
+from tierledger.storage.backends.slatedb.backend import SlateDbBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.locate import parse_store_url
 
@@ -142,6 +143,22 @@ class SqliteLikeMemory(LikeMemory):
         self.folder.cleanup()
 
 
+class SlateDbLikeMemory(LikeMemory):
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        super().__init__()
+
+    @override
+    async def open(self) -> MetadataStorageBackend:
+        url = parse_store_url(f"slatedb:file:{self.folder.name}/store")
+        return await SlateDbBackend.open(url)
+
+    @override
+    def teardown(self) -> None:
+        super().teardown()
+        self.folder.cleanup()
+
+
 class PostgresLikeMemory(LikeMemory):
     def __init__(self, url: str) -> None:
         self.url = parse_store_url(url)
@@ -161,13 +178,18 @@ class PostgresLikeMemory(LikeMemory):
 TestSqliteLikeMemory = SqliteLikeMemory.TestCase
 TestSqliteLikeMemory.settings = settings(stateful_step_count=30)
 
+FEW = settings.default.max_examples // 3 if settings.default else 10
+"""Examples for a store that is slower."""
+
+TestSlateDbLikeMemory = SlateDbLikeMemory.TestCase
+TestSlateDbLikeMemory.settings = settings(stateful_step_count=30, max_examples=FEW)
+
 
 def test_postgresql_like_memory(postgres_url: str) -> None:
     class OnThisServer(PostgresLikeMemory):
         def __init__(self) -> None:
             super().__init__(postgres_url)
 
-    few = settings.default.max_examples // 3 if settings.default else 10  # A server is slow.
     run_state_machine_as_test(
-        OnThisServer, settings=settings(stateful_step_count=30, max_examples=few)
+        OnThisServer, settings=settings(stateful_step_count=30, max_examples=FEW)
     )

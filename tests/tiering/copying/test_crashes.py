@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.models.tiering import tier_trace
-from tests.models.tiering.s3_server import S3Server
 from tests.models.tiering.tier_broker import CLUSTER, PART_BYTES, Ended, Job, run
 from tests.tiering.conftest import TierPlace
 from tierledger.events.errors import PartitionDeleted, RemoteResourceNotFound
 from tierledger.events.identifiers import RemoteLogSegmentId
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata
+from tierledger.simulation.live.s3_server import S3Server
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.connector import load_connector, load_serde
 from tierledger.tiering.layouts.tier_url import open_tier

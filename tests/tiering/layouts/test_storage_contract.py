@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from obstore.store import LocalStore, S3Store
 
 from tests.models.tiering import tier_trace
-from tests.models.tiering.s3_server import S3Server
 from tests.models.tiering.segment_copies import copied, manifest_objects, put_all, whole_log
 from tests.models.tiering.tier_trace import TieredSegment
 from tierledger.events.errors import InvalidArgument, RejectedError, RemoteResourceNotFound
 from tierledger.events.identifiers import RemoteLogSegmentId, Uuid
+from tierledger.simulation.live.s3_server import S3Server
 from tierledger.tiering.formats.index_type import (
     ALL_INDEX_TYPES,
     REQUIRED_INDEX_TYPES,

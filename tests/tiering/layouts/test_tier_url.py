@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.tiering.s3_server import S3Server
 from tests.models.tiering.segment_copies import copied, whole_log
 from tests.models.tiering.tier_trace import segments
 from tierledger.events.errors import InvalidArgument, RemoteStorageError, StoreRefused
+from tierledger.simulation.live.s3_server import S3Server
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.kafka import KafkaLayoutStorageManager
 from tierledger.tiering.layouts.ledger.layout import LedgerStorageManager

@@ -22,7 +22,6 @@ from tests.models.tiering.faulty_object_store import (
     nothing_happens,
 )
 from tests.models.tiering.listing_server import ListingServer
-from tests.models.tiering.s3_server import S3Server
 from tests.models.tiering.segment_copies import copied, whole_log
 from tests.models.tiering.tier_trace import TieredSegment, segments
 from tierledger.events.errors import (
@@ -33,6 +32,7 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, Uuid
+from tierledger.simulation.live.s3_server import S3Server
 from tierledger.tiering.formats.index_type import IndexType
 from tierledger.tiering.layouts.ledger.layout import LedgerSettings, LedgerStorageManager
 from tierledger.tiering.layouts.tier_url import open_store, open_tier, parse

@@ -8,7 +8,7 @@ import pytest
 
 from tests.models.cli.command_line import run
 from tests.models.tiering.audited_tier import DELETED, DELETING, AuditedTier
-from tests.models.tiering.s3_server import S3Server
+from tierledger.simulation.live.s3_server import S3Server
 from tierledger.tiering.layouts.tier_url import Layout
 
 KINDS = ("missing_object", "size_mismatch", "deleted_but_there", "orphan", "foreign", "whole")

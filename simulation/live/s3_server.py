@@ -1,4 +1,4 @@
-"""A real S3 server for tests, which can be stopped, killed, frozen and restarted on its data.
+"""A real S3 server, which can be stopped, killed, frozen and restarted on its data.
 
 The server is S3Proxy, a Java program that keeps each object as a file in its data folder (see
 tests/s3_server/pom.xml; `scripts/setup.sh --with-java` fetches it). It listens only on
@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from tierledger.simulation.live.server import QUICK_JAVA, LiveServer
 
-JARS = Path(__file__).parents[3] / ".venv" / "s3proxy"
+JARS = Path(__file__).parents[2] / ".venv" / "s3proxy"
 BUCKET = "tier"
 IDENTITY = "test-identity"
 SECRET = "test-secret-of-no-value"
@@ -71,6 +71,10 @@ class S3Server(LiveServer):
             "secret_access_key": SECRET,
             "allow_http": "true",
         }
+
+    def environment(self, endpoint: str | None = None) -> dict[str, str]:
+        """The same as variables of the environment."""
+        return {f"AWS_{key.upper()}": value for key, value in self.options(endpoint).items()}
 
     def place(self) -> str:
         """The URL of an empty prefix in the bucket; each call returns another."""

@@ -1,0 +1,469 @@
+"""The store in a bucket: one process writes to it, any number read it.
+
+Calls that wait while a commit is under way form the next one, so that a commit, which takes as
+long as a request to the bucket, holds as much as there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from typing_extensions import override
+
+from tierledger.events.errors import (
+    NoSuchStore,
+    OutcomeUnknown,
+    RemoteStorageError,
+    StorageUnavailable,
+    StoreRefused,
+)
+from tierledger.storage.backend import (
+    NO_FORMERS,
+    CreateOutcome,
+    Former,
+    MetadataStorageBackend,
+    Operation,
+    Put,
+    Remove,
+    WriterReplaced,
+    check_items,
+    check_key,
+    check_page,
+    check_prefix,
+)
+from tierledger.storage.backends.checking import checked_beside
+from tierledger.storage.backends.slatedb.database import (
+    ANSWER_S,
+    LOOK_S,
+    Database,
+    StoreMoment,
+    Views,
+)
+from tierledger.storage.backends.slatedb.draft import (
+    AtomicStep,
+    CommitDraft,
+    EachStep,
+    PendingStep,
+    Tails,
+)
+from tierledger.storage.backends.slatedb.place import DatabasePlace, Listing
+from tierledger.storage.locate import StoreUrl
+from tierledger.storage.own_process import OwnProcess
+
+T = TypeVar("T")
+
+KEYS_PER_REMOVAL = 1000
+"""Keys that one step of `remove_like` removes."""
+
+COMMIT_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of values at which no further call joins a commit."""
+
+TAILS_MAX = 50_000
+"""Folders whose tails are kept in memory, about 300 bytes each."""
+
+
+class _WaitingStep(Generic[T]):
+    """A call that waits for a commit."""
+
+    def __init__(self, step: PendingStep[T]) -> None:
+        self.step = step
+        self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def decide(self, draft: CommitDraft) -> T | RemoteStorageError:
+        try:
+            return self.step.decide(draft)
+        except RemoteStorageError as error:
+            return error
+
+    def tell(self, answer: T | RemoteStorageError) -> None:
+        if self.answer.done():
+            return  # The caller was cancelled.
+        if isinstance(answer, RemoteStorageError):
+            self.answer.set_exception(answer)
+        else:
+            self.answer.set_result(answer)
+
+
+BEAT_S = 10.0
+"""A writer commits at least so often. One that has not for one and a half times as long, and
+has not said that it closed, has ended, or writes no more once somebody else does."""
+
+LOOKS_FOR_WRITER = 15
+
+WRITER = "\0writer"
+"""The key under which a writer says who it is; empty: it has closed the store."""
+
+
+class Writer:
+    """The writing side: one commit at a time."""
+
+    def __init__(self, place: DatabasePlace, database: Database, moment: StoreMoment) -> None:
+        self._place = place
+        self._database: Database | None = database
+        self._moment = moment
+        self._tails = Tails()
+        self._waiting: list[_WaitingStep[Any]] = []
+        self._run: asyncio.Task[None] | None = None
+        self._in_doubt: asyncio.Task[None] | None = None
+        """A commit for which nobody waits any more, but which may yet be carried out."""
+        self._settling = asyncio.Lock()
+        self._refusal: StoreRefused | None = None
+        self._commits = 0
+        self._beat: asyncio.Task[None] | None = None
+        self.name = f"pid {os.getpid()} on {platform.node()}".encode()
+
+    @classmethod
+    async def open(cls, place: DatabasePlace) -> Writer:
+        """Raises as `SlateDbBackend.open` does."""
+        await Listing(place).require_conditions()
+        database = await Database.open(place)
+        writer = cls(place, database, await database.moment())
+        await writer.decided(AtomicStep([Put(WRITER, writer.name)]))
+        writer._beat = asyncio.create_task(writer._keep_beating())
+        return writer
+
+    async def _keep_beating(self) -> None:
+        while True:
+            before = self._commits
+            await asyncio.sleep(BEAT_S)
+            if before == self._commits:
+                with suppress(RemoteStorageError):  # Then the next call meets it, too.
+                    await self.decided(AtomicStep([Put(WRITER, self.name)]))
+
+    async def decided(self, step: PendingStep[T]) -> T:
+        """The answer to `step`, once what it changes is durable."""
+        if self._refusal is not None:
+            raise type(self._refusal)(*self._refusal.args)
+        waiting = _WaitingStep(step)
+        self._waiting.append(waiting)
+        if self._run is None:
+            self._run = asyncio.create_task(self._commit_all())
+        return await waiting.answer
+
+    async def moment(self) -> StoreMoment:
+        """The store after the last commit, with what is in doubt carried out or not."""
+        await self._settle()
+        return self._moment
+
+    async def _commit_all(self) -> None:
+        try:
+            while self._waiting:
+                taken = self._take()
+                try:
+                    answers = await self._committed(taken)
+                except RemoteStorageError as error:
+                    if isinstance(error, StoreRefused):
+                        self._refusal = error
+                    answers = [error] * len(taken)
+                for waiting, answer in zip(taken, answers, strict=True):
+                    waiting.tell(answer)
+        finally:
+            self._run = None
+
+    def _take(self) -> list[_WaitingStep[Any]]:
+        """The calls of the next commit: at least one, and up to the first that ends it."""
+        taken: list[_WaitingStep[Any]] = []
+        size = 0
+        while self._waiting and size <= COMMIT_BYTES_MAX:
+            taken.append(self._waiting.pop(0))
+            size += taken[-1].step.size
+            if taken[-1].step.ends_commit:
+                break
+        return taken
+
+    async def _committed(self, taken: Sequence[_WaitingStep[Any]]) -> list[Any]:
+        """The answers to `taken`, in order.
+
+        Raises:
+            StorageUnavailable, WriterReplaced: Nothing changed.
+        """
+        await self._settle()
+        draft = CommitDraft(self._place.shown, self._tails)
+        answers: list[Any] = []
+        for one in taken:
+            await self._learn(one.step, draft)
+            answer = one.decide(draft)
+            answers.append(answer)
+            if isinstance(answer, StoreRefused):
+                self._refusal = answer  # An older store: see rule 4.
+        if self._refusal is not None:
+            return [self._refusal] * len(taken)
+        if draft.changes:
+            try:
+                await self._write(draft)
+            except OutcomeUnknown as error:
+                # What failed may have failed because of what is in doubt now.
+                return [error] * len(taken)
+        return answers
+
+    async def _learn(self, step: PendingStep[Any], draft: CommitDraft) -> None:
+        """Read what `step` needs to know."""
+        while any(needs := step.needs(draft)):
+            folders, keys = sorted(needs.folders), sorted(needs.keys)
+            tails = await self._moment.tails(folders)
+            values = await self._moment.values(keys)
+            draft.learn(
+                dict(zip(keys, values, strict=True)), dict(zip(folders, tails, strict=True))
+            )
+
+    async def _write(self, draft: CommitDraft) -> None:
+        """Carry out what `draft` has gathered.
+
+        Raises:
+            OutcomeUnknown: It is in doubt, and stays so until `_settle`.
+        """
+        assert self._database is not None, "it was opened when the last commit was settled"
+        changes = {key.encode(): value for key, value in draft.changes.items()}
+        commit = asyncio.create_task(self._database.commit(changes))
+        try:
+            await asyncio.wait([commit], timeout=ANSWER_S)
+            if not commit.done():
+                raise StorageUnavailable(
+                    f"{self._place.shown} does not answer within {ANSWER_S:g} s"
+                )
+            commit.result()
+            self._moment = await self._database.moment()
+        except RemoteStorageError as error:
+            self._in_doubt = commit
+            raise OutcomeUnknown(f"{error}, while committing") from error
+        self._commits += 1
+        self._remember(draft)
+
+    def _remember(self, draft: CommitDraft) -> None:
+        for folder, tail in draft.read_tails.items():
+            self._tails.setdefault(folder, tail)
+        for key, value in draft.changes.items():
+            self._tails.note(key, value)
+        while len(self._tails) > TAILS_MAX:
+            del self._tails[next(iter(self._tails))]
+
+    async def _settle(self) -> None:
+        """Have the commit in doubt carried out, or made impossible.
+
+        Raises:
+            WriterReplaced: Another process has opened the store for writing.
+            StorageUnavailable: It is still in doubt.
+        """
+        async with self._settling:
+            if self._in_doubt is not None:
+                await self._end_doubt(self._in_doubt)
+                self._in_doubt = None
+
+    async def _end_doubt(self, commit: asyncio.Task[None]) -> None:
+        await asyncio.wait([commit], timeout=ANSWER_S)
+        if not commit.done():
+            raise StorageUnavailable(
+                f"{self._place.shown} does not answer; what was written last is in doubt"
+            )
+        error = commit.exception()
+        if isinstance(error, WriterReplaced):
+            raise WriterReplaced(*error.args)
+        self._tails.clear()
+        if error is not None or self._database is None:
+            await self._reopen()
+        assert self._database is not None
+        self._moment = await self._database.moment()
+
+    async def _reopen(self) -> None:
+        """Open the database anew: what is not durable by now never will be."""
+        if self._database is not None:
+            await self._database.close()
+            self._database = None
+        self._database = await Database.open(self._place)
+
+    async def replaced(self) -> None:
+        """Return once another process has opened the store for writing."""
+        # SlateDB tells it to nobody who does not ask.
+        while self._database is None or not self._database.is_replaced:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+
+    async def close(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+        with suppress(RemoteStorageError):  # Then the next writer waits a little.
+            await self.decided(AtomicStep([Put(WRITER, b"")]))
+        while self._run is not None:
+            await asyncio.wait([self._run])
+        if self._database is not None:
+            await self._database.close()
+
+
+class SlateDbBackend(MetadataStorageBackend):
+    """A store in a bucket or, for tests, in a folder."""
+
+    def __init__(self, place: DatabasePlace, writer: Writer | None, views: Views) -> None:
+        """Not called directly: see `open`."""
+        self._home = OwnProcess(f"the open store {place.shown}")
+        self._place = place
+        self._writer = writer
+        self._views = views
+        self._in_flight: set[asyncio.Task[Any]] = set()
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, url: StoreUrl, *, read_only: bool = False, takes_over: bool = False
+    ) -> SlateDbBackend:
+        """The store at `url`; a writer makes it if it is missing.
+
+        A writer that `takes_over` waits for nobody: whoever wrote the store before writes no
+        more, and each of its calls raises `WriterReplaced`. Another one is refused while a
+        writer lives, and waits 15 s for a sign of one that has not closed the store.
+
+        Raises:
+            NoSuchStore: There is none, and it was opened for reading.
+            StoreRefused: Another process writes it; there is no such bucket, no right to it,
+                another program's database, or an object store without conditional writes.
+            FormatTooNew: A newer release made it.
+            StorageUnavailable: The bucket does not answer.
+            InvalidArgument: The packages of the extra `bucket` are missing.
+        """
+        place = DatabasePlace.of(url)
+        views = Views(place)
+        if read_only:
+            await views.moment()
+            return cls(place, None, views)
+        if not takes_over:
+            await _refuse_second(place, views)
+        return cls(place, await Writer.open(place), views)
+
+    async def _moment(self) -> StoreMoment:
+        return await (self._views if self._writer is None else self._writer).moment()
+
+    @override
+    async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        for key in keys:
+            check_key(key)
+
+        async def read() -> list[bytes | None]:
+            return await (await self._moment()).values(keys)
+
+        return await self._finished(read())
+
+    @override
+    async def get_like(
+        self, prefix: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        check_page(prefix, after, limit)
+
+        async def read() -> list[tuple[str, bytes]]:
+            return await (await self._moment()).page(prefix, after, limit)
+
+        return await self._finished(read())
+
+    @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        for prefix in prefixes:
+            check_prefix(prefix)
+
+        async def read() -> list[str | None]:
+            return [one.key or None for one in await (await self._moment()).tails(prefixes)]
+
+        return await self._finished(read())
+
+    @override
+    async def remove_like(self, prefix: str) -> int:
+        check_prefix(prefix)
+        writer = self._writing()
+        total = 0
+        while True:
+            try:
+                removed = await self._finished(_removed(writer, prefix))
+            except (StorageUnavailable, StoreRefused) as error:
+                if total:
+                    raise OutcomeUnknown(f"{error}; {total} keys are removed") from error
+                raise
+            total += removed
+            if removed < KEYS_PER_REMOVAL:
+                return total
+
+    @override
+    async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+        await checked_beside(operations)
+        await self._finished(self._writing().decided(AtomicStep(operations)))
+
+    @override
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
+        check_items(items)
+        return await self._finished(self._writing().decided(EachStep(items, formers)))
+
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise StoreRefused(f"{self._place.shown} was opened for reading only")
+        return self._writer
+
+    @override
+    async def is_replaced(self) -> bool:
+        if self._writer is not None:
+            await self._writer.replaced()
+        return self._writer is not None
+
+    @override
+    async def close(self) -> None:
+        if not self._home.is_here:
+            return  # SlateDB's threads are in the other process.
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        # Shielded, so that cancelling a caller does not leave the store half closed.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._in_flight:
+            await asyncio.wait(self._in_flight)
+        await self._views.close()
+        if self._writer is not None:
+            await self._writer.close()
+
+    async def _finished(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`; it continues if the caller is cancelled; `close` awaits it."""
+        try:
+            self._refuse_if_closed()
+        except RemoteStorageError:
+            work.close()
+            raise
+        task = asyncio.ensure_future(work)
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
+        return await asyncio.shield(task)
+
+    def _refuse_if_closed(self) -> None:
+        self._home.check()
+        if self._closing is not None:
+            raise StorageUnavailable(f"{self._place.shown} is closed")
+
+
+async def _refuse_second(place: DatabasePlace, views: Views) -> None:
+    """Return once it is clear that no writer lives.
+
+    Raises:
+        StoreRefused: One does.
+    """
+    try:
+        (name,) = await (await views.moment()).values([WRITER])
+    except NoSuchStore:
+        return
+    if not name:
+        return
+    listing = Listing(place)
+    newest = await listing.newest_commit(0)
+    for _ in range(LOOKS_FOR_WRITER):
+        await asyncio.sleep(1.5 * BEAT_S / LOOKS_FOR_WRITER)
+        if await listing.newest_commit(newest) > newest:
+            raise StoreRefused(
+                f"{place.shown} is written by another process, {name.decode()}: end it first"
+            )
+
+
+async def _removed(writer: Writer, prefix: str) -> int:
+    """The number of keys that one step of a removal removes."""
+    moment = await writer.moment()
+    page = await moment.page(prefix, None, KEYS_PER_REMOVAL)
+    await writer.decided(AtomicStep([Remove(key) for key, _ in page]))
+    return len(page)
