@@ -101,6 +101,14 @@ ALERTS = (
         "{{ $value }} calls wait for one partition on {{ $labels.host }}",
     ),
     Alert(
+        "TierledgerStoreSlow",
+        "histogram_quantile(0.99, "
+        'rate(tierledger_host_store_seconds_bucket{operation="append"}[5m])) > 1',
+        "10m",
+        Severity.WARNING,
+        "one in 100 commits of {{ $labels.host }} takes longer than a second",
+    ),
+    Alert(
         "TierledgerFeedBehind",
         "tierledger_host_feed_lag_events_max > 10000",
         "10m",
@@ -132,6 +140,11 @@ ALERTS = (
 )
 """All alerts; each has a section in the runbook."""
 
+_STORE_P99 = (
+    "histogram_quantile(0.99, "
+    "sum by (le, operation) (rate(tierledger_host_store_seconds_bucket[5m])))"
+)
+
 PANELS = (
     Panel("Not well, by code", "short", (("tierledger_trouble > 0", "{{code}}"),)),
     Panel(
@@ -153,6 +166,11 @@ PANELS = (
         "Commits per second",
         "short",
         (("rate(tierledger_host_commits_total[5m])", "{{host}}"),),
+    ),
+    Panel(
+        "What the store takes for 99 in 100 calls",
+        "s",
+        ((_STORE_P99, "{{operation}}"),),
     ),
     Panel(
         "Bytes in the tier, by topic",
@@ -244,7 +262,7 @@ WIDTH, HEIGHT = 12, 8
 
 def metrics_in(expression: str) -> set[str]:
     """The metrics of a service that an expression asks for."""
-    return set(_METRIC.findall(expression))
+    return {name.removesuffix("_bucket") for name in _METRIC.findall(expression)}
 
 
 def rules(runbook: str = RUNBOOK) -> Iterator[str]:

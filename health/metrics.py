@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 
 from tierledger.actors.coordinator.events import Owner
 from tierledger.health.status import (
@@ -29,7 +33,11 @@ SERIES_PARTITIONS_MAX = 1000
 HOST = ("host",)
 BROKER = ("broker",)
 TROUBLE = ("code", "severity")
+STORE_TIMES = "tierledger_host_store_seconds"
 PARTITION = ("topic", "topic_id", "partition", "host")
+
+
+Family: TypeAlias = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
 class Metric(NamedTuple):
@@ -40,8 +48,11 @@ class Metric(NamedTuple):
     help: str
 
     @property
-    def is_counter(self) -> bool:
-        return self.name.endswith("_total")
+    def kind(self) -> str:
+        """Its type for Prometheus."""
+        if self.name == STORE_TIMES:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 METRICS = (
@@ -220,6 +231,12 @@ METRICS = (
         "one partition.",
     ),
     Metric(
+        STORE_TIMES,
+        ("host", "operation"),
+        "How long the store took, failures included, since the host's process began; append "
+        "is a commit, write a checkpoint or a record, read and list are what they say.",
+    ),
+    Metric(
         "tierledger_host_alarms_total",
         ("host", "kind"),
         "Alarms that the host's process raised.",
@@ -319,7 +336,7 @@ def families(
     status: ServiceStatus,
     partitions_max: int = SERIES_PARTITIONS_MAX,
     broker: BrokerVersion = NEWEST,
-) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+) -> Iterator[Family]:
     """The metrics of a service, including those without samples, for their help texts.
 
     With more than `partitions_max` partitions none has series of its own, and
@@ -329,6 +346,7 @@ def families(
     count = len(status.partitions)
     shown = status.partitions if count <= partitions_max else []
     samples: dict[str, Iterable[Sample]] = {
+        STORE_TIMES: (),
         **_of_coordinator(status),
         **_of_owner(status.coordinator),
         **_of_plugins(status.coordinator or _NOTHING),
@@ -342,15 +360,31 @@ def families(
         "tierledger_partitions_without_series": [((), count - len(shown))],
     }
     for metric in METRICS:
-        family: CounterMetricFamily | GaugeMetricFamily
-        if metric.is_counter:
-            family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
-        else:
-            family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
-        for labels, value in samples.pop(metric.name):
-            family.add_metric(labels, value)
-        yield family
+        yield _family(metric, samples.pop(metric.name), status)
     assert not samples, f"not in METRICS: {sorted(samples)}"
+
+
+def _family(metric: Metric, samples: Iterable[Sample], status: ServiceStatus) -> Family:
+    if metric.kind == "histogram":
+        return _store_times(metric, status)
+    made = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family: CounterMetricFamily | GaugeMetricFamily
+    family = made(metric.name, metric.help, labels=metric.labels)
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+def _store_times(metric: Metric, status: ServiceStatus) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for host in status.hosts:
+        for operation, told in host.store_times.items():
+            buckets = [
+                ("+Inf" if bound is None else str(bound), calls)
+                for bound, calls in told["upto_s"]
+            ]
+            family.add_metric((host.name, operation), buckets, told["sum_s"])
+    return family
 
 
 _FEEDS = {

@@ -124,6 +124,8 @@ class HostStatus(NamedTuple):
     """What its process says is wrong now; see `actors.conditions`."""
     checkpointed_ms: int | None = None
     """When a leader there stored a checkpoint last; None: none since its process began."""
+    store_times: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    """How long its store took, by operation; see `StoreTimes.plain`."""
 
     def plain(self) -> dict[str, Any]:
         ratio = self.batches_per_commit
@@ -132,6 +134,7 @@ class HostStatus(NamedTuple):
             "feeds": dict(self.feeds),
             "held_back": dict(self.held_back),
             "conditions": list(self.conditions),
+            "store_times": dict(self.store_times),
             "batches_per_commit": ratio,
         }
 
@@ -373,6 +376,7 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
         dict(counts.get("held_back", {})),
         counts.get("conditions", ()),
         counts.get("checkpointed_ms"),
+        dict(counts.get("store_times", {})),
     )
 
 

@@ -48,6 +48,7 @@ from tierledger.actors.host.partition_shell import Notice, PartitionShell
 from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.retentions import Retentions, is_judged
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
+from tierledger.actors.host.store_times import StoreTimes, TimedBackend
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import NoOracle
 from tierledger.actors.ports import HostFailed, LeaderOracle, RetentionSource
@@ -133,7 +134,8 @@ class Host:
         self.name = name
         self.process = process
         self.cluster_id = cluster_id
-        self.backend = backend
+        times = StoreTimes()
+        self.backend = backend = TimedBackend(backend, times)
         self.keys = keys
         self.serde = serde
         self.lists = OpenLists(process)
@@ -173,7 +175,9 @@ class Host:
         self.feeds = Feeds(self._shells)
         self.heads = Heads(self._shells)
         self.hints = Hints(self._shells)
-        self.report = HostReport(name, process, pid, self.committer, self._shells, conditions)
+        self.report = HostReport(
+            name, process, pid, self.committer, self._shells, conditions, times
+        )
 
     def start(self) -> None:
         """Begin to commit, read and poll."""

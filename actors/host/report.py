@@ -15,6 +15,7 @@ from tierledger.actors.conditions import NO_STEPS, Conditions
 from tierledger.actors.deletion_counts import DeletionCounts
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.store_queues import Committer
+from tierledger.actors.host.store_times import StoreTimes
 from tierledger.actors.slices import Slices
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
@@ -63,6 +64,7 @@ class HostReport:
         committer: Committer,
         shells: Mapping[tuple[PartitionKey, str], PartitionShell],
         conditions: Conditions,
+        store_times: StoreTimes,
     ) -> None:
         self.door: str | None = None
         """Where clients reach this host (HOST:PORT); None if it does not listen."""
@@ -78,6 +80,7 @@ class HostReport:
         self._pid = pid
         self._committer = committer
         self._shells = shells
+        self._store_times = store_times
         self._alarms: dict[str, int] = {}
         self._reasons: dict[PartitionKey, str] = {}
         self._held_back: dict[str, HeldBack] = {}
@@ -172,6 +175,7 @@ class HostReport:
             "followers": sum(role == FOLLOWER for _, role in self._shells),
             "commits": self._committer.commits,
             "batches": self._committer.batches,
+            "store_times": self._store_times.plain(),
             "alarms": dict(self._alarms),
             "checkpointed_ms": self.checkpointed_ms,
             "held_back": {hold: one._asdict() for hold, one in self._held_back.items()},

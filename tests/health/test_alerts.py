@@ -101,6 +101,10 @@ CRITICAL = 'tierledger_trouble{code="host-silent",severity="critical",instance="
 WARNING = 'tierledger_trouble{code="behind",severity="warning",instance="a"}'
 UP = "tierledger_coordinator_up"
 DAMAGED = 'tierledger_host_alarms_total{kind="damaged",host="host-0",instance="a"}'
+TAKES = (
+    "tierledger_host_store_seconds_bucket"
+    '{operation="append",host="host-0",instance="a",le="%s"}'
+)
 SUCCESS = "tierledger_kafka_success_seconds"
 DUE = "tierledger_trash_due_since_seconds"
 
@@ -118,6 +122,18 @@ DUE = "tierledger_trash_due_since_seconds"
         ({UP: "0x12"}, "12m", "TierledgerAbsent", None),
         ({DAMAGED: "0x2 1x9"}, "5m", "TierledgerReplicaNotFed", {"host": "host-0"}),
         ({DAMAGED: "1x9"}, "5m", "TierledgerReplicaNotFed", None),
+        (
+            {TAKES % "1.0": "0+60x30", TAKES % "2.5": "0+70x30", TAKES % "+Inf": "0+70x30"},
+            "20m",
+            "TierledgerStoreSlow",
+            {"host": "host-0", "operation": "append"},
+        ),
+        (
+            {TAKES % "1.0": "0+70x30", TAKES % "+Inf": "0+70x30"},
+            "20m",
+            "TierledgerStoreSlow",
+            None,
+        ),
         # Time begins at 0 in these tests: the success was then, too.
         ({SUCCESS: "0x20"}, "10m", "TierledgerKafkaNotFollowed", "10m 0s"),
         ({SUCCESS: "0+60x20"}, "10m", "TierledgerKafkaNotFollowed", None),

@@ -329,6 +329,7 @@ def test_without_the_coordinator_nothing_is_said_to_be_zero() -> None:
 def test_names_and_types_are_as_prometheus_wants_them() -> None:
     for metric, family in zip(METRICS, families(status_of(reading({}))), strict=True):
         assert isinstance(family, CounterMetricFamily) == metric.name.endswith("_total")
+        assert family.type == metric.kind
         assert metric.help.endswith(".")
 
 
@@ -338,13 +339,29 @@ def test_the_documented_metrics_are_those_that_are_served() -> None:
     served_ones = [
         [
             metric.name,
-            "counter" if metric.is_counter else "gauge",
+            metric.kind,
             ", ".join(metric.labels),
             metric.help,
         ]
         for metric in METRICS
     ]
     assert documented == served_ones
+
+
+def test_how_long_the_store_takes_is_a_histogram() -> None:
+    upto = ((0.001, 2), (0.0025, 5), (None, 6))
+    told = {"append": {"upto_s": upto, "sum_s": 1.5}}
+
+    found = scraped(reading({"host-0": host(served(0), store_times=told), "host-1": host()}))
+
+    def of(name: str, **labels: str) -> float | None:
+        return value(
+            found, f"host_store_seconds_{name}", host="host-0", operation="append", **labels
+        )
+
+    assert [of("bucket", le=le) for le in ("0.001", "0.0025", "+Inf")] == [2, 5, 6]
+    assert (of("count"), of("sum")) == (6, 1.5)
+    assert not [key for key in found if ("host", "host-1") in key[1] and "store" in key[0]]
 
 
 # Over HTTP.

@@ -71,6 +71,7 @@ async def test_scrapes_and_looks_see_what_a_service_does(brokers: Brokers) -> No
     assert value(after, "open_sessions") == 3
     assert value(after, "broker_incarnation", broker="2") == 1
     assert value(after, "host_commits_total", host="host-0")
+    assert value(after, "host_store_seconds_count", host="host-0", operation="append")
     assert value(after, "coordinator_position") == last["coordinator"]["position"]
     with pytest.raises(urllib.error.URLError, match="refused"):
         await get(address)

@@ -15,7 +15,7 @@ def test_a_host_says_that_a_leader_stands_still_while_callers_wait() -> None:
     )
     unused: Any = None
     report = HostReport(
-        "host-0", "p", 1, unused, {(unused, LEADER): shell}, Conditions(lambda: 5)
+        "host-0", "p", 1, unused, {(unused, LEADER): shell}, Conditions(lambda: 5), unused
     )
 
     def said(now_s: float) -> list[str]:

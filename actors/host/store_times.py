@@ -1,0 +1,109 @@
+"""How long the store takes for a host, by what is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from typing_extensions import override
+
+from tierledger.storage.backend import (
+    NO_FORMERS,
+    CreateOutcome,
+    Former,
+    MetadataStorageBackend,
+    Operation,
+)
+
+T = TypeVar("T")
+
+BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Upper bounds of the buckets; a last one has all that took longer."""
+
+
+class StoreTimes:
+    """Counts of calls by operation and duration, since the process began."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, list[int]] = {}
+        self._sums_s: dict[str, float] = {}
+
+    def note(self, operation: str, seconds: float) -> None:
+        counts = self._counts.setdefault(operation, [0] * (len(BOUNDS_S) + 1))
+        counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self._sums_s[operation] = self._sums_s.get(operation, 0.0) + seconds
+
+    def plain(self) -> dict[str, dict[str, Any]]:
+        """By operation: pairs of a bound and the calls up to it (None: all), and seconds."""
+        return {name: self._plain(name) for name in sorted(self._counts)}
+
+    def _plain(self, operation: str) -> dict[str, Any]:
+        calls, upto = 0, []
+        for bound, count in zip((*BOUNDS_S, None), self._counts[operation], strict=True):
+            calls += count
+            upto.append((bound, calls))
+        return {"upto_s": upto, "sum_s": self._sums_s[operation]}
+
+
+class TimedBackend(MetadataStorageBackend):
+    """Another backend, whose calls are timed; those that fail, too."""
+
+    def __init__(self, backend: MetadataStorageBackend, times: StoreTimes) -> None:
+        self._backend = backend
+        self._times = times
+
+    async def _timed(self, operation: str, call: Awaitable[T]) -> T:
+        loop = asyncio.get_running_loop()
+        since_s = loop.time()
+        try:
+            return await call
+        finally:
+            self._times.note(operation, loop.time() - since_s)
+
+    @override
+    async def create(self, key: str, value: bytes) -> None:
+        await self._timed("write", self._backend.create(key, value))
+
+    @override
+    async def update(self, key: str, value: bytes, *, expected: bytes | None = None) -> None:
+        await self._timed("write", self._backend.update(key, value, expected=expected))
+
+    @override
+    async def get(self, key: str) -> bytes | None:
+        return await self._timed("read", self._backend.get(key))
+
+    @override
+    async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        return await self._timed("read", self._backend.get_each(keys))
+
+    @override
+    async def get_like(
+        self, prefix: str, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        return await self._timed(
+            "list", self._backend.get_like(prefix, after=after, limit=limit)
+        )
+
+    @override
+    async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        return await self._timed("list", self._backend.last_keys(prefixes))
+
+    @override
+    async def remove_like(self, prefix: str) -> int:
+        return await self._timed("remove", self._backend.remove_like(prefix))
+
+    @override
+    async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+        await self._timed("write", self._backend.execute_atomically(operations))
+
+    @override
+    async def create_each(
+        self, items: Sequence[tuple[str, bytes]], formers: Mapping[str, Former] = NO_FORMERS
+    ) -> list[CreateOutcome]:
+        return await self._timed("append", self._backend.create_each(items, formers))
+
+    @override
+    async def close(self) -> None:
+        await self._backend.close()
