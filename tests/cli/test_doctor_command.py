@@ -27,6 +27,7 @@ from tierledger.actors.discovery.service_record import record_of
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import this_process
 from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.commands.doctor.backups import of_backup
 from tierledger.cli.commands.doctor.check import Check, CheckLine, lines_of
 from tierledger.cli.commands.doctor.checks import CHECKS
 from tierledger.cli.commands.doctor.doctor import INDENT
@@ -55,6 +56,7 @@ from tierledger.tiering.layouts.tier_url import open_store, parse
 from tierledger.tiering.objects.request_counts import Operation
 
 WELL, WARNING, FAILED, UNSEEN = CheckState
+HOUR_MS = 3_600_000
 NOTHING = Given(StoreOptions(), None, None)
 
 
@@ -382,6 +384,39 @@ def test_lines_fit_a_terminal_of_80_columns(store: Path) -> None:
 )
 def test_an_installed_version_fits_or_not(found: str, wanted: str, is_so: bool) -> None:
     assert fits(found, wanted) is is_so
+
+
+def test_the_newest_backup_is_told_with_its_age(tmp_path: Path) -> None:
+    store, folder = tmp_path / "ledger.sqlite", tmp_path / "backups"
+
+    async def filled() -> None:
+        backend = await SqliteBackend.open(store)
+        await orders(backend)
+        await backend.close()
+
+    asyncio.run(filled())
+    missing = doctor("--backups", folder)
+    folder.mkdir()
+    empty = doctor("--backups", folder)
+    made = invoke("backup", "make", folder, "--store", f"sqlite:{store}")
+    assert made.exit_code == ExitStatus.WELL, made.output
+    there = doctor("--backups", folder)
+
+    assert seen(missing, "backup") == [(FAILED, f"{folder} is no folder with backups")]
+    assert seen(empty, "backup") == [(FAILED, f"there is no backup in {folder}")]
+    ((state, text),) = seen(there, "backup")
+    assert state == WELL
+    assert text.startswith("the newest was made ")
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "damaged", "state"),
+    [(0, 0, WELL), (25 * HOUR_MS, 0, WELL), (27 * HOUR_MS, 0, WARNING), (0, 2, FAILED)],
+)
+def test_an_old_backup_and_one_that_lacks_something_are_told(
+    age_ms: int, damaged: int, state: CheckState
+) -> None:
+    assert of_backup("/backup", age_ms, damaged).state is state
 
 
 @pytest.mark.parametrize(

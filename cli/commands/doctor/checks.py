@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tierledger.cli.commands.doctor.backups import CHECKS_OF_BACKUPS
 from tierledger.cli.commands.doctor.certificates import CERTIFICATES
 from tierledger.cli.commands.doctor.kafka import CHECKS_OF_KAFKA
 from tierledger.cli.commands.doctor.machine import MACHINE
@@ -23,5 +24,6 @@ CHECKS: Sequence[Check] = (
     *CHECKS_OF_SERVICE,
     *CHECKS_OF_TIER,
     *CHECKS_OF_KAFKA,
+    *CHECKS_OF_BACKUPS,
 )
 """All checks, in the order of the lines; `docs/doctor.md` has the same table."""

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -58,12 +59,19 @@ def doctor(
         typer.Option(metavar="HOST:PORT,...", help="Brokers of the Kafka cluster."),
     ] = None,
     kafka_config: KafkaConfigOption = None,
+    backups: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="The folder of `backup make`, whose newest backup is looked at.",
+        ),
+    ] = None,
     timeout: Annotated[
         str, typer.Option(metavar="TIME", help="How long each check may take, like 30s.")
     ] = DEADLINE,
     json: JsonOption = False,
 ) -> None:
-    """Look at all that a service needs: this machine, store, service, tier and brokers.
+    """Look at all that a service needs: this machine, store, service, tier, brokers, backups.
 
     One line for each thing that was looked at: how it stands with it, the check's name, what
     was seen, and what to do. What no option names is not looked at. Nothing is changed: what
@@ -83,7 +91,7 @@ def doctor(
         _refuse_other(tier)
     config = None if kafka_config is None else str(kafka_config)
     brokers = None if kafka is None else KafkaBrokers(kafka, config)
-    given = Given(StoreOptions(store, cluster), tier, brokers)
+    given = Given(StoreOptions(store, cluster), tier, brokers, backups)
     states = asyncio.run(_doctor(given, timeout_ms / 1000, json=json))
     if findings(states):
         raise typer.Exit(ExitStatus.FOUND)

@@ -12,6 +12,7 @@ from tierledger.events.errors import RemoteStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from tierledger.actors.discovery.service_record import ServiceRecord
     from tierledger.actors.host_settings import ServiceSettings
@@ -23,11 +24,12 @@ T = TypeVar("T")
 
 SEE_SERVICE, SEE_STORE = "see the check `service`", "see the check `store-read`"
 
-STORE, SERVICE, TIER, KAFKA = (
+STORE, SERVICE, TIER, KAFKA, BACKUPS = (
     "--store with the store's own URL",
     "--store, of the store or of the service's doors",
     "--tier",
     "--kafka",
+    "--backups",
 )
 """The options that a check needs."""
 
@@ -36,11 +38,16 @@ class Given:
     """The options, and what was read by them once for all checks."""
 
     def __init__(
-        self, store: StoreOptions, tier: str | None, brokers: KafkaBrokers | None
+        self,
+        store: StoreOptions,
+        tier: str | None,
+        brokers: KafkaBrokers | None,
+        backups: Path | None = None,
     ) -> None:
         self.options = store
         self._tier = tier
         self._brokers = brokers
+        self._backups = backups
         self._read: dict[str, asyncio.Task[Any]] = {}
 
     def has(self, option: str) -> bool:
@@ -51,6 +58,7 @@ class Given:
             SERVICE: bool(url),
             TIER: self._tier is not None,
             KAFKA: self._brokers is not None,
+            BACKUPS: self._backups is not None,
         }[option]
 
     @property
@@ -62,6 +70,11 @@ class Given:
     def brokers(self) -> KafkaBrokers:
         assert self._brokers is not None, "a check that needs --kafka"
         return self._brokers
+
+    @property
+    def backups(self) -> Path:
+        assert self._backups is not None, "a check that needs --backups"
+        return self._backups
 
     async def settings(self) -> ServiceSettings:
         """The settings of a client of the service."""
