@@ -31,6 +31,9 @@ SCHEMAS = json.loads((TESTS / "schemas.json").read_text())
 LOCAL = ROOT / ".venv" / "helm" / "bin" / "helm"
 HELM = str(LOCAL) if LOCAL.exists() else shutil.which("helm")
 
+SECRETS = {"PGPASSWORD", "RAY_AUTH_TOKEN", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+"""Variables that must come from secrets."""
+
 Object = dict[str, Any]
 
 
@@ -125,7 +128,7 @@ def test_what_containers_mount_is_there_and_secrets_are_only_read(path: Path) ->
 def test_secrets_are_named_and_not_written(path: Path) -> None:
     for one in containers(path):
         for variable in one["env"]:
-            if variable["name"] in {"PGPASSWORD", "RAY_AUTH_TOKEN"}:
+            if variable["name"] in SECRETS:
                 assert set(variable) == {"name", "valueFrom"}
                 assert set(variable["valueFrom"]) == {"secretKeyRef"}
     assert not of_kind(path, "Secret")

@@ -74,6 +74,23 @@ capabilities: {drop: [ALL]}
 - name: PGPASSWORD
   valueFrom: {secretKeyRef: {name: {{ .Values.store.passwordSecret }}, key: {{ .Values.store.passwordKey }}}}
 {{- end }}
+{{- with .Values.store.bucket }}
+{{- if .secret }}
+{{- $secret := .secret }}
+{{- range list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" }}
+- name: {{ . }}
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: {{ . }}}}
+{{- end }}
+{{- end }}
+{{- if .region }}
+- name: AWS_REGION
+  value: {{ .region | quote }}
+{{- end }}
+{{- if .endpoint }}
+- name: AWS_ENDPOINT
+  value: {{ .endpoint | quote }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{- define "tierledger.rayEnv" -}}
