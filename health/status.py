@@ -29,6 +29,7 @@ COORDINATOR_FIELDS = (
     "owner_epoch",
     "source",
     "heading",
+    "move",
     "attending",
     "shadows",
     "kafka",

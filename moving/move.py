@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tierledger.actors.calls import PartitionsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
 from tierledger.actors.connection import ServiceConnection
+from tierledger.actors.coordinator.attendance import MoveReport
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import GIVE_UP_AFTER_MS, Owned
 from tierledger.actors.coordinator.requests import HostsCall, StatusCall
@@ -54,10 +55,20 @@ class OwnershipMove:
         self._brokers = brokers
         self._procedure = Procedure(to, accepts_losses=accepts_losses)
         self._owned: Owned | None = None
+        self._compared_s: float | None = None
+        """When the last comparison ended, by the loop's clock."""
         self._pending: set[TopicIdPartition] = set()
         """Partitions that differed at the last comparison, or have changed since."""
         self._positions_known: dict[TopicIdPartition, int] = {}
         """Each log's last position, read before the last comparison."""
+
+    @property
+    def report(self) -> MoveReport:
+        """How far it is, for people."""
+        report, ago_ms = self._procedure.report, None
+        if self._compared_s is not None:
+            ago_ms = int((asyncio.get_running_loop().time() - self._compared_s) * 1000)
+        return report._replace(compared_ms_ago=ago_ms)
 
     async def made(self, tell: Callable[[str], None]) -> Owned:
         """The new owner, once the metadata has moved; `tell` gets a line for each step.
@@ -127,6 +138,7 @@ class OwnershipMove:
             case steps.Compare(is_all=is_all, is_again=is_again):
                 await asyncio.sleep(COMPARE_PAUSE_S if is_again else 0)
                 found = await self._differences(comparison, is_all=is_all)
+                self._compared_s = asyncio.get_running_loop().time()
                 segments = {str(one): one.segment for one in found if one.segment is not None}
                 return steps.Compared(tuple(map(str, found)), segments)
             case steps.ChangeOwner(wish=wish):

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
+from tierledger.actors.coordinator.attendance import MOVE_DIFFERENCES_MAX, MoveReport
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import (
     ACCEPTED_MAX,
@@ -41,6 +42,9 @@ SETTLED_COMPARISONS = 3
 
 LOOKS = 600
 """Most looks, before writes are held, that wait for a follower in trouble or for its round."""
+
+TOLD_MAX = 500
+"""Characters of a difference that are told to the service."""
 
 AS_BEFORE = "the owner is as before"
 
@@ -214,6 +218,8 @@ class Procedure:
         """The differences of this phase that count so far; None: nothing was compared yet."""
         self._comparisons = 0
         """Comparisons in this phase."""
+        self._told = MoveReport(to, self.phase.value)
+        """What the last comparisons found, for people."""
         self._records: tuple[int | None, ...] = ()
         """The follower's counts of records when everything was taken over."""
         self._trouble: str | None = None
@@ -222,6 +228,16 @@ class Procedure:
     def task(self) -> str:
         """What the follower has to do during the move."""
         return TASKS[self._to]
+
+    @property
+    def report(self) -> MoveReport:
+        """How far the move is, for people."""
+        busy = f"brokers {_listed(self._busy)} are not idle" if self._busy else ""
+        return self._told._replace(
+            phase=self.phase.value,
+            owner_epoch=self.owner_epoch or 0,
+            waits=busy or self._waits or "",
+        )
 
     def handle(self, stimulus: Stimulus) -> list[Effect]:
         """The effects that `stimulus` calls for, in order."""
@@ -329,6 +345,11 @@ class Procedure:
             still = set(found)
             differences = tuple(one for one in before if one in still)
         self._differences, self._comparisons = differences, self._comparisons + 1
+        self._told = self._told._replace(
+            comparisons=self._told.comparisons + 1,
+            differing=len(differences),
+            differences=tuple(one[:TOLD_MAX] for one in differences[:MOVE_DIFFERENCES_MAX]),
+        )
         if differences and self._comparisons < (
             COMPARISONS if is_written else SETTLED_COMPARISONS
         ):

@@ -35,6 +35,9 @@ LEFT_KEPT = 16
 OTHER_LOGS_MAX = 100
 """Partitions that a report names."""
 
+MOVE_DIFFERENCES_MAX = 20
+"""Differences that a command's report names."""
+
 STALE_MS = 600_000
 """Age (ms) of a broker's last verified answer at which nothing is verified any more: a broker
 asks about each partition that it leads twice a minute."""
@@ -143,10 +146,37 @@ class Attend(NamedTuple):
         return asked.attend(self)
 
 
+class MoveReport(NamedTuple):
+    """How far the command is that moves the metadata, for people; it decides nothing."""
+
+    to: Text
+    """The owner after the move."""
+    phase: Text
+    owner_epoch: Count = 0
+    """The move's newest; 0: it has not begun."""
+    comparisons: Count = 0
+    """How often both managers were compared."""
+    compared_ms_ago: Count | None = None
+    """Milliseconds since the last comparison ended."""
+    differing: Count = 0
+    """Differences that it found,"""
+    differences: Annotated[tuple[Text, ...], Meta(max_length=MOVE_DIFFERENCES_MAX)] = ()
+    """and the first of them."""
+    waits: Text = ""
+    """What is waited for."""
+    outcome: Text = ""
+    """How the move has ended; empty: it goes on."""
+
+    def put_to(self, asked: Attending) -> Coroutine[Any, Any, None]:
+        return asked.tell_move(self)
+
+
 class Attending(Protocol):
-    """Takes plugins' reports."""
+    """Takes the reports of plugins, and of the command that moves the metadata."""
 
     async def attend(self, attend: Attend) -> Attended: ...
+
+    async def tell_move(self, report: MoveReport) -> None: ...
 
 
 class PluginTrouble(NamedTuple):
@@ -227,6 +257,7 @@ class Attendance:
         """By standby follower: its reports since the chosen one's last report."""
         self._left: deque[str] = deque(maxlen=LEFT_KEPT)
         """Followers that have left. A report of theirs may still be under way."""
+        self._move: tuple[MoveReport, int] | None = None
         self._accepted: tuple[int, tuple[bytes, ...]] = (0, ())
         """A move's owner epoch, and the segments about which managers may differ in it."""
 
@@ -252,6 +283,22 @@ class Attendance:
     def accepted(self, owner_epoch: int) -> tuple[bytes, ...]:
         epoch, segments = self._accepted
         return segments if epoch == owner_epoch else ()
+
+    def move_told(self, report: MoveReport, now_ms: int) -> None:
+        self._move = report, now_ms
+
+    def _moving(self, now_ms: int) -> dict[str, Any] | None:
+        """The newest report of a command that moves the metadata, with its age."""
+        if self._move is None or now_ms - self._move[1] > FORGOTTEN_MS:
+            return None
+        report, heard_ms = self._move
+        ago_ms = now_ms - heard_ms
+        compared_ms = report.compared_ms_ago
+        return {
+            **report._asdict(),
+            "compared_ms_ago": None if compared_ms is None else compared_ms + ago_ms,
+            "heard_ms_ago": ago_ms,
+        }
 
     @property
     def import_rounds(self) -> int:
@@ -304,6 +351,7 @@ class Attendance:
                 "trouble": silent or report["trouble"],
             }
         return {
+            "move": self._moving(now_ms),
             "kafka": following,
             "attending": [
                 {

@@ -26,6 +26,7 @@ from tierledger.actors.coordinator.attendance import (
     Attendance,
     Attended,
     Followed,
+    MoveReport,
 )
 from tierledger.actors.coordinator.breaker import Breaker
 from tierledger.actors.coordinator.clocks import OWN, Clocks
@@ -302,6 +303,10 @@ class CoordinatorService:
             self._feed(msg.Requested(None, msg.ReleaseDeletions(attend.broker_id)))
         accepted = self._attendance.accepted(state.ownership.epoch)
         return Attended(state.ownership, self._attendance.import_rounds, accepted)
+
+    async def tell_move(self, report: MoveReport) -> None:
+        """Take the report of a command that moves the metadata; `status` shows it."""
+        self._attendance.move_told(report, self._now_ms())
 
     async def follow_kafka(self, report: dict[str, Any]) -> Followed:
         """Take a follower's report; the answer is the owner, and whether it is chosen."""

@@ -145,6 +145,7 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
     from tierledger.actors.discovery.connecting import connect
     from tierledger.moving.freshness import refuse_owned
     from tierledger.moving.move import OwnershipMove
+    from tierledger.moving.telling import telling
 
     connection = await connect(settings)
     try:
@@ -162,7 +163,8 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
         move = OwnershipMove(
             settings, connection, wish.brokers, to, accepts_losses=wish.accepts_losses
         )
-        owned = await move.made(print_note)
+        async with telling(coordinator, lambda: move.report):
+            owned = await move.made(print_note)
         print_trash(owned, await coordinator.ask(StatusCall()))
         return owned
     finally:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tierledger.actors.coordinator.attendance import MOVE_DIFFERENCES_MAX, MoveReport
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import ACCEPTED_MAX, Handover, Owned
 from tierledger.moving.procedure import (
@@ -397,3 +398,22 @@ def test_what_was_not_called_for_is_a_mistake_of_the_shell() -> None:
         if TimeIsUp not in heard:
             with pytest.raises(AssertionError, match=phase.value):
                 one.handle(TimeIsUp())
+
+
+def test_it_tells_what_its_last_comparison_found_and_who_is_waited_for() -> None:
+    one = Driven()
+    new = one.procedure.report
+    many = tuple(f"difference {number}" + "x" * 600 for number in range(30))
+    one.hear(Begun(), looked(plugin()), Compared(many))
+    compared = one.procedure.report
+    two = Driven()
+    two.hear(*HELD[:-1], moving(idle(), plugin(2), plugin(3)))
+    held = two.procedure.report
+
+    assert new == MoveReport("tierledger", "new")
+    assert (compared.phase, compared.owner_epoch, compared.comparisons) == ("comparing", 0, 1)
+    assert compared.differing == 30
+    assert len(compared.differences) == MOVE_DIFFERENCES_MAX
+    assert {len(text) for text in compared.differences} == {500}
+    assert (held.phase, held.owner_epoch, held.differing) == ("holding", FIRST, 0)
+    assert held.waits == "brokers 2, 3 are not idle"

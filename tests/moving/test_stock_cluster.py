@@ -42,6 +42,8 @@ from tierledger.events.identifiers import RemoteLogSegmentId, TopicIdPartition, 
 from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from tierledger.moving.procedure import AS_BEFORE
+from tierledger.moving.telling import SUCCEEDED
 from tierledger.simulation.live.server import free_ports
 
 PARTITION = TopicPartition(TOPIC, 0)
@@ -225,6 +227,7 @@ async def test_a_cluster_moves_to_tierledger_and_back(
             assert owners == ["tierledger", "moving", "moving", "kafka"]
             status = (await ledger.status())["coordinator"]
             assert (status["owner"], status["owner_epoch"]) == ("kafka", 7)
+            assert (status["move"]["to"], status["move"]["outcome"]) == ("kafka", SUCCEEDED)
 
     # Kafka's own manager reads what was mirrored: the removed segment is gone for it, too.
     await asyncio.to_thread(retain, broker, every_ms=300)
@@ -250,6 +253,9 @@ async def test_a_difference_and_a_broker_that_writes_on_stop_a_move(
         assert refused.exit_code == ExitStatus.USAGE
         assert f"{tip}, segment {planted}: by Kafka's metadata topic none" in refused.stderr
         assert [followed.owner for followed in one.followed] == ["kafka"], "nothing was begun"
+        told = (await ledger.status())["coordinator"]["move"]
+        assert str(planted) in told["differences"][0]
+        assert told["outcome"].endswith(AS_BEFORE)
 
         one.is_busy = True
         await interrupted_while_moving(ledger, one)

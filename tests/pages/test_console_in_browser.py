@@ -18,6 +18,7 @@ from tests.models.actors.reports import served as report
 from tests.models.cli.command_line import HOSTILE, OLD_ORDERS, ORDERS, orders, others, write
 from tests.models.pages.chromium import WAIT_S, Browser
 from tests.models.storage.stored_partitions import StoredPartition, finished
+from tierledger.actors.coordinator.attendance import MoveReport
 from tierledger.cli.commands.console import sight, site
 from tierledger.cli.commands.console.histories import Histories
 from tierledger.cli.commands.console.serving import Console
@@ -63,6 +64,9 @@ def plugin(broker_id: int, **more: object) -> dict[str, object]:
     return {**report, **more}
 
 
+COMPARED = MoveReport("tierledger", "holding", 2, 5, 4000, 1, ("orders-1, size: 12 and 11",))
+
+
 def moving(*plugins: dict[str, object]) -> Reading:
     """A service whose metadata moves; one of its brokers has found a difference."""
     follower = {"task": "import", "round": 7, "trouble": None, "heard_ms_ago": 100, "lag": 0}
@@ -81,6 +85,7 @@ def moving(*plugins: dict[str, object]) -> Reading:
         attending=list(plugins),
         shadows=[{**shadow, "verified_ms_ago": 9000, **counts, "differences": [difference]}],
         kafka=follower,
+        move={**COMPARED._asdict(), "heard_ms_ago": 300},
     )
 
 
@@ -245,7 +250,7 @@ def test_a_move_is_shown_as_it_goes(
     monkeypatch.setattr(sight, "take_look", looks_at(readings))
     with served(tmp_path / "store", browser) as console:
         open_at(browser, console, "move")
-        browser.wait_for("document.querySelectorAll('.steps li').length === 7")
+        browser.wait_for("document.querySelectorAll('.steps li').length === 8")
         browser.run("(window.isTheSame = true)")
         now = browser.text(".steps [aria-current]")
         readings.append(moving(plugin(1, is_idle=True), plugin(2, is_idle=True)))
@@ -256,13 +261,15 @@ def test_a_move_is_shown_as_it_goes(
 
         assert now.startswith("under way brokers hold their writes")
         assert now.endswith("not yet: broker 2")
-        assert steps == ["done"] * 4 + ["under way"] + ["to come"] * 2
+        assert steps == ["done"] * 5 + ["under way"] + ["to come"] * 2
         assert browser.run("window.isTheSame")
         assert "moves from kafka to tierledger" in browser.text("#owner")
         assert "given back in 17 s" in browser.text("#owner")
         assert "brokers hold their writes" in browser.text("#holding")
         assert "standing" in browser.text("#comparison tbody tr")
-        assert "kafka says 12, replica says 11" in browser.text(".differences")
+        assert "kafka says 12, replica says 11" in browser.text("#comparison .differences")
+        assert "5 times, the last 4 s ago" in browser.text("#told")
+        assert browser.shown("#told li") == ["orders-1, size: 12 and 11"]
         assert browser.shown("#plugins tbody td:first-child") == ["1", "2"]
 
 

@@ -101,6 +101,7 @@ RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "register": lambda call: Wish((call.register.broker_id,)),
     "announce": _of_announce,
     "hand_over": lambda _: Wish(admins="say who owns the metadata"),
+    "tell_move": lambda _: Wish(admins="say who owns the metadata"),
     "place_hold": lambda _: Wish(admins="say what may be deleted"),
     "release_hold": lambda _: Wish(admins="say what may be deleted"),
     "release_kept": lambda _: Wish(admins="say what may be deleted"),

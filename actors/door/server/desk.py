@@ -246,6 +246,9 @@ class Desk:
                 wish = coordination.handover_of(message.hand_over)
                 owner, owner_epoch = await self._coordinator.ask(wish)
                 return pb.Answer(owned=pb.Owned(owner=owner, owner_epoch=owner_epoch))
+            case "tell_move":
+                await self._coordinator.ask(coordination.tell_move_of(message.tell_move))
+                return pb.Answer(move_told=pb.MoveTold())
             case "place_hold" | "release_hold":
                 late = await self._coordinator.ask(coordination.hold_wish_of(message))
                 return pb.Answer(hold_told=coordination.hold_told_message(late))

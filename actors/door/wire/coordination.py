@@ -12,6 +12,7 @@ from tierledger.actors.coordinator.attendance import (
     Attend,
     Attended,
     Difference,
+    MoveReport,
     ShadowReport,
 )
 from tierledger.actors.coordinator.checked_requests import checked_announcement, checked_broker
@@ -118,6 +119,35 @@ def handover_message(wish: Handover) -> pb.HandOver:
         give_up_after_ms=wish.give_up_after_ms,
         accepted=wish.accepted,
     )
+
+
+def tell_move_message(report: MoveReport) -> pb.TellMove:
+    return pb.TellMove(**report._asdict())
+
+
+def tell_move_of(message: pb.TellMove) -> MoveReport:
+    """The report of a move in a message.
+
+    Raises:
+        InvalidArgument: A field is wrong.
+    """
+    has_compared = message.HasField("compared_ms_ago")
+    report: MoveReport = checked(
+        MoveReport,
+        MoveReport(
+            message.to,
+            message.phase,
+            message.owner_epoch,
+            message.comparisons,
+            message.compared_ms_ago if has_compared else None,
+            message.differing,
+            tuple(message.differences),
+            message.waits,
+            message.outcome,
+        ),
+        "tell_move",
+    )
+    return report
 
 
 def handover_of(message: pb.HandOver) -> Handover:
@@ -565,6 +595,7 @@ FORMS: dict[type[Any], Form] = {
     Handover: Form(
         "hand_over", handover_message, "owned", lambda one: Owned(one.owner, one.owner_epoch)
     ),
+    MoveReport: Form("tell_move", tell_move_message, "move_told", lambda _: None),
     PlaceHold: Form("place_hold", place_hold_message, "hold_told", _late_of),
     ReleaseHold: Form(
         "release_hold", lambda wish: pb.ReleaseHold(**wish._asdict()), "hold_told", _late_of

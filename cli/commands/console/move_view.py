@@ -1,7 +1,7 @@
 """A move of the metadata as it goes: its steps, what is held, and what was compared.
 
 Pure: from the coordinator's status, and the changes of the owner in its log. The command
-`handover` carries a move out (`moving/procedure.py`); what only that process knows is not here.
+`handover` carries a move out (`moving/procedure.py`), and tells the coordinator how far it is.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ DIFFERENCES: Final = 20
 
 TASKS: Final = {Owner.TIERLEDGER: "import", Owner.KAFKA: "mirror"}
 """What `serve --kafka` has to do with Kafka's topic, by the owner after the move."""
+
+BEFORE_IT_BEGINS: Final = {"checking", "comparing", "beginning"}
+"""Phases of the command in which nothing is held yet."""
+
+GONE_MS: Final = 5000
+"""A command that has told nothing for so long is taken for gone."""
 
 DONE, UNDER_WAY, TO_COME = "done", "under_way", "to_come"
 
@@ -53,6 +59,15 @@ class ComparedAnswers(NamedTuple):
     counts: Mapping[str, int]
 
 
+class ToldMove(NamedTuple):
+    """What the command that moves the metadata has told last."""
+
+    facts: Mapping[str, str]
+    differences: Sequence[str]
+    """Of its last comparison, the first."""
+    differing: int
+
+
 class MoveView(NamedTuple):
     """All that the page shows."""
 
@@ -60,6 +75,7 @@ class MoveView(NamedTuple):
     verdict: tuple[str, str, str]
     """Look, word and text."""
     steps: Sequence[MoveStep]
+    told: ToldMove | None
     held: Sequence[HeldThing]
     compared: Sequence[ComparedAnswers]
     differences: Sequence[str]
@@ -72,7 +88,7 @@ def move_view(known: Mapping[str, Any] | None, changes: Sequence[OwnerSince]) ->
     if known is None:
         owner = changes[-1].owner if changes else Owner.NOBODY
         verdict = ("idle", str(owner), f"owned the metadata when the log ended: {_NO_SERVICE}")
-        return MoveView(owner, verdict, [], [], [], [], 0)
+        return MoveView(owner, verdict, [], None, [], [], [], 0)
     differences = [
         f"broker {one['broker_id']}: {_difference_text(difference)}"
         for one in known["shadows"]
@@ -82,6 +98,7 @@ def move_view(known: Mapping[str, Any] | None, changes: Sequence[OwnerSince]) ->
         known["owner"],
         _verdict(known, changes),
         _steps(known, _epochs_of_move(changes, known["owner_epoch"])),
+        _told(known),
         _held(known),
         [_compared(one) for one in known["shadows"]],
         differences[:DIFFERENCES],
@@ -167,7 +184,44 @@ def _prepared(known: Mapping[str, Any], to: str) -> list[MoveStep]:
     word = DONE if are_all else UNDER_WAY if in_handover else TO_COME
     note = f"{len(in_handover)} of {many(len(attending), 'broker')} that attend"
     steps.append(MoveStep("all brokers run in handover", word, note))
-    return steps
+    return [*steps, _comparing(known)]
+
+
+def _comparing(known: Mapping[str, Any]) -> MoveStep:
+    """Whether the command compares both managers at the moment, before anything is held."""
+    text = "`tierledger handover` compares both managers while brokers write"
+    told = known.get("move")  # None of an older service.
+    if (
+        told is None
+        or told["outcome"]
+        or told["heard_ms_ago"] > GONE_MS
+        or told["phase"] not in BEFORE_IT_BEGINS
+    ):
+        return MoveStep(text, TO_COME)
+    found = many(told["differing"], "difference") if told["comparisons"] else ""
+    return MoveStep(text, UNDER_WAY, told["waits"] or found)
+
+
+def _told(known: Mapping[str, Any]) -> ToldMove | None:
+    told = known.get("move")
+    if told is None:
+        return None
+    ago_ms = told["compared_ms_ago"]
+    last = "" if ago_ms is None else f", the last {span_text(ago_ms)} ago"
+    facts = {
+        "to": told["to"],
+        "phase": told["phase"],
+        "told": f"{span_text(told['heard_ms_ago'])} ago",
+        "compared": f"{many(told['comparisons'], 'time')}{last}",
+        "differences": count_text(told["differing"]),
+        "waits for": told["waits"],
+        "ended": told["outcome"],
+    }
+    is_gone = not told["outcome"] and told["heard_ms_ago"] > GONE_MS
+    if is_gone:
+        facts["ended"] = "it tells nothing any more"
+    shown = {name: text for name, text in facts.items() if text}
+    return ToldMove(shown, told["differences"], told["differing"])
 
 
 def _shadowed(known: Mapping[str, Any], are_in_handover: bool) -> MoveStep:

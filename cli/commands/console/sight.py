@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.console.growth import Growth
+from tierledger.cli.commands.console.move_view import GONE_MS
 from tierledger.cli.commands.console.owners import Owners
 from tierledger.cli.commands.partitions import Summary, summary_of
 from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take_look
@@ -261,7 +262,13 @@ class Sight:
 
     @property
     def _is_moving(self) -> bool:
-        return self.coordinator is not None and self.coordinator["owner"] == Owner.MOVING
+        known = self.coordinator
+        if known is None:
+            return False
+        told = known["move"]
+        if told is not None and not told["outcome"] and told["heard_ms_ago"] <= GONE_MS:
+            return True
+        return bool(known["owner"] == Owner.MOVING)
 
 
 async def seen_partition(catalog: Catalog, tip: TopicIdPartition) -> SeenPartition:
@@ -299,4 +306,6 @@ def _told_of(known: Mapping[str, Any]) -> object:
     shadows = [(one["verification"], one["standing"]) for one in known["shadows"]]
     following = known["kafka"] or {}
     kafka = following.get("task"), following.get("trouble"), bool(following.get("round"))
-    return known["owner"], known["owner_epoch"], plugins, shadows, kafka
+    told = known["move"] or {}  # None of an older service.
+    move = tuple(told.get(name) for name in ("phase", "comparisons", "waits", "outcome"))
+    return known["owner"], known["owner_epoch"], plugins, shadows, kafka, move

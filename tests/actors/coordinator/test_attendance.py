@@ -13,6 +13,7 @@ from tierledger.actors.coordinator.attendance import (
     Attend,
     Attendance,
     Difference,
+    MoveReport,
     ShadowReport,
     owned_elsewhere,
     trouble,
@@ -68,6 +69,20 @@ def test_a_plugin_is_silent_once_it_was_not_heard_and_is_forgotten_later() -> No
     assert attending(SILENT_MS + 1) == ["silent"]
     assert attending(FORGOTTEN_MS + 1) == []
     assert report(FORGOTTEN_MS + 1)["shadows"] == []
+
+
+def test_a_moves_report_has_its_age_and_is_forgotten() -> None:
+    attendance = Attendance()
+    attendance.move_told(MoveReport("kafka", "comparing", compared_ms_ago=200), 1000)
+
+    def move(now_ms: int) -> dict[str, object] | None:
+        found: dict[str, object] | None = attendance.report(OURS, {}, now_ms)["move"]
+        return found
+
+    young = move(1500)
+    assert young is not None
+    assert (young["heard_ms_ago"], young["compared_ms_ago"]) == (500, 700)
+    assert move(1000 + FORGOTTEN_MS + 1) is None
 
 
 def test_what_a_move_accepts_counts_in_its_owner_epoch_alone() -> None:

@@ -18,7 +18,13 @@ from tierledger.actors.calls import (
     QueryCall,
     ReadyCall,
 )
-from tierledger.actors.coordinator.attendance import Attend, Attended, Difference, ShadowReport
+from tierledger.actors.coordinator.attendance import (
+    Attend,
+    Attended,
+    Difference,
+    MoveReport,
+    ShadowReport,
+)
 from tierledger.actors.coordinator.events import Announcement, Owner, Registered, Route
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.coordinator.ownership import Handover, Ownership, PluginMode
@@ -186,6 +192,9 @@ SHADOW = ShadowReport(
 )
 GONE = Difference(KEY, "orders", "list", 0, 0, 41, (), (), None, None, "")
 VERIFIED = ShadowReport(1000, 2, (), (GONE,), 1, 997, 60_000)
+TOLD = MoveReport(
+    "tierledger", "comparing", 2, 3, 1500, 2, ("one", "another"), "brokers 2 are not idle", "no"
+)
 ATTEND = Attend(7, 2, PluginMode.SHADOW, 3, True)
 GUARDED = ATTEND._replace(ran_ms=5_000, is_guarded=True)
 TIMED = GUARDED._replace(clock_ms=1_700_000_000_000, release="0.1.0")
@@ -327,6 +336,14 @@ OBJECTS: dict[str, Domain] = {
     ),
     "hand-over-moved": Domain(
         MOVED, lambda: coordination.handover_message(MOVED), coordination.handover_of
+    ),
+    "tell-move": Domain(
+        TOLD, lambda: coordination.tell_move_message(TOLD), coordination.tell_move_of
+    ),
+    "tell-move-begun": Domain(
+        MoveReport("kafka", "new"),
+        lambda: coordination.tell_move_message(MoveReport("kafka", "new")),
+        coordination.tell_move_of,
     ),
     "attend": Domain(
         ATTEND, lambda: coordination.attend_message(ATTEND), coordination.attend_of
@@ -516,6 +533,9 @@ def messages() -> dict[str, Message]:
         "answer-to-purge": pb.Answer(id=9, to_purge=pb.ToPurge()),
         "hold-told": pb.HoldTold(late=[PARTITION]),
         "answer-hold-told": pb.Answer(id=9, hold_told=pb.HoldTold()),
+        "call-tell-move": pb.Call(id=9, tell_move=pb.TellMove(to="kafka")),
+        "answer-move-told": pb.Answer(id=9, move_told=pb.MoveTold()),
+        "move-told": pb.MoveTold(),
         "call-hand-over": pb.Call(id=9, hand_over=pb.HandOver(to="tierledger")),
         "answer-owned": pb.Answer(id=9, owned=pb.Owned(owner="tierledger")),
         "call-register": pb.Call(id=9, register=pb.Register(broker_id=7)),

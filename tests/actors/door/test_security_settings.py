@@ -314,7 +314,14 @@ def test_a_broker_speaks_for_itself_only_and_a_reader_asks_only(kind: str) -> No
     everything = {(name, broker_id) for name in names for broker_id in (3, 5)}
     if kind in ASKING:
         assert allowed == everything
-    elif kind in {"hand_over", "place_hold", "release_hold", "release_kept", "clean_up"}:
+    elif kind in {
+        "hand_over",
+        "tell_move",
+        "place_hold",
+        "release_hold",
+        "release_kept",
+        "clean_up",
+    }:
         assert {name for name, _ in allowed} == {"admin", "host"}
     else:
         assert allowed == everything - {("broker:3", 5), ("reader", 3), ("reader", 5)}

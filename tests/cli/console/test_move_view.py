@@ -10,10 +10,15 @@ from tests.models.actors.harness import SERDE
 from tests.models.actors.local_world import KEYS, LocalWorld, sqlite_in
 from tests.models.actors.reports import coordinator as known_by
 from tierledger.actors.calls import PartitionKey
-from tierledger.actors.coordinator.attendance import Attend, Difference, ShadowReport
+from tierledger.actors.coordinator.attendance import (
+    Attend,
+    Difference,
+    MoveReport,
+    ShadowReport,
+)
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover, PluginMode
-from tierledger.cli.commands.console.move_view import MoveView, move_view
+from tierledger.cli.commands.console.move_view import GONE_MS, MoveView, move_view
 from tierledger.cli.commands.console.owners import Owners, OwnerSince
 from tierledger.events.vocabulary import WORDS
 from tierledger.storage.catalog import Catalog
@@ -83,14 +88,14 @@ async def test_what_has_to_be_before_a_move_is_told(played: PlayedMove) -> None:
     await played.attend((HANDOVER, 1, False), (HANDOVER, 1, False))
 
     assert (words(nobody), nobody.verdict[1]) == ("", "nobody")
-    assert words(stock) == "utt tttt"
-    assert words(one_compared) == "dut tttt"
+    assert words(stock) == "uttt tttt"
+    assert words(one_compared) == "dutt tttt"
     assert one_compared.steps[0].note == "import, round 1, 12 records behind"
     assert one_compared.steps[1].note == "not yet: broker 2"
-    assert words(verified) == "ddt tttt"
-    assert words(restarting) == "ddu tttt"
+    assert words(verified) == "ddtt tttt"
+    assert words(restarting) == "ddut tttt"
     assert restarting.steps[2].note == "1 of 2 brokers that attend"
-    assert words(await played.view()) == "ddd tttt"
+    assert words(await played.view()) == "dddt tttt"
 
 
 async def test_differences_are_named_with_both_answers_until_they_go(
@@ -125,18 +130,49 @@ async def test_a_move_is_told_step_by_step(played: PlayedMove) -> None:
     await played.own(Owner.TIERLEDGER, Owner.MOVING, owner_epoch=3)
     moved = await played.view()
 
-    assert words(moving) == "ddd uttt"
-    assert moving.steps[3].note == "not yet: broker 2"
+    assert words(moving) == "dddd uttt"
+    assert moving.steps[4].note == "not yet: broker 2"
     assert moving.verdict[0] == "open"
     assert "moves from kafka to tierledger, owner epoch 2" in moving.verdict[2]
     assert [one.what for one in moving.held] == ["writes"]
-    assert words(idle) == "ddd dutt"
-    assert words(second) == "ddd ddut"
-    assert second.steps[5].note == "not yet: brokers 1, 2"
-    assert words(moved) == "ddd dddd"
+    assert words(idle) == "dddd dutt"
+    assert words(second) == "dddd ddut"
+    assert second.steps[6].note == "not yet: brokers 1, 2"
+    assert words(moved) == "dddd dddd"
     assert (moved.verdict[:2], moved.held) == (("good", "tierledger"), [])
     told = [(one.owner_epoch, str(one.owner)) for one in played.owners.changes]
     assert told == [(1, "kafka"), (2, "moving"), (3, "moving"), (4, "tierledger")]
+
+
+async def test_what_the_command_tells_is_shown_with_its_age(played: PlayedMove) -> None:
+    await played.own(Owner.KAFKA, Owner.NOBODY)
+    nothing = await played.view()
+    found = MoveReport("tierledger", "comparing", 0, 3, 65_000, 2, ("one", "another"))
+    await played.coordinator.tell_move(found)
+    comparing = await played.view()
+    await played.coordinator.tell_move(found._replace(phase="ended", outcome="2 differences"))
+    ended = await played.view()
+
+    assert nothing.told is None
+    assert words(comparing) == "uttu tttt"
+    assert comparing.steps[3].note == "2 differences"
+    assert comparing.told is not None
+    assert comparing.told.facts["compared"] == "3 times, the last 1 min 5 s ago"
+    assert "ended" not in comparing.told.facts
+    assert (comparing.told.differences, comparing.told.differing) == (("one", "another"), 2)
+    assert words(ended) == "uttt tttt"
+    assert ended.told is not None
+    assert ended.told.facts["ended"] == "2 differences"
+
+
+def test_a_command_that_tells_nothing_any_more_is_not_taken_for_busy() -> None:
+    told = {**MoveReport("tierledger", "comparing")._asdict(), "heard_ms_ago": GONE_MS + 1}
+
+    view = move_view(known_by(owner="kafka", owner_epoch=1, move=told), [])
+
+    assert words(view) == "uttt tttt"
+    assert view.told is not None
+    assert view.told.facts["ended"] == "it tells nothing any more"
 
 
 async def test_a_move_that_was_given_back_is_told(played: PlayedMove) -> None:
@@ -148,7 +184,7 @@ async def test_a_move_that_was_given_back_is_told(played: PlayedMove) -> None:
 
     assert view.verdict[0] == "warn"
     assert "a move to tierledger was given back at" in view.verdict[2]
-    assert words(view) == "utt tttt"
+    assert words(view) == "uttt tttt"
 
 
 async def test_the_way_back_needs_the_mirror_and_no_shadow(played: PlayedMove) -> None:
@@ -158,11 +194,11 @@ async def test_the_way_back_needs_the_mirror_and_no_shadow(played: PlayedMove) -
 
     view = await played.view()
 
-    assert [one.text for one in view.steps][::5] == [
+    assert [one.text for one in view.steps][::6] == [
         "`serve --kafka` does its mirror of Kafka's metadata topic",
         "kafka owns the metadata, and brokers write",
     ]
-    assert words(view) == "dd uttt"
+    assert words(view) == "ddd uttt"
 
 
 def test_what_is_held_is_told_with_its_time() -> None:

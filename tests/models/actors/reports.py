@@ -103,6 +103,7 @@ def coordinator(*hosts: str, **more: object) -> dict[str, Any]:
         "attending": [],
         "shadows": [],
         "kafka": None,
+        "move": None,
         **more,
     }
 
