@@ -13,7 +13,8 @@ import pyarrow as pa
 from tierledger.benchmarks.bench import Bench
 from tierledger.benchmarks.ledger import url_of
 from tierledger.benchmarks.spark import FEW, rows_per_s, session, store_of_many
-from tierledger.pipeline.column_files.place import COLUMNS_SETTING, ColumnPlace
+from tierledger.pipeline.column_files.folder import ColumnFolder
+from tierledger.pipeline.column_files.locate import COLUMNS_SETTING
 from tierledger.pipeline.column_writer import write_columns
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.source.columns import FILE_SCHEMA, EventColumns
@@ -37,7 +38,7 @@ MICROSECONDS = 1e6
 async def columns(bench: Bench) -> None:
     """Everything that column files change, each beside what it was without them."""
     path = await store_of_many(bench, bench["columns_events"])
-    place = ColumnPlace(path.with_suffix(".columns"))
+    place = ColumnFolder(path.with_suffix(".columns"))
     url, there = url_of(path), str(place)
     count = bench["columns_events"]
     for _ in bench.turns("columns written", "spark_repetitions"):
@@ -66,7 +67,7 @@ async def columns(bench: Bench) -> None:
     await _cold(bench)
 
 
-def _written(bench: Bench, url: str, place: ColumnPlace, count: int) -> int:
+def _written(bench: Bench, url: str, place: ColumnFolder, count: int) -> int:
     with bench.timed("write", MICROSECONDS / count, time.process_time):
         return write_columns(SourceOptions({URL_SETTING: url}), place).bytes
 

@@ -56,9 +56,9 @@ ClusterOption = Annotated[
 ColumnsOption = Annotated[
     str | None,
     typer.Option(
-        metavar="dir:DIR",
-        help="Where the store's column files are. By default $TIERLEDGER_COLUMNS, or a folder "
-        "beside a SQLite file.",
+        metavar="URL",
+        help="Where the store's column files are: dir:DIR or s3://BUCKET/PREFIX. By default "
+        "$TIERLEDGER_COLUMNS, or a folder beside a SQLite file.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]

@@ -136,7 +136,7 @@ def columns_config(store: str | None, columns: str | None) -> Mapping[str, objec
     Raises:
         InvalidArgument: As `store_config`.
     """
-    from tierledger.pipeline.column_files.place import COLUMNS_SETTING
+    from tierledger.pipeline.column_files.locate import COLUMNS_SETTING
 
     config, given = dict(store_config(store)), columns_setting(columns)
     return config if given is None else {**config, COLUMNS_SETTING: given}

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.column_files.place import Note, column_place, warn
+from tierledger.pipeline.column_files.locate import column_place
+from tierledger.pipeline.column_files.place import Note, warn
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import Report

@@ -125,7 +125,7 @@ class _Where(NamedTuple):
 def _elsewhere(work: Callable[[StoredTables], object], where: _Where) -> object:
     """Do `work` in a thread of its own: a notebook's thread has a loop already."""
     with naming_extras():
-        from tierledger.pipeline.column_files.place import COLUMNS_SETTING  # noqa: PLC0415
+        from tierledger.pipeline.column_files.locate import COLUMNS_SETTING  # noqa: PLC0415
         from tierledger.pipeline.reading import StoredTables  # noqa: PLC0415
 
         config: dict[str, object] = {URL_SETTING: where.store}

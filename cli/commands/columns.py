@@ -121,7 +121,7 @@ def drop_columns(
 def _opened(
     store: str | None, cluster: str | None, columns: str | None
 ) -> tuple[SourceOptions, ColumnPlace]:
-    from tierledger.pipeline.column_files.place import place_to_write
+    from tierledger.pipeline.column_files.locate import place_to_write
     from tierledger.pipeline.source.options import SourceOptions
 
     of = Job(name="columns", store=store, cluster=cluster, columns=columns).job_store()

@@ -23,7 +23,7 @@ from tierledger.cli.options import (
 from tierledger.cli.output import escaped, print_json, print_note
 from tierledger.cli.settings import columns_config
 from tierledger.cli.topics import TopicArgument
-from tierledger.events.errors import InvalidArgument, RejectedError
+from tierledger.events.errors import InvalidArgument, RejectedError, RemoteStorageError
 from tierledger.pages.texts import size_text
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.events.metadata import RemoteLogSegmentMetadata
+    from tierledger.pipeline.column_files.place import ColumnPlace
     from tierledger.storage.catalog import Catalog
 
 
@@ -93,6 +94,7 @@ def forget(
 
 async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted) -> None:
     from tierledger.events.partition.answers import metadata_of
+    from tierledger.pipeline.column_files.locate import column_place
     from tierledger.storage.partition.forgetting import forget as forget_partition
     from tierledger.storage.partition.forgetting import (
         refuse_kept,
@@ -100,6 +102,7 @@ async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted
         refuse_unless_empty,
     )
 
+    place = column_place(columns_config(options.store, wanted.columns))
     async with opened_catalog(options, read_only=wanted.tries) as catalog:
         tip = await found_partition(catalog, *where)
         reader = catalog.reader(tip)
@@ -124,7 +127,7 @@ async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted
             if wanted.tier is not None:
                 await _delete_data(wanted.tier, segments)
             keys = await forget_partition(reader, segments_too=wanted.takes_segments)
-            _drop_columns(options, wanted.columns, catalog, tip)
+            _drop_columns(place, catalog, tip)
     if wanted.json:
         print_json(
             {
@@ -140,25 +143,25 @@ async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted
         print(escaped(f"{done} {_text(tip, state.next_position, segments, wanted)}"))
 
 
-def _drop_columns(
-    options: StoreOptions, columns: str | None, catalog: Catalog, tip: TopicIdPartition
-) -> None:
+def _drop_columns(place: ColumnPlace | None, catalog: Catalog, tip: TopicIdPartition) -> None:
     """Remove the column files with events of the forgotten log."""
-    from tierledger.pipeline.column_files.place import column_place
-
-    place = column_place(columns_config(options.store, columns))
-    if place is None or not place.names():
-        return
+    again = (
+        f"column files in {place} may have its events: tierledger columns write removes them"
+    )
     try:
+        if place is None or not place.names():
+            return
         from tierledger.pipeline.column_files.index import drop_log
         from tierledger.pipeline.source.columns import FILE_SCHEMA
+
+        count = drop_log(place, catalog.cluster_id, tip, FILE_SCHEMA)
     except ModuleNotFoundError:
-        again = "tierledger columns write, where tierledger[spark] is installed, removes them"
-        print_note(f"column files in {place} still have its events: {again}")
-        return
-    count = drop_log(place, catalog.cluster_id, tip, FILE_SCHEMA)
-    if count:
-        print_note(f"{count} column files that had its events are removed from {place}")
+        print_note(f"{again}, where tierledger[spark] is installed")
+    except (OSError, RemoteStorageError) as error:
+        print_note(f"{again} ({error})")
+    else:
+        if count:
+            print_note(f"{count} column files that had its events are removed from {place}")
 
 
 def _text(

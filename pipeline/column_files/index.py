@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tierledger.events.errors import DataError
+from tierledger.events.errors import DataError, StorageUnavailable, StoreRefused
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import OpenFile, content_of, rows_in
 from tierledger.pipeline.column_files.place import ColumnPlace, Note, UnusableFile
@@ -57,6 +57,8 @@ class ColumnIndex:
         self.bytes: dict[str, int] = {}
         """The size of each."""
         self.unusable: list[UnusableFile] = []
+        self.unlisted: Exception | None = None
+        """Why nothing is known of any file."""
         self.unfit: list[TopicIdPartition] = []
         """Logs of which there are ranges that the log does not have."""
         self._starts: dict[tuple[TopicIdPartition, LogPlace], list[FilePart]] = defaultdict(
@@ -75,7 +77,8 @@ class ColumnIndex:
     ) -> ColumnIndex:
         """The ranges of all files with `schema`; of none if there is no place for files.
 
-        `whole`: after a look at all bytes of each file, not at its footer alone.
+        `whole`: after a look at all bytes of each file, not at its footer alone. Raises as
+        `ColumnPlace.names`.
         """
         index = cls()
         for name in place.names() if place is not None else ():
@@ -92,6 +95,21 @@ class ColumnIndex:
                 index._add(name, content.ranges)
                 index.bytes[name] = content.bytes
         return index
+
+    @classmethod
+    def if_listed(
+        cls,
+        place: ColumnPlace | None,
+        cluster: str,
+        schema: Any,  # noqa: ANN401 - As above.
+    ) -> ColumnIndex:
+        """The same for a read, which goes on without files if their place does not answer."""
+        try:
+            return cls.of(place, cluster, schema)
+        except (OSError, StorageUnavailable, StoreRefused) as error:
+            index = cls()
+            index.unlisted = error
+            return index
 
     def _add(self, name: str, ranges: tuple[LogRange, ...]) -> None:
         row, parts = 0, list[FilePart]()
@@ -142,6 +160,8 @@ class ColumnIndex:
 
     def tell(self, note: Note) -> None:
         """Note what is not used, and why; one sentence for each cause."""
+        if self.unlisted is not None:
+            note(f"column files are not used, all is read from the logs: {self.unlisted}")
         if self.unusable:
             more = f" (and {len(self.unusable) - 1} more)" if len(self.unusable) > 1 else ""
             note(f"a column file is not used: {self.unusable[0]}{more}; {AGAIN}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.column_files.place import COLUMNS_SETTING
+from tierledger.pipeline.column_files.locate import COLUMNS_SETTING
 from tierledger.pipeline.log_ranges import ROWS_PER_TASK
 from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, URL_SETTING
 from tierledger.storage.keys import INT32_MAX, INT64_MAX

@@ -17,7 +17,8 @@ from tierledger.pipeline.column_files.index import (
     FittingRanges,
     WantedLog,
 )
-from tierledger.pipeline.column_files.place import Note, column_place, warn
+from tierledger.pipeline.column_files.locate import column_place
+from tierledger.pipeline.column_files.place import Note, warn
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.log_ranges import (
     NO_PLACE,
@@ -106,7 +107,7 @@ def column_index(options: SourceOptions, catalog: Catalog) -> ColumnIndex:
     """The column files that may be used for a read with these options."""
     has_all = set(options.columns) <= set(FILE_SCHEMA.names)
     place = column_place(options.config) if has_all else None
-    return ColumnIndex.of(place, catalog.cluster_id, FILE_SCHEMA)
+    return ColumnIndex.if_listed(place, catalog.cluster_id, FILE_SCHEMA)
 
 
 def in_file_order(parts: Iterable[FilePart]) -> list[FileRanges]:

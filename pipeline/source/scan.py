@@ -23,7 +23,8 @@ from tierledger.events.event_codec import TYPES, chained, decode_events, log_tim
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import OpenFile, rows_in
 from tierledger.pipeline.column_files.index import AGAIN
-from tierledger.pipeline.column_files.place import Note, UnusableFile, column_place, warn
+from tierledger.pipeline.column_files.locate import column_place
+from tierledger.pipeline.column_files.place import Note, UnusableFile, warn
 from tierledger.pipeline.log_ranges import (
     CORRUPT_NUMBER,
     NO_PLACE,

@@ -23,7 +23,7 @@ from tierledger.actors.wall_clock import WallClock
 from tierledger.cli import settings
 from tierledger.cli.main import app
 from tierledger.events.lifecycle import PARTITION_DELETE_TRANSITIONS, diagram
-from tierledger.pipeline.column_files.place import BESIDE
+from tierledger.pipeline.column_files.locate import BESIDE
 from tierledger.storage import connector, keys
 from tierledger.storage.connector import URL_SETTING
 from tierledger.storage.locate import DEFAULT_CLUSTER, default_store_url

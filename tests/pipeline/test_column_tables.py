@@ -22,7 +22,7 @@ from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import SEGMENT_TRANSITIONS, RemoteLogSegmentState
 from tierledger.pipeline import column_tables
-from tierledger.pipeline.column_files.place import ColumnPlace
+from tierledger.pipeline.column_files.folder import ColumnFolder
 from tierledger.pipeline.column_tables import MADE, ColumnTable
 from tierledger.pipeline.column_writer import write_columns
 from tierledger.pipeline.folding.store import JobStore
@@ -74,7 +74,7 @@ def test_tables_of_recorded_logs_are_equal(tmp_path: Path, traces: str) -> None:
         for at in range(0, len(times), max(1, len(times) // 6)):
             assert_equal(name, store, AsOf(time_ms=times[at]))
         options = SourceOptions(store.config)
-        write_columns(options, ColumnPlace(path.with_name("store.columns")))
+        write_columns(options, ColumnFolder(path.with_name("store.columns")))
         left.append(assert_equal(name, store))
         assert left[0] == left[1]
         assert 0 < left[0] < len(plan(name, store).logs) / 2, "most logs are plain"

@@ -21,6 +21,8 @@ class Operation(StrEnum):
     """The listing of the whole tier, for an audit."""
     CLEAN = "clean_tier"
     """A clean-up of what no log knows."""
+    COLUMNS = "column_files"
+    """Of a store's column files, which are in no tier."""
 
 
 class RequestKind(StrEnum):

@@ -46,7 +46,7 @@ from tierledger.tiering.objects.directory import (
 from tierledger.tiering.objects.request_counts import Operation, RequestCounts, RequestKind
 
 if TYPE_CHECKING:
-    from obstore import ListStream, ObjectMeta  # Stubs alone have them.
+    from obstore import GetOptions, ListStream, ObjectMeta  # Stubs alone have them.
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as ObstoreStore
 
@@ -258,6 +258,22 @@ class ObjectStore:
                 f"got {len(data)}"
             )
         return data
+
+    async def get_end(self, operation: Operation, name: str, length: int) -> tuple[bytes, int]:
+        """The last `length` bytes of `name`, or all if it has fewer, and the size of the whole.
+
+        Raises:
+            RemoteResourceNotFound: There is no such object.
+        """
+
+        async def send() -> tuple[bytes, int]:
+            options: GetOptions = {"range": {"suffix": length}}
+            answer = await obstore.get_async(self._store, name, options=options)
+            return bytes(await answer.bytes_async()), answer.meta["size"]
+
+        found = await self._ask(operation, RequestKind.GET, name, send)
+        self.counts.bytes_read += len(found[0])
+        return found
 
     async def list(self, operation: Operation, folder: str) -> dict[str, StoredObject]:
         """All objects below `folder` by their full names, ascending."""

@@ -36,7 +36,8 @@ from tierledger import tables
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline import column_writer
 from tierledger.pipeline.column_files import content
-from tierledger.pipeline.column_files.place import COLUMNS_SETTING, ColumnPlace
+from tierledger.pipeline.column_files.folder import ColumnFolder
+from tierledger.pipeline.column_files.locate import COLUMNS_SETTING
 from tierledger.pipeline.column_writer import WrittenColumns, listed, write_columns
 from tierledger.pipeline.log_ranges import FileRanges, LogRange
 from tierledger.pipeline.source.options import SourceOptions
@@ -57,7 +58,7 @@ class Store:
         self.path = path
         self.url = f"sqlite:{path}"
         self.options = SourceOptions({URL_SETTING: self.url})
-        self.place = ColumnPlace(path.with_name(path.name + ".columns"))
+        self.place = ColumnFolder(path.with_name(path.name + ".columns"))
 
     def write(self) -> WrittenColumns:
         return write_columns(self.options, self.place)
