@@ -105,7 +105,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tables anomalies": ("tierledger tables anomalies --out anomalies --format csv",),
     "columns write": (
         "tierledger columns write",
-        "tierledger columns write --columns s3://BUCKET/columns",
+        "tierledger columns write --columns s3://BUCKET/columns --follow --every 5m",
     ),
     "columns ls": ("tierledger columns ls",),
     "columns drop": ("tierledger columns drop",),

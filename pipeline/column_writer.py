@@ -50,17 +50,22 @@ class _FoundColumns(NamedTuple):
     """Logs whose end is damaged, or all of them."""
 
 
-def write_columns(options: SourceOptions, place: ColumnPlace) -> WrittenColumns:
+def write_columns(
+    options: SourceOptions, place: ColumnPlace, *, whole: bool = True
+) -> WrittenColumns:
     """Write what the store's logs have now into column files at `place`.
+
+    `whole`: look at all bytes of the files that are there, and make anew what is damaged.
 
     Raises:
         InvalidArgument: The store holds several clusters and the options name none.
         RemoteResourceNotFound: The store does not hold the named cluster.
         StoreRefused: The URL does not lead to a store.
         StorageUnavailable: The store cannot be reached.
-        OSError: A file cannot be written. The files before it are whole, and of use.
+        OSError: A file in a folder cannot be written. The files before it are whole, and of
+            use; so they are if a bucket fails, which is `StorageUnavailable`.
     """
-    plan = asyncio.run(_planned(options, place))
+    plan = asyncio.run(_planned(options, place, whole=whole))
     return (
         WrittenColumns(0, 0, 0, 0, ())
         if plan is None
@@ -68,11 +73,13 @@ def write_columns(options: SourceOptions, place: ColumnPlace) -> WrittenColumns:
     )
 
 
-async def _planned(options: SourceOptions, place: ColumnPlace) -> _FoundColumns | None:
+async def _planned(
+    options: SourceOptions, place: ColumnPlace, *, whole: bool = True
+) -> _FoundColumns | None:
     async with opened(options) as catalog:
         if catalog is None:
             return None
-        index = ColumnIndex.of(place, catalog.cluster_id, FILE_SCHEMA, whole=True)
+        index = ColumnIndex.of(place, catalog.cluster_id, FILE_SCHEMA, whole=whole)
         by_file = replace(options, rows_per_task=ROWS_PER_FILE)
         logs = await planned_logs(catalog, by_file, index)
         sound = [(log.in_files, _sound(log)) for log in logs]

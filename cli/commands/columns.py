@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import sys
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tierledger.cli.commands.jobs.job import Job
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.cli.options import ClusterOption, ColumnsOption, JsonOption, StoreOption
+from tierledger.cli.options import (
+    ClusterOption,
+    ColumnsOption,
+    JsonOption,
+    StoreOption,
+    duration_ms,
+)
 from tierledger.cli.output import escaped, print_json, print_note
 from tierledger.cli.table import PrintedTable, WideOption, print_table, size_cell
 from tierledger.pages.texts import size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tierledger.events.identifiers import TopicIdPartition
     from tierledger.pipeline.column_files.place import ColumnPlace
+    from tierledger.pipeline.column_following import Look
+    from tierledger.pipeline.column_writer import WrittenColumns
     from tierledger.pipeline.source.options import SourceOptions
 
 LIST_COLUMNS = ("file", "rows", "used", "logs", "bytes")
@@ -38,6 +51,13 @@ def columns_group() -> typer.Typer:
 
 def write_columns(
     columns: ColumnsOption = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Go on until Ctrl-C: write what is new every so often."),
+    ] = False,
+    every: Annotated[
+        str, typer.Option(metavar="TIME", help="With --follow: how often, like 30s or 10m.")
+    ] = "1m",
     store: StoreOption = None,
     cluster: ClusterOption = None,
     json: JsonOption = False,
@@ -45,29 +65,79 @@ def write_columns(
     """Write what the files lack, up to the present ends of the logs; remove what no log has.
 
     A service may be running: the store is only read. Exit 3: logs that are damaged are left
-    out, and named.
+    out, and named. With --follow, what fails is noted, and tried again the next time.
     """
+    every_ms = duration_ms(every, "--every")
+    options, place = _opened(store, cluster, columns)
+    if follow:
+        from tierledger.pipeline.column_following import follow_columns
+
+        told = _Followed(place, every, json)
+        follow_columns(options, place, every_ms / 1000, told, Event().wait)
     from tierledger.pipeline.column_writer import write_columns as write
 
-    options, place = _opened(store, cluster, columns)
     done = write(options, place)
+    _print_done(done, place, json=json)
+    _note_damaged(done.damaged)
+    if done.damaged:
+        raise typer.Exit(ExitStatus.PARTLY)
+
+
+def _print_done(done: WrittenColumns, place: ColumnPlace, *, json: bool) -> None:
     if json:
         named = [
             {"topic_id": str(tip.topic_id), "partition": tip.partition} for tip in done.damaged
         ]
         print_json({"columns": str(place), **done._asdict(), "damaged": named})
-    else:
-        size = f" ({size_text(done.bytes)})" if done.files else ""
-        print(
-            escaped(
-                f"{done.rows} new rows; {done.files} files written{size}, {done.removed} "
-                f"removed, in {place}"
-            )
+        return
+    size = f" ({size_text(done.bytes)})" if done.files else ""
+    print(
+        escaped(
+            f"{done.rows} new rows; {done.files} files written{size}, {done.removed} removed, "
+            f"in {place}"
         )
-    for tip in done.damaged:
+    )
+
+
+def _note_damaged(damaged: Iterable[TopicIdPartition]) -> None:
+    for tip in damaged:
         print_note(f"damaged: {tip} is left out; tierledger verify tells more")
-    if done.damaged:
-        raise typer.Exit(ExitStatus.PARTLY)
+
+
+class _Followed:
+    """Tells of looks at the logs: of what was written, and of each trouble once."""
+
+    def __init__(self, place: ColumnPlace, every: str, json: bool) -> None:
+        self._place = place
+        self._every = every
+        self._json = json
+        self._failed = 0
+        self._damaged: set[TopicIdPartition] = set()
+
+    def __call__(self, look: Look) -> None:
+        if look.done is None:
+            if self._json:
+                print_json(
+                    {
+                        "columns": str(self._place),
+                        "failed": look.failed,
+                        "error": str(look.error),
+                    }
+                )
+            elif look.failed == 1:
+                print_note(
+                    f"column files in {self._place} are not written: {look.error}; reads take "
+                    f"the logs, and it is tried again every {self._every}"
+                )
+        else:
+            if self._failed and not self._json:
+                print_note(f"column files in {self._place} are written again")
+            if look.done.files or look.done.removed:
+                _print_done(look.done, self._place, json=self._json)
+            _note_damaged(set(look.done.damaged) - self._damaged)
+            self._damaged = set(look.done.damaged)
+        self._failed = look.failed
+        sys.stdout.flush()
 
 
 def list_columns(

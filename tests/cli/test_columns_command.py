@@ -75,7 +75,7 @@ def test_files_may_be_elsewhere(
 
 
 def test_what_is_no_place_is_refused(store: Path, tmp_path: Path) -> None:
-    for place in ("nowhere", "dir:", "s3://BUCKET/columns"):
+    for place in ("nowhere", "dir:", "s3:BUCKET/columns"):
         result = run(store, "columns", "write", "--columns", place)
         refused(result, "expected where the column files are, as dir:DIR", repr(place))
     (tmp_path / "file").touch()
