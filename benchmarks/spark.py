@@ -15,8 +15,10 @@ from tierledger.benchmarks.bench import POSTGRESQL, Bench
 from tierledger.benchmarks.ledger import copy_to, opened, partition_reader, url_of
 from tierledger.benchmarks.workload import CLUSTER, OFFSETS_PER_SEGMENT, START_MS
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline import frames
 from tierledger.pipeline.engine import made_here
 from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.frames import Digests, made
 from tierledger.pipeline.imports.job import import_into, outcomes
 from tierledger.pipeline.imports.source import planned_source
 from tierledger.pipeline.jobs.retention.deletions import RetentionQuestion
@@ -24,9 +26,7 @@ from tierledger.pipeline.jobs.retention.job import RetentionDigest, retention_ta
 from tierledger.pipeline.session import spark_session
 from tierledger.pipeline.source.source import FORMAT, events
 from tierledger.pipeline.spark_files import make
-from tierledger.pipeline.tables import frames
 from tierledger.pipeline.tables.files import place
-from tierledger.pipeline.tables.frames import Digests, made
 from tierledger.pipeline.tables.plan import planned
 from tierledger.pipeline.tables.writers import writing
 from tierledger.storage.kafka_export import exported_records

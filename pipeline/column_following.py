@@ -20,7 +20,7 @@ NICENESS = 10
 """Hosts come first."""
 
 
-class Look(NamedTuple):
+class ColumnsLook(NamedTuple):
     """One look at the logs: what was written, or why nothing could be."""
 
     done: WrittenColumns | None
@@ -33,7 +33,7 @@ def follow_columns(
     options: SourceOptions,
     place: ColumnPlace,
     every_s: float,
-    tell: Callable[[Look], None],
+    tell: Callable[[ColumnsLook], None],
     wait: Callable[[float], object],
 ) -> NoReturn:
     """Write what is new, every so many seconds; `tell` takes each look. It does not return.
@@ -47,13 +47,13 @@ def follow_columns(
     """
     with suppress(OSError):
         os.nice(NICENESS)
-    tell(Look(write_columns(options, place), None, 0))
+    tell(ColumnsLook(write_columns(options, place), None, 0))
     failed = 0
     while True:
         wait(every_s)
         try:
-            look = Look(write_columns(options, place, whole=failed > 0), None, 0)
+            look = ColumnsLook(write_columns(options, place, whole=failed > 0), None, 0)
         except (RemoteStorageError, OSError) as error:
-            look = Look(None, error, failed + 1)
+            look = ColumnsLook(None, error, failed + 1)
         failed = look.failed
         tell(look)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,21 +11,17 @@ import pyarrow as pa
 
 from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.column_files.locate import column_place
 from tierledger.pipeline.column_files.place import Note, warn
-from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import Report
 from tierledger.pipeline.prices import Prices, checked
+from tierledger.pipeline.table_batches import batches_of
 from tierledger.pipeline.table_columns import Table
-from tierledger.pipeline.tables.arrow import RecordBatch, Schema, record_batch, schema_of
+from tierledger.pipeline.tables.arrow import RecordBatch, Schema, schema_of
 from tierledger.pipeline.tables.costs import COSTS, costs_table
-from tierledger.pipeline.tables.plan import MADE_OF_COLUMNS, TABLES, TablePlan, planned
+from tierledger.pipeline.tables.plan import TABLES, planned
 
 EVENTS = "events"
-
-FEW_BATCHES = 50
-"""Batches that are folded sooner than the modules are loaded that make tables of columns."""
 
 NAMES = (EVENTS, *TABLES)
 """The tables that need no prices: the raw events, and the folded ones."""
@@ -87,30 +83,8 @@ class StoredTables:
         )
         plan = asyncio.run(coming)
         if name != EVENTS:
-            return ReadableTable(schema_of(plan.table), _made(plan, report, self.note))
+            return ReadableTable(schema_of(plan.table), batches_of(plan, report, self.note))
         return _events(self, report)
-
-
-def _made(plan: TablePlan, report: Report | None, note: Note) -> Iterator[RecordBatch]:
-    """The rows of the plan's logs: made of columns as far as that is worth it, else folded."""
-    schema = schema_of(plan.table)
-    logs: Sequence[PlannedLog] = plan.logs
-    if _has_many(plan):
-        from tierledger.pipeline.column_tables import ColumnTable  # noqa: PLC0415 - Slow.
-
-        made = ColumnTable(plan, note)
-        yield from made.batches()
-        logs = made.left
-    for chunk in plan.fold(report).run(logs):
-        yield record_batch(chunk, schema)
-
-
-def _has_many(plan: TablePlan) -> bool:
-    """Whether columns take less time than their modules, which take as long as a short fold."""
-    if plan.table.name not in MADE_OF_COLUMNS:
-        return False
-    has_files = column_place(plan.store.config) is not None
-    return has_files or sum(log.batches for log in plan.logs) > FEW_BATCHES
 
 
 def _events(stored: StoredTables, report: Report | None) -> ReadableTable:

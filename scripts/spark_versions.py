@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from tests.models.spark.connect_server import ConnectServer
 from tests.models.storage.flipped_bits import flip
+from tierledger.pipeline import frames
 from tierledger.pipeline.session import spark_session
-from tierledger.pipeline.tables import frames
 from tierledger.pipeline.tables.plan import TABLES
 
 TRACE = Path(__file__).parents[1] / "tests" / "traces" / "tier"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tierledger.events.identifiers import TopicIdPartition
     from tierledger.pipeline.column_files.place import ColumnPlace
-    from tierledger.pipeline.column_following import Look
+    from tierledger.pipeline.column_following import ColumnsLook
     from tierledger.pipeline.column_writer import WrittenColumns
     from tierledger.pipeline.source.options import SourceOptions
 
@@ -114,7 +114,7 @@ class _Followed:
         self._failed = 0
         self._damaged: set[TopicIdPartition] = set()
 
-    def __call__(self, look: Look) -> None:
+    def __call__(self, look: ColumnsLook) -> None:
         if look.done is None:
             if self._json:
                 print_json(

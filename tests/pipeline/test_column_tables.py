@@ -1,10 +1,12 @@
 """A table that is made of columns is the one that the fold makes."""
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.models.cli.command_line import orders, others, write
@@ -21,11 +23,13 @@ from tierledger.events import log_events as log
 from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import SEGMENT_TRANSITIONS, RemoteLogSegmentState
-from tierledger.pipeline import column_tables
+from tierledger.pipeline import column_tables, frames
 from tierledger.pipeline.column_files.folder import ColumnFolder
 from tierledger.pipeline.column_tables import MADE, ColumnTable
 from tierledger.pipeline.column_writer import write_columns
+from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.folding.task import FoldTask
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.tables.plan import MADE_OF_COLUMNS
 from tierledger.storage.backend import MetadataStorageBackend
@@ -195,3 +199,33 @@ def test_a_log_that_is_too_long_for_memory_is_folded(
 
     assert len(plan("segments", store).logs) == 4
     assert assert_equal("segments", store) == 2, "the long one, and the deleted one"
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_task_of_spark_folds_only_what_columns_do_not_have(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "store", orders, others)
+    store = JobStore.of(f"sqlite:{tmp_path / 'store'}")
+    folded, expected = list[PlannedLog](), rows_of(plan(name, store), [])
+    run = FoldTask.run
+
+    def spied(task: FoldTask, logs: Iterable[PlannedLog], *more: Any) -> Any:  # noqa: ANN401
+        some = list(logs)
+        folded.extend(some)
+        return run(task, some, *more)
+
+    write_columns(SourceOptions(store.config), ColumnFolder(tmp_path / "store.columns"))
+    monkeypatch.setattr(FoldTask, "run", spied)
+    planned = plan(name, store)
+    numbers = pa.RecordBatch.from_pydict({"id": [0, 1]})
+    tasks = [list(planned.logs[:2]), list(planned.logs[2:])]
+
+    run_tasks = frames._Tasks(planned, tasks, None, sets_aside=False)
+    found = [row for batch in run_tasks([numbers], print) for row in batch.to_pylist()]
+
+    for row in found:
+        if "leader_epochs" in row:
+            row["leader_epochs"] = dict(row["leader_epochs"])
+    assert sorted_rows(found) == sorted_rows(expected)
+    assert len(folded) < len(planned.logs), "the deleted partition alone is folded"

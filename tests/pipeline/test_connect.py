@@ -24,12 +24,12 @@ from tests.models.storage.stored_partitions import TRACES
 from tests.pipeline.test_engines import JOBS, asked, damaged, rows_in, told
 from tierledger.cli.commands.jobs.groups import EVENTS
 from tierledger.events.errors import NoSuchStore, NotReady
+from tierledger.pipeline import frames
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.session import CONNECT_MODE, check_master, own_session
 from tierledger.pipeline.source.schema import DEFAULT_SCHEMA
 from tierledger.pipeline.source.source import events
 from tierledger.pipeline.spark_tasks import cores_of, followed
-from tierledger.pipeline.tables import frames
 from tierledger.pipeline.tables.plan import TABLES
 
 TRACE = TRACES / "topic-deletion"

@@ -21,11 +21,11 @@ from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.pipeline import engine
 from tierledger.pipeline.engine import EVENTS_PER_LOG, is_small
 from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.frames import Damage, costs
 from tierledger.pipeline.jobs.coverage.job import CoverageDigest
 from tierledger.pipeline.prices import read_prices
 from tierledger.pipeline.tables.costs import costs_table
 from tierledger.pipeline.tables.files import FORMATS
-from tierledger.pipeline.tables.frames import Damage, costs
 from tierledger.pipeline.tables.plan import TABLES
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from tests.models.cli.command_line import orders, others, write
 from tests.pipeline.test_engines import damaged
 from tierledger.events.errors import InvalidArgument
+from tierledger.pipeline import frames
 from tierledger.pipeline.formats import SegmentsSource
-from tierledger.pipeline.tables import frames
 from tierledger.pipeline.tables.plan import TABLES
 
 

@@ -13,7 +13,7 @@ from tests.models.cli.command_line import orders, others, run, write
 from tests.pipeline.test_engines import damaged
 from tierledger import tables
 from tierledger.events.errors import CorruptLog, InvalidArgument
-from tierledger.pipeline import reading, sql
+from tierledger.pipeline import sql, table_batches
 from tierledger.pipeline.reading import NAMES
 
 
@@ -57,12 +57,12 @@ def test_a_small_table_loads_nothing_that_only_large_ones_need(folder: Path) -> 
     assert "pyarrow.parquet" not in loaded
 
 
-@pytest.mark.parametrize("few", [0, reading.FEW_BATCHES])
+@pytest.mark.parametrize("few", [0, table_batches.FEW_BATCHES])
 @pytest.mark.parametrize("name", ["segments", "events"])
 def test_a_damaged_log_is_an_error_or_left_out(
     tmp_path: Path, name: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FEW_BATCHES", few)
+    monkeypatch.setattr(table_batches, "FEW_BATCHES", few)
     write(tmp_path / "store", damaged)
     url = f"sqlite:{tmp_path / 'store'}"
 

@@ -314,8 +314,8 @@ def _answered_by_spark(
 ) -> TableResult[OptionalDigest]:
     with session_of(job) as session:
         # Imported here: the other commands and the local engine need no Spark.
+        from tierledger.pipeline.frames import Damage, Digests, made, tasks_of
         from tierledger.pipeline.spark_files import make
-        from tierledger.pipeline.tables.frames import Damage, Digests, made, tasks_of
 
         damage = Damage(session)
         digests = Digests(session, digest)

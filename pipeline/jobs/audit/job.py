@@ -20,6 +20,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.frames import Damage, Digests, Report, made, reported
 from tierledger.pipeline.inventory import Seen
 from tierledger.pipeline.jobs.audit.here import Listed, second_plan, standings_of
 from tierledger.pipeline.jobs.audit.kinds import KnownSegment
@@ -45,7 +46,6 @@ from tierledger.pipeline.listing import totals
 from tierledger.pipeline.spark_files import make
 from tierledger.pipeline.table_columns import ROWS_PER_CHUNK
 from tierledger.pipeline.tables.arrow import schema_of
-from tierledger.pipeline.tables.frames import Damage, Digests, Report, made, reported
 from tierledger.pipeline.tables.plan import planned
 from tierledger.tiering.layouts.listed_objects import LayoutNames
 

@@ -14,7 +14,7 @@ import pytest
 from tests.pipeline.column_files.test_column_files import Store, fill, flipped, grow
 from tierledger.events.errors import NoSuchStore
 from tierledger.pipeline import column_following
-from tierledger.pipeline.column_following import Look, follow_columns
+from tierledger.pipeline.column_following import ColumnsLook, follow_columns
 
 
 class Ended(Exception):
@@ -26,9 +26,9 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store.sqlite")
 
 
-def followed(store: Store, *between: Callable[[], None]) -> list[Look]:
+def followed(store: Store, *between: Callable[[], None]) -> list[ColumnsLook]:
     """The looks before, between and behind these events."""
-    looks, left = list[Look](), list(between)
+    looks, left = list[ColumnsLook](), list(between)
 
     def wait(seconds: float) -> None:
         assert seconds == 7

@@ -9,8 +9,8 @@ from tests.models.cli.command_line import orders, write
 from tests.models.pipeline.planted_coverage import Segment, bodies
 from tests.models.storage.stored_partitions import StoredPartition
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline import frames
 from tierledger.pipeline.spark_tasks import cores_of
-from tierledger.pipeline.tables import frames
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 
 

@@ -22,10 +22,10 @@ from tests.models.storage.stored_partitions import (
 )
 from tierledger.events.as_of import AsOf
 from tierledger.events.errors import RemoteStorageError
+from tierledger.pipeline import frames as tables
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.spark_files import OPTIONS
 from tierledger.pipeline.spark_files import write as write_files
-from tierledger.pipeline.tables import frames as tables
 from tierledger.pipeline.tables.arrow import schema_of
 from tierledger.pipeline.tables.files import FORMATS, place
 from tierledger.pipeline.tables.plan import TABLES

@@ -1,7 +1,8 @@
 """The tables that are made from logs: each is a function from a store to a DataFrame.
 
-`events.evolve`, the code that leaders run, folds the logs; one task folds a whole log, in the
-order of its positions. A job reads up to the ends of the logs when its function was called.
+One task makes all rows of a log: it folds it by `events.evolve`, the code that leaders run, or
+makes them of columns where they are the same (`column_tables`). A job reads up to the ends of
+the logs when its function was called.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from base64 import b64decode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
@@ -28,8 +30,10 @@ from tierledger.pipeline.fold import PlannedLog, point
 from tierledger.pipeline.folding.plan import divided
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog
+from tierledger.pipeline.folding.task import Report as DamageReport
 from tierledger.pipeline.prices import Prices, checked
 from tierledger.pipeline.spark_tasks import cores_of, is_classic
+from tierledger.pipeline.table_batches import batches_of
 from tierledger.pipeline.table_columns import Table
 from tierledger.pipeline.tables.arrow import (
     RecordBatch,
@@ -132,7 +136,7 @@ class Digests(_Reports, Generic[OptionalDigest]):
 
 
 class _Tasks:
-    """Folds the logs of tasks, which Spark passes by their numbers; for `reported`."""
+    """Makes the rows of tasks, which Spark passes by their numbers; for `reported`."""
 
     def __init__(
         self,
@@ -149,15 +153,22 @@ class _Tasks:
         self._sets_aside = sets_aside
 
     def __call__(self, numbers: Iterable[RecordBatch], report: Report) -> Iterator[RecordBatch]:
-        schema = schema_of(self._plan.table)
-        fold = self._plan.fold(partial(report, Damage) if self._sets_aside else None)
+        damaged = partial(report, Damage) if self._sets_aside else None
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                digest = deepcopy(self._empty)
-                for chunk in fold.run(self._tasks[number], digest):
-                    yield record_batch(chunk, schema)
-                if digest is not None:
-                    report(Digests, [(number, digest)])
+                if self._empty is None:
+                    task = replace(self._plan, logs=tuple(self._tasks[number]))
+                    yield from batches_of(task, damaged)
+                else:
+                    yield from self._digested(number, damaged, report)
+
+    def _digested(
+        self, number: int, damaged: DamageReport | None, report: Report
+    ) -> Iterator[RecordBatch]:
+        schema, digest = schema_of(self._plan.table), deepcopy(self._empty)
+        for chunk in self._plan.fold(damaged).run(self._tasks[number], digest):
+            yield record_batch(chunk, schema)
+        report(Digests, [(number, digest)])
 
 
 class _Adding:
