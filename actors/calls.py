@@ -282,6 +282,8 @@ class CoordinatedHost(AskedHost, Protocol):
 
     async def close_sessions(self, closes: Sequence[CloseCall]) -> None: ...
 
+    async def close(self) -> None: ...
+
     async def store(
         self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Any: ...  # noqa: ANN401
@@ -363,6 +365,13 @@ class CloseSessionsCall(NamedTuple):
 
     def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, None]:
         return asked.close_sessions(self.closes)
+
+
+class RetireCall(NamedTuple):
+    """Stop all partitions in good order; on return the process can be ended."""
+
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, None]:
+        return asked.close()
 
 
 class StoreCall(NamedTuple):

@@ -35,6 +35,7 @@ from tierledger.cli.commands.lookup import lookup
 from tierledger.cli.commands.metrics import metrics_group
 from tierledger.cli.commands.partitions import describe, list_partitions
 from tierledger.cli.commands.replay import replay_command
+from tierledger.cli.commands.restart import restart
 from tierledger.cli.commands.scrub import scrub
 from tierledger.cli.commands.segments import segments
 from tierledger.cli.commands.serve import serve_command
@@ -208,6 +209,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "forget": forget,
     "serve": serve_command,
     "handover": handover_command,
+    "restart": restart,
     "status": status_command,
     "doctor": doctor,
     "console": console,

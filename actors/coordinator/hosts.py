@@ -64,6 +64,12 @@ AT_ONCE_S = 1.0
 SETTLED_S = 60.0
 """A host that has served for so long, and has taken all its work, may get others' leaders."""
 
+RELIEF_S = 10.0
+"""A host whose replacement nobody has asked for that long is used as others are again."""
+
+PREPARED_S = 3.0
+"""How long the process that follows in a replacement has to start before the former ends."""
+
 NOT_STARTED = "host-not-started"
 """The code of the condition that a host cannot be started."""
 
@@ -147,6 +153,16 @@ class ProcessSearch:
         self.missed = 0
 
 
+class Relief:
+    """A host's process that is to be replaced by another one."""
+
+    def __init__(self, s: float) -> None:
+        self.since_s = s
+        self.asked_s = s
+        """When somebody wanted it last."""
+        self.is_retiring = False
+
+
 class Hosts:
     """All processes that serve, by host.
 
@@ -176,6 +192,8 @@ class Hosts:
         """By host: the last process that was found to be gone."""
         self._deaths: dict[str, int] = {}
         """By host: its early deaths and failed starts in a row."""
+        self._reliefs: dict[str, Relief] = {}
+        """By host: the process that runs, if it is to be replaced."""
         self._has_room = True
         self._is_open = False
         """Whether hosts are sent work yet."""
@@ -198,6 +216,10 @@ class Hosts:
             case msg.WorkDone() | msg.WorkInDoubt() | msg.WorkFailed():
                 host = self._watched(stimulus.host, stimulus.watch)
                 return [] if host is None else self._work_ended(host, stimulus)
+            case msg.ReplaceAsked():
+                host = self.running.get(stimulus.host)
+                is_running = host is not None and host.process == stimulus.process
+                return self._relieve(host, stimulus) if host and is_running else []
             case msg.ProcessStarted():
                 return self._serves(stimulus)
             case msg.StartFailed():
@@ -247,6 +269,17 @@ class Hosts:
         ]
         return [*found, *self.facts]
 
+    @property
+    def closed(self) -> placement.ClosedHosts:
+        """The hosts that get nothing new: by their doors, or as they are to be replaced."""
+        closed = self.doors.closed
+        relieved = {
+            name
+            for name, one in self._reliefs.items()
+            if one.is_retiring or self.now.s - one.asked_s < RELIEF_S
+        }
+        return closed._replace(hosts=closed.hosts | relieved) if relieved else closed
+
     def behind(self) -> set[PartitionKey]:
         """Partitions whose followers have reported that they have not caught up."""
         return {key for host in self.running.values() for key in host.behind}
@@ -266,7 +299,7 @@ class Hosts:
             name
             for name, host in self.running.items()
             if self.now.s - host.since_s >= SETTLED_S
-            and name not in self.doors.closed.hosts
+            and name not in self.closed.hosts
             and not (host.missed or host.unsent or host.sending or host.set_aside)
         ]
 
@@ -565,12 +598,31 @@ class Hosts:
             self.is_news = True
         return []
 
+    def _relieve(self, host: HostRecord, asked: msg.ReplaceAsked) -> list[msg.Effect]:
+        """Go on with the replacement of a host's process."""
+        relief, effects = self._reliefs.get(host.name), list[msg.Effect]()
+        if relief is None:
+            relief = self._reliefs[host.name] = Relief(self.now.s)
+            effects = [msg.Prepare(placement.next_address(self._state, host.name))]
+        relief.asked_s = self.now.s
+        has_all = not (host.unsent or host.sending)
+        is_prepared = self.now.s - relief.since_s >= PREPARED_S
+        if asked.is_relieved and has_all and is_prepared and not relief.is_retiring:
+            relief.is_retiring = True
+            effects.append(msg.RetireHost(host.name, host.address, host.watch))
+        return effects
+
     def _lose(self, host: HostRecord) -> list[msg.Effect]:
         name = host.name
         is_early = self.now.s - host.since_s < AT_ONCE_S
         self._deaths[name] = self._deaths.get(name, 0) + 1 if is_early else 0
         details = {"host": name, "process": host.process}
-        effects = [msg.Note("warning", "host is gone", details), *self._drop(host)]
+        relief = self._reliefs.get(name)
+        if relief is not None and relief.is_retiring:
+            note = msg.Note("info", "a host's process is replaced", details)
+        else:
+            note = msg.Note("warning", "host is gone", details)
+        effects = [note, *self._drop(host)]
         if name == self.writer:  # Without it no loss could be logged: start its successor.
             return [*effects, *self._start(name, (host.address, host.process))]
         return [*effects, *self._give_up(name, host.address, host.process)]
@@ -584,6 +636,7 @@ class Hosts:
     def _drop(self, host: HostRecord) -> list[msg.Effect]:
         """Forget a host's process, and the work that it was not sent yet."""
         del self.running[host.name]
+        self._reliefs.pop(host.name, None)
         self.doors.drop(host.name)
         return [msg.Forget(host.address)]
 

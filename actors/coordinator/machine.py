@@ -97,6 +97,7 @@ _HOSTS = frozenset(
         msg.PingAnswered,
         msg.PingMissed,
         msg.HostEnded,
+        msg.ReplaceAsked,
         msg.Knocked,
         msg.ProcessStarted,
         msg.StartFailed,
@@ -473,9 +474,7 @@ class Coordinator:
 
     def _placements(self, state: CoordinatorState) -> tuple[list[Event], list[bytes]]:
         hosts = self.hosts
-        bodies = placement.place(
-            state, self._partitions_per_host, hosts.behind(), hosts.doors.closed
-        )
+        bodies = placement.place(state, self._partitions_per_host, hosts.behind(), hosts.closed)
         return self.fold.events_of(bodies, state, self._now.ms)
 
     def _place(self) -> list[msg.Effect]:

@@ -193,6 +193,25 @@ class Balance(NamedTuple):
         """Answer nothing: no caller waits."""
 
 
+class Relieve(NamedTuple):
+    """A wish to move leaders and followers of a host to others; see `placement.relieve`."""
+
+    bodies: tuple[CoordinatorBody, ...]
+    position: int
+    """The end of the log that they were decided on."""
+
+    @property
+    def items(self) -> int:
+        return len(self.bodies)
+
+    def decide(self, state: CoordinatorState) -> list[CoordinatorBody]:
+        """None if anything was logged since: whoever wishes it asks again."""
+        return list(self.bodies) if state.next_position == self.position else []
+
+    def answer(self, state: CoordinatorState) -> None:
+        """Answer nothing: they have moved, or it is wished again."""
+
+
 def informed(given: Announcement, verdicts: Mapping[PartitionKey, LeaderVerdict]) -> Announce:
     """The request for `given`, with the leader epochs of Kafka's `verdicts` filled in.
 
@@ -318,6 +337,15 @@ class ProcessEnded(NamedTuple):
     error: RemoteStorageError | None = None
 
 
+class ReplaceAsked(NamedTuple):
+    """Somebody wants the process of a host to be replaced."""
+
+    host: str
+    process: str
+    is_relieved: bool
+    """Whether all of its leaders and followers have moved that can."""
+
+
 class Knocked(NamedTuple):
     """A knock at a host's door was answered, or was not in time."""
 
@@ -395,6 +423,14 @@ class EndProcess(NamedTuple):
     process: str | None
 
 
+class RetireHost(NamedTuple):
+    """Have a host stop in good order; answer with `HostEnded`, however that went."""
+
+    host: str
+    address: str
+    watch: int
+
+
 class Ping(NamedTuple):
     """Ping a host; answer with `PingAnswered`, `PingMissed` at the timeout, or `HostEnded`."""
 
@@ -468,6 +504,7 @@ Stimulus: TypeAlias = (
     | PingAnswered
     | PingMissed
     | HostEnded
+    | ReplaceAsked
     | Knocked
     | ProcessStarted
     | StartFailed
@@ -488,6 +525,7 @@ Effect: TypeAlias = (
     | Prepare
     | StartProcess
     | EndProcess
+    | RetireHost
     | Ping
     | Knock
     | SendWork

@@ -195,6 +195,30 @@ def stranded(state: CoordinatorState, closed: ClosedHosts) -> list[Seat]:
     ]
 
 
+def relieve(
+    state: CoordinatorState,
+    host: str,
+    count: int,
+    partitions_per_host: int = PARTITIONS_PER_HOST,
+    behind: Collection[PartitionKey] = (),
+    closed: ClosedHosts = ALL_OPEN,
+) -> list[CoordinatorBody]:
+    """Events that move up to `count` leaders and followers of `host` to others with room.
+
+    None where no other host has room: they stay, and are served.
+    """
+    others = ClosedHosts(closed.hosts | {host}, frozenset({host}))
+    placing = _Placing(state, partitions_per_host, others)
+    seats = list(islice(stranded(state, others), count))
+    for key, role in seats:
+        if role == LEADER:
+            placing.lead(key, state.partitions[key], is_behind=key in behind)
+    for key, role in seats:
+        if role != LEADER:
+            placing.follow(key, state.partitions[key])
+    return placing.bodies()
+
+
 def _is_needed(entry: Entry, role: str) -> bool:
     return entry.leadership is not None if role == LEADER else bool(entry.followers)
 

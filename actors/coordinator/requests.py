@@ -11,10 +11,19 @@ from tierledger.actors.coordinator.events import Announcing, Registered, Route
 from tierledger.actors.coordinator.holding import PlacesHolds
 from tierledger.actors.coordinator.ownership import HandingOver, PluginMode
 from tierledger.actors.coordinator.purge_requests import GivesPurges
+from tierledger.actors.coordinator.replacing import ReplacesProcesses
 from tierledger.events.typed_fields import Count, RequestId
 
 
-class AskedCoordinator(Announcing, Attending, GivesPurges, HandingOver, PlacesHolds, Protocol):
+class AskedCoordinator(
+    Announcing,
+    Attending,
+    GivesPurges,
+    HandingOver,
+    PlacesHolds,
+    ReplacesProcesses,
+    Protocol,
+):
     """Answers clients, each request by the method that its `put_to` calls."""
 
     async def register(

@@ -18,6 +18,7 @@ from tierledger.actors.calls import (
     PingCall,
     PlaceCall,
     Request,
+    RetireCall,
 )
 from tierledger.actors.conditions import STORE_REFUSED, Conditions
 from tierledger.actors.coordinator import messages as msg
@@ -41,7 +42,7 @@ from tierledger.actors.coordinator.holding import (
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
-from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER
+from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER, relieve
 from tierledger.actors.coordinator.purge_requests import (
     CleanUp,
     NextPurge,
@@ -49,6 +50,12 @@ from tierledger.actors.coordinator.purge_requests import (
     ToPurge,
 )
 from tierledger.actors.coordinator.purges import Purges
+from tierledger.actors.coordinator.replacing import (
+    THE_COORDINATOR,
+    Replacement,
+    ReplacementStep,
+    ReplaceProcess,
+)
 from tierledger.actors.coordinator.report import coordinator_report
 from tierledger.actors.coordinator.requests import FollowedCoordinator
 from tierledger.actors.coordinator.unowned import FOREIGN, Sightings, was_silent
@@ -98,6 +105,15 @@ from tierledger.storage.process_log import ProcessLog
 from tierledger.storage.serde import MetadataSerDe
 
 T = TypeVar("T")
+
+MOVED_AT_ONCE = 50
+"""Leaders and followers that one request for a replacement moves: the rest is served on."""
+
+RETIRE_S = 30.0
+"""How long a host may take to stop in good order before it is ended all the same."""
+
+RESIGN_S = 0.2
+"""How long after the answer a coordinator that is to be replaced ends."""
 
 HEED_S = 8.0
 """How long a host may take to go by a new hold."""
@@ -169,6 +185,8 @@ class CoordinatorService:
                 writer=WRITER if backend is None else None,
             )
 
+        self._identity = (identity or b"").hex()
+        self._partitions_per_host = partitions_per_host
         self._new_machine = new_machine
         self._machine = self._new_machine()
         self._loop = asyncio.get_running_loop()
@@ -398,6 +416,44 @@ class CoordinatorService:
             )
         return await self._purges.clean_up(wish)
 
+    async def replace(self, wish: ReplaceProcess) -> Replacement:
+        """Go on with the replacement of a process; see `ReplaceProcess`.
+
+        Raises:
+            RejectedError: There is no such host.
+        """
+        if wish.host == THE_COORDINATOR:
+            return self._resign(wish.process)
+        hosts, state = self._machine.hosts, self._machine.state
+        running = hosts.running.get(wish.host)
+        if running is None:
+            if wish.host not in {*state.hosts, *hosts.starting}:
+                known = ", ".join(sorted(state.hosts)) or "none"
+                raise RejectedError(
+                    f"expected a host of the service ({known}), got {wish.host!r}"
+                )
+            return Replacement(ReplacementStep.STARTING, 0)
+        if running.process != wish.process:
+            return Replacement(ReplacementStep.DONE, 0)
+        self._feed(msg.ReplaceAsked(*wish, is_relieved=False))
+        behind = hosts.behind()
+        bodies = relieve(
+            state, wish.host, MOVED_AT_ONCE, self._partitions_per_host, behind, hosts.closed
+        )
+        left = len(state.seats.get(wish.host, ()))
+        if bodies:
+            await self._ask(msg.Relieve(tuple(bodies), state.next_position))
+            return Replacement(ReplacementStep.MOVING, left)
+        self._feed(msg.ReplaceAsked(*wish, is_relieved=True))
+        return Replacement(ReplacementStep.STARTING, left)
+
+    def _resign(self, identity: str) -> Replacement:
+        if identity != self._identity:
+            return Replacement(ReplacementStep.DONE, 0)
+        _log.info("the coordinator's process is replaced")
+        self._loop.call_later(RESIGN_S, self.give_up)
+        return Replacement(ReplacementStep.STARTING, 0)
+
     async def _heeds(self, host: str) -> list[PartitionKey] | None:
         """The partitions in which a host does not go by the newest holds yet; None: in all."""
         running = self._machine.hosts.running.get(host)
@@ -496,6 +552,7 @@ class CoordinatorService:
         return {
             **report,
             **attending,
+            "coordinator": self._identity,
             "purges": self._purges.report(),
             "up_ms": up_ms,
             "conditions": conditions,
@@ -553,6 +610,8 @@ class CoordinatorService:
                 self._spawn(self._start_process, effect)
             case msg.EndProcess():
                 self._spawn(self._end_process, effect)
+            case msg.RetireHost():
+                self._spawn(self._retire, effect)
             case msg.Ping():
                 self._spawn(self._ping, effect)
             case msg.Knock():
@@ -698,6 +757,18 @@ class CoordinatorService:
         except RemoteStorageError as error:
             return msg.ProcessEnded(end.host, end.address, error)
         return msg.ProcessEnded(end.host, end.address)
+
+    async def _retire(self, retired: msg.RetireHost) -> msg.Stimulus:
+        handle = self._handles.get(retired.address)
+        try:
+            if handle is not None:
+                async with asyncio.timeout(RETIRE_S):
+                    await handle.ask(RetireCall())
+        except Exception as error:  # noqa: BLE001 - Its process is ended all the same.
+            _log.warning(
+                "a host did not stop in good order", host=retired.host, error=repr(error)
+            )
+        return msg.HostEnded(retired.host, retired.watch)
 
     async def _ping(self, ping: msg.Ping) -> msg.Stimulus:
         try:

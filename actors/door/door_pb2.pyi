@@ -196,7 +196,7 @@ class HostGreeting(_message.Message):
     def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., host: _Optional[str] = ..., software: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., calls_max: _Optional[int] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "place_hold", "release_hold", "purge", "release_kept", "clean_up", "tell_move")
+    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "place_hold", "release_hold", "purge", "release_kept", "clean_up", "tell_move", "replace_process")
     ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -217,6 +217,7 @@ class Call(_message.Message):
     RELEASE_KEPT_FIELD_NUMBER: _ClassVar[int]
     CLEAN_UP_FIELD_NUMBER: _ClassVar[int]
     TELL_MOVE_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_PROCESS_FIELD_NUMBER: _ClassVar[int]
     id: int
     deadline_ms: int
     host: str
@@ -237,10 +238,11 @@ class Call(_message.Message):
     release_kept: ReleaseKept
     clean_up: CleanUp
     tell_move: TellMove
-    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., place_hold: _Optional[_Union[PlaceHold, _Mapping]] = ..., release_hold: _Optional[_Union[ReleaseHold, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., release_kept: _Optional[_Union[ReleaseKept, _Mapping]] = ..., clean_up: _Optional[_Union[CleanUp, _Mapping]] = ..., tell_move: _Optional[_Union[TellMove, _Mapping]] = ...) -> None: ...
+    replace_process: ReplaceProcess
+    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., place_hold: _Optional[_Union[PlaceHold, _Mapping]] = ..., release_hold: _Optional[_Union[ReleaseHold, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., release_kept: _Optional[_Union[ReleaseKept, _Mapping]] = ..., clean_up: _Optional[_Union[CleanUp, _Mapping]] = ..., tell_move: _Optional[_Union[TellMove, _Mapping]] = ..., replace_process: _Optional[_Union[ReplaceProcess, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "ownership", "hold_told", "to_purge", "kept_released", "cleaned_up", "move_told")
+    __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "ownership", "hold_told", "to_purge", "kept_released", "cleaned_up", "move_told", "replacement")
     ID_FIELD_NUMBER: _ClassVar[int]
     BETTER_DOOR_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
@@ -259,6 +261,7 @@ class Answer(_message.Message):
     KEPT_RELEASED_FIELD_NUMBER: _ClassVar[int]
     CLEANED_UP_FIELD_NUMBER: _ClassVar[int]
     MOVE_TOLD_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     id: int
     better_door: str
     failure: Failure
@@ -277,7 +280,8 @@ class Answer(_message.Message):
     kept_released: KeptReleased
     cleaned_up: CleanedUp
     move_told: MoveTold
-    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ..., hold_told: _Optional[_Union[HoldTold, _Mapping]] = ..., to_purge: _Optional[_Union[ToPurge, _Mapping]] = ..., kept_released: _Optional[_Union[KeptReleased, _Mapping]] = ..., cleaned_up: _Optional[_Union[CleanedUp, _Mapping]] = ..., move_told: _Optional[_Union[MoveTold, _Mapping]] = ...) -> None: ...
+    replacement: Replacement
+    def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ..., hold_told: _Optional[_Union[HoldTold, _Mapping]] = ..., to_purge: _Optional[_Union[ToPurge, _Mapping]] = ..., kept_released: _Optional[_Union[KeptReleased, _Mapping]] = ..., cleaned_up: _Optional[_Union[CleanedUp, _Mapping]] = ..., move_told: _Optional[_Union[MoveTold, _Mapping]] = ..., replacement: _Optional[_Union[Replacement, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("kind", "message", "fate")
@@ -656,6 +660,32 @@ class CleanedUp(_message.Message):
     ROWS_FIELD_NUMBER: _ClassVar[int]
     rows: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, rows: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class ReplaceProcess(_message.Message):
+    __slots__ = ("host", "process")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    process: str
+    def __init__(self, host: _Optional[str] = ..., process: _Optional[str] = ...) -> None: ...
+
+class Replacement(_message.Message):
+    __slots__ = ("step", "left")
+    class Step(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STEP_UNSPECIFIED: _ClassVar[Replacement.Step]
+        MOVING: _ClassVar[Replacement.Step]
+        STARTING: _ClassVar[Replacement.Step]
+        DONE: _ClassVar[Replacement.Step]
+    STEP_UNSPECIFIED: Replacement.Step
+    MOVING: Replacement.Step
+    STARTING: Replacement.Step
+    DONE: Replacement.Step
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    step: Replacement.Step
+    left: int
+    def __init__(self, step: _Optional[_Union[Replacement.Step, str]] = ..., left: _Optional[int] = ...) -> None: ...
 
 class HoldTold(_message.Message):
     __slots__ = ("late",)

@@ -37,6 +37,7 @@ USERS = {
 
 ELSEWHERE = {
     r"serve ": "tests/ray/test_serve.py",
+    r"^restart": "tests/cli/test_restart_command.py",
     r"doctor .*--tier": "tests/cli/test_doctor_command.py",  # It writes to the tier.
     r"console ": "tests/pages/test_console_in_browser.py",
     r"status --watch": "tests/cli/test_base_install.py",

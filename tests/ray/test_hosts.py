@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,9 @@ from tests.models.actors.local_world import copy, lead, listed, partition, segme
 from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.calls import CountsCall
 from tierledger.actors.client.client import AsyncRemoteLogMetadataManager
+from tierledger.actors.client.restarting import restarted
 from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.coordinator.replacing import THE_COORDINATOR
 from tierledger.actors.coordinator.requests import HostsCall, RouteCall
 from tierledger.actors.processes import process_of
 from tierledger.actors.ray import cluster as ray_cluster
@@ -34,6 +37,9 @@ LONGER = ("postgres_server", "s3_server")
 
 HOSTS = 3
 SILENT_S = 1
+PAUSE_S = 20.0
+"""No call may take longer while processes are replaced; on a quiet machine it is one."""
+
 LOOK_S = 0.05
 """Between two looks at what nobody announces; the test's own timeout is the limit."""
 
@@ -204,3 +210,38 @@ async def process_of_coordinator(service: RayService) -> str:
             return process
     except (TimeoutError, ray_cluster.ray.exceptions.RayError):
         return ""
+
+
+@pytest.mark.long
+async def test_processes_are_replaced_while_brokers_write(
+    service: RayService, manager: AsyncRemoteLogMetadataManager
+) -> None:
+    tips = await led(manager, 10, count=16)
+    before = {name: one["process"] for name, one in (await all_serve(service)).items()}
+    coordinator = await process_of_coordinator(service)
+    paused = dict.fromkeys(tips, 0.0)
+    ended = asyncio.Event()
+
+    async def write(tip: TopicIdPartition) -> int:
+        number, last = 0, time.monotonic()
+        while not ended.is_set():
+            number += 1
+            await copy(manager, segment(number, tip))
+            now = time.monotonic()
+            paused[tip], last = max(paused[tip], now - last), now
+            await asyncio.sleep(0.02)
+        return number
+
+    writing = [asyncio.create_task(write(tip)) for tip in tips]
+    handle = coordinator_of(service.settings, ray_cluster.own_node())
+    done = [one.process async for one in restarted(handle, timeout_s=60)]
+    ended.set()
+    written = await asyncio.gather(*writing)
+
+    after = {name: one["process"] for name, one in (await all_serve(service)).items()}
+    assert {*done} == {*before, THE_COORDINATOR}
+    assert not {*before.values()} & {*after.values()}
+    assert await process_of_coordinator(service) != coordinator
+    for tip, number in zip(tips, written, strict=True):
+        assert await listed(manager, tip) == list(range(number + 1))
+    assert max(paused.values()) < PAUSE_S

@@ -106,6 +106,7 @@ RULES: Mapping[str, Callable[[pb.Call], Wish]] = {
     "release_hold": lambda _: Wish(admins="say what may be deleted"),
     "release_kept": lambda _: Wish(admins="say what may be deleted"),
     "clean_up": lambda _: Wish(admins="say what may be deleted"),
+    "replace_process": lambda _: Wish(admins="replace processes"),
     "attend": lambda call: Wish((call.attend.broker_id,)),
     "purge": lambda call: Wish((call.purge.broker_id,)),
     "question": _asks,

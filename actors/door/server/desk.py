@@ -226,13 +226,17 @@ class Desk:
 
     # By the coordinator.
 
-    async def _let_go(self, message: pb.Call) -> pb.Answer:
+    async def _operate(self, message: pb.Call) -> pb.Answer:
         if message.HasField("purge"):
             found = await self._coordinator.ask(coordination.purge_of(message.purge))
             return pb.Answer(to_purge=coordination.to_purge_message(found))
         if message.HasField("release_kept"):
             await self._coordinator.ask(coordination.release_kept_of(message.release_kept))
             return pb.Answer(kept_released=pb.KeptReleased())
+        if message.HasField("replace_process"):
+            wish = coordination.replace_process_of(message.replace_process)
+            told = await self._coordinator.ask(wish)
+            return pb.Answer(replacement=coordination.replacement_message(told))
         rows = await self._coordinator.ask(coordination.clean_up_of(message.clean_up))
         return pb.Answer(cleaned_up=pb.CleanedUp(rows=rows))
 
@@ -252,8 +256,8 @@ class Desk:
             case "place_hold" | "release_hold":
                 late = await self._coordinator.ask(coordination.hold_wish_of(message))
                 return pb.Answer(hold_told=coordination.hold_told_message(late))
-            case "purge" | "release_kept" | "clean_up":
-                return await self._let_go(message)
+            case "purge" | "release_kept" | "clean_up" | "replace_process":
+                return await self._operate(message)
             case "attend":
                 attend = coordination.attend_of(message.attend)
                 attended = await self._coordinator.ask(attend)

@@ -34,6 +34,11 @@ from tierledger.actors.coordinator.purge_requests import (
     ReleaseKept,
     ToPurge,
 )
+from tierledger.actors.coordinator.replacing import (
+    Replacement,
+    ReplacementStep,
+    ReplaceProcess,
+)
 from tierledger.actors.coordinator.requests import (
     DoorsCall,
     HostsCall,
@@ -569,6 +574,25 @@ def _status_of(message: pb.Status) -> dict[str, Any]:
     return {**status, "brokers": {int(key): one for key, one in status["brokers"].items()}}
 
 
+def replace_process_of(message: pb.ReplaceProcess) -> ReplaceProcess:
+    """An operator's wish to replace a process, in a message."""
+    return ReplaceProcess(message.host, message.process)
+
+
+_STEPS = {step: getattr(pb.Replacement, step.name) for step in ReplacementStep}
+_STEP_OF = {number: step for step, number in _STEPS.items()}
+
+
+def replacement_message(told: Replacement) -> pb.Replacement:
+    return pb.Replacement(step=_STEPS[told.step], left=told.left)
+
+
+def replacement_of(message: pb.Replacement) -> Replacement:
+    # A step of a newer release is not the end.
+    step = _STEP_OF.get(message.step, ReplacementStep.MOVING)
+    return Replacement(step, message.left)
+
+
 def hosts_in(answer: pb.Answer) -> list[pb.Host]:
     """The hosts that an answer names, with their doors."""
     routed = [one for route in answer.routes.routes for one in (route.leader, route.follower)]
@@ -602,6 +626,12 @@ FORMS: dict[type[Any], Form] = {
     ),
     ReleaseKept: Form("release_kept", release_kept_message, "kept_released", lambda _: None),
     CleanUp: Form("clean_up", clean_up_message, "cleaned_up", lambda one: list(one.rows)),
+    ReplaceProcess: Form(
+        "replace_process",
+        lambda wish: pb.ReplaceProcess(**wish._asdict()),
+        "replacement",
+        replacement_of,
+    ),
     NextPurge: Form("purge", purge_message, "to_purge", to_purge_of),
     Attend: Form("attend", attend_message, "ownership", attended_of),
     Announcement: Form(

@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tierledger.actors.calls import LEADER, PartitionKey, PartitionsCall
+from tierledger.actors.client.restarting import restarted
 from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.coordinator.replacing import THE_COORDINATOR
 from tierledger.actors.processes import parent_of
 from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
@@ -105,6 +107,16 @@ class Chaos:
         process, pid = await self._service.coordinator()
         os.kill(pid, signal.SIGKILL)
         return _short(process)
+
+    async def replace_process(self) -> str:
+        """Have a host, or the coordinator, replaced in good order, as for an upgrade."""
+        name = self._random.choice(
+            [*(one.name for one in await self._hosts()), THE_COORDINATOR]
+        )
+        coordinator = (await self._service.connection()).coordinator
+        async for one in restarted(coordinator, RECOVERY_S, [name]):
+            assert one.process == name, "nothing else was asked for"
+        return name
 
     async def kill_raylet(self) -> str:
         raylet = self._random.choice(self._service.raylets())
@@ -286,6 +298,7 @@ ALWAYS = (
     "kill coordinator",
     "kill raylet",
     "kill everything",
+    "replace process",
     "freeze host",
     "freeze coordinator",
     "freeze raylet",
@@ -309,6 +322,7 @@ STRIKES: dict[str, Callable[[Chaos], Awaitable[str]]] = {
     "kill coordinator": Chaos.kill_coordinator,
     "kill raylet": Chaos.kill_raylet,
     "kill everything": Chaos.kill_everything,
+    "replace process": Chaos.replace_process,
     "freeze host": Chaos.freeze_host,
     "freeze coordinator": Chaos.freeze_coordinator,
     "freeze raylet": Chaos.freeze_raylet,

@@ -21,6 +21,7 @@ from tierledger.actors.coordinator.placement import (
     move,
     next_address,
     place,
+    relieve,
     spread_allowed,
 )
 
@@ -250,6 +251,55 @@ def test_a_new_claim_to_lead_is_placed_though_its_host_is_not_reached_and_others
 
     assert led(one) == {"a": 1, "b": 1}
     assert not one.state.unplaced
+
+
+def relieved(one: Coordinated, host: str, most: int) -> int:
+    """Move up to `most` seats of `host`; how many events that took."""
+    bodies = relieve(one.state, host, most, one.per_host)
+    for body in bodies:
+        one.evolve(body)
+    return len(bodies)
+
+
+def test_a_host_is_relieved_bit_by_bit() -> None:
+    one = Coordinated("a", "b", "c")
+    one.announce(1, leads=list(range(6)))
+    one.announce(2, follows=list(range(6)))
+    before = load(one)["a"]
+
+    assert relieved(one, "a", 3)
+    assert load(one)["a"] == before - 3
+    while relieved(one, "a", 3):
+        pass
+
+    assert load(one)["a"] == 0
+    entries = one.state.partitions.values()
+    assert all(entry.leader_host and entry.follower_host for entry in entries)
+
+
+def test_a_leader_goes_from_a_relieved_host_to_its_follower() -> None:
+    one = Coordinated("a", "b", "c")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+    entry = one.state.partitions[key(0)]
+    former, follower = entry.leader_host, entry.follower_host
+    assert former is not None
+
+    relieved(one, former, 10)
+
+    assert entry.leader_host == follower
+
+
+def test_what_finds_no_room_stays_on_a_relieved_host() -> None:
+    one = Coordinated("a", "b", per_host=3)
+    one.announce(1, leads=list(range(5)))
+    full = max(load(one), key=lambda host: load(one)[host])
+
+    while relieved(one, full, 10):
+        pass
+
+    assert load(one)[full] == 2
+    assert relieve(Coordinated("a").state, "a", 10) == []
 
 
 def test_each_process_has_an_address_that_no_other_had() -> None:

@@ -34,6 +34,11 @@ from tierledger.actors.coordinator.purge_requests import (
     ReleaseKept,
     ToPurge,
 )
+from tierledger.actors.coordinator.replacing import (
+    Replacement,
+    ReplacementStep,
+    ReplaceProcess,
+)
 from tierledger.actors.coordinator.requests import RegisterCall
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
@@ -277,6 +282,9 @@ CLEANED = CleanUp(
 )
 TERM = PlaceHold(Hold("week", "*", reason="undo", by="somebody", term_ms=604_800_000, cause=2))
 
+REPLACE = ReplaceProcess("host-1", "host-1/2/a")
+REPLACEMENT = Replacement(ReplacementStep.MOVING, 14)
+
 OBJECTS: dict[str, Domain] = {
     **{name: Domain(one, _fed(one), frame_of) for name, one in FRAMES.items()},
     **{
@@ -317,6 +325,16 @@ OBJECTS: dict[str, Domain] = {
     ),
     "clean-up": Domain(
         CLEANED, lambda: coordination.clean_up_message(CLEANED), coordination.clean_up_of
+    ),
+    "replace-process": Domain(
+        REPLACE,
+        lambda: pb.ReplaceProcess(host="host-1", process="host-1/2/a"),
+        coordination.replace_process_of,
+    ),
+    "replacement": Domain(
+        REPLACEMENT,
+        lambda: coordination.replacement_message(REPLACEMENT),
+        coordination.replacement_of,
     ),
     "to-purge": Domain(
         TO_PURGE, lambda: coordination.to_purge_message(TO_PURGE), coordination.to_purge_of
@@ -527,6 +545,8 @@ def messages() -> dict[str, Message]:
         "call-release-kept": pb.Call(id=9, release_kept=pb.ReleaseKept(segment_ids=[ID])),
         "answer-kept-released": pb.Answer(id=9, kept_released=pb.KeptReleased()),
         "cleaned-up": pb.CleanedUp(rows=[ROW]),
+        "call-replace-process": pb.Call(id=9, replace_process=pb.ReplaceProcess(host="host-1")),
+        "answer-replacement": pb.Answer(id=9, replacement=pb.Replacement()),
         "call-clean-up": pb.Call(id=9, clean_up=pb.CleanUp(partition=PARTITION)),
         "answer-cleaned-up": pb.Answer(id=9, cleaned_up=pb.CleanedUp()),
         "call-purge": pb.Call(id=9, purge=pb.Purge(broker_id=7)),

@@ -321,6 +321,7 @@ def test_a_broker_speaks_for_itself_only_and_a_reader_asks_only(kind: str) -> No
         "release_hold",
         "release_kept",
         "clean_up",
+        "replace_process",
     }:
         assert {name for name, _ in allowed} == {"admin", "host"}
     else:

@@ -1,0 +1,69 @@
+"""`restart`: replace the service's processes one after the other, while it serves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierledger.cli.commands.hold import connected
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.options import ClusterOption, JsonOption, ServiceOption
+from tierledger.cli.output import print_json, print_note
+from tierledger.cli.table import PrintedTable, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierledger.actors.client.restarting import ReplacedProcess
+
+COLUMNS = ("process", "moved", "seconds")
+
+
+def restart(
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Only this host, or coordinator; may be repeated. Default: all.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        int, typer.Option(min=1, metavar="SECONDS", help="How long each process may take.")
+    ] = 120,
+    store: ServiceOption = None,
+    cluster: ClusterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Replace the service's processes one after the other, while it serves.
+
+    For a new release that was installed in place of the former, and for changed files that
+    only a start reads. What a host leads moves to other hosts before its process ends, as far
+    as these have room; the rest waits until the next process serves, for about a second. host-0
+    and the coordinator are last. Clients notice nothing: they retry. `serve` itself goes on as
+    it is; it is restarted by whatever runs it.
+
+    After Ctrl-C, what was begun is ended, and the others stay. The command may be repeated.
+    """
+    options = StoreOptions(store, cluster)
+    done = asyncio.run(_restarted(options, host or [], timeout))
+    if json:
+        for one in done:
+            print_json(one._asdict())
+        return
+    rows = [(one.process, one.moved, f"{one.seconds:.1f}") for one in done]
+    print_table(PrintedTable(COLUMNS, rows))
+
+
+async def _restarted(
+    options: StoreOptions, only: Sequence[str], timeout_s: int
+) -> list[ReplacedProcess]:
+    from tierledger.actors.client.restarting import restarted
+
+    done = []
+    async with connected(options) as (_, connection):
+        async for one in restarted(connection.coordinator, timeout_s, only):
+            done.append(one)
+            print_note(f"{one.process} is replaced, {one.moved} moved, in {one.seconds:.1f} s")
+    return done
