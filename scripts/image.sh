@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the container image: of the wheel, and of what the lock names for the service and the
-# console. build/image is all that the build sees; the arguments are for the program that builds,
+# Builds the container image: of the wheel, and of what the lock names for the service, a
+# store in a bucket, and the console. build/image is all that the build sees; the arguments are for the program that builds,
 # which is buildah, podman or docker.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ image=build/image
 rm -rf "$image"
 mkdir -p "$image"
 cp dist/tierledger-*.whl deploy/container/Containerfile "$image"
-.venv/bin/python scripts/locked.py service console >"$image/requirements.lock"
+.venv/bin/python scripts/locked.py service bucket console >"$image/requirements.lock"
 
 version=$(.venv/bin/python -c 'from importlib.metadata import version; print(version("tierledger"))')
 for builder in buildah podman docker; do

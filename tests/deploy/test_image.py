@@ -17,7 +17,9 @@ from tierledger.health.server import READY_PATH
 
 FILE = (ROOT / "deploy" / "container" / "Containerfile").read_text()
 LOCK = (ROOT / "requirements.lock").read_text()
-EXTRAS = ["service", "console"]
+EXTRAS = re.findall(
+    r"scripts/locked.py ([a-z ]+) >", (ROOT / "scripts" / "image.sh").read_text()
+)[0].split()
 
 
 def instructions() -> list[list[str]]:
@@ -51,6 +53,10 @@ def test_the_lock_of_the_image_has_all_that_the_service_needs_with_hashes() -> N
     assert set(part.splitlines()) <= set(LOCK.splitlines())
     assert "pyspark==" not in part
     assert "mypy==" not in part
+
+
+def test_the_image_has_what_each_store_of_the_chart_needs() -> None:
+    assert {"service", "bucket", "console"} <= set(EXTRAS)
 
 
 def test_nothing_is_installed_but_by_hash_or_from_the_wheel() -> None:
