@@ -27,7 +27,7 @@ from typing_extensions import override
 
 from tierledger.pipeline.digests import Digest, OptionalDigest
 from tierledger.pipeline.fold import PlannedLog, point
-from tierledger.pipeline.folding.plan import divided
+from tierledger.pipeline.folding.plan import divided, divided_in_order
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.folding.task import Report as DamageReport
@@ -44,7 +44,7 @@ from tierledger.pipeline.tables.arrow import (
     with_report,
 )
 from tierledger.pipeline.tables.costs import costs_table
-from tierledger.pipeline.tables.plan import TablePlan, planned
+from tierledger.pipeline.tables.plan import MADE_OF_COLUMNS, TablePlan, planned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -223,7 +223,8 @@ def reported(
 
 def tasks_of(plan: TablePlan, spark: SparkSession) -> list[list[PlannedLog]]:
     """The logs of each task, divided for the cores of this session."""
-    return divided(plan.logs, cores_of(spark))
+    divide = divided_in_order if plan.table.name in MADE_OF_COLUMNS else divided
+    return divide(plan.logs, cores_of(spark))
 
 
 def made(

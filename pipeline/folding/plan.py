@@ -98,6 +98,21 @@ def divided(logs: Sequence[PlannedLog], cores: int) -> list[list[PlannedLog]]:
     return tasks
 
 
+def divided_in_order(logs: Sequence[PlannedLog], cores: int) -> list[list[PlannedLog]]:
+    """`logs`, divided into tasks of about equal duration; each has neighbours in column files.
+
+    So a file is read by the few tasks whose logs it has, and not by all.
+    """
+    count = len(divided(logs, cores))
+    total = sum(log.batches for log in logs) or 1
+    tasks: list[list[PlannedLog]] = [[] for _ in range(count)]
+    before = 0
+    for log in sorted(logs, key=lambda one: (str(one.topic_id), one.partition)):
+        tasks[min(before * count // total, count - 1)].append(log)
+        before += log.batches
+    return [task for task in tasks if task] or [[]]
+
+
 async def _begun(catalog: Catalog) -> list[PlannedLog]:
     """Each log with the number of its first batch; its end is not set yet."""
     found: list[PlannedLog] = []

@@ -34,7 +34,7 @@ from tierledger.events.errors import (
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.partition.answers import metadata_of
 from tierledger.pipeline.fold import PlannedLog, point
-from tierledger.pipeline.folding.plan import TASKS_PER_CORE, divided
+from tierledger.pipeline.folding.plan import TASKS_PER_CORE, divided, divided_in_order
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
@@ -313,5 +313,16 @@ def test_every_log_has_one_task_and_the_tasks_are_about_equal() -> None:
     assert len(tasks) == 2 * TASKS_PER_CORE
     assert sorted(log.partition for task in tasks for log in task) == list(range(300))
     assert max(loads) - min(loads) <= 61
-    assert divided([], cores=2) == [[]]
+    assert divided([], cores=2) == divided_in_order([], cores=2) == [[]]
     assert len(divided(logs[:3], cores=2)) == 3
+
+
+def test_tasks_in_order_have_neighbours_and_are_about_as_long() -> None:
+    logs = [PlannedLog(Uuid(bytes([one]) * 16), 0, 0, 1 + one % 3) for one in range(1, 100)]
+    tasks = divided_in_order(logs[::-1], cores=2)
+    assert len(tasks) == 2 * TASKS_PER_CORE
+    assert [log for task in tasks for log in task] == sorted(logs, key=lambda log: str(log[0]))
+    lengths = [sum(log.batches for log in task) for task in tasks]
+    assert max(lengths) - min(lengths) <= 4
+    large = logs[0]._replace(end_batch=1000)
+    assert [large] in divided_in_order([large, *logs[1:]], cores=2)
