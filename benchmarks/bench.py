@@ -32,7 +32,8 @@ SIZES: dict[str, tuple[int, int]] = {
     "ray_calls": (8_000, 160),  # to the one on Ray.
     "idle": (1_000, 60),  # Connections to a host on which nothing is asked.
     "lags": (400, 20),  # Looks at how far a follower is behind, in one repetition.
-    "announced": (1_000, 20),  # Partitions that are announced at once.
+    "announced": (1_000, 20),  # Partitions that are announced at once,
+    "announced_all": (10_000, 40),  # and of a whole cluster that comes at once.
     "coordinated": (10_000, 12),  # Partitions of the service whose steps are looked at.
     "failover_segments": (10_000, 100),  # Of each partition whose host is lost.
     "failovers": (3, 1),  # Hosts that are lost in each way.

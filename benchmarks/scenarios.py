@@ -69,7 +69,7 @@ def _written(ours: str, where: str) -> Iterable[Row]:
     yield _beside(f"add and finish, one worker{where}", "ms", "life", 20, ours)
 
 
-ON_EACH_STORE = {"door", "followers", "announce", "failover", "spark-scan"}
+ON_EACH_STORE = {"door", "followers", "announce", "announce-all", "failover", "spark-scan"}
 """Scenarios that are measured once for each kind of store."""
 
 SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
@@ -190,6 +190,12 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
     ]),
     "announce": (service.announce, [
         Row(_RAY + "{announced:,} partitions until ready", "s", "ready", at_most(5.0)),
+    ]),
+    "announce-all": (service.all_at_once, [
+        Row(_RAY + "{announced_all:,} partitions at once, until all are ready", "s",
+            "all_ready", at_most(30.0)),
+        Row(_RAY + "{announced_all:,} partitions: memory of all hosts", "GiB", "gib",
+            at_most(4.0), "{hosts:.0f} hosts"),
     ]),
     "failover": (failover, [*_losses()]),
     "world": (simulated.world, [

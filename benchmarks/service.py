@@ -34,6 +34,7 @@ from tierledger.benchmarks.services import (
 )
 from tierledger.benchmarks.workload import CLUSTER, PARTITION, Workload
 from tierledger.events import commands as cmd
+from tierledger.events.errors import NotReady
 from tierledger.events.identifiers import TopicIdPartition
 
 MANY = 256
@@ -178,6 +179,27 @@ async def announce(bench: Bench) -> None:
             with bench.timed("ready"):
                 await led(manager, tips)
             await service.stop({0: tips})
+
+
+async def all_at_once(bench: Bench) -> None:
+    """A cluster's partitions, announced at once: until all are ready, and what they take."""
+    async with on_ray(bench.place.url) as service:
+        manager = await service.manager(1)
+        tips = new_partitions("all", bench["announced_all"])
+        with bench.timed("all_ready"):
+            await manager.on_partition_leadership_changes(tips, [])
+            await _ready(manager, tips)
+        hosts = await service.pings()
+        bench.note(hosts=len(hosts), gib=sum(_resident_mb(one["pid"]) for one in hosts) / 1024)
+
+
+async def _ready(manager: AsyncRemoteLogMetadataManager, tips: list[TopicIdPartition]) -> None:
+    """Return once all are ready, also if that takes longer than a call may."""
+    while True:
+        try:
+            return await manager.when_ready(tips)
+        except NotReady:
+            continue
 
 
 async def followers(bench: Bench) -> None:

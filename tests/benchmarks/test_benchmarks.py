@@ -40,6 +40,7 @@ GOALS_OF = {
 ON_RAY = [
     ("followers", (POSTGRESQL,), 1),
     ("announce", (SQLITE,), 1),
+    ("announce-all", (SQLITE,), 2),
     ("failover", (POSTGRESQL,), 2),
     ("door", (SQLITE,), 8),
     ("console", (SQLITE,), 5),
