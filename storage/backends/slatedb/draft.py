@@ -5,7 +5,7 @@ Pure: what has to be known of the store is named first (`Needs`), then read, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from typing_extensions import override
@@ -40,14 +40,22 @@ class Tails(dict[str, Tail]):
 
     def note(self, key: str, value: bytes | None) -> None:
         """Take note that `key` has `value` now; None: it was removed."""
-        folder = folder_of(key)
-        tail = None if folder is None else self.get(folder)
-        if folder is None or tail is None or key < tail.key:
-            return
-        if value is not None:
-            self[folder] = Tail(key, value[:FORMER_BYTES])
-        elif key == tail.key:
-            del self[folder]  # Which key is the last one now, only the store knows.
+        for folder in _folders(key):
+            tail = self.get(folder)
+            if tail is None or key < tail.key:
+                continue
+            if value is not None:
+                self[folder] = Tail(key, value[:FORMER_BYTES])
+            elif key == tail.key:
+                del self[folder]  # Which key is the last one now, only the store knows.
+
+
+def _folders(key: str) -> Iterator[str]:
+    """All folders that `key` is in, the outermost first."""
+    at = key.find("/")
+    while at >= 0:
+        yield key[: at + 1]
+        at = key.find("/", at + 1)
 
 
 class Needs(NamedTuple):
@@ -95,10 +103,10 @@ class CommitDraft:
 
     def _note(self, changes: Mapping[str, bytes | None]) -> None:
         for key, value in changes.items():
-            folder = folder_of(key)
-            tail = None if folder is None else self.tail(folder)
-            if folder and tail is not None and value is not None and key >= tail.key:
-                self.read_tails[folder] = Tail(key, value[:FORMER_BYTES])
+            for folder in _folders(key) if value is not None else ():
+                tail = self.tail(folder)
+                if tail is not None and key >= tail.key:
+                    self.read_tails[folder] = Tail(key, (value or b"")[:FORMER_BYTES])
 
 
 class PendingStep(Protocol[T_co]):

@@ -255,6 +255,19 @@ class BackendContract(ReadingContract):
 
         assert outcomes == [CREATED, PASSED, EXISTS, CREATED]
 
+    async def test_a_folder_ends_behind_all_that_is_in_it_however_deep(
+        self, backend: Backend
+    ) -> None:
+        assert await backend.create_each([("a/1", b"")]) == [CREATED]
+        assert await backend.create_each([("a/b/1", b""), ("a/c", b"")]) == [CREATED, CREATED]
+        await backend.execute_atomically([Put("a/d/e/1", b"")])
+
+        late = await backend.create_each([("a/2", b""), ("a/d", b""), ("a/d/1", b"")])
+        next_ones = await backend.create_each([("a/d/f", b""), ("a/e", b"")])
+
+        assert late == [PASSED, PASSED, PASSED]
+        assert next_ones == [CREATED, CREATED]
+
     async def test_a_slot_is_created_behind_what_its_writer_has_seen(
         self, backend: Backend
     ) -> None:

@@ -38,7 +38,9 @@ Answer = tuple[str, object]
 Call = Callable[[MetadataStorageBackend], Awaitable[object]]
 
 # Few, so that they collide; with what sorts or matches oddly.
-KEYS = st.sampled_from(["a", "a/", "a/1", "a/10", "a0", "a%", "a_", "b", "é", "\U0001f4be"])
+KEYS = st.sampled_from(
+    ["a", "a/", "a/1", "a/1/0", "a/10", "a0", "a%", "a_", "b", "é", "\U0001f4be"]
+)
 PREFIXES = st.sampled_from(["", "a", "a/", "a/1", "a%", "a_", "A", "é", "c", "\U0010ffff"])
 VALUES = st.sampled_from([b"", b"0", b"1", b"\x00\xff"])
 EXPECTED = st.none() | VALUES
