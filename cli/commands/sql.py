@@ -249,7 +249,7 @@ def _names(answer: DuckDBPyConnection) -> list[str]:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - DuckDB's values have any type.
-    """A value as JSON has it: bytes in base64, times in ISO 8601."""
+    """A value as JSON has it: bytes in base64, times in ISO 8601, exact decimals as text."""
     match value:
         case bytes():
             return b64encode(value).decode()
@@ -260,7 +260,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - DuckDB's values have any type.
         case date():
             return value.isoformat()
         case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
+            # JSON's numbers are read as binary fractions, in which sums of money are not exact.
+            is_whole = value == value.to_integral_value()
+            return int(value) if is_whole else f"{value.normalize():f}"
         case None | bool() | int() | float() | str():
             return value
         case _:
@@ -276,11 +278,8 @@ def _text(value: Any) -> Any:  # noqa: ANN401 - As above.
 
 def _cell(value: Any) -> Any:  # noqa: ANN401 - As above.
     plain = _text(_plain(value))
-    return (
-        Cell(str(plain), str(plain), str(plain), is_number=True)
-        if isinstance(plain, float)
-        else plain
-    )
+    is_number = isinstance(value, float | Decimal)
+    return Cell(str(plain), str(plain), str(plain), is_number=True) if is_number else plain
 
 
 def _prompt(tables: Sql, *, wide: bool) -> None:

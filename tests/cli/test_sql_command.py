@@ -63,7 +63,7 @@ def test_bytes_maps_and_times_are_written_as_tables_write_them(store: Path) -> N
         "t": "1970-01-01T00:00:00",
         "y": True,
         "n": None,
-        "d": 1.5,
+        "d": "1.5",
     }
     assert list(csv.reader(as_csv.splitlines()))[1] == [
         *("/w==", '{"3":7}', "1970-01-01T00:00:00", "true", "", "1.5")
