@@ -344,6 +344,12 @@ def _close_host(world: Struck, site: str) -> None:
         world.close(life)
 
 
+@_strike("replace")
+def _replace(world: Struck, site: str) -> None:
+    """The operator has a host's process replaced by a new one, as for an upgrade."""
+    world.operator.replace(site)
+
+
 @_strike("release")
 def _release(world: Struck, partition: int, back: int) -> None:
     """No broker hosts the partition for a while; then all do again."""

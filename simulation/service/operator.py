@@ -1,4 +1,4 @@
-"""An operator of the service: places and releases holds, and lets go of what is kept.
+"""An operator of the service: holds, what is kept, and processes that are to be replaced.
 
 As the commands do: each request over a connection of its own, and repeated until it is done.
 """
@@ -14,6 +14,12 @@ from typing import Any
 from tierledger.actors.calls import PartitionKey
 from tierledger.actors.coordinator.holding import PlaceHold, ReleaseHold
 from tierledger.actors.coordinator.purge_requests import ReleaseKept
+from tierledger.actors.coordinator.replacing import (
+    Replacement,
+    ReplacementStep,
+    ReplaceProcess,
+)
+from tierledger.actors.coordinator.requests import StatusCall
 from tierledger.actors.holds import Hold
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
@@ -38,16 +44,29 @@ class HoldNote:
     """When (ns) the operator first asked for its release."""
 
 
+@dataclass
+class ReplacementNote:
+    """A host whose process was to be replaced, and when (ns)."""
+
+    host: str
+    since: int
+    until: int | None = None
+
+
 class Operator:
     """One who gives the service's commands."""
 
-    def __init__(self, world: Stage, connect: Connecting) -> None:
+    def __init__(
+        self, world: Stage, connect: Connecting, replacing: Callable[[str], None]
+    ) -> None:
+        """`replacing` is told the process that is to be replaced, though it is well."""
         self.life = VirtualProcess(WHO, len(world.lives))
         self.holds: dict[str, HoldNote] = {}
         """By name; none is given twice."""
+        self.replacements: list[ReplacementNote] = []
         self.asked: dict[bytes, int] = {}
         """When (ns) it first asked for the release of a kept segment."""
-        self._world, self._connect = world, connect
+        self._world, self._connect, self._replacing = world, connect, replacing
         world.begins(self.life)
 
     def place(self, hold: Hold) -> None:
@@ -75,6 +94,35 @@ class Operator:
             return ReleaseKept(tip, ids, WHO, "nobody needs it") if ids else None
 
         self._world.loop.spawn(self.life, self._until_done(wish))
+
+    def replace(self, host: str) -> None:
+        """Have the process of a host replaced, as `restart` does."""
+        self._world.loop.spawn(self.life, self._replace(host))
+
+    async def _replace(self, host: str) -> None:
+        status = await self._answer(StatusCall())
+        if not isinstance(status, dict) or host not in status["hosts"]:
+            return
+        process = status["hosts"][host]
+        self._replacing(process)
+        note = ReplacementNote(host, self._world.now_ns())
+        self.replacements.append(note)
+        while (told := await self._answer(ReplaceProcess(host, process))) is not None:
+            step = told.step if isinstance(told, Replacement) else None
+            if step is ReplacementStep.MOVING:
+                self._world.recording.mark("host relieved")
+            if step is ReplacementStep.DONE:
+                self._world.recording.mark("host's process replaced")
+                break
+            await asyncio.sleep(AGAIN_S)
+        note.until = self._world.now_ns()
+
+    def may_be_relieved(self, host: str, time: int) -> bool:
+        """Whether the process of a host was to be replaced at a time (ns)."""
+        return any(
+            one.host == host and one.since <= time and (one.until is None or time <= one.until)
+            for one in self.replacements
+        )
 
     async def _place(self, note: HoldNote) -> None:
         while note.released is None:

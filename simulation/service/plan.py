@@ -105,10 +105,13 @@ KNOBS_OF_SERVICE = {
     "RING_BYTES": (1, 2000, 1 << 20),
     "LINGER_S": (0, 1, 60),
     "SNAPSHOTS_AT_ONCE": (1, 8),
+    "PREPARED_S": (0, 1),
+    "MOVED_AT_ONCE": (1, 3, 50),
 }
 """Knobs beside `KNOBS`: how many writes a client may have begun and not ended; after how
 many seconds a host gets others' leaders, and by how many leaders hosts may differ (without
-these two no run would be long enough for a leader to move); the bounds of feeds."""
+these two no run would be long enough for a leader to move); the bounds of feeds; how long a
+process that is to replace another has to start, and how much moves before at a time."""
 
 REPLICAS_EVERY, REPLICAS_FIRST = 4, 3
 """In one seed in so many, beginning with this one, brokers keep replicas."""

@@ -258,10 +258,12 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
     keys = [PartitionKey.of(tip) for tip in world.tips]
     yield from refusal_repeated(events)
     equal_enough = knobs.get("SPREAD", EQUAL_ENOUGH)
-    doors = watch.doors
-    yield from needless_move(
-        events, world.moved, watch.refusals, equal_enough, doors.may_be_shut
-    )
+    doors, operator = watch.doors, world.operator
+
+    def may_be_emptied(host: str, time: int) -> bool:
+        return doors.may_be_shut(host, time) or operator.may_be_relieved(host, time)
+
+    yield from needless_move(events, world.moved, watch.refusals, equal_enough, may_be_emptied)
     yield from passed_over(events)
     yield from needless_loss(events, always_well(world))
     yield from beside(events, len(keys), room, doors.is_open)

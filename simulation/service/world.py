@@ -268,7 +268,7 @@ class World(Stage):
 
     @cached_property
     def operator(self) -> Operator:
-        return Operator(self, self.cluster.connect)
+        return Operator(self, self.cluster.connect, self.cluster.watch.suspected.add)
 
     def wall_ms(self) -> int:
         return WALL_MS + self.clock.now // MS

@@ -81,6 +81,8 @@ _declare(
     "pause broker",
     "cut off host",
     "host closed",
+    "host relieved",
+    "host's process replaced",
     "mute host died",
     "host replaced while it lives",
     "host given up by the coordinator",

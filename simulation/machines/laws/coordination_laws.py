@@ -85,7 +85,7 @@ def needless_move(
     moved: set[int],
     refusals: Collection[tuple[str, int, int]] | None = None,
     equal_enough: int = EQUAL_ENOUGH,
-    may_be_shut: Callable[[str, int], bool] = lambda _, __: False,
+    may_be_emptied: Callable[[str, int], bool] = lambda _, __: False,
 ) -> Iterator[Violation]:
     """A leader was placed on another host while nothing was wrong with the one it was on.
 
@@ -93,8 +93,9 @@ def needless_move(
     Or the coordinator took it from its host because another host reported its claim as refused.
 
     `moved`: the numbers of placements that the world itself has asked for. `refusals`: host,
-    partition and assignment of all reported refusals; None: not known. `may_be_shut`: whether
-    clients may not have come in at a host's door by a time (ns), so that it was emptied.
+    partition and assignment of all reported refusals; None: not known. `may_be_emptied`:
+    whether clients may not have come in at a host's door by a time (ns), or its process was to
+    be replaced then.
     """
     seats = _Seats(equal_enough)
     for time, body in log:
@@ -113,7 +114,7 @@ def needless_move(
                 home = seats.homes.get((topic_id, partition))
                 if home is None or home[0] == body.host or number in moved:
                     continue
-                if not (seats.are_unequal(home[0], body.host) or may_be_shut(home[0], time)):
+                if not (seats.are_unequal(home[0], body.host) or may_be_emptied(home[0], time)):
                     message = (
                         f"placement {number} at {ms_text(time)} moved the leader from "
                         f"{home[0]}, which leads under {home[1]}, to {body.host}"

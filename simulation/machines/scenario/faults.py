@@ -203,6 +203,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "release": Fault(0.15, lambda d: ("release", d.partition(), d.soon()), is_sure=True),
     "close host": Fault(0.15, lambda d: ("close host", d.host()), is_sure=True),
+    "replace": Fault(0.15, lambda d: ("replace", d.host()), is_sure=True),
     "outage": Fault(0.2, lambda d: ("outage", d.one(OUTAGES), 20 + d.below(400)), is_sure=True),
     "rival elections": Fault(0.12, _rival_elections, is_sure=True),
     "bury": Fault(0.05, lambda d: ("bury", d.partition(), 20 + d.below(60)), is_sure=True),

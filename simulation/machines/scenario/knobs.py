@@ -11,6 +11,7 @@ from tierledger.actors.client import window
 from tierledger.actors.coordinator import events as coordinator_events
 from tierledger.actors.coordinator import hosts as coordinator_hosts
 from tierledger.actors.coordinator import placement, purges
+from tierledger.actors.coordinator import service as coordinator_service
 from tierledger.actors.feed import source
 from tierledger.actors.host import feeds, partition_shell
 from tierledger.actors.host import machine as host
@@ -62,6 +63,8 @@ _MODULES: dict[str, tuple[Any, ...]] = {
     "LOADS_AT_ONCE": (host,),
     "WRITES_MAX": (window,),
     "SETTLED_S": (coordinator_hosts,),
+    "PREPARED_S": (coordinator_hosts,),
+    "MOVED_AT_ONCE": (coordinator_service,),
     "SPREAD": (placement,),
     "LEASE_MS": (purges,),  # This and the next ones are set where brokers have guards.
     "GIVEN_MAX": (purges,),

@@ -202,9 +202,11 @@ def test_a_leader_may_leave_a_host_whose_door_may_be_shut_or_that_leads_too_many
     assert [one.checker for one in needless_move(MOVED, set())] == ["needless_move"]
 
     assert not list(needless_move(MOVED, set(), None, 0))
-    shut = [one for at in (1, 2) for one in needless_move(MOVED, set(), may_be_shut=after(at))]
+    shut = [
+        one for at in (1, 2) for one in needless_move(MOVED, set(), may_be_emptied=after(at))
+    ]
     assert not shut
-    assert list(needless_move(MOVED, set(), may_be_shut=after(3)))
+    assert list(needless_move(MOVED, set(), may_be_emptied=after(3)))
 
 
 def after(ms: int) -> Callable[[str, int], bool]:
