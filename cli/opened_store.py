@@ -39,14 +39,19 @@ async def opened_catalog(
     Raises:
         InvalidArgument: The store holds several clusters and none was named.
         RemoteResourceNotFound: It does not hold the named cluster, or holds none.
-        StoreRefused: It is no store, or (for a writer) another process writes it.
+        StoreRefused: It is no store, there is none, or (for a writer) another process writes
+            it.
     """
     from tierledger.storage.catalog import Catalog, chosen_cluster, clusters
     from tierledger.storage.connector import load_connector, load_serde
 
     config = store_config(options.store)
     connector, serde = load_connector(config), load_serde(config)
-    backend = await connector.backend(read_only=read_only)
+    backend = await connector.backend(read_only=True)
+    if not read_only:
+        # A store that is missing is not made: nothing could be done with an empty one.
+        await backend.close()
+        backend = await connector.backend(read_only=False)
     try:
         cluster = chosen_cluster(await clusters(backend), cluster_setting(options.cluster))
         catalog = Catalog(backend, connector.key_factory(cluster), serde, cluster)

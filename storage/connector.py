@@ -39,6 +39,9 @@ SERIALIZER_SETTING = "metadata.storage.serializer.class"
 
 T = TypeVar("T")
 
+BEHIND_S = 0.2
+"""By how much a command that reads a bucket may be behind."""
+
 
 class MetadataStorageConnector(ABC):
     """Opens one store. Constructed without arguments, then configured once."""
@@ -77,6 +80,14 @@ class MetadataStorageConnector(ABC):
             StoreRefused: It cannot be opened; the store's own class says when.
         """
 
+    async def reader(self) -> MetadataStorageBackend:
+        """The store, opened for reading by a part of its service, which relies on rule 3.
+
+        By default as `backend`. Where each look for what is new costs a request, what `backend`
+        opens for reading may be a moment behind.
+        """
+        return await self.backend(read_only=True)
+
     async def successor(self) -> MetadataStorageBackend:
         """The store, opened for writing in place of a lost process; the caller closes it.
 
@@ -103,7 +114,7 @@ async def opened(
         NoSuchStore: There is none, and none is made.
         StoreRefused: As `MetadataStorageConnector.backend`.
     """
-    reading = await connector.backend(read_only=True)
+    reading = await connector.reader()
     if read_only:
         return reading
     try:
@@ -232,7 +243,15 @@ class SlateDbConnector(MetadataStorageConnector):
         # Imported here, as other stores do not need it.
         from tierledger.storage.backends.slatedb.backend import SlateDbBackend  # noqa: PLC0415
 
-        return await SlateDbBackend.open(self._needed(), read_only=read_only)
+        return await SlateDbBackend.open(
+            self._needed(), read_only=read_only, patience_s=BEHIND_S
+        )
+
+    @override
+    async def reader(self) -> MetadataStorageBackend:
+        from tierledger.storage.backends.slatedb.backend import SlateDbBackend  # noqa: PLC0415
+
+        return await SlateDbBackend.open(self._needed(), read_only=True)
 
     @override
     async def successor(self) -> MetadataStorageBackend:

@@ -567,6 +567,11 @@ class CoordinatorService:
         found = [] if hosts.can_serve else hosts.not_started(self._now())
         return found[0].text if found else None
 
+    def serving(self) -> dict[str, str]:
+        """The processes that serve, by host; any thread may ask."""
+        running = list(self._machine.hosts.running.items())
+        return {name: host.process for name, host in running}
+
     # The machine.
 
     def _now(self) -> msg.Moment:

@@ -112,6 +112,11 @@ class CoordinatorShell:
         """Why nothing can be written for want of a host; `serve` asks."""
         return None if self._service is None else self._service.hindrance()
 
+    @ray.method(concurrency_group=WATCHED)
+    async def serving(self) -> dict[str, str]:
+        """The processes that serve, by host; `serve` tells when they change."""
+        return {} if self._service is None else self._service.serving()
+
     async def ask(self, request: Request[FollowedCoordinator, T]) -> T:
         return await self._started().ask(request)
 

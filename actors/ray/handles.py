@@ -178,6 +178,11 @@ class RayCoordinator:
         hindrance: str | None = await self._watched("hindrance")
         return hindrance
 
+    async def serving(self) -> dict[str, str]:
+        """The processes that serve, by host."""
+        serving: dict[str, str] = await self._watched("serving")
+        return serving
+
     async def _watched(self, method: str) -> Any:
         return await self._asked(
             lambda actor: call(actor, method, timeout_s=COORDINATOR_TIMEOUT_S)

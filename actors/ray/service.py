@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tierledger.actors.calls import StoreCall
 from tierledger.actors.coordinator.placement import WRITER
@@ -138,6 +138,10 @@ class RayService:
         self._address = address
         self._give_up = give_up
         self._nodes = nodes
+        self._serving: dict[str, str] = {}
+        """The processes that served at the last look, by name."""
+        self._known: dict[str, str] = {}
+        """The last process of each name."""
         self._is_hindered = False
         """Whether it was said that nothing can be written for want of a host."""
         self._namespace = namespace_of(settings)
@@ -278,6 +282,7 @@ class RayService:
                     with documenting("the coordinator"):
                         process = await coordinator.process()
                         hindrance = await coordinator.hindrance()
+                        self._tell_changes(process, await coordinator.serving())
                 silences = 0
             except TimeoutError:
                 silences += loop.time() - deadline < LATE_S
@@ -291,6 +296,17 @@ class RayService:
                 _log.warning("a look at the coordinator failed", error=str(error))
             well_s = self._judged(hindrance, well_s)
             await asyncio.sleep(WATCH_INTERVAL_S)
+
+    def _tell_changes(self, coordinator: str, serving: Mapping[str, str]) -> None:
+        """Log which processes have come and gone: the others' logs are in Ray's folder."""
+        now = {**serving, "the coordinator": coordinator}
+        for name in sorted(self._serving.keys() - now.keys()):
+            _log.warning("a process serves no more", name=name, process=self._serving[name])
+        for name, process in sorted(now.items()):
+            if self._known.get(name, process) != process:
+                _log.warning("another process serves", name=name, process=process)
+        self._serving = now
+        self._known |= now
 
     def _judged(self, hindrance: str | None, well_s: float) -> float:
         """When writes could be accepted last; the service is given up if that is long ago."""

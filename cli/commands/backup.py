@@ -39,8 +39,8 @@ LIST_COLUMNS = ("backup", "made", "logs", "events", "bytes")
 def backup_group() -> typer.Typer:
     group = typer.Typer(
         cls=CommandsWithExamples,
-        help="Back up a store, SQLite or PostgreSQL, and restore it into either. A backup is "
-        "made while the service runs.",
+        help="Back up a store, and restore it into another of any kind. A backup is made while "
+        "the service runs.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

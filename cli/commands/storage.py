@@ -35,7 +35,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmat
 def storage_group() -> typer.Typer:
     group = typer.Typer(
         cls=CommandsWithExamples,
-        help="Let a ledger go on in another store, SQLite or PostgreSQL, and lose no write.",
+        help="Let a ledger go on in another store, of any kind, and lose no write.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )

@@ -190,3 +190,13 @@ def test_forget_needs_the_store_to_itself(store: Path) -> None:
             await backend.close()
 
     refused(asyncio.run(while_written()))
+
+
+def test_a_store_that_is_not_there_is_not_made_to_forget_something_in_it(
+    tmp_path: Path,
+) -> None:
+    missing = tmp_path / "none.sqlite"
+
+    refused(run(missing, "forget", "orders", "1", "--yes"), f"no such store: {missing}")
+
+    assert list(tmp_path.iterdir()) == []

@@ -108,6 +108,9 @@ async def test_the_watch_over_the_coordinator_outlives_whatever_a_look_raises(
         async def hindrance(self) -> None:
             """Writes are accepted."""
 
+        async def serving(self) -> dict[str, str]:
+            return {}
+
     monkeypatch.setattr(ray_service, "coordinator_of", Coordinator)
     monkeypatch.setattr(ray_service, "WATCH_INTERVAL_S", 0)
     monkeypatch.setattr(ray_cluster, "own_node", lambda: "node")
@@ -116,6 +119,26 @@ async def test_the_watch_over_the_coordinator_outlives_whatever_a_look_raises(
     await asyncio.wait({asyncio.create_task(seen.wait()), watch}, return_when="FIRST_COMPLETED")
     assert not watch.done()
     watch.cancel()
+
+
+def test_processes_that_come_and_go_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    class Log:
+        def warning(self, _: str, name: str, process: str) -> None:
+            told.append((name, process))
+
+    monkeypatch.setattr(ray_service, "_log", Log())
+    service = RayService(settings_for(tmp_path / "store"))
+
+    service._tell_changes("c1", {"host-0": "p1", "host-1": "q1"})
+    assert told == []
+    service._tell_changes("c1", {"host-1": "q1"})
+    assert told == [("host-0", "p1")]
+    service._tell_changes("c2", {"host-0": "p2", "host-1": "q1"})
+    assert told[1:] == [("host-0", "p2"), ("the coordinator", "c2")]
 
 
 @pytest.mark.parametrize("address", [None, "10.0.0.1:6379"])
@@ -139,6 +162,9 @@ async def test_a_service_without_hosts_is_given_up_if_the_ray_cluster_is_its_own
             if looks == 3:
                 seen.set()
             return None if looks == 1 else "host-0 does not start: no room"
+
+        async def serving(self) -> dict[str, str]:
+            return {}
 
     monkeypatch.setattr(ray_service, "coordinator_of", Coordinator)
     monkeypatch.setattr(ray_service, "WATCH_INTERVAL_S", 0)

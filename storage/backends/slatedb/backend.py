@@ -307,13 +307,21 @@ class SlateDbBackend(MetadataStorageBackend):
 
     @classmethod
     async def open(
-        cls, url: StoreUrl, *, read_only: bool = False, takes_over: bool = False
+        cls,
+        url: StoreUrl,
+        *,
+        read_only: bool = False,
+        takes_over: bool = False,
+        patience_s: float = 0.0,
     ) -> SlateDbBackend:
         """The store at `url`; a writer makes it if it is missing.
 
         A writer that `takes_over` waits for nobody: whoever wrote the store before writes no
         more, and each of its calls raises `WriterReplaced`. Another one is refused while a
         writer lives, and waits 15 s for a sign of one that has not closed the store.
+
+        `patience_s`: by how much a reader may be behind, which looks for newer commits less
+        often then: each look is a request.
 
         Raises:
             NoSuchStore: There is none, and it was opened for reading.
@@ -324,13 +332,17 @@ class SlateDbBackend(MetadataStorageBackend):
             InvalidArgument: The packages of the extra `bucket` are missing.
         """
         place = DatabasePlace.of(url)
-        views = Views(place)
-        if read_only:
-            await views.moment()
-            return cls(place, None, views)
-        if not takes_over:
-            await _refuse_second(place, views)
-        return cls(place, await Writer.open(place), views)
+        views = Views(place, patience_s)
+        try:
+            if read_only:
+                await views.moment()
+                return cls(place, None, views)
+            if not takes_over:
+                await _refuse_second(place, views)
+            return cls(place, await Writer.open(place), views)
+        except BaseException:
+            await views.close()
+            raise
 
     async def _moment(self) -> StoreMoment:
         return await (self._views if self._writer is None else self._writer).moment()
@@ -451,11 +463,9 @@ async def _refuse_second(place: DatabasePlace, views: Views) -> None:
         return
     if not name:
         return
-    listing = Listing(place)
-    newest = await listing.newest_commit(0)
     for _ in range(LOOKS_FOR_WRITER):
         await asyncio.sleep(1.5 * BEAT_S / LOOKS_FOR_WRITER)
-        if await listing.newest_commit(newest) > newest:
+        if await views.has_newer():
             raise StoreRefused(
                 f"{place.shown} is written by another process, {name.decode()}: end it first"
             )

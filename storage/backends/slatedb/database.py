@@ -249,8 +249,11 @@ class Database:
 class Views:
     """Views of a database that another process may write."""
 
-    def __init__(self, place: DatabasePlace) -> None:
+    def __init__(self, place: DatabasePlace, patience_s: float = 0.0) -> None:
+        """`patience_s`: a view serves so long before newer commits are looked for."""
         self._place = place
+        self._patience_s = patience_s
+        self._looked_s = 0.0
         self._listing = Listing(place)
         self._cache: DbCache | None = None
         self._newest = 0
@@ -259,7 +262,7 @@ class Views:
         self._lock = asyncio.Lock()
 
     async def moment(self) -> StoreMoment:
-        """The store with every commit that had returned before the call.
+        """The store with every commit that had returned before the call, less its patience.
 
         Raises:
             NoSuchStore: There is none.
@@ -267,8 +270,11 @@ class Views:
         """
         now_s = asyncio.get_running_loop().time()
         async with self._lock:
+            if self._reader is not None and now_s - self._looked_s < self._patience_s:
+                return StoreMoment(self._place, self._reader)
             if self._reader is None:
                 self._newest = await self._oldest_commit()
+            self._looked_s = asyncio.get_running_loop().time()
             newest = await self._listing.newest_commit(self._newest)
             is_old = now_s - self._opened_s > VIEW_S
             if self._reader is None or is_old or newest > self._newest:
@@ -276,6 +282,10 @@ class Views:
                 # The former view may still be read; it ends when nobody refers to it.
                 self._reader, self._newest, self._opened_s = reader, newest, now_s
             return StoreMoment(self._place, self._reader)
+
+    async def has_newer(self) -> bool:
+        """Whether something was committed since the view was taken."""
+        return await self._listing.newest_commit(self._newest) > self._newest
 
     async def _oldest_commit(self) -> int:
         """The number of the last commit that is in a table; those behind are objects."""

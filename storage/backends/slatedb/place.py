@@ -27,6 +27,9 @@ with naming_extras():
 RETRY_TIMEOUT_S = 10.0
 """No retry begins later than this after the first attempt."""
 
+LIST_PAGE = 1000
+"""Objects of one answer."""
+
 _NO_BUCKET = "NoSuchBucket"
 _NO_RIGHT = ("403 Forbidden", "401 Unauthorized", "AccessDenied", "SignatureDoesNotMatch")
 _NO_CREDENTIALS = "/latest/"
@@ -111,17 +114,28 @@ class Listing:
             StoreRefused: There is no such bucket, or no right to list it.
             StorageUnavailable: It does not answer.
         """
-        folder = f"{self._place.name}/wal"
         newest = after
+        while len(numbers := await self._commits(newest)) == LIST_PAGE:
+            newest = max(numbers)
+        return max(numbers, default=newest)
+
+    async def _commits(self, after: int) -> list[int]:
+        """The numbers of a page of objects behind `after`, by one request.
+
+        Not by the client's own pages: their requests have both `start-after` and a token, which
+        some servers refuse.
+        """
+        folder = f"{self._place.name}/wal"
         with self._explained():
-            objects = obstore.list(
-                self._bucket, prefix=folder, offset=f"{folder}/{after:020}.sst"
-            )
-            async for page in objects:
-                for one in page:
-                    number = PurePosixPath(one["path"]).stem
-                    newest = max(newest, int(number) if number.isdecimal() else 0)
-        return newest
+            async for page in obstore.list(
+                self._bucket,
+                prefix=folder,
+                offset=f"{folder}/{after:020}.sst",
+                chunk_size=LIST_PAGE,
+            ):
+                names = [PurePosixPath(one["path"]).stem for one in page]
+                return [int(name) for name in names if name.isdecimal()]
+        return []
 
     async def require_conditions(self) -> None:
         """Prove that the place keeps an object that is there from being made anew.

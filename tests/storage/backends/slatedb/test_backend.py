@@ -8,7 +8,9 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import obstore
 import pytest
+from obstore.store import S3Store
 from typing_extensions import override
 
 from tests.models.forks import in_a_fork
@@ -33,7 +35,7 @@ from tierledger.storage.backend import (
 from tierledger.storage.backends.slatedb import backend as backend_module
 from tierledger.storage.backends.slatedb.backend import KEYS_PER_REMOVAL, SlateDbBackend
 from tierledger.storage.backends.slatedb.database import FORMAT_KEY, Database
-from tierledger.storage.backends.slatedb.place import DatabasePlace
+from tierledger.storage.backends.slatedb.place import DatabasePlace, Listing
 from tierledger.storage.locate import StoreUrl, parse_store_url
 
 KEYS_PER_STEP = 20
@@ -298,6 +300,35 @@ async def test_a_commit_in_doubt_is_settled_before_anything_is_told(
     outcome = await backend.create_each([("log/1", b"again")])
     assert outcome == [CreateOutcome.EXISTS if is_kept else CreateOutcome.CREATED]
     await backend.close()
+
+
+async def test_commits_are_found_behind_more_than_one_answer_lists(
+    bucket_url: StoreUrl,
+) -> None:
+    place = DatabasePlace.of(bucket_url)
+    bucket = S3Store(place.bucket)
+    names = [f"{place.path}/wal/{number:020}.sst" for number in range(1, 1052)]
+    for first in range(0, len(names), 50):
+        some = names[first : first + 50]
+        await asyncio.gather(*(obstore.put_async(bucket, name, b"") for name in some))
+    listing = Listing(place)
+
+    assert await listing.newest_commit(0) == 1051
+    assert await listing.newest_commit(1020) == 1051
+    assert await listing.newest_commit(1051) == 1051
+
+
+async def test_a_reader_that_may_be_behind_looks_less_often(url: StoreUrl) -> None:
+    writer = await SlateDbBackend.open(url)
+    await writer.create("k", b"0")
+    reader = await SlateDbBackend.open(url, read_only=True, patience_s=0.5)
+    await writer.update("k", b"1")
+
+    assert await reader.get("k") == b"0"
+    await asyncio.sleep(0.6)
+    assert await reader.get("k") == b"1"
+    await writer.close()
+    await reader.close()
 
 
 async def test_what_is_not_there_is_not_read(either: StoreUrl) -> None:
