@@ -13,7 +13,7 @@ from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
 from tierledger.cli.output import escaped, print_json, print_note, progress
 from tierledger.cli.settings import store_config
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, RemoteStorageError, StoreRefused
 from tierledger.pages.texts import many
 
 if TYPE_CHECKING:
@@ -88,8 +88,9 @@ def reopen_store(
 ) -> None:
     """Open a store again that was closed because its ledger was copied.
 
-    For a copy that was interrupted, or that is not wanted any more. If a service has run on
-    the copy, there are two ledgers then, and brokers take neither for the other.
+    For a copy that was interrupted, or that is not wanted any more. It is refused while a
+    service runs on the copy. If one has run there, there are two ledgers then, and brokers take
+    neither for the other.
     """
     count = asyncio.run(_reopened(StoreOptions(store, cluster), yes))
     if json:
@@ -144,12 +145,30 @@ async def _reopened(options: StoreOptions, yes: bool) -> int:
         why = await closed_because(catalog)
     if why is None or not why.startswith(COPIED):
         raise InvalidArgument("the store is not closed because of a copy")
+    await _refuse_served(StoreOptions(why.removeprefix(COPIED), catalog.cluster_id))
     if not yes:
         typer.confirm(
             escaped(f"{why}. Open this one again, and let nobody serve the other?"), abort=True
         )
     async with opened_catalog(options, read_only=False) as catalog:
         return await reopen_logs(catalog)
+
+
+async def _refuse_served(other: StoreOptions) -> None:
+    """Refuse while a service runs on the store that has taken the ledger over.
+
+    Raises:
+        StoreRefused: One does.
+    """
+    try:
+        is_served = await _is_served(other)
+    except RemoteStorageError as error:
+        print_note(f"whether a service runs on {other.store} cannot be seen: {error}")
+        return
+    if is_served:
+        raise StoreRefused(
+            f"a service runs on {other.store}, where the ledger goes on: end it first"
+        )
 
 
 def _shown(url: str) -> str:

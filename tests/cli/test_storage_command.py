@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.models.actors.local_world import CLUSTER, LocalWorld, partition, sqlite_in
 from tests.models.actors.published import publish, published, put_record
 from tests.models.cli.command_line import invoke, orders, refused, write
+from tests.models.storage import stored_partitions
 from tierledger.cli.exit_status import ExitStatus
 
 TIP = partition()
@@ -86,3 +87,25 @@ async def test_a_copy_follows_a_service_until_that_ends(tmp_path: Path) -> None:
 
     assert done.exit_code == 0, done.output
     assert "the copy follows: end the service" in done.stderr
+
+
+async def test_a_store_is_not_opened_again_while_the_other_one_is_served(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "copy").mkdir()
+    await asyncio.to_thread(write, tmp_path / FORMER, orders)
+    former = stored(tmp_path, FORMER)
+    copy = stored(tmp_path / "copy", "store.sqlite")
+    done = await asyncio.to_thread(invoke, "storage", "copy", former, copy, "--yes")
+    assert done.exit_code == 0, done.output
+    reopen = ("storage", "reopen", "--store", former, "--yes")
+
+    async with published(tmp_path / "copy", cluster=stored_partitions.CLUSTER) as world:
+        record = await publish(world)
+        await put_record(world, record._replace(address=record.host_doors[0].door))
+        served = await asyncio.to_thread(invoke, *reopen)
+    (tmp_path / "copy" / "store.sqlite").rename(tmp_path / "elsewhere")
+    unseen = await asyncio.to_thread(invoke, *reopen)
+
+    refused(served, f"a service runs on {copy}, where the ledger goes on: end it first")
+    assert unseen.exit_code == 0, unseen.output
