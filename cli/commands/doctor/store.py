@@ -100,7 +100,8 @@ CHECKS_OF_STORE = (
         "store-read",
         "the store can be read, and this release knows its format",
         _read,
-        "see whether it is there, and whether this user may read it",
+        "see whether it is there, and whether this user may read it; if it is to be new, "
+        "tierledger serve makes it",
         STORE,
     ),
     Check(
