@@ -105,5 +105,9 @@ class TimedBackend(MetadataStorageBackend):
         return await self._timed("append", self._backend.create_each(items, formers))
 
     @override
+    async def is_replaced(self) -> bool:
+        return await self._backend.is_replaced()
+
+    @override
     async def close(self) -> None:
         await self._backend.close()

@@ -5,6 +5,8 @@ import asyncio
 from typing_extensions import override
 
 from tests.models.actors.local_world import eventually, lone_host
+from tierledger.actors.host.store_times import TimedBackend
+from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.memory import MemoryBackend
 
 
@@ -29,3 +31,9 @@ async def test_a_host_ends_once_another_process_writes_its_store() -> None:
     await eventually(lambda: bool(ended))
 
     await host.abandon()
+
+
+def test_a_backend_around_another_passes_everything_on() -> None:
+    wanted = {name for name in vars(MetadataStorageBackend) if not name.startswith("_")}
+
+    assert wanted <= vars(TimedBackend).keys()
