@@ -160,6 +160,13 @@ class Writer:
                     if isinstance(error, StoreRefused):
                         self._refusal = error
                     answers = [error] * len(taken)
+                except Exception as error:  # noqa: BLE001 - Who waits is told, whatever it was.
+                    # What it left undone is not known: the next step opens the database anew.
+                    self._in_doubt = asyncio.create_task(_failed(error))
+                    unknown = OutcomeUnknown(
+                        f"{self._place.shown}: {error!r}, while committing"
+                    )
+                    answers = [unknown] * len(taken)
                 for waiting, answer in zip(taken, answers, strict=True):
                     waiting.tell(answer)
         finally:
@@ -469,6 +476,10 @@ async def _refuse_second(place: DatabasePlace, views: Views) -> None:
             raise StoreRefused(
                 f"{place.shown} is written by another process, {name.decode()}: end it first"
             )
+
+
+async def _failed(error: Exception) -> None:
+    raise error
 
 
 async def _removed(writer: Writer, prefix: str) -> int:

@@ -34,7 +34,7 @@ from tierledger.storage.backend import (
 )
 from tierledger.storage.backends.slatedb import backend as backend_module
 from tierledger.storage.backends.slatedb.backend import KEYS_PER_REMOVAL, SlateDbBackend
-from tierledger.storage.backends.slatedb.database import FORMAT_KEY, Database
+from tierledger.storage.backends.slatedb.database import FORMAT_KEY, Database, StoreMoment
 from tierledger.storage.backends.slatedb.place import DatabasePlace, Listing
 from tierledger.storage.locate import StoreUrl, parse_store_url
 
@@ -329,6 +329,24 @@ async def test_a_reader_that_may_be_behind_looks_less_often(url: StoreUrl) -> No
     assert await reader.get("k") == b"1"
     await writer.close()
     await reader.close()
+
+
+async def test_an_unforeseen_error_is_told_and_the_next_call_works(
+    url: StoreUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = await SlateDbBackend.open(url)
+
+    async def broken(*_: object) -> None:
+        raise ValueError("nobody foresaw it")
+
+    monkeypatch.setattr(StoreMoment, "values", broken)
+    with pytest.raises(OutcomeUnknown, match="nobody foresaw it"):
+        await backend.create("k", b"v")
+    monkeypatch.undo()
+
+    await backend.create("k", b"v")
+    assert await backend.get("k") == b"v"
+    await backend.close()
 
 
 async def test_what_is_not_there_is_not_read(either: StoreUrl) -> None:
