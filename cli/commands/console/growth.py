@@ -38,7 +38,7 @@ _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 _GONE = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
-class Moved(NamedTuple):
+class TierChange(NamedTuple):
     """Segments that were tiered and that were deleted, and their bytes."""
 
     tiered: int = 0
@@ -46,8 +46,8 @@ class Moved(NamedTuple):
     deleted: int = 0
     deleted_bytes: int = 0
 
-    def plus(self, other: Moved) -> Moved:
-        return Moved(*map(sum, zip(self, other, strict=True)))
+    def plus(self, other: TierChange) -> TierChange:
+        return TierChange(*map(sum, zip(self, other, strict=True)))
 
 
 class MovedOverTime:
@@ -61,10 +61,10 @@ class MovedOverTime:
         """
         self.width_ms = width_ms
         self._widens = widens
-        self._sums: dict[int, dict[str, Moved]] = {}
+        self._sums: dict[int, dict[str, TierChange]] = {}
         """By number of the stretch since 1970, and topic."""
 
-    def add(self, time_ms: int, now_ms: int, topic: str, moved: Moved) -> None:
+    def add(self, time_ms: int, now_ms: int, topic: str, moved: TierChange) -> None:
         """A time ahead of now is now: some clock was wrong."""
         self.shift(now_ms)
         column = min(time_ms, now_ms) // self.width_ms
@@ -73,7 +73,7 @@ class MovedOverTime:
             column = min(time_ms, now_ms) // self.width_ms
         if now_ms // self.width_ms - column < COLUMNS:
             by_topic = self._sums.setdefault(column, {})
-            by_topic[topic] = by_topic.get(topic, Moved()).plus(moved)
+            by_topic[topic] = by_topic.get(topic, TierChange()).plus(moved)
 
     def shift(self, now_ms: int) -> None:
         """Make room for the stretch that is now."""
@@ -85,7 +85,7 @@ class MovedOverTime:
             else:
                 del self._sums[min(self._sums)]
 
-    def columns(self, now_ms: int) -> list[tuple[int, dict[str, Moved]]]:
+    def columns(self, now_ms: int) -> list[tuple[int, dict[str, TierChange]]]:
         """Each stretch: its begin (ms) and its sums; if they widen, from the first with any."""
         self.shift(now_ms)
         newest = now_ms // self.width_ms
@@ -103,7 +103,7 @@ class MovedOverTime:
         for column, by_topic in before.items():
             sums = self._sums.setdefault(column // 2, {})
             for topic, moved in by_topic.items():
-                sums[topic] = sums.get(topic, Moved()).plus(moved)
+                sums[topic] = sums.get(topic, TierChange()).plus(moved)
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class _FollowedLog:
     copied_ms: int | None = None
     """Log time of the newest copy that has finished."""
 
-    def moves(self, event: Event) -> Moved | None:
+    def moves(self, event: Event) -> TierChange | None:
         """What the event has tiered or deleted; None: nothing."""
         match event.body:
             case SegmentAdded(segment_id=segment_id, size=size):
@@ -138,20 +138,20 @@ class _FollowedLog:
                 pass  # Nothing has come or gone.
         return None
 
-    def _copied(self, segment_id: bytes, time_ms: int) -> Moved | None:
+    def _copied(self, segment_id: bytes, time_ms: int) -> TierChange | None:
         if segment_id not in self.copying:
             return None
         self.copying.remove(segment_id)
         self.copied_ms = time_ms
-        return Moved(tiered=1, tiered_bytes=self.sizes[segment_id])
+        return TierChange(tiered=1, tiered_bytes=self.sizes[segment_id])
 
-    def _deleted(self, segment_ids: list[bytes]) -> Moved | None:
+    def _deleted(self, segment_ids: list[bytes]) -> TierChange | None:
         found = {one: self.sizes.pop(one) for one in segment_ids if one in self.sizes}
         tiered = found.keys() - self.copying  # A copy that was given up never was.
         self.copying -= found.keys()
         if not tiered:
             return None
-        return Moved(deleted=len(tiered), deleted_bytes=sum(found[one] for one in tiered))
+        return TierChange(deleted=len(tiered), deleted_bytes=sum(found[one] for one in tiered))
 
 
 class Growth:
@@ -166,7 +166,7 @@ class Growth:
             "all": MovedOverTime(HOUR_MS // 60, widens=True),
         }
 
-    def columns(self, span: str) -> list[tuple[int, dict[str, Moved]]]:
+    def columns(self, span: str) -> list[tuple[int, dict[str, TierChange]]]:
         """The stretches of the last `day`, `month` or of `all` time: begin (ms), and sums."""
         return self._spans[span].columns(self._now_ms())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tierledger.cli.commands.console.growth import Moved
+from tierledger.cli.commands.console.growth import TierChange
 from tierledger.cli.pages.report.lanes import time_texts
 from tierledger.cli.pages.time_columns import TimeColumn, columns_row
 from tierledger.pages.texts import many, size_text, time_text
@@ -30,12 +30,12 @@ class OverTime(NamedTuple):
     """How many topics have moved anything in it."""
 
 
-def over_time(columns: Sequence[tuple[int, Mapping[str, Moved]]], end_ms: int) -> OverTime:
+def over_time(columns: Sequence[tuple[int, Mapping[str, TierChange]]], end_ms: int) -> OverTime:
     """The drawing of stretches of time, each with its begin and its sums by topic."""
-    sums: dict[str, Moved] = {}
+    sums: dict[str, TierChange] = {}
     for _, by_topic in columns:
         for topic, moved in by_topic.items():
-            sums[topic] = sums.get(topic, Moved()).plus(moved)
+            sums[topic] = sums.get(topic, TierChange()).plus(moved)
     if not sums:
         return OverTime([], [], 0)
     most = sorted(sums, key=lambda one: (-_bytes(sums[one]), one))[:TOPICS]
@@ -44,25 +44,25 @@ def over_time(columns: Sequence[tuple[int, Mapping[str, Moved]]], end_ms: int) -
         _row("all topics", [_sum(by_topic.values()) for _, by_topic in columns], columns, ends)
     ]
     rows += (
-        _row(one, [by_topic.get(one, Moved()) for _, by_topic in columns], columns, ends)
+        _row(one, [by_topic.get(one, TierChange()) for _, by_topic in columns], columns, ends)
         for one in most
         if len(sums) > 1
     )
     return OverTime(rows, time_texts((columns[0][0], end_ms)), len(sums))
 
 
-def _bytes(moved: Moved) -> int:
+def _bytes(moved: TierChange) -> int:
     return moved.tiered_bytes + moved.deleted_bytes
 
 
-def _sum(some: Iterable[Moved]) -> Moved:
-    total = Moved()
+def _sum(some: Iterable[TierChange]) -> TierChange:
+    total = TierChange()
     for moved in some:
         total = total.plus(moved)
     return total
 
 
-def _text(moved: Moved) -> str:
+def _text(moved: TierChange) -> str:
     """What was tiered and deleted, in words."""
     texts = [
         f"{word} {size_text(size)} in {many(count, 'segment')}"
@@ -77,8 +77,8 @@ def _text(moved: Moved) -> str:
 
 def _row(
     name: str,
-    moved: Sequence[Moved],
-    columns: Sequence[tuple[int, Mapping[str, Moved]]],
+    moved: Sequence[TierChange],
+    columns: Sequence[tuple[int, Mapping[str, TierChange]]],
     ends: Sequence[int],
 ) -> PlotRow:
     drawn = [

@@ -31,7 +31,7 @@ class OwnerSince(NamedTuple):
         return self.owner == Owner.MOVING
 
 
-class Owners:
+class PastOwners:
     """All changes of the owner, the oldest first; `read` goes on to the log's end."""
 
     def __init__(self) -> None:

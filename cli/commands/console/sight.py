@@ -12,7 +12,7 @@ from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.console.growth import Growth
 from tierledger.cli.commands.console.move_view import GONE_MS
-from tierledger.cli.commands.console.owners import Owners
+from tierledger.cli.commands.console.owners import PastOwners
 from tierledger.cli.commands.partitions import Summary, summary_of
 from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take_look
 from tierledger.cli.opened_store import opened_catalog
@@ -89,7 +89,7 @@ class Sight:
         """How many partitions the store has; more than `partitions` until all were read."""
         self.growth = Growth(WallClock().now_ms)
         """What the logs tell of the past, as far as they were read."""
-        self.owners = Owners()
+        self.owners = PastOwners()
         """Who has owned the metadata since when."""
         self.view: ClusterView | None = None
         """The service; None before the first look."""

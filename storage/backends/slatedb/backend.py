@@ -99,7 +99,7 @@ WRITER = "\0writer"
 """The key under which a writer says who it is; empty: it has closed the store."""
 
 
-class Writer:
+class CommitWriter:
     """The writing side: one commit at a time."""
 
     def __init__(self, place: DatabasePlace, database: Database, moment: StoreMoment) -> None:
@@ -118,7 +118,7 @@ class Writer:
         self.name = f"pid {os.getpid()} on {platform.node()}".encode()
 
     @classmethod
-    async def open(cls, place: DatabasePlace) -> Writer:
+    async def open(cls, place: DatabasePlace) -> CommitWriter:
         """Raises as `SlateDbBackend.open` does."""
         await Listing(place).require_conditions()
         database = await Database.open(place)
@@ -303,7 +303,7 @@ class Writer:
 class SlateDbBackend(MetadataStorageBackend):
     """A store in a bucket or, for tests, in a folder."""
 
-    def __init__(self, place: DatabasePlace, writer: Writer | None, views: Views) -> None:
+    def __init__(self, place: DatabasePlace, writer: CommitWriter | None, views: Views) -> None:
         """Not called directly: see `open`."""
         self._home = OwnProcess(f"the open store {place.shown}")
         self._place = place
@@ -346,7 +346,7 @@ class SlateDbBackend(MetadataStorageBackend):
                 return cls(place, None, views)
             if not takes_over:
                 await _refuse_second(place, views)
-            return cls(place, await Writer.open(place), views)
+            return cls(place, await CommitWriter.open(place), views)
         except BaseException:
             await views.close()
             raise
@@ -413,7 +413,7 @@ class SlateDbBackend(MetadataStorageBackend):
         check_items(items)
         return await self._finished(self._writing().decided(EachStep(items, formers)))
 
-    def _writing(self) -> Writer:
+    def _writing(self) -> CommitWriter:
         if self._writer is None:
             raise StoreRefused(f"{self._place.shown} was opened for reading only")
         return self._writer
@@ -482,7 +482,7 @@ async def _failed(error: Exception) -> None:
     raise error
 
 
-async def _removed(writer: Writer, prefix: str) -> int:
+async def _removed(writer: CommitWriter, prefix: str) -> int:
     """The number of keys that one step of a removal removes."""
     moment = await writer.moment()
     page = await moment.page(prefix, None, KEYS_PER_REMOVAL)

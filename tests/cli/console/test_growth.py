@@ -15,7 +15,7 @@ from tests.models.storage.stored_partitions import (
     finished,
     updated,
 )
-from tierledger.cli.commands.console.growth import COLUMNS, Growth, Moved, MovedOverTime
+from tierledger.cli.commands.console.growth import COLUMNS, Growth, MovedOverTime, TierChange
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
@@ -44,11 +44,11 @@ async def ends_of(catalog: Catalog) -> dict[TopicIdPartition, str | None]:
     return dict(zip(tips, ends, strict=True))
 
 
-def moved(growth: Growth, span: str = "all") -> dict[str, Moved]:
-    sums: dict[str, Moved] = {}
+def moved(growth: Growth, span: str = "all") -> dict[str, TierChange]:
+    sums: dict[str, TierChange] = {}
     for _, by_topic in growth.columns(span):
         for topic, one in by_topic.items():
-            sums[topic] = sums.get(topic, Moved()).plus(one)
+            sums[topic] = sums.get(topic, TierChange()).plus(one)
     return sums
 
 
@@ -60,21 +60,21 @@ async def read_by_turns(catalog: Catalog, growth: Growth, seconds: float) -> int
     return turns
 
 
-def of_transitions(store: Path) -> dict[str, Moved]:
+def of_transitions(store: Path) -> dict[str, TierChange]:
     """The same from the table of how long segments stay in each state."""
-    sums: dict[str, Moved] = {}
+    sums: dict[str, TierChange] = {}
     finished_once: set[Any] = set()
     size = 1000  # Of each segment of these logs.
     for row in read("transitions", f"sqlite:{store}").to_pylist():
         key = row["topic_id"], row["segment_id"]
         if row["state"] == "COPY_SEGMENT_FINISHED":
             finished_once.add(key)
-            one = Moved(tiered=1, tiered_bytes=size)
-            sums[row["topic"]] = sums.get(row["topic"], Moved()).plus(one)
+            one = TierChange(tiered=1, tiered_bytes=size)
+            sums[row["topic"]] = sums.get(row["topic"], TierChange()).plus(one)
         is_gone = row["next_state"] in {"DELETE_SEGMENT_FINISHED", "DELETE_PARTITION_FINISHED"}
         if is_gone and key in finished_once:
-            one = Moved(deleted=1, deleted_bytes=size)
-            sums[row["topic"]] = sums.get(row["topic"], Moved()).plus(one)
+            one = TierChange(deleted=1, deleted_bytes=size)
+            sums[row["topic"]] = sums.get(row["topic"], TierChange()).plus(one)
     return sums
 
 
@@ -94,8 +94,8 @@ def test_it_tells_what_the_table_of_transitions_tells(tmp_path: Path, seconds: f
     turns = asyncio.run(run())
 
     assert moved(growth) == of_transitions(tmp_path / "store")
-    assert moved(growth)["orders"] == Moved(20, 20_000, 1, 1000)
-    assert moved(growth)["given-up"] == Moved(1, 1000)
+    assert moved(growth)["orders"] == TierChange(20, 20_000, 1, 1000)
+    assert moved(growth)["given-up"] == TierChange(1, 1000)
     assert growth.copied_ms(TIP) == TIME_MS + 20_000
     assert (turns == 1) == bool(seconds), "without time each turn reads one batch"
 
@@ -111,9 +111,9 @@ async def test_what_is_new_in_a_log_is_read_behind_what_was_read() -> None:
     await partition.append([*finished(3), updated(0, 2), updated(0, 3)])
     is_news = await growth.read(catalog, await ends_of(catalog), 60.0)
 
-    assert before == {"orders": Moved(3, 3000)}
+    assert before == {"orders": TierChange(3, 3000)}
     assert is_news
-    assert moved(growth) == {"orders": Moved(4, 4000, 1, 1000)}
+    assert moved(growth) == {"orders": TierChange(4, 4000, 1, 1000)}
     assert not await growth.read(catalog, await ends_of(catalog), 60.0)
 
 
@@ -127,7 +127,7 @@ async def test_a_damaged_log_is_read_up_to_the_damage_and_not_again() -> None:
     turns = await read_by_turns(catalog, growth, 60.0)
 
     assert turns == 1
-    assert moved(growth) == {"orders": Moved(1, 1000)}
+    assert moved(growth) == {"orders": TierChange(1, 1000)}
 
 
 def test_stretches_double_until_all_that_happened_is_in_them() -> None:
@@ -135,7 +135,9 @@ def test_stretches_double_until_all_that_happened_is_in_them() -> None:
     now_ms = 1000 * HOUR_MS
 
     for hours in (0, 1, 500, 900):
-        whole.add(now_ms - hours * HOUR_MS, now_ms, "t", Moved(tiered=1, tiered_bytes=hours))
+        whole.add(
+            now_ms - hours * HOUR_MS, now_ms, "t", TierChange(tiered=1, tiered_bytes=hours)
+        )
     columns = whole.columns(now_ms)
 
     assert len(columns) <= COLUMNS
@@ -150,7 +152,7 @@ def test_stretches_of_the_last_day_let_the_old_go() -> None:
     day = MovedOverTime(HOUR_MS // 2)
     now_ms = 1000 * HOUR_MS
     for hours in (23, 25, 1):
-        day.add(now_ms - hours * HOUR_MS, now_ms, "t", Moved(tiered=1))
+        day.add(now_ms - hours * HOUR_MS, now_ms, "t", TierChange(tiered=1))
 
     assert len(day.columns(now_ms)) == COLUMNS
     assert sum(sums["t"].tiered for _, sums in day.columns(now_ms) if sums) == 2
@@ -161,10 +163,10 @@ def test_stretches_of_the_last_day_let_the_old_go() -> None:
 def test_a_time_ahead_of_now_hides_nothing() -> None:
     day = MovedOverTime(HOUR_MS // 2)
     now_ms = 1000 * HOUR_MS
-    day.add(now_ms - HOUR_MS, now_ms, "t", Moved(tiered=1))
+    day.add(now_ms - HOUR_MS, now_ms, "t", TierChange(tiered=1))
 
-    day.add(now_ms + 10_000 * HOUR_MS, now_ms, "t", Moved(tiered=1))
+    day.add(now_ms + 10_000 * HOUR_MS, now_ms, "t", TierChange(tiered=1))
 
     columns = day.columns(now_ms)
     assert sum(sums["t"].tiered for _, sums in columns if sums) == 2
-    assert columns[-1][1]["t"] == Moved(tiered=1)
+    assert columns[-1][1]["t"] == TierChange(tiered=1)

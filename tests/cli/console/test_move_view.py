@@ -19,7 +19,7 @@ from tierledger.actors.coordinator.attendance import (
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover, PluginMode
 from tierledger.cli.commands.console.move_view import GONE_MS, MoveView, move_view
-from tierledger.cli.commands.console.owners import Owners, OwnerSince
+from tierledger.cli.commands.console.owners import OwnerSince, PastOwners
 from tierledger.events.vocabulary import WORDS
 from tierledger.storage.catalog import Catalog
 
@@ -37,7 +37,7 @@ class PlayedMove:
 
     def __init__(self, world: LocalWorld) -> None:
         self.coordinator = world.service.coordinator
-        self.owners = Owners()
+        self.owners = PastOwners()
         self._catalog = Catalog(self.coordinator.backend, KEYS, SERDE, world.cluster)
 
     async def own(self, to: Owner, of: Owner, **more: Any) -> None:  # noqa: ANN401 - Fields.

@@ -17,7 +17,7 @@ from tierledger.pipeline import column_following
 from tierledger.pipeline.column_following import ColumnsLook, follow_columns
 
 
-class Ended(Exception):
+class FollowEnded(Exception):
     """The test has seen enough."""
 
 
@@ -33,10 +33,10 @@ def followed(store: Store, *between: Callable[[], None]) -> list[ColumnsLook]:
     def wait(seconds: float) -> None:
         assert seconds == 7
         if not left:
-            raise Ended
+            raise FollowEnded
         left.pop(0)()
 
-    with pytest.raises(Ended):
+    with pytest.raises(FollowEnded):
         follow_columns(store.options, store.place, 7, looks.append, wait)
     return looks
 
