@@ -109,6 +109,14 @@ ALERTS = (
         "one in 100 commits of {{ $labels.host }} takes longer than a second",
     ),
     Alert(
+        "TierledgerCallsInDoubt",
+        "sum by (instance, host) "
+        '(rate(tierledger_host_door_seconds_count{outcome="unknown"}[5m])) > 0',
+        "10m",
+        Severity.WARNING,
+        "calls at the door of {{ $labels.host }} end without a known outcome",
+    ),
+    Alert(
         "TierledgerFeedBehind",
         "tierledger_host_feed_lag_events_max > 10000",
         "10m",
@@ -145,6 +153,11 @@ _STORE_P99 = (
     "sum by (le, operation) (rate(tierledger_host_store_seconds_bucket[5m])))"
 )
 
+_DOOR_P99 = (
+    "histogram_quantile(0.99, "
+    "sum by (le, operation) (rate(tierledger_host_door_seconds_bucket[5m])))"
+)
+
 PANELS = (
     Panel("Not well, by code", "short", (("tierledger_trouble > 0", "{{code}}"),)),
     Panel(
@@ -171,6 +184,21 @@ PANELS = (
         "What the store takes for 99 in 100 calls",
         "s",
         ((_STORE_P99, "{{operation}}"),),
+    ),
+    Panel(
+        "Calls per second at the doors, by outcome",
+        "short",
+        (
+            (
+                "sum by (outcome) (rate(tierledger_host_door_seconds_count[5m]))",
+                "{{outcome}}",
+            ),
+        ),
+    ),
+    Panel(
+        "What 99 in 100 calls at the doors take",
+        "s",
+        ((_DOOR_P99, "{{operation}}"),),
     ),
     Panel(
         "Bytes in the tier, by topic",
@@ -255,6 +283,7 @@ PANELS = (
 """All panels of the dashboard."""
 
 _METRIC = re.compile(r"\b(?:tierledger|kafka)_\w+")
+_OF_HISTOGRAM = re.compile("_seconds_(?:bucket|count)$")
 
 WIDTH, HEIGHT = 12, 8
 """Of a panel, in Grafana's grid of 24 columns."""
@@ -262,7 +291,7 @@ WIDTH, HEIGHT = 12, 8
 
 def metrics_in(expression: str) -> set[str]:
     """The metrics of a service that an expression asks for."""
-    return {name.removesuffix("_bucket") for name in _METRIC.findall(expression)}
+    return {_OF_HISTOGRAM.sub("_seconds", name) for name in _METRIC.findall(expression)}
 
 
 def rules(runbook: str = RUNBOOK) -> Iterator[str]:

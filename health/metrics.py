@@ -34,6 +34,7 @@ HOST = ("host",)
 BROKER = ("broker",)
 TROUBLE = ("code", "severity")
 STORE_TIMES = "tierledger_host_store_seconds"
+DOOR_TIMES = "tierledger_host_door_seconds"
 PARTITION = ("topic", "topic_id", "partition", "host")
 
 
@@ -50,7 +51,7 @@ class Metric(NamedTuple):
     @property
     def kind(self) -> str:
         """Its type for Prometheus."""
-        if self.name == STORE_TIMES:
+        if self.name in {STORE_TIMES, DOOR_TIMES}:
             return "histogram"
         return "counter" if self.name.endswith("_total") else "gauge"
 
@@ -237,6 +238,12 @@ METRICS = (
         "is a commit, write a checkpoint or a record, read and list are what they say.",
     ),
     Metric(
+        DOOR_TIMES,
+        ("host", "operation", "outcome"),
+        "How long calls at the host's door took, from their arrival to their answer, since its "
+        "process began.",
+    ),
+    Metric(
         "tierledger_host_alarms_total",
         ("host", "kind"),
         "Alarms that the host's process raised.",
@@ -347,6 +354,7 @@ def families(
     shown = status.partitions if count <= partitions_max else []
     samples: dict[str, Iterable[Sample]] = {
         STORE_TIMES: (),
+        DOOR_TIMES: (),
         **_of_coordinator(status),
         **_of_owner(status.coordinator),
         **_of_plugins(status.coordinator or _NOTHING),
@@ -366,7 +374,7 @@ def families(
 
 def _family(metric: Metric, samples: Iterable[Sample], status: ServiceStatus) -> Family:
     if metric.kind == "histogram":
-        return _store_times(metric, status)
+        return _histogram(metric, _times_of(metric, status))
     made = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family: CounterMetricFamily | GaugeMetricFamily
     family = made(metric.name, metric.help, labels=metric.labels)
@@ -375,15 +383,29 @@ def _family(metric: Metric, samples: Iterable[Sample], status: ServiceStatus) ->
     return family
 
 
-def _store_times(metric: Metric, status: ServiceStatus) -> HistogramMetricFamily:
-    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+def _times_of(
+    metric: Metric, status: ServiceStatus
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Values of a histogram's labels, and their `CallTimes.plain`."""
     for host in status.hosts:
-        for operation, told in host.store_times.items():
-            buckets = [
-                ("+Inf" if bound is None else str(bound), calls)
-                for bound, calls in told["upto_s"]
-            ]
-            family.add_metric((host.name, operation), buckets, told["sum_s"])
+        if metric.name == STORE_TIMES:
+            for operation, told in host.store_times.items():
+                yield (host.name, operation), told
+        else:
+            for outcome, operations in host.door_times.items():
+                for operation, told in operations.items():
+                    yield (host.name, operation, outcome), told
+
+
+def _histogram(
+    metric: Metric, times: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]
+) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, told in times:
+        buckets = [
+            ("+Inf" if bound is None else str(bound), calls) for bound, calls in told["upto_s"]
+        ]
+        family.add_metric(labels, buckets, told["sum_s"])
     return family
 
 

@@ -126,7 +126,9 @@ class HostStatus(NamedTuple):
     checkpointed_ms: int | None = None
     """When a leader there stored a checkpoint last; None: none since its process began."""
     store_times: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-    """How long its store took, by operation; see `StoreTimes.plain`."""
+    """How long its store took, by operation; see `CallTimes.plain`."""
+    door_times: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
+    """How long calls at its door took, by outcome and operation; see `DoorTimes.plain`."""
 
     def plain(self) -> dict[str, Any]:
         ratio = self.batches_per_commit
@@ -136,6 +138,7 @@ class HostStatus(NamedTuple):
             "held_back": dict(self.held_back),
             "conditions": list(self.conditions),
             "store_times": dict(self.store_times),
+            "door_times": dict(self.door_times),
             "batches_per_commit": ratio,
         }
 
@@ -378,6 +381,7 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
         counts.get("conditions", ()),
         counts.get("checkpointed_ms"),
         dict(counts.get("store_times", {})),
+        dict(counts.get("door_times", {})),
     )
 
 

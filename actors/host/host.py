@@ -41,6 +41,7 @@ from tierledger.actors.foreign_errors import failure_of
 from tierledger.actors.holds import Deletions
 from tierledger.actors.host import messages as lives
 from tierledger.actors.host.answering import OpenLists
+from tierledger.actors.host.call_times import CallTimes
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads, Hints
 from tierledger.actors.host.machine import HostMachine
@@ -48,7 +49,7 @@ from tierledger.actors.host.partition_shell import Notice, PartitionShell
 from tierledger.actors.host.report import HostReport
 from tierledger.actors.host.retentions import Retentions, is_judged
 from tierledger.actors.host.store_queues import Committer, PendingSlot, SlotReader
-from tierledger.actors.host.store_times import StoreTimes, TimedBackend
+from tierledger.actors.host.timed_backend import TimedBackend
 from tierledger.actors.leader.machine import Leader
 from tierledger.actors.oracle.no_oracle import NoOracle
 from tierledger.actors.ports import HostFailed, LeaderOracle, RetentionSource
@@ -134,7 +135,7 @@ class Host:
         self.name = name
         self.process = process
         self.cluster_id = cluster_id
-        times = StoreTimes()
+        times = CallTimes()
         self.backend = backend = TimedBackend(backend, times)
         self.keys = keys
         self.serde = serde

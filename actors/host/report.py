@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
 from tierledger.actors.conditions import NO_STEPS, Conditions
 from tierledger.actors.deletion_counts import DeletionCounts
+from tierledger.actors.host.call_times import CallTimes, DoorTimes
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.store_queues import Committer
-from tierledger.actors.host.store_times import StoreTimes
 from tierledger.actors.slices import Slices
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.lifecycle import RemoteLogSegmentState
@@ -64,12 +64,14 @@ class HostReport:
         committer: Committer,
         shells: Mapping[tuple[PartitionKey, str], PartitionShell],
         conditions: Conditions,
-        store_times: StoreTimes,
+        store_times: CallTimes,
     ) -> None:
         self.door: str | None = None
         """Where clients reach this host (HOST:PORT); None if it does not listen."""
         self.doors: tuple[tuple[str, bool], ...] = ()
         """Other hosts' processes, by address, and whether their doors open to this host."""
+        self.door_times = DoorTimes()
+        """How long calls at the door took."""
         self.checkpointed_ms: int | None = None
         """When a leader here stored a checkpoint last; None: none since the start."""
         self.deletions = DeletionCounts(process)
@@ -176,6 +178,7 @@ class HostReport:
             "commits": self._committer.commits,
             "batches": self._committer.batches,
             "store_times": self._store_times.plain(),
+            "door_times": self.door_times.plain(),
             "alarms": dict(self._alarms),
             "checkpointed_ms": self.checkpointed_ms,
             "held_back": {hold: one._asdict() for hold, one in self._held_back.items()},

@@ -105,6 +105,10 @@ TAKES = (
     "tierledger_host_store_seconds_bucket"
     '{operation="append",host="host-0",instance="a",le="%s"}'
 )
+IN_DOUBT = (
+    "tierledger_host_door_seconds_count"
+    '{operation="add",outcome="%s",host="host-0",instance="a"}'
+)
 SUCCESS = "tierledger_kafka_success_seconds"
 DUE = "tierledger_trash_due_since_seconds"
 
@@ -134,6 +138,9 @@ DUE = "tierledger_trash_due_since_seconds"
             "TierledgerStoreSlow",
             None,
         ),
+        ({IN_DOUBT % "unknown": "0+1x30"}, "20m", "TierledgerCallsInDoubt", {"host": "host-0"}),
+        ({IN_DOUBT % "unknown": "0 1x30"}, "20m", "TierledgerCallsInDoubt", None),
+        ({IN_DOUBT % "ok": "0+1x30"}, "20m", "TierledgerCallsInDoubt", None),
         # Time begins at 0 in these tests: the success was then, too.
         ({SUCCESS: "0x20"}, "10m", "TierledgerKafkaNotFollowed", "10m 0s"),
         ({SUCCESS: "0+60x20"}, "10m", "TierledgerKafkaNotFollowed", None),

@@ -364,6 +364,23 @@ def test_how_long_the_store_takes_is_a_histogram() -> None:
     assert not [key for key in found if ("host", "host-1") in key[1] and "store" in key[0]]
 
 
+def test_calls_at_the_door_are_a_histogram_by_operation_and_outcome() -> None:
+    told = {
+        "ok": {"add": {"upto_s": ((0.001, 2), (None, 3)), "sum_s": 0.5}},
+        "unknown": {"add": {"upto_s": ((0.001, 0), (None, 1)), "sum_s": 30.0}},
+    }
+
+    found = scraped(reading({"host-0": host(served(0), door_times=told)}))
+
+    counts = {
+        outcome: value(
+            found, "host_door_seconds_count", host="host-0", operation="add", outcome=outcome
+        )
+        for outcome in told
+    }
+    assert counts == {"ok": 3, "unknown": 1}
+
+
 # Over HTTP.
 
 

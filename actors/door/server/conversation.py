@@ -25,9 +25,11 @@ from tierledger.actors.door.limits import FRAME_BYTES, FRAME_ITEMS, DoorLimits
 from tierledger.actors.door.security.identity import check_allowed
 from tierledger.actors.door.server.admission import Context, Credential
 from tierledger.actors.door.server.desk import Desk
+from tierledger.actors.door.server.outcomes import CANCELLED, operation_of, outcome_of
 from tierledger.actors.door.wire.answers import put_result
 from tierledger.actors.door.wire.calls import DEADLINE_MS
 from tierledger.actors.door.wire.failures import failure_message
+from tierledger.actors.host.call_times import DoorTimes
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     InvalidArgument,
@@ -81,10 +83,11 @@ class Unread:
 class _OpenCall:
     """A call that has no answer yet."""
 
-    __slots__ = ("answering", "message")
+    __slots__ = ("answering", "begun_s", "message")
 
-    def __init__(self, message: pb.Call) -> None:
+    def __init__(self, message: pb.Call, begun_s: float) -> None:
         self.message = message
+        self.begun_s = begun_s
         self.answering: int | asyncio.Task[object] | None = None
         """What to pass to `Desk.give_up`."""
 
@@ -99,15 +102,17 @@ class Conversation:
         context: Context,
         credential: Credential,
         unread: Unread | None = None,
+        times: DoorTimes | None = None,
     ) -> None:
         """`context`: gRPC's end of the stream; `credential`: the client's.
 
-        `unread`: counts unread bytes for all streams of the host.
+        `unread` and `times` count unread bytes and calls for all streams of the host.
         """
         self.making = asyncio.Lock()
         self.heard: Callable[[], None] | None = None
         """Called for each frame with calls."""
         self._unread = unread or Unread(limits)
+        self._times = times or DoorTimes()
         self._desk = desk
         self._credential = credential
         self._limits = limits
@@ -177,7 +182,7 @@ class Conversation:
 
     def _give_up_all(self) -> None:
         for number in list(self._open):
-            self._give_up(number)
+            self._note(self._give_up(number), CANCELLED)
 
     async def _end_with(self, error: RemoteStorageError) -> None:
         async with asyncio.timeout(FAREWELL_S):
@@ -236,7 +241,8 @@ class Conversation:
         self._last_id = number
         self._unwritten += 1
         # Noted before `answer`, which may answer at once.
-        one = self._open[number] = _OpenCall(message)
+        now_s = self._loop.time()
+        one = self._open[number] = _OpenCall(message, now_s)
         try:
             check_allowed(identity, message)
             one.answering = self._desk.answer(message, partial(self._answered, number), self)
@@ -244,32 +250,39 @@ class Conversation:
             self._answered(number, error)
         if number in self._open:
             seconds = (message.deadline_ms or DEADLINE_MS) / 1000
-            self._patience.enter(number, self._loop.time() + seconds)
+            self._patience.enter(number, now_s + seconds)
 
     def _cancel(self, number: int) -> None:
         if number in self._open:
-            self._give_up(number)
+            self._note(self._give_up(number), CANCELLED)
             self._unwritten -= 1
             self._has_room.set()
 
-    def _give_up(self, number: int) -> pb.Call:
-        """Drop a call, which gets no answer; returns its message."""
+    def _give_up(self, number: int) -> _OpenCall:
+        """Drop a call, which the desk answers no more; returns it."""
         one = self._open.pop(number)
         self._patience.take_out(number)
         if one.answering is not None:
             self._desk.give_up(one.answering)
-        return one.message
+        return one
 
     def _expire(self, number: int) -> None:
-        is_change = self._give_up(number).WhichOneof("ask") in CHANGES
-        kind = OutcomeUnknown if is_change else NotReady
-        self._put(number, kind("no answer within the call's time"))
+        one = self._give_up(number)
+        kind = OutcomeUnknown if one.message.WhichOneof("ask") in CHANGES else NotReady
+        error = kind("no answer within the call's time")
+        self._note(one, outcome_of(error))
+        self._put(number, error)
+
+    def _note(self, one: _OpenCall, outcome: str) -> None:
+        self._times.note(operation_of(one.message), outcome, self._loop.time() - one.begun_s)
 
     # Out.
 
     def _answered(self, number: int, result: object) -> None:
-        if self._open.pop(number, None) is not None:  # Else the call was dropped.
+        one = self._open.pop(number, None)
+        if one is not None:  # Else the call was dropped.
             self._patience.take_out(number)
+            self._note(one, outcome_of(result))
             self._put(number, result)
 
     def _put(self, number: int, result: object) -> None:

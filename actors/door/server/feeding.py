@@ -22,6 +22,7 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.wire.failures import failure_message
 from tierledger.actors.door.wire.feed import claim_in, put_frame, subscription_of
 from tierledger.actors.feed.frames import FRAME_BYTES, Change, Frame, Head, Slice, Subscription
+from tierledger.actors.host.call_times import DoorTimes
 from tierledger.actors.host.feeds import FeedSubscriber
 from tierledger.actors.host.heads import WatchedHead
 from tierledger.actors.slices import Slices
@@ -72,8 +73,9 @@ class FeedConversation(Conversation):
         context: Context,
         credential: Credential,
         unread: Unread | None = None,
+        times: DoorTimes | None = None,
     ) -> None:
-        super().__init__(desk, limits, context, credential, unread)
+        super().__init__(desk, limits, context, credential, unread, times)
         self._subscribed: dict[int, _FeedSubscription] = {}
         self._due: dict[int, None] = {}
         """Subscriptions that may have an item, in the order in which they are asked."""

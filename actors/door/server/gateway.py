@@ -25,6 +25,7 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.feeding import FeedConversation
 from tierledger.actors.door.server.health import Health
 from tierledger.actors.door.wire.failures import failure_message
+from tierledger.actors.host.call_times import DoorTimes
 from tierledger.events.errors import (
     InvalidArgument,
     NotReady,
@@ -49,17 +50,20 @@ class Gateway:
         limits: DoorLimits | None = None,
         admission: Admission | None = None,
         heard: Callable[[], None] | None = None,
+        times: DoorTimes | None = None,
     ) -> None:
         """`desk` answers calls. Clients of other clusters than `cluster_id` are refused.
 
         `admission` decides about all other clients; without it all of them are admitted.
-        `heard` is called whenever a broker's client has sent calls.
+        `heard` is called whenever a broker's client has sent calls. `times` counts all calls.
         """
         self._desk = desk
         self._cluster_id = cluster_id
         self._limits = limits or DoorLimits()
         self._admission = admission or Admission(cluster_id)
         self._hear = heard
+        self.times = times or DoorTimes()
+        """How long calls took."""
         self._health = Health()
         self._server: grpc.aio.Server | None = None
         self._connections = 0
@@ -140,7 +144,7 @@ class Gateway:
             await self._talk(
                 guest,
                 context,
-                kind(self._desk, self._limits, context, credential, self._unread),
+                kind(self._desk, self._limits, context, credential, self._unread, self.times),
             )
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             pass  # The client is gone.

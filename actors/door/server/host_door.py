@@ -132,7 +132,9 @@ async def open_door(
     )
     desk = Desk(address, host, coordinator, peers)
     feeds = FeedStreams(greeting_of(host.cluster_id), security.as_client)
-    gateway = Gateway(desk, host.cluster_id, limits, admission, host.report.hear)
+    gateway = Gateway(
+        desk, host.cluster_id, limits, admission, host.report.hear, host.report.door_times
+    )
     bound = await _listening(gateway, listen)
     host.report.door = settings.advertised(number, bound)
     host.spawn(Hinting(host, desk, feeds).run())

@@ -42,14 +42,23 @@ _BY_FATE = {fate: error for error, fate in _FATES.items()}
 
 def failure_message(error: BaseException) -> pb.Failure:
     """The message for `error`; errors that are not ours become `OUTCOME_UNKNOWN`."""
-    known = type(error).__mro__ if isinstance(error, RemoteStorageError) else ()
+    known = _classes_of(error)
     text = str(error) if known else f"{type(error).__name__}: {error}"
     default = pb.OUTCOME_UNKNOWN if not known else pb.KIND_UNSPECIFIED
     return pb.Failure(
         kind=next((_KINDS[one] for one in known if one in _KINDS), default),
         message=text.encode(errors="replace").decode()[:TEXT_MAX],
-        fate=next((_FATES[one] for one in known if one in _FATES), pb.UNKNOWN),
+        fate=fate_of(error),
     )
+
+
+def fate_of(error: BaseException) -> pb.Fate:
+    """What `error` leaves behind; of errors that are not ours nothing is known."""
+    return next((_FATES[one] for one in _classes_of(error) if one in _FATES), pb.UNKNOWN)
+
+
+def _classes_of(error: BaseException) -> tuple[type, ...]:
+    return type(error).__mro__ if isinstance(error, RemoteStorageError) else ()
 
 
 def error_of(failure: pb.Failure) -> RemoteStorageError:

@@ -185,6 +185,24 @@ async def test_calls_beyond_the_limit_are_read_once_there_is_room() -> None:
         assert answered == list(range(1, 11))
 
 
+async def test_calls_without_an_answer_are_counted_with_their_time() -> None:
+    async with HeldDoor() as held, greeted(held.door) as client:
+        late = pb.Call(id=2, deadline_ms=20, write=write(0).write)
+        await client.send(pb.ClientFrame(calls=[question(1), late, question(3)]))
+        assert (await client.next()).answers[0].failure.fate == pb.UNKNOWN
+        await client.send(pb.ClientFrame(cancelled=[1]))
+        await client.close()
+        times = held.gateway.times
+        await eventually(lambda: len(times.plain()) == 2)
+        await eventually(
+            lambda: dict(times.plain()["cancelled"]["highest_offset"]["upto_s"])[None] == 2
+        )
+
+    added = times.plain()["unknown"]["add"]
+    assert dict(added["upto_s"])[0.01] == 0
+    assert 0.02 <= added["sum_s"] < 5
+
+
 async def test_a_frame_that_is_too_long_ends_the_stream_and_no_other(world: LocalWorld) -> None:
     door = await door_of(world)
     async with greeted(door) as client, greeted(door) as other:

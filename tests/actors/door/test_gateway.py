@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tests.models.actors.local_world import (
     segment,
     sqlite_in,
 )
-from tierledger.actors.calls import CommandCall, PartitionKey
+from tierledger.actors.calls import CommandCall, CountsCall, PartitionKey
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.addresses import DoorAddress, doors_in
 from tierledger.actors.door.client.connection import connect_at, greeting_of
@@ -204,6 +205,43 @@ async def test_the_coordinator_is_asked_through_any_host(
 
 
 # Passing on.
+
+
+async def test_a_host_tells_how_long_calls_at_its_door_took(
+    world: LocalWorld, client: RawClient
+) -> None:
+    manager = await world.leader(TIP)
+    claim = manager.claim_to_lead(TIP)
+    assert claim is not None
+    before = await _calls_at(world)
+
+    await client.ask(write(1, claim), write(2, claim._replace(announcement=0), wanted=1))
+    await client.ask(question(3), question(4, pb.QUESTION_KIND_UNSPECIFIED), pb.Call(id=5))
+    unknown = pb.Question(partition=pb.Partition(topic_id=bytes(16)), role=pb.LEADER)
+    unknown.kind = pb.LOOKUP
+    await client.ask(pb.Call(id=6, question=unknown))
+
+    assert await _calls_at(world) - before == Counter(
+        {
+            ("add", "ok"): 1,
+            ("add", "fenced_off"): 1,
+            ("highest_offset", "ok"): 1,
+            ("?", "rejected"): 2,
+            ("lookup", "rejected"): 1,
+        }
+    )
+
+
+async def _calls_at(world: LocalWorld) -> Counter[tuple[str, str]]:
+    """Calls that were answered at host-0, by operation and outcome."""
+    counts = await world.service.host("host-0").ask(CountsCall())
+    return Counter(
+        {
+            (operation, outcome): told["upto_s"][-1][1]
+            for outcome, operations in counts["door_times"].items()
+            for operation, told in operations.items()
+        }
+    )
 
 
 async def test_any_host_answers_and_tells_the_better_address(tmp_path: Path) -> None:

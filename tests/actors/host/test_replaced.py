@@ -5,7 +5,7 @@ import asyncio
 from typing_extensions import override
 
 from tests.models.actors.local_world import eventually, lone_host
-from tierledger.actors.host.store_times import TimedBackend
+from tierledger.actors.host.timed_backend import TimedBackend
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.memory import MemoryBackend
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from typing_extensions import override
 
+from tierledger.actors.host.call_times import CallTimes
 from tierledger.storage.backend import (
     NO_FORMERS,
     CreateOutcome,
@@ -19,38 +19,11 @@ from tierledger.storage.backend import (
 
 T = TypeVar("T")
 
-BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Upper bounds of the buckets; a last one has all that took longer."""
-
-
-class StoreTimes:
-    """Counts of calls by operation and duration, since the process began."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, list[int]] = {}
-        self._sums_s: dict[str, float] = {}
-
-    def note(self, operation: str, seconds: float) -> None:
-        counts = self._counts.setdefault(operation, [0] * (len(BOUNDS_S) + 1))
-        counts[bisect_left(BOUNDS_S, seconds)] += 1
-        self._sums_s[operation] = self._sums_s.get(operation, 0.0) + seconds
-
-    def plain(self) -> dict[str, dict[str, Any]]:
-        """By operation: pairs of a bound and the calls up to it (None: all), and seconds."""
-        return {name: self._plain(name) for name in sorted(self._counts)}
-
-    def _plain(self, operation: str) -> dict[str, Any]:
-        calls, upto = 0, []
-        for bound, count in zip((*BOUNDS_S, None), self._counts[operation], strict=True):
-            calls += count
-            upto.append((bound, calls))
-        return {"upto_s": upto, "sum_s": self._sums_s[operation]}
-
 
 class TimedBackend(MetadataStorageBackend):
     """Another backend, whose calls are timed; those that fail, too."""
 
-    def __init__(self, backend: MetadataStorageBackend, times: StoreTimes) -> None:
+    def __init__(self, backend: MetadataStorageBackend, times: CallTimes) -> None:
         self._backend = backend
         self._times = times
 

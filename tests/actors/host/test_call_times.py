@@ -4,18 +4,19 @@ import asyncio
 
 import pytest
 
-from tierledger.actors.host.store_times import BOUNDS_S, StoreTimes, TimedBackend
+from tierledger.actors.host.call_times import BOUNDS_S, CallTimes
+from tierledger.actors.host.timed_backend import TimedBackend
 from tierledger.events.errors import StorageUnavailable
 from tierledger.storage.backend import Create
 from tierledger.storage.backends.memory import MemoryBackend
 
 
-def calls(times: StoreTimes) -> dict[str, int]:
+def calls(times: CallTimes) -> dict[str, int]:
     return {name: told["upto_s"][-1][1] for name, told in times.plain().items()}
 
 
 async def test_each_call_is_counted_as_what_it_is() -> None:
-    times = StoreTimes()
+    times = CallTimes()
     backend = TimedBackend(MemoryBackend(), times)
 
     await backend.create_each([("a/1", b"1"), ("a/2", b"2")])
@@ -35,7 +36,7 @@ async def test_each_call_is_counted_as_what_it_is() -> None:
 async def test_a_call_that_fails_is_counted_with_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    times, inner = StoreTimes(), MemoryBackend()
+    times, inner = CallTimes(), MemoryBackend()
     now_s = [0.0]
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s[0])
 
@@ -55,7 +56,7 @@ async def test_a_call_that_fails_is_counted_with_its_time(
 
 
 def test_buckets_are_up_to_their_bound_and_add_up() -> None:
-    times = StoreTimes()
+    times = CallTimes()
     for seconds in (0.0, 0.001, 0.0011, 5.0, 60.0):
         times.note("append", seconds)
 
