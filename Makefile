@@ -14,7 +14,7 @@ SITE := build/site
 PAGES := .
 PARALLEL := --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers kafka-suite plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-tables bench-kafka bench-guard chaos wheel image chart site lock clean
+.PHONY: help setup postgresql servers kafka-suite delta plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-tables bench-kafka bench-guard chaos wheel image chart site lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ servers:
 kafka-suite: servers
 	@scripts/setup.sh --with-kafka-suite
 
+delta: servers
+	@scripts/setup.sh --with-delta
+
 plugin: ## build and test the plugin of Kafka brokers
 	@scripts/setup.sh --with-plugin
 
@@ -54,7 +57,7 @@ test-ray: postgresql ## the tests on a local Ray cluster
 test-kafka: kafka-suite ## the brokers' plugin, stock brokers on tierledger, Kafka's own tests
 	@$(PYTEST) tests/kafka --durations=10 -o verbosity_subtests=1
 
-test-long: kafka-suite ## every test, with ten thousand examples of each property
+test-long: kafka-suite delta ## every test, with ten thousand examples of each property
 	@scripts/helm.sh
 	@$(PYTEST) $(PARALLEL) --hypothesis-profile=nightly --fuzz-seconds 60 \
 		--timeout=7200 --durations=10

@@ -2,9 +2,10 @@
 # Makes .venv what requirements.lock and pyproject.toml say it is; does nothing if it is already.
 # With --with-postgresql it also sees to a PostgreSQL server and pgbouncer, which the tests start;
 # with --with-java to Java, Maven and the servers that run on it (tests/*/pom.xml): S3 and Kafka; with
-# --with-plugin to the plugin of Kafka brokers (kafka-plugin/), and with --with-kafka-suite to
-# Kafka's own tests of tiered storage (tests/kafka/suite), for which it needs both, too; with
-# --with-browser to Chromium, in which the tests open pages.
+# --with-plugin to the plugin of Kafka brokers (kafka-plugin/), with --with-kafka-suite to Kafka's
+# own tests of tiered storage (tests/kafka/suite), and with --with-delta to Delta's connector for
+# Spark (tests/delta_lake), for which it needs both, too; with --with-browser to Chromium, in which
+# the tests open pages.
 #
 # No Python package is fetched that the lock does not name with its hash: packages come as wheels,
 # and the project itself is built with the setuptools of the lock.
@@ -66,6 +67,9 @@ fetch_server() {
     rm -rf "$jars"
     mvn --quiet --batch-mode -Dstyle.color=never --strict-checksums --file "$pom" \
         dependency:copy-dependencies -DoutputDirectory="$PWD/$jars" >&2
+    # What runs inside a user's Spark is what was tried, whatever the registry says of it.
+    local sums=$PWD/${pom%/*}/sha256sums
+    if [ -e "$sums" ]; then (cd "$jars" && sha256sum --quiet --strict --check "$sums" >&2); fi
     cksum <"$pom" >"$jars/.key"
 }
 
@@ -84,6 +88,7 @@ build_plugin() {
 with_java=
 with_plugin=
 with_suite=
+with_delta=
 for option in "$@"; do
     case $option in
         --with-postgresql)
@@ -96,10 +101,11 @@ for option in "$@"; do
             has_pgbouncer || install_system_package pgbouncer "$needs_pooler" || true
             has_pgbouncer || die "$needs_pooler"
             ;;
-        --with-java | --with-plugin | --with-kafka-suite)
+        --with-java | --with-plugin | --with-kafka-suite | --with-delta)
             case $option in
                 --with-java) with_java=1 ;;
                 --with-plugin) with_plugin=1 ;;
+                --with-delta) with_delta=1 ;;
                 *) with_suite=1 ;;
             esac
             needs_java="the tests' S3 server and Kafka broker need Java 17 or newer with its compiler,\
@@ -115,8 +121,8 @@ for option in "$@"; do
             has_browser || install_system_package "chromium chromium-driver" "$needs_browser" || true
             has_browser || die "$needs_browser"
             ;;
-        *) die "expected --with-postgresql, --with-java, --with-plugin, --with-kafka-suite or\
- --with-browser, got $option" ;;
+        *) die "expected --with-postgresql, --with-java, --with-plugin, --with-kafka-suite,\
+ --with-delta or --with-browser, got $option" ;;
     esac
 done
 
@@ -217,3 +223,4 @@ if [ "$with_java" ]; then
 fi
 if [ "$with_plugin" ]; then build_plugin; fi
 if [ "$with_suite" ]; then fetch_server tests/kafka/suite/pom.xml .venv/kafka-suite; fi
+if [ "$with_delta" ]; then fetch_server tests/delta_lake/pom.xml .venv/delta; fi
