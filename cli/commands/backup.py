@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tierledger.actors.wall_clock import WallClock
+from tierledger.cli.backup_place import PLACES, backup_files
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from tierledger.storage.backup.files import Backup, BackupFiles, BackupName
 
 ToArgument = Annotated[
-    Path,
+    str,
     typer.Argument(
         metavar="TO",
-        help="Folder of the backups of one cluster; made if the folder above is there.",
+        help=f"Where the backups of one cluster are: {PLACES}. A folder is made if the one "
+        "above is there.",
     ),
 ]
-FromArgument = Annotated[Path, typer.Argument(metavar="FROM", help="Folder of the backups.")]
+FromArgument = Annotated[
+    str, typer.Argument(metavar="FROM", help=f"Where the backups are: {PLACES}.")
+]
 
 LIST_COLUMNS = ("backup", "made", "logs", "events", "bytes")
 
@@ -62,7 +65,7 @@ def make_backup(
     A service may be running: the store is only read. Exit 3: some logs are damaged; the backup
     has what is before the damage, and they are named.
     """
-    made = asyncio.run(_make(StoreOptions(store, cluster), to))
+    made = asyncio.run(_make(StoreOptions(store, cluster), backup_files(to)))
     backup = made.backup
     if json:
         print_json(
@@ -81,7 +84,7 @@ def make_backup(
 
 def list_backups(from_: FromArgument, json: JsonOption = False) -> None:
     """List the backups in FROM, oldest first."""
-    found = asyncio.run(_listed(_files(from_)))
+    found = asyncio.run(_listed(backup_files(from_)))
     if json:
         for name, backup in found:
             print_json(_plain(name, backup))
@@ -106,7 +109,7 @@ def verify_backups(from_: FromArgument, json: JsonOption = False) -> None:
 
     Exit 1: one cannot; what is wrong is named.
     """
-    found = asyncio.run(_verified(_files(from_)))
+    found = asyncio.run(_verified(backup_files(from_)))
     for one in found:
         _print_verified(one, json)
     if not found:
@@ -136,7 +139,9 @@ def restore_backup(
     docs/backup.md. Exit 3: some logs were damaged when the backup was made.
     """
     as_of_ms = None if as_of is None else parse_time_ms(as_of, "--as-of")
-    name, backup = asyncio.run(_restore(_files(from_), as_of_ms, StoreOptions(store, cluster)))
+    name, backup = asyncio.run(
+        _restore(backup_files(from_), as_of_ms, StoreOptions(store, cluster))
+    )
     if json:
         print_json(_plain(name, backup))
     else:
@@ -150,15 +155,12 @@ def restore_backup(
     _tell_damaged(backup)
 
 
-async def _make(options: StoreOptions, to: Path) -> MadeBackup:
+async def _make(options: StoreOptions, files: BackupFiles) -> MadeBackup:
     from tierledger.storage.backup.backup import make
-    from tierledger.storage.backup.files import BackupFiles
-    from tierledger.storage.backup.place import Folder
 
-    folder = Folder(to)
-    async with opened_catalog(options) as catalog, folder.writing():
+    async with opened_catalog(options) as catalog:
         with progress("batches backed up") as on_batches:
-            return await make(BackupFiles(folder), catalog, WallClock().now_ms(), on_batches)
+            return await make(files, catalog, WallClock().now_ms(), on_batches)
 
 
 async def _listed(files: BackupFiles) -> list[tuple[BackupName, Backup]]:
@@ -201,13 +203,6 @@ async def _restore(
     finally:
         await backend.close()
     return name, backup
-
-
-def _files(folder: Path) -> BackupFiles:
-    from tierledger.storage.backup.files import BackupFiles
-    from tierledger.storage.backup.place import Folder
-
-    return BackupFiles(Folder(folder))
 
 
 def _plain(name: BackupName, backup: Backup) -> dict[str, object]:

@@ -18,7 +18,7 @@ from tierledger.pipeline.column_files.place import (
     file_name,
     ordered_names,
 )
-from tierledger.tiering.layouts.tier_url import DIRECTORY, MEMORY, Layout, open_store, parse
+from tierledger.tiering.layouts.tier_url import open_bucket
 from tierledger.tiering.objects.request_counts import Operation
 from tierledger.tiering.objects.store import ObjectStore
 
@@ -69,17 +69,10 @@ def bucket_at(url: str) -> ColumnBucket:
         InvalidArgument: It is no URL of a bucket.
     """
     try:
-        parsed = parse(url)
+        return ColumnBucket(*open_bucket(url))
     except InvalidArgument as error:
-        raise _refused() from error
-    if parsed.layout != Layout.LEDGER or parsed.scheme in {MEMORY, DIRECTORY}:
-        raise _refused()
-    return ColumnBucket(open_store(parsed), parsed.prefix)
-
-
-def _refused() -> InvalidArgument:
-    # The URL may hold a secret.
-    return InvalidArgument(f"expected where the column files are, as {FORMS}")
+        # The URL may hold a secret.
+        raise InvalidArgument(f"expected where the column files are, as {FORMS}") from error
 
 
 def _read(name: str, asked: Coroutine[Any, Any, T]) -> T:

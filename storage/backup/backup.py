@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import NamedTuple
 
-from tierledger.events.errors import CorruptRemoteData, DataError, InvalidArgument
+from tierledger.events.errors import (
+    CorruptRemoteData,
+    DataError,
+    InvalidArgument,
+    RejectedError,
+    RemoteStorageError,
+    StoreRefused,
+)
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backup.files import (
     Backup,
     BackupFiles,
     BackupName,
     PartOfBackup,
-    part_number,
 )
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.transfer.logs import BatchPiece, ClusterLogs, LogEnd, LogId
@@ -46,59 +53,69 @@ async def make(
 ) -> MadeBackup:
     """Write what no backup at that place has yet, and then which files are the new backup.
 
-    The place has to be the caller's alone while this runs.
-
     Raises:
         InvalidArgument: Something else is there, or backups of another cluster.
-        StoreRefused: The store does not have what is in the newest backup.
+        RejectedError: Another process has made a backup there meanwhile.
+        StoreRefused: The store does not have what is in the newest backup; or the place cannot
+            tell apart two processes that make backups.
         CorruptLog: The coordinator's log is damaged.
         CorruptRemoteData: The newest backup's file is damaged.
         StorageUnavailable: The store cannot be reached.
         OSError: A file cannot be written. The backups before are as they were.
     """
-    backups = await files.backups()
-    last = await files.backup(backups[-1]) if backups else None
+    before = (await files.begun()).newest
+    last = None if before is None else await files.backup(before)
     cluster = catalog.cluster_id
     if last is not None and last.cluster != cluster:
         raise InvalidArgument(
             f"{files.place} has backups of cluster {last.cluster!r}, and the store has "
-            f"{cluster!r}: expected a folder for each"
+            f"{cluster!r}: expected a place for each"
         )
-    parts = await _without_leftovers(files, last)
     source = StoreSource(catalog, last.ends if last is not None else {})
+    number = 1 if before is None else before.number + 1
     new = list[PartOfBackup]()
-    number = part_number(parts[-1].name) + 1 if parts else 1
+    try:
+        async for pieces in _parts_of(source, on_batches):
+            new.append(await files.write_part(number, pieces))
+        damaged = {str(log): str(error) for log, error in source.damaged.items()}
+        parts = () if last is None else last.parts
+        backup = Backup(cluster, (*parts, *new), source.ends, damaged)
+        name = await files.write_backup(number, made_ms, backup)
+    except BaseException:
+        with suppress(OSError, RemoteStorageError):
+            await files.place.remove([one.name for one in new])
+        raise
 
-    async def write(pieces: list[BatchPiece]) -> None:
-        new.append(await files.write_part(number + len(new), pieces))
+    def added(backups: tuple[BackupName, ...]) -> tuple[BackupName, ...]:
+        if name in backups:
+            return backups
+        if (backups[-1] if backups else None) != before:
+            raise RejectedError(
+                f"another process has made a backup in {files.place} meanwhile: there is none "
+                "of this command"
+            )
+        return (*backups, name)
 
+    index = await files.change(added)
+    with suppress(StoreRefused):  # Who may only add files can make backups.
+        await files.remove_left_over(index, backup)
+    known = 0 if last is None else last.events
+    return MadeBackup(name, backup, backup.events - known, sum(one.bytes for one in new))
+
+
+async def _parts_of(
+    source: StoreSource, on_batches: Progress
+) -> AsyncIterator[list[BatchPiece]]:
     some, size = list[BatchPiece](), 0
     async for piece in source.pieces():
         on_batches(len(piece.values))
         some.append(piece)
         size += piece.size
         if size >= PART_BYTES:
-            await write(some)
+            yield some
             some, size = [], 0
     if some:
-        await write(some)
-    damaged = {str(log): str(error) for log, error in source.damaged.items()}
-    backup = Backup(cluster, (*parts, *new), source.ends, damaged)
-    name = await files.write_backup(backups[-1].number + 1 if backups else 1, made_ms, backup)
-    before = last.events if last is not None else 0
-    return MadeBackup(name, backup, backup.events - before, sum(one.bytes for one in new))
-
-
-async def _without_leftovers(
-    files: BackupFiles, last: Backup | None
-) -> tuple[PartOfBackup, ...]:
-    """The parts of the last backup; those that a killed run has left are removed."""
-    parts = last.parts if last is not None else ()
-    newest = part_number(parts[-1].name) if parts else 0
-    for name in await files.parts():
-        if part_number(name) > newest:
-            await files.place.remove(name)
-    return parts
+        yield some
 
 
 async def restore(

@@ -1,15 +1,25 @@
 """What is in the files of backups.
 
-    00000007-DIGEST.part                      batches of logs, as they are stored
+    00000003-RANDOM-DIGEST.part               batches of logs, as they are stored
     00000003-20261129T060000Z-DIGEST.backup   the parts of a backup, and where its logs end
+    00000005.index                            which backups there are
 
-A part has what was new when it was written, and belongs to that backup and all later ones.
+A part has what was new when it was written for the backup of its number, and belongs to that
+one and all later ones.
+
+Rule 1: which backups there are changes by the next index, whose name only one process can
+create (`change`). Nobody needs a lock: who was too slow has changed nothing.
+Rule 2: a further backup is published only behind the one whose parts it continues. So what has
+the number of a published backup or a lower one, and is in none of them, is nobody's: it may be
+removed (`remove_left_over`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from secrets import token_hex
 from typing import NamedTuple
 
 import msgspec
@@ -19,17 +29,22 @@ from tierledger.events.errors import (
     FormatTooNew,
     InvalidArgument,
     RemoteResourceNotFound,
+    StoreRefused,
 )
 from tierledger.events.identifiers import Uuid
 from tierledger.events.typed_fields import time_text
 from tierledger.storage.backup.place import BackupPlace, checked, digest
+from tierledger.storage.durable_files import name_of_unfinished
 from tierledger.storage.transfer.logs import COORDINATOR, BatchPiece, LogEnd, LogId
 
 FORMAT = 1
 
-_PART = re.compile(r"(\d{8})-[0-9a-f]{32}\.part", re.ASCII)
+_PART = re.compile(r"(\d{8})-[0-9a-f]{8}-[0-9a-f]{32}\.part", re.ASCII)
 _BACKUP = re.compile(r"(\d{8})-(\d{8}T\d{6}Z)-[0-9a-f]{32}\.backup", re.ASCII)
+_INDEX = re.compile(r"(\d{8})\.index", re.ASCII)
 _TIME = "%Y%m%dT%H%M%SZ"
+
+NO_INDEX = -1
 
 
 class BackupName(NamedTuple):
@@ -86,19 +101,91 @@ class Backup(NamedTuple):
         return sum(part.bytes for part in self.parts)
 
 
+class BackupIndex(NamedTuple):
+    """Which backups there are, oldest first."""
+
+    number: int
+    backups: tuple[BackupName, ...]
+
+    @property
+    def newest(self) -> BackupName | None:
+        return self.backups[-1] if self.backups else None
+
+
+class _StoredIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: int
+    backups: tuple[str, ...]
+
+
+class _FoundFiles(NamedTuple):
+    """The names of a place's files."""
+
+    backups: list[BackupName]
+    parts: list[str]
+    indexes: list[str]
+    unfinished: list[str]
+
+
 class BackupFiles:
     """The backups at one place."""
 
     def __init__(self, place: BackupPlace) -> None:
         self.place = place
 
-    async def backups(self) -> list[BackupName]:
+    async def backups(self) -> tuple[BackupName, ...]:
         """All backups, oldest first.
 
         Raises:
             InvalidArgument: There is no such place, or something else is there.
+            CorruptRemoteData: The index is damaged.
         """
-        return (await self._names())[0]
+        return (await self._index()).backups
+
+    async def begun(self) -> BackupIndex:
+        """Which backups there are, at a place that is there and can be changed.
+
+        Raises:
+            StoreRefused: It lets a file be created twice.
+            InvalidArgument: As `backups`, or the place cannot be made.
+        """
+        await self.place.prepare()
+        while True:
+            index = await self.change(lambda backups: backups)
+            name, data = _index_file(index)
+            # With its own bytes, so nothing is lost if it is overwritten.
+            if not await self.place.create(name, data):
+                return index
+            if (await self._index()).number == index.number:
+                raise StoreRefused(
+                    f"{self.place} overwrites a file that was to be made only if it is missing "
+                    "(If-None-Match: *), so two processes that make backups could not be told "
+                    "apart; expected a place with conditional writes"
+                )
+
+    async def change(
+        self, changed: Callable[[tuple[BackupName, ...]], tuple[BackupName, ...]]
+    ) -> BackupIndex:
+        """Which backups there are, once it is what `changed` makes of what there was.
+
+        `changed` is asked again for what others have changed meanwhile, until it changes
+        nothing; then what it wanted is published. What it raises is raised.
+        """
+        while True:
+            index = await self._index()
+            wanted = changed(index.backups)
+            if index.number != NO_INDEX and wanted == index.backups:
+                return index
+            await self.place.create(*_index_file(BackupIndex(index.number + 1, wanted)))
+
+    async def remove_left_over(self, index: BackupIndex, newest: Backup) -> int:
+        """Remove what slow or killed processes have left; how many files that were.
+
+        `newest` is the newest backup of `index`, which has all parts of those before it.
+        """
+        names = list(_left_over(await self._names(), index, newest))
+        if names:
+            await self.place.remove(names)
+        return len(names)
 
     async def chosen(self, as_of_ms: int | None = None) -> BackupName:
         """The newest backup, or the newest of those made up to that time.
@@ -150,7 +237,8 @@ class BackupFiles:
 
     async def write_part(self, number: int, pieces: list[BatchPiece]) -> PartOfBackup:
         data = msgspec.msgpack.encode(pieces)
-        name = f"{number:08d}-{digest(data)}.part"
+        # Nobody else's has this name, so who fails can remove it.
+        name = f"{number:08d}-{token_hex(4)}-{digest(data)}.part"
         await self.place.write(name, data)
         return PartOfBackup(name, len(data))
 
@@ -166,24 +254,47 @@ class BackupFiles:
         await self.place.write(name, data)
         return BackupName(number, made_s, name)
 
-    async def parts(self) -> list[str]:
-        """The names of all parts, in the order in which they were written."""
-        return (await self._names())[1]
+    async def _index(self) -> BackupIndex:
+        while True:
+            files = await self._names()
+            if not files.indexes:
+                return BackupIndex(NO_INDEX, tuple(files.backups))
+            name = files.indexes[-1]
+            try:
+                data = await self.place.read(name)
+            except FileNotFoundError:
+                continue  # There is a further one, and somebody has removed this one.
+            return BackupIndex(_number(name), self._indexed(name, data))
 
-    async def _names(self) -> tuple[list[BackupName], list[str]]:
-        backups, parts = list[BackupName](), list[str]()
+    def _indexed(self, name: str, data: bytes) -> tuple[BackupName, ...]:
+        try:
+            if msgspec.json.decode(data, type=_Format).format > FORMAT:
+                raise FormatTooNew(f"{name} was written by a newer release")
+            stored = msgspec.json.decode(data, type=_StoredIndex)
+            return tuple(_backup_name(one) for one in stored.backups)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise CorruptRemoteData(
+                f"{name} in {self.place} is no index of backups: {error}; if you remove it, "
+                "all backups that are there count"
+            ) from error
+
+    async def _names(self) -> _FoundFiles:
+        files = _FoundFiles([], [], [], [])
         for name in await self.place.names():
             if _PART.fullmatch(name):
-                parts.append(name)
-            elif found := _BACKUP.fullmatch(name):
-                made = datetime.strptime(found[2], _TIME).replace(tzinfo=UTC)
-                backups.append(BackupName(int(found[1]), int(made.timestamp()), name))
+                files.parts.append(name)
+            elif _BACKUP.fullmatch(name):
+                files.backups.append(_backup_name(name))
+            elif _INDEX.fullmatch(name):
+                files.indexes.append(name)
+            elif name_of_unfinished(name) is not None:
+                files.unfinished.append(name)
             else:
                 raise InvalidArgument(
-                    f"{name!r} in {self.place} is no file of a backup: expected a folder with "
+                    f"{name!r} in {self.place} is no file of a backup: expected a place with "
                     "nothing else"
                 )
-        return backups, parts
+        return files
 
     async def _read(self, name: str) -> bytes:
         try:
@@ -192,13 +303,44 @@ class BackupFiles:
             raise CorruptRemoteData(f"{name} is missing in {self.place}") from None
 
 
-def part_number(name: str) -> int:
-    """The number of a part, by its name."""
+class _Format(msgspec.Struct):
+    format: int
+
+
+def _number(name: str) -> int:
     return int(name[:8])
 
 
-class _Format(msgspec.Struct):
-    format: int
+def _backup_name(name: str) -> BackupName:
+    """A backup by the name of its file. Raises `ValueError` if it is none."""
+    found = _BACKUP.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name!r} is the name of no backup")
+    made = datetime.strptime(found[2], _TIME).replace(tzinfo=UTC)
+    return BackupName(int(found[1]), int(made.timestamp()), name)
+
+
+def _index_file(index: BackupIndex) -> tuple[str, bytes]:
+    """The name of an index, and what is in it."""
+    names = tuple(one.name for one in index.backups)
+    return f"{index.number:08d}.index", msgspec.json.encode(_StoredIndex(FORMAT, names))
+
+
+def _left_over(files: _FoundFiles, index: BackupIndex, newest: Backup) -> Iterator[str]:
+    assert index.newest is not None, "somebody has published one"
+    number = index.newest.number
+    needed = {part.name for part in newest.parts} | {one.name for one in index.backups}
+    for name in (*files.parts, *(one.name for one in files.backups)):
+        if _number(name) <= number and name not in needed:
+            yield name
+    for name in files.indexes:
+        if _number(name) < index.number:
+            yield name
+    for name in files.unfinished:
+        wanted = name_of_unfinished(name) or ""
+        last = index.number if _INDEX.fullmatch(wanted) else number
+        if not wanted[:8].isdecimal() or _number(wanted) <= last:
+            yield name
 
 
 _pieces = msgspec.msgpack.Decoder(list[BatchPiece])

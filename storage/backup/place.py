@@ -1,17 +1,15 @@
-"""Where backups are: files whose names have the digest of what is in them.
+"""Where backups are: files by name, in a folder, or in a bucket (`tiering/backup_bucket.py`).
 
-Rule: a file gets its name when it is whole and durable, and is never changed. So a file that is
-read is the one that was written, or it is refused by its name.
+Rule: a file gets its name when it is whole and durable, and is never changed. Most names have
+the digest of what is in them, so a file that is read is the one that was written, or it is
+refused by its name.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +17,7 @@ from typing import Protocol
 from typing_extensions import override
 
 from tierledger.events.errors import CorruptRemoteData, InvalidArgument, RejectedError
-from tierledger.storage.durable_files import add_durably, is_unfinished, remove_unfinished
+from tierledger.storage.durable_files import add_durably, create_durably
 
 DIGEST_BYTES = 16
 
@@ -29,8 +27,20 @@ _DIGEST = re.compile(r"-([0-9a-f]{32})\.[a-z]+", re.ASCII)
 class BackupPlace(Protocol):
     """Keeps files by name. Every method raises `OSError`, or as its store does."""
 
+    async def prepare(self) -> None:
+        """Make the place, if it can be made and is not there.
+
+        Raises:
+            InvalidArgument: It cannot.
+        """
+        ...
+
     async def names(self) -> list[str]:
-        """The names of all files, also of those that are no backup's."""
+        """The names of all files, also of those that are no backup's or are unfinished.
+
+        Raises:
+            InvalidArgument: There is no such place.
+        """
         ...
 
     async def read(self, name: str) -> bytes:
@@ -41,8 +51,12 @@ class BackupPlace(Protocol):
         """Write a file, which appears when it is whole and durable."""
         ...
 
-    async def remove(self, name: str) -> None:
-        """Remove a file, which may be gone already."""
+    async def create(self, name: str, data: bytes) -> bool:
+        """Write a file as `write` does, unless there is one; whether it was written."""
+        ...
+
+    async def remove(self, names: Iterable[str]) -> None:
+        """Remove files, which may be gone already."""
         ...
 
 
@@ -74,6 +88,12 @@ class Folder:
     def __str__(self) -> str:
         return str(self.path)
 
+    async def prepare(self) -> None:
+        try:
+            self.path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InvalidArgument(f"cannot write to {self}: {error.strerror}") from error
+
     async def names(self) -> list[str]:
         return await asyncio.to_thread(self._names)
 
@@ -81,37 +101,30 @@ class Folder:
         return await asyncio.to_thread((self.path / name).read_bytes)
 
     async def write(self, name: str, data: bytes) -> None:
-        await asyncio.to_thread(add_durably, self.path / name, data)
-
-    async def remove(self, name: str) -> None:
-        await asyncio.to_thread((self.path / name).unlink, missing_ok=True)
-
-    @asynccontextmanager
-    async def writing(self) -> AsyncIterator[None]:
-        """The folder, which is made if its parent is there, for one writer.
-
-        Raises:
-            InvalidArgument: There is no such place.
-            RejectedError: Another process writes to it.
-        """
         try:
-            self.path.mkdir(exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError as error:
-            raise InvalidArgument(f"cannot write to {self}: {error.strerror}") from error
+            await asyncio.to_thread(add_durably, self.path / name, data)
+        except FileNotFoundError:
+            # Who has made a backup removes what only a slower one could still need.
+            raise RejectedError(
+                f"{name} was removed from {self} while it was written: expected that no other "
+                "process makes a backup there"
+            ) from None
+
+    async def create(self, name: str, data: bytes) -> bool:
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RejectedError(f"another process writes to {self}") from None
-            await asyncio.to_thread(remove_unfinished, self.path)
-            yield
-        finally:
-            os.close(descriptor)
+            return await asyncio.to_thread(create_durably, self.path / name, data)
+        except FileNotFoundError:
+            return False  # Removed as above: somebody else was faster.
+
+    async def remove(self, names: Iterable[str]) -> None:
+        await asyncio.to_thread(self._remove, names)
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
 
     def _names(self) -> list[str]:
         try:
-            found = [one.name for one in self.path.iterdir()]
+            return sorted(one.name for one in self.path.iterdir())
         except (FileNotFoundError, NotADirectoryError) as error:
             raise InvalidArgument(f"{self} is no folder with backups") from error
-        return sorted(name for name in found if not is_unfinished(name))

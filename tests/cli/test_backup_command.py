@@ -6,13 +6,25 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_upkeep_commands import damage
-from tests.models.cli.command_line import invoke, lines, refused, run, write
-from tests.models.storage.stored_partitions import CLUSTER, SERDE, StoredPartition
+from tests.models.cli.command_line import ORDERS, invoke, lines, refused, run, write
+from tests.models.storage.stored_partitions import CLUSTER, SERDE, StoredPartition, finished
+from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.storage.backend import Create, MetadataStorageBackend
 from tierledger.storage.backup.backup import NOT_RESTORED
 from tierledger.storage.closed_slot import closed_slot
 from tierledger.storage.keys import DefaultMetadataKeyFactory
+
+
+def grown(store: Path, topic: Uuid = ORDERS) -> None:
+    """Let a partition of the store have one more segment."""
+
+    async def more(backend: MetadataStorageBackend) -> None:
+        tip = TopicIdPartition(topic, int(topic == ORDERS), "orders")
+        partition = await StoredPartition.resumed(backend, tip)
+        await partition.append(finished(partition.state.next_position, epoch=1))
+
+    write(store, more)
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ ELSEWHERE = {
     r"undelete ": "tests/kafka/test_undelete.py",
     r"clean (plan|apply|undo)": "tests/cli/test_clean_command.py",
     r"trash purge": "tests/cli/test_purge_command.py",
+    r"backup .*s3:": "tests/cli/test_backup_in_a_bucket.py",
     r"storage (copy|reopen)": "tests/cli/test_storage_command.py",
     r"simulate live|check run\.jsonl": "tests/chaos/test_live_command.py",
     r"simulate run --seeds 20000": "tests/simulation",

@@ -1,7 +1,7 @@
 """What a backup has, what it refuses, and what a killed run leaves behind."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tests.models.storage.stored_partitions import (
     updated,
 )
 from tierledger.events.errors import (
+    CorruptLog,
     CorruptRemoteData,
     FormatTooNew,
     InvalidArgument,
@@ -66,9 +67,7 @@ async def made(
     cluster: str = CLUSTER,
 ) -> MadeBackup:
     keys = DefaultMetadataKeyFactory(cluster)
-    assert isinstance(files.place, Folder)
-    async with files.place.writing():
-        return await make(files, Catalog(backend, keys, SERDE, cluster), at_ms, lambda _: None)
+    return await make(files, Catalog(backend, keys, SERDE, cluster), at_ms, lambda _: None)
 
 
 async def restored(
@@ -240,6 +239,9 @@ async def test_what_is_no_backup_is_refused_by_its_name(files: BackupFiles) -> N
     part = names(files, "part")[0]
 
     path.rename(earlier)
+    with pytest.raises(CorruptRemoteData, match=f"{path.name} is missing"):
+        await restored(files)
+    names(files, "index")[0].unlink()
     with pytest.raises(
         CorruptRemoteData, match=f"{earlier.name} is no backup: its name was another one"
     ):
@@ -368,7 +370,7 @@ async def test_a_store_that_has_something_of_the_cluster_is_left_alone(
 
 
 class FullFolder(Folder):
-    """A folder that takes only some files."""
+    """A folder that takes only some files, and lets none be removed meanwhile."""
 
     left = 0
 
@@ -379,6 +381,12 @@ class FullFolder(Folder):
         self.left -= 1
         await super().write(name, data)
 
+    @override
+    async def remove(self, names: Iterable[str]) -> None:
+        if self.left == 0:
+            raise OSError(5, "killed")
+        await super().remove(names)
+
 
 async def test_a_backup_that_was_killed_is_not_there_and_can_be_repeated(
     tmp_path: Path,
@@ -386,14 +394,14 @@ async def test_a_backup_that_was_killed_is_not_there_and_can_be_repeated(
     partition = await filled()
     folder = FullFolder(tmp_path / "backups")
     files = BackupFiles(folder)
-    for left in (0, 1, 2):
+    for left, parts in ((0, 0), (1, 1), (2, 3)):
         folder.left = left
         with pytest.raises(OSError, match="No space"):
             await made(partition.backend, files)
-        assert await files.backups() == []
-        assert len(names(files, "part")) == left
+        assert await files.backups() == ()
+        assert len(names(files, "part")) == parts
         await partition.fill([10 + left])
-    unfinished = folder.path / f".{'0' * 16}.unfinished"
+    unfinished = folder.path / f".00000001-x.part.{'0' * 16}.unfinished"
     unfinished.touch()
 
     folder.left = 100
@@ -401,19 +409,101 @@ async def test_a_backup_that_was_killed_is_not_there_and_can_be_repeated(
 
     assert await logs_in(await restored(files)) == await logs_in(partition.backend)
     (one,) = await files.backups()
-    parts = (await files.backup(one)).parts
-    assert [part.name for part in parts] == [path.name for path in names(files, "part")]
+    newest = await files.backup(one)
+    assert {part.name for part in newest.parts} == {path.name for path in names(files, "part")}
     assert not unfinished.exists()
+    await partition.fill([20])
+    await partition.backend.create(SLOT, b"nonsense")
+    with pytest.raises(CorruptLog, match="the coordinator's log: batch 0"):
+        await made(partition.backend, files)
+    assert len(names(files, "part")) == len(newest.parts)  # Who is not killed removes them.
 
 
-async def test_two_do_not_write_to_one_folder(files: BackupFiles) -> None:
+class Overtaken(Folder):
+    """A folder in which something happens before one of the steps that change it."""
+
+    left = 0
+    happens: Callable[[], Awaitable[object]] | None = None
+
+    async def _step(self) -> None:
+        self.left -= 1
+        if self.left == 0 and self.happens is not None:
+            await self.happens()
+
+    @override
+    async def write(self, name: str, data: bytes) -> None:
+        await self._step()
+        await super().write(name, data)
+
+    @override
+    async def create(self, name: str, data: bytes) -> bool:
+        await self._step()
+        return await super().create(name, data)
+
+    @override
+    async def remove(self, names: Iterable[str]) -> None:
+        await self._step()
+        await super().remove(names)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_of_two_that_make_a_backup_the_slower_one_is_refused_wherever_it_is(
+    tmp_path: Path, is_first: bool
+) -> None:
     partition = await filled()
-    assert isinstance(files.place, Folder)
-    async with files.place.writing():
-        with pytest.raises(RejectedError, match="another process writes to"):
+    outcomes = set[bool]()
+    for step in count(1):
+        files = BackupFiles(Folder(tmp_path / f"backups-{step}"))
+        slow = Overtaken(tmp_path / f"backups-{step}")
+        if not is_first:
             await made(partition.backend, files)
+            await partition.fill([100 + step])
+        slow.left, slow.happens = step, lambda files=files: made(partition.backend, files, 5)
+        try:
+            await made(partition.backend, BackupFiles(slow))
+            outcomes.add(True)
+        except RejectedError:
+            outcomes.add(False)
+        assert await logs_in(await restored(files)) == await logs_in(partition.backend)
+        found = await verified(files, lambda _: LOGS, lambda _: None)
+        assert all(one.error is None for one in found)
+        if slow.left > 0:
+            break
+        await made(partition.backend, files, 9)
+        newest = await files.backup(await files.chosen())
+        assert {one.name for one in newest.parts} == {one.name for one in names(files, "part")}
+        assert len(names(files, "index")) == 1
+    assert outcomes == {True, False}
+
+
+async def test_a_place_that_overwrites_is_refused(tmp_path: Path) -> None:
+    class Overwriting(Folder):
+        @override
+        async def create(self, name: str, data: bytes) -> bool:
+            await self.write(name, data)
+            return True
+
+    partition = await filled()
+    with pytest.raises(StoreRefused, match="expected a place with conditional writes"):
+        await made(partition.backend, BackupFiles(Overwriting(tmp_path / "backups")))
     with pytest.raises(InvalidArgument, match="No such file"):
-        await made(partition.backend, BackupFiles(Folder(files.place.path / "a" / "b")))
+        await made(partition.backend, BackupFiles(Folder(tmp_path / "a" / "b")))
+
+
+async def test_an_index_that_is_damaged_is_named_and_can_be_removed(
+    files: BackupFiles,
+) -> None:
+    partition = await filled()
+    await made(partition.backend, files)
+    (path,) = names(files, "index")
+    for harm in (truncate, lambda path: path.write_bytes(b'{"format":1,"backups":["x"]}')):
+        harm(path)
+        for asked in (restored(files), made(partition.backend, files)):
+            with pytest.raises(CorruptRemoteData, match="all backups that are there count"):
+                await asked
+    path.unlink()
+    assert await logs_in(await restored(files)) == await logs_in(partition.backend)
+    assert (await made(partition.backend, files)).name.number == 2
 
 
 class Growing(MemoryBackend):
@@ -471,6 +561,6 @@ async def test_the_coordinators_log_is_damaged_and_no_backup_is_made(
     with pytest.raises(Exception, match="the coordinator's log: batch 0"):
         await made(partition.backend, files)
 
-    assert await files.backups() == []
+    assert await files.backups() == ()
     await partition.backend.execute_atomically([Remove(SLOT)])
     assert COORDINATOR not in (await made(partition.backend, files)).backup.ends

@@ -166,6 +166,21 @@ def open_store(
     return _open_store(url, options or {}, settings, RequestCounts())
 
 
+def open_bucket(url: str) -> tuple[ObjectStore, str]:
+    """The store of a bucket, and the prefix in it, for what is no tier.
+
+    Raises:
+        InvalidArgument: `url` is no URL of a bucket. The error has nothing of it.
+    """
+    try:
+        parsed = parse(url)
+    except InvalidArgument as error:
+        raise InvalidArgument("expected the URL of a bucket") from error
+    if parsed.layout != Layout.LEDGER or parsed.scheme in {MEMORY, DIRECTORY}:
+        raise InvalidArgument("expected the URL of a bucket")
+    return open_store(parsed), parsed.prefix
+
+
 def _open_store(
     url: TierUrl,
     options: Mapping[str, str],

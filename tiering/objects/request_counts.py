@@ -23,6 +23,8 @@ class Operation(StrEnum):
     """A clean-up of what no log knows."""
     COLUMNS = "column_files"
     """Of a store's column files, which are in no tier."""
+    BACKUPS = "backups"
+    """Of a store's backups, which are in no tier."""
 
 
 class RequestKind(StrEnum):

@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,10 +59,10 @@ def doctor(
     ] = None,
     kafka_config: KafkaConfigOption = None,
     backups: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FOLDER",
-            help="The folder of `backup make`, whose newest backup is looked at.",
+            metavar="PLACE",
+            help="Where `backup make` writes, whose newest backup is looked at.",
         ),
     ] = None,
     timeout: Annotated[

@@ -12,7 +12,6 @@ from tierledger.events.errors import RemoteStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from pathlib import Path
 
     from tierledger.actors.discovery.service_record import ServiceRecord
     from tierledger.actors.host_settings import ServiceSettings
@@ -42,7 +41,7 @@ class Given:
         store: StoreOptions,
         tier: str | None,
         brokers: KafkaBrokers | None,
-        backups: Path | None = None,
+        backups: str | None = None,
     ) -> None:
         self.options = store
         self._tier = tier
@@ -72,7 +71,7 @@ class Given:
         return self._brokers
 
     @property
-    def backups(self) -> Path:
+    def backups(self) -> str:
         assert self._backups is not None, "a check that needs --backups"
         return self._backups
 

@@ -49,9 +49,9 @@ async def catalog_of(storage: dict[str, str]) -> AsyncIterator[Catalog]:
 
 async def backed_up(storage: dict[str, str], folder: Path, made_ms: int = 5) -> int:
     """How many events are new in a further backup."""
-    place = Folder(folder)
-    async with catalog_of(storage) as catalog, place.writing():
-        return (await make(BackupFiles(place), catalog, made_ms, lambda _: None)).events
+    files = BackupFiles(Folder(folder))
+    async with catalog_of(storage) as catalog:
+        return (await make(files, catalog, made_ms, lambda _: None)).events
 
 
 async def restored(folder: Path, storage: dict[str, str]) -> None:
