@@ -9,6 +9,7 @@ from tierledger.events.errors import InvalidArgument
 
 EXTRAS = {
     "ray": "service",
+    "grpc_reflection": "service",
     "aiokafka": "tier",
     "cramjam": "tier",
     "cryptography": "tier",

@@ -15,10 +15,13 @@ HEAVY = {"ray", "pyspark", "pandas", "numpy", "pyarrow", "obstore", "aiokafka", 
 LATER = {"grpc", "google.protobuf", "psycopg", "rich", "structlog", "typer", "sqlite3"}
 """Of the base, and not needed before a service is looked for."""
 
+IMPORTED_AS = {"grpcio-reflection": "grpc_reflection"}
+"""Packages that are imported by another name than they are installed by."""
+
 
 def test_the_extras_that_are_named_are_those_that_are_declared() -> None:
     declared = {
-        Requirement(one).name.replace("-", "_"): extra
+        IMPORTED_AS.get(name := Requirement(one).name, name.replace("-", "_")): extra
         for extra, requirements in project()["optional-dependencies"].items()
         for one in requirements
         if extra != "all"

@@ -99,8 +99,12 @@ class Gateway:
             METHOD: grpc.stream_stream_rpc_method_handler(self.converse),
             FEED_METHOD: grpc.stream_stream_rpc_method_handler(self.feed),
         }
+        # The simulator has doors without ports, and installations without this package.
+        from tierledger.actors.door.server.reflection import Reflection  # noqa: PLC0415
+
         handlers = grpc.method_handlers_generic_handler(SERVICE, methods)
-        server.add_generic_rpc_handlers((handlers, self._health.handlers))
+        reflection = Reflection(self._admission)
+        server.add_generic_rpc_handlers((handlers, self._health.handlers, *reflection.handlers))
         try:
             credentials = self._admission.credentials
             if credentials is None:
