@@ -19,6 +19,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "backup make": ("tierledger backup make BACKUPS --store sqlite:ledger.sqlite",),
     "backup ls": ("tierledger backup ls BACKUPS",),
     "backup verify": ("tierledger backup verify BACKUPS",),
+    "backup prune": (
+        "tierledger backup prune BACKUPS --keep-hourly 48 --keep-daily 30 --dry-run",
+        "tierledger backup prune BACKUPS --keep-hourly 48 --keep-daily 30",
+    ),
     "backup restore": (
         "tierledger backup restore BACKUPS --store sqlite:restored.sqlite",
         "tierledger backup restore BACKUPS --as-of 1d --store sqlite:yesterday.sqlite",

@@ -26,9 +26,9 @@ class BackupBucket:
     async def prepare(self) -> None:
         """Nothing: a bucket has to be there, and a prefix needs nothing."""
 
-    async def names(self) -> list[str]:
+    async def sizes(self) -> dict[str, int]:
         found = await self._store.list(Operation.BACKUPS, self._prefix.rstrip("/"))
-        return [one.removeprefix(self._prefix) for one in found]
+        return {name.removeprefix(self._prefix): one.size for name, one in found.items()}
 
     async def read(self, name: str) -> bytes:
         try:

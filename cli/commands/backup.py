@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,13 @@ from tierledger.cli.backup_place import PLACES, backup_files
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
-from tierledger.cli.options import ClusterOption, JsonOption, StoreOption, parse_time_ms
+from tierledger.cli.options import (
+    ClusterOption,
+    JsonOption,
+    StoreOption,
+    duration_ms,
+    parse_time_ms,
+)
 from tierledger.cli.output import escaped, print_json, print_note, progress
 from tierledger.cli.settings import cluster_setting, store_config
 from tierledger.cli.table import PrintedTable, print_table, size_cell
@@ -21,7 +27,7 @@ from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import count_text, many, size_text
 
 if TYPE_CHECKING:
-    from tierledger.storage.backup.backup import MadeBackup, VerifiedBackup
+    from tierledger.storage.backup.backup import MadeBackup, PrunedBackups, VerifiedBackup
     from tierledger.storage.backup.files import Backup, BackupFiles, BackupName
 
 ToArgument = Annotated[
@@ -37,6 +43,12 @@ FromArgument = Annotated[
 ]
 
 LIST_COLUMNS = ("backup", "made", "logs", "events", "bytes")
+PRUNE_COLUMNS = ("backup", "made", "kept as")
+
+
+def _keep(which: str) -> Any:  # noqa: ANN401 - As typer has it.
+    """The option that keeps so many."""
+    return typer.Option(metavar="N", min=0, help=f"Keep {which}.", show_default=False)
 
 
 def backup_group() -> typer.Typer:
@@ -51,6 +63,7 @@ def backup_group() -> typer.Typer:
     group.command("ls")(list_backups)
     group.command("verify")(verify_backups)
     group.command("restore")(restore_backup)
+    group.command("prune")(prune_backups)
     return group
 
 
@@ -153,6 +166,73 @@ def restore_backup(
             )
         )
     _tell_damaged(backup)
+
+
+def prune_backups(
+    to: Annotated[str, typer.Argument(metavar="TO", help=f"Where the backups are: {PLACES}.")],
+    keep_last: Annotated[int, _keep("the newest N")] = 0,
+    keep_hourly: Annotated[int, _keep("the last of each of N hours that have one")] = 0,
+    keep_daily: Annotated[int, _keep("the last of each of N days that have one")] = 0,
+    keep_weekly: Annotated[int, _keep("the last of each of N weeks that have one")] = 0,
+    keep_monthly: Annotated[int, _keep("the last of each of N months that have one")] = 0,
+    keep_yearly: Annotated[int, _keep("the last of each of N years that have one")] = 0,
+    keep_within: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Keep all that were made so long before the newest, or later, like 7d.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Let go the old backups in TO that none of the given rules keeps.
+
+    The newest is always kept. All of it is read first: if it is damaged, nothing is removed. A
+    `make` may be running. Events that a kept backup has stay, so what is freed are the files
+    that tell of a backup, and what killed commands have left.
+    """
+    within_ms = 0 if keep_within is None else duration_ms(keep_within, "--keep-within")
+    counts = keep_last, keep_hourly, keep_daily, keep_weekly, keep_monthly, keep_yearly
+    if not within_ms and not any(counts):
+        raise InvalidArgument("expected what to keep, such as --keep-last 10 --keep-daily 30")
+    pruned = asyncio.run(_prune(backup_files(to), (*counts, within_ms), is_dry=dry_run))
+    names = sorted((*pruned.kept, *pruned.removed))
+    verb = "would be removed" if dry_run else "removed"
+    if json:
+        print_json(
+            {
+                "dry_run": dry_run,
+                "kept": [_named(one, {"why": pruned.kept[one]}) for one in pruned.kept],
+                "removed": [_named(one, {}) for one in pruned.removed],
+                "files": len(pruned.left_over.names),
+                "bytes": pruned.left_over.bytes,
+            }
+        )
+        return
+    rows = [
+        (name.number, time_text(name.made_s * 1000), ", ".join(pruned.kept.get(name, [verb])))
+        for name in names
+    ]
+    print_table(PrintedTable(PRUNE_COLUMNS, rows), wide=False)
+    print(
+        f"{verb}: {many(len(pruned.removed), 'backup')}, and "
+        f"{many(len(pruned.left_over.names), 'file')} ({size_text(pruned.left_over.bytes)})"
+    )
+
+
+async def _prune(files: BackupFiles, rules: tuple[int, ...], *, is_dry: bool) -> PrunedBackups:
+    from tierledger.storage.backup.backup import prune
+    from tierledger.storage.backup.keeping import KeepRules
+
+    with progress("parts read") as on_parts:
+        return await prune(files, KeepRules(*rules), on_parts, is_dry=is_dry)
+
+
+def _named(name: BackupName, more: dict[str, object]) -> dict[str, object]:
+    return {"backup": name.number, "made": time_text(name.made_s * 1000), **more}
 
 
 async def _make(options: StoreOptions, files: BackupFiles) -> MadeBackup:

@@ -11,6 +11,7 @@ from tierledger.events.errors import (
     DataError,
     InvalidArgument,
     RejectedError,
+    RemoteResourceNotFound,
     RemoteStorageError,
     StoreRefused,
 )
@@ -18,9 +19,12 @@ from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backup.files import (
     Backup,
     BackupFiles,
+    BackupIndex,
     BackupName,
     PartOfBackup,
+    UnneededFiles,
 )
+from tierledger.storage.backup.keeping import KeepRules, kept
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.transfer.logs import BatchPiece, ClusterLogs, LogEnd, LogId
 from tierledger.storage.transfer.source import StoreSource
@@ -101,6 +105,56 @@ async def make(
         await files.remove_left_over(index, backup)
     known = 0 if last is None else last.events
     return MadeBackup(name, backup, backup.events - known, sum(one.bytes for one in new))
+
+
+class PrunedBackups(NamedTuple):
+    """Which backups stay and why, and what was removed."""
+
+    kept: dict[BackupName, list[str]]
+    removed: list[BackupName]
+    left_over: UnneededFiles
+    """All files that were removed, those of the backups among them."""
+
+
+async def prune(
+    files: BackupFiles, rules: KeepRules, on_parts: Progress, *, is_dry: bool = False
+) -> PrunedBackups:
+    """Let go the backups that no rule keeps, and what slow or killed processes have left.
+
+    All of the newest backup is read first. What is let go is gone in one step, and its files
+    after it. Whoever makes a backup meanwhile notices nothing.
+
+    Raises:
+        RemoteResourceNotFound: There is no backup.
+        CorruptRemoteData: The newest backup is damaged, so an older one may be the last that
+            is good. Nothing is removed.
+        StoreRefused: There is no right to remove; what is let go is gone nevertheless.
+    """
+    index = await files.index()
+    if not is_dry and index.backups:
+        index = await files.begun()
+    if index.newest is None:
+        raise RemoteResourceNotFound(f"there is no backup in {files.place}")
+    try:
+        newest = await files.backup(index.newest)
+        for part in newest.parts:
+            await files.check(part)
+            on_parts(1)
+    except CorruptRemoteData as error:
+        raise CorruptRemoteData(f"{error}; nothing is removed") from error
+    stay = kept(index.backups, rules)
+    gone = [one for one in index.backups if one not in stay]
+
+    def without(backups: tuple[BackupName, ...]) -> tuple[BackupName, ...]:
+        return tuple(one for one in backups if one not in gone)
+
+    if is_dry:
+        left = await files.left_over(BackupIndex(index.number, without(index.backups)), newest)
+        return PrunedBackups(stay, gone, left)
+    index, before = await files.change(without), index.newest
+    if index.newest is not None and index.newest != before:
+        newest = await files.backup(index.newest)
+    return PrunedBackups(stay, gone, await files.remove_left_over(index, newest))
 
 
 async def _parts_of(

@@ -118,12 +118,20 @@ class _StoredIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _FoundFiles(NamedTuple):
-    """The names of a place's files."""
+    """A place's files: their sizes, and their names by kind, in order."""
 
+    sizes: dict[str, int]
     backups: list[BackupName]
     parts: list[str]
     indexes: list[str]
     unfinished: list[str]
+
+
+class UnneededFiles(NamedTuple):
+    """Files that nobody needs."""
+
+    names: list[str]
+    bytes: int
 
 
 class BackupFiles:
@@ -133,20 +141,15 @@ class BackupFiles:
         self.place = place
 
     async def backups(self) -> tuple[BackupName, ...]:
-        """All backups, oldest first.
-
-        Raises:
-            InvalidArgument: There is no such place, or something else is there.
-            CorruptRemoteData: The index is damaged.
-        """
-        return (await self._index()).backups
+        """All backups, oldest first. Raises as `index` does."""
+        return (await self.index()).backups
 
     async def begun(self) -> BackupIndex:
         """Which backups there are, at a place that is there and can be changed.
 
         Raises:
             StoreRefused: It lets a file be created twice.
-            InvalidArgument: As `backups`, or the place cannot be made.
+            InvalidArgument: As `index`, or the place cannot be made.
         """
         await self.place.prepare()
         while True:
@@ -155,7 +158,7 @@ class BackupFiles:
             # With its own bytes, so nothing is lost if it is overwritten.
             if not await self.place.create(name, data):
                 return index
-            if (await self._index()).number == index.number:
+            if (await self.index()).number == index.number:
                 raise StoreRefused(
                     f"{self.place} overwrites a file that was to be made only if it is missing "
                     "(If-None-Match: *), so two processes that make backups could not be told "
@@ -171,21 +174,35 @@ class BackupFiles:
         nothing; then what it wanted is published. What it raises is raised.
         """
         while True:
-            index = await self._index()
+            index = await self.index()
             wanted = changed(index.backups)
             if index.number != NO_INDEX and wanted == index.backups:
                 return index
             await self.place.create(*_index_file(BackupIndex(index.number + 1, wanted)))
 
-    async def remove_left_over(self, index: BackupIndex, newest: Backup) -> int:
-        """Remove what slow or killed processes have left; how many files that were.
+    async def left_over(self, index: BackupIndex, newest: Backup) -> UnneededFiles:
+        """What was let go, and what slow or killed processes have left, once `index` is.
 
         `newest` is the newest backup of `index`, which has all parts of those before it.
         """
-        names = list(_left_over(await self._names(), index, newest))
-        if names:
-            await self.place.remove(names)
-        return len(names)
+        files = await self._names()
+        names = list(_left_over(files, index, newest))
+        return UnneededFiles(names, sum(files.sizes[one] for one in names))
+
+    async def remove_left_over(self, index: BackupIndex, newest: Backup) -> UnneededFiles:
+        """Remove that."""
+        found = await self.left_over(index, newest)
+        if found.names:
+            await self.place.remove(found.names)
+        return found
+
+    async def check(self, part: PartOfBackup) -> None:
+        """Read a part, whose bytes have to be what was written.
+
+        Raises:
+            CorruptRemoteData: The file is missing or damaged.
+        """
+        await self._read(part.name)
 
     async def chosen(self, as_of_ms: int | None = None) -> BackupName:
         """The newest backup, or the newest of those made up to that time.
@@ -254,7 +271,13 @@ class BackupFiles:
         await self.place.write(name, data)
         return BackupName(number, made_s, name)
 
-    async def _index(self) -> BackupIndex:
+    async def index(self) -> BackupIndex:
+        """Which backups there are.
+
+        Raises:
+            InvalidArgument: There is no such place, or something else is there.
+            CorruptRemoteData: The index is damaged.
+        """
         while True:
             files = await self._names()
             if not files.indexes:
@@ -279,8 +302,8 @@ class BackupFiles:
             ) from error
 
     async def _names(self) -> _FoundFiles:
-        files = _FoundFiles([], [], [], [])
-        for name in await self.place.names():
+        files = _FoundFiles(await self.place.sizes(), [], [], [], [])
+        for name in sorted(files.sizes):
             if _PART.fullmatch(name):
                 files.parts.append(name)
             elif _BACKUP.fullmatch(name):

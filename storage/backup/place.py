@@ -8,8 +8,10 @@ refused by its name.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
@@ -35,8 +37,8 @@ class BackupPlace(Protocol):
         """
         ...
 
-    async def names(self) -> list[str]:
-        """The names of all files, also of those that are no backup's or are unfinished.
+    async def sizes(self) -> dict[str, int]:
+        """The bytes of all files by name, also of those that are no backup's or unfinished.
 
         Raises:
             InvalidArgument: There is no such place.
@@ -94,8 +96,8 @@ class Folder:
         except OSError as error:
             raise InvalidArgument(f"cannot write to {self}: {error.strerror}") from error
 
-    async def names(self) -> list[str]:
-        return await asyncio.to_thread(self._names)
+    async def sizes(self) -> dict[str, int]:
+        return await asyncio.to_thread(self._sizes)
 
     async def read(self, name: str) -> bytes:
         return await asyncio.to_thread((self.path / name).read_bytes)
@@ -123,8 +125,13 @@ class Folder:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
 
-    def _names(self) -> list[str]:
+    def _sizes(self) -> dict[str, int]:
+        found = {}
         try:
-            return sorted(one.name for one in self.path.iterdir())
+            with os.scandir(self.path) as entries:
+                for one in entries:
+                    with suppress(FileNotFoundError):  # It was removed meanwhile.
+                        found[one.name] = one.stat().st_size
+            return found
         except (FileNotFoundError, NotADirectoryError) as error:
             raise InvalidArgument(f"{self} is no folder with backups") from error

@@ -1,6 +1,7 @@
 """`backup`, run as a user runs it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,23 @@ def test_backups_are_listed_and_verified(store: Path, backups: Path) -> None:
     assert found.exit_code == plain.exit_code == 1
     assert found.stdout.count(f"DAMAGED  backup 1: {part.name} is damaged") == 1
     assert [json.loads(line)["passed"] for line in plain.stdout.splitlines()] == [False] * 2
+
+
+def test_old_backups_are_let_go(store: Path, backups: Path) -> None:
+    run(store, "backup", "make", backups)
+    asked = ("backup", "prune", backups, "--keep-daily", 9)
+
+    dry, done = invoke(*asked, "--dry-run"), invoke(*asked)
+
+    assert re.search(r"1  20.*Z  would be removed *\n +2  20.*Z  newest, daily", dry.stdout)
+    assert "would be removed: 1 backup, and 1 file (" in dry.stdout
+    assert re.search(r"1  20.*Z  removed *\n +2  20.*Z  newest, daily *\nrem", done.stdout)
+    assert [one["backup"] for one in lines(invoke("backup", "ls", backups, "--json"))] == [2]
+    refused(invoke(*asked[:3]), "expected what to keep")
+    refused(invoke("backup", "prune", store.parent / "no", *asked[3:]), "is no folder with")
+    (part,) = backups.glob("*.part")
+    part.write_bytes(part.read_bytes()[:-1])
+    refused(invoke(*asked), f"{part.name} is damaged", "nothing is removed", status=4)
 
 
 def test_what_is_damaged_is_named_with_a_status_of_its_own(store: Path, tmp_path: Path) -> None:

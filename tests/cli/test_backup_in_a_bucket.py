@@ -100,6 +100,14 @@ def test_a_backup_grows_in_a_bucket_is_listed_verified_and_restored(
     ]
     assert invoke("backup", "verify", bucket.url).stdout.count("ok ") == 2
     assert is_restored(store, bucket)
+    run(store, "backup", "make", bucket.url)
+    asked = ("backup", "prune", bucket.url, "--keep-last", 2)
+    (dry,), before = lines(invoke(*asked, "--dry-run", "--json")), bucket.names("*")
+    assert [one["backup"] for one in dry["removed"]] == [1]
+    (done,) = lines(invoke(*asked, "--json"))
+    assert (done["removed"], done["files"]) == (dry["removed"], 2)
+    assert {name[-7:] for name in before - bucket.names("*")} == {".backup", "3.index"}
+    assert invoke("backup", "verify", bucket.url).stdout.count("ok ") == 2
     doctor = invoke("doctor", "--backups", bucket.url).stdout
     assert re.search(rf"well +backup +{bucket.url}: the newest was made", doctor)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,9 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.storage.backend import MetadataStorageBackend, Operation, Remove
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.backup import backup as backups
-from tierledger.storage.backup.backup import MadeBackup, make, restore, verified
-from tierledger.storage.backup.files import BackupFiles
+from tierledger.storage.backup.backup import MadeBackup, make, prune, restore, verified
+from tierledger.storage.backup.files import BackupFiles, BackupName
+from tierledger.storage.backup.keeping import KeepRules, kept
 from tierledger.storage.backup.place import Folder, digest
 from tierledger.storage.catalog import Catalog
 from tierledger.storage.keys import DefaultMetadataKeyFactory
@@ -138,8 +140,8 @@ async def test_a_log_that_was_forgotten_and_goes_on_is_restored_so(files: Backup
     fresh = BackupFiles(Folder(names(files, "part")[0].parent.parent / "fresh"))
     await made(partition.backend, fresh)
 
-    for kept in (files, fresh):
-        back = await restored(kept)
+    for place in (files, fresh):
+        back = await restored(place)
         assert await logs_in(back) == await logs_in(partition.backend)
         assert (await verify(StoredPartition(back).reader())).passed
 
@@ -474,6 +476,154 @@ async def test_of_two_that_make_a_backup_the_slower_one_is_refused_wherever_it_i
         assert {one.name for one in newest.parts} == {one.name for one in names(files, "part")}
         assert len(names(files, "index")) == 1
     assert outcomes == {True, False}
+
+
+DAY_S = 86_400
+MADE = [
+    BackupName(number, at_s, "")
+    for number, at_s in enumerate(
+        range(0, 400 * DAY_S, 6 * 3600), 1
+    )  # Every six hours, from 1970-01-01 on, a Thursday, to 1971-02-04T18.
+]
+
+
+@pytest.mark.parametrize(
+    ("rules", "made"),
+    [
+        (KeepRules(), ["02-04T18"]),
+        (KeepRules(last=3), ["02-04T06", "02-04T12", "02-04T18"]),
+        (KeepRules(hourly=2), ["02-04T12", "02-04T18"]),
+        (KeepRules(daily=3), ["02-02T18", "02-03T18", "02-04T18"]),
+        (KeepRules(weekly=3), ["01-24T18", "01-31T18", "02-04T18"]),
+        (KeepRules(monthly=3), ["12-31T18", "01-31T18", "02-04T18"]),
+        (KeepRules(yearly=9), ["12-31T18", "02-04T18"]),
+        (KeepRules(within_ms=12 * 3_600_000), ["02-04T06", "02-04T12", "02-04T18"]),
+        (KeepRules(last=2, monthly=2), ["01-31T18", "02-04T12", "02-04T18"]),
+    ],
+)
+def test_the_last_of_a_period_is_kept(rules: KeepRules, made: list[str]) -> None:
+    found = kept(MADE, rules)
+    assert [f"{datetime.fromtimestamp(one.made_s, UTC):%m-%dT%H}" for one in found] == made
+    assert kept([], rules) == {}
+    assert set(kept(MADE, KeepRules(last=5000))) == set(MADE)
+
+
+async def several(tmp_path: Path, count: int = 4) -> tuple[StoredPartition, BackupFiles]:
+    """A partition, and backups of it, of which each has a part of its own."""
+    partition = await filled()
+    files = BackupFiles(Folder(tmp_path))
+    for number in range(count):
+        await made(partition.backend, files, MADE_MS + number * 1000)
+        await partition.fill([10 + number])
+    return partition, files
+
+
+async def test_backups_that_no_rule_keeps_go_and_the_others_are_restored(
+    tmp_path: Path,
+) -> None:
+    partition, files = await several(tmp_path / "backups")
+    before = [(path.name, path.stat().st_size) for path in names(files, "*")]
+    dry = await prune(files, KeepRules(last=2), lambda _: None, is_dry=True)
+    assert [(path.name, path.stat().st_size) for path in names(files, "*")] == before
+
+    done = await prune(files, KeepRules(last=2), lambda _: None)
+
+    assert [one.number for one in done.removed] == [1, 2]
+    assert (dry.kept, dry.removed) == (done.kept, done.removed)
+    assert set(dry.left_over.names) < set(done.left_over.names)  # And the index before.
+    left = {path.name for path in names(files, "*")}
+    assert {name for name, _ in before} - left == set(done.left_over.names)
+    assert done.left_over.bytes == sum(dict(before)[name] for name in done.left_over.names)
+    assert [one.number for one in await files.backups()] == [3, 4]
+    found = await verified(files, lambda _: LOGS, lambda _: None)
+    assert [one.error for one in found] == [None, None]
+    third = await logs_in(await restored(files, as_of_ms=MADE_MS + 2999))
+    assert third.items() < (await logs_in(partition.backend)).items()
+    assert (await made(partition.backend, files, MADE_MS + 9000)).name.number == 5
+    again = await prune(files, KeepRules(last=9), lambda _: None)
+    assert (again.removed, again.left_over.names) == ([], [])
+
+
+@pytest.mark.parametrize("harm", [truncate, change, Path.unlink])
+async def test_nothing_is_removed_if_the_newest_is_damaged(
+    tmp_path: Path, harm: Callable[[Path], object]
+) -> None:
+    _, files = await several(tmp_path / "backups")
+    for ending in ("part", "backup"):
+        path = names(files, ending)[-1]
+        data = path.read_bytes()
+        harm(path)
+        before = names(files, "*")
+        for is_dry in (True, False):
+            with pytest.raises(CorruptRemoteData, match=path.name):
+                await prune(files, KeepRules(last=1), lambda _: None, is_dry=is_dry)
+        assert names(files, "*") == before
+        path.write_bytes(data)
+    await prune(files, KeepRules(last=1), lambda _: None)
+    nothing = BackupFiles(Folder(tmp_path / "nothing"))
+    with pytest.raises(InvalidArgument, match="is no folder with backups"):
+        await prune(nothing, KeepRules(last=1), lambda _: None)
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(RemoteResourceNotFound, match="there is no backup"):
+        await prune(nothing, KeepRules(last=1), lambda _: None)
+    assert not names(nothing, "*")
+
+
+@pytest.mark.parametrize("is_pruned_slowly", [True, False])
+async def test_a_backup_that_is_made_meanwhile_is_whole_wherever_both_are(
+    tmp_path: Path, is_pruned_slowly: bool
+) -> None:
+    for step in count(1):
+        partition, files = await several(tmp_path / f"backups-{step}", 3)
+        slow = Overtaken(tmp_path / f"backups-{step}")
+
+        async def pruned(files: BackupFiles) -> object:
+            return await prune(files, KeepRules(last=1), lambda _: None)
+
+        async def backed_up(
+            files: BackupFiles, partition: StoredPartition = partition
+        ) -> object:
+            return await made(partition.backend, files, MADE_MS + 8000)
+
+        inner, outer = (backed_up, pruned) if is_pruned_slowly else (pruned, backed_up)
+        slow.left = step
+        slow.happens = lambda inner=inner, files=files: inner(files)
+        await outer(BackupFiles(slow))
+        assert 4 in [one.number for one in await files.backups()] or slow.left > 0
+        assert not {1, 2} & {one.number for one in await files.backups()} or slow.left > 0
+        found = await verified(files, lambda _: LOGS, lambda _: None)
+        assert [one.error for one in found] == [None] * len(found)
+        if slow.left > 0:
+            break
+        assert await logs_in(await restored(files)) == await logs_in(partition.backend)
+    assert step > 2
+
+
+async def test_a_prune_that_was_killed_shows_all_or_only_what_stays(tmp_path: Path) -> None:
+    class Killed(Overtaken):
+        @override
+        async def _step(self) -> None:
+            self.left -= 1
+            if self.left <= 0:
+                raise OSError(5, "killed")
+
+    seen = set[int]()
+    for step in count(1):
+        partition, files = await several(tmp_path / f"backups-{step}")
+        killed = Killed(tmp_path / f"backups-{step}")
+        killed.left = step
+        try:
+            await prune(BackupFiles(killed), KeepRules(last=1), lambda _: None)
+        except OSError:
+            there = await files.backups()
+            seen.add(len(there))
+            found = await verified(files, lambda _: LOGS, lambda _: None)
+            assert [one.error for one in found] == [None] * len(there)
+            await made(partition.backend, files, MADE_MS + 9000)
+            assert len(names(files, "backup")) == len(there) + 1
+        else:
+            break
+    assert seen == {4, 1}
 
 
 async def test_a_place_that_overwrites_is_refused(tmp_path: Path) -> None:
