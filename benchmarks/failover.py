@@ -29,6 +29,10 @@ HOSTS = 3
 TAIL_SEGMENTS = 250
 """Segments since the last checkpoint when the host is lost: half a leader's interval."""
 
+SERVED_S = 8.0
+"""For how long all hosts serve before one is lost: the successor of the writing host starts a
+few seconds after that."""
+
 DATA, FILLERS = "lost", "elsewhere"
 
 
@@ -75,6 +79,7 @@ async def failover(bench: Bench) -> None:
                 await followed(follower, tips)
                 await per_second(copied(leader, workloads, tail * PARTITIONS, number))
                 number += tail + 1
+                await asyncio.sleep(SERVED_S)
                 waited = await _lost(service, loss, workloads, number - 1)
                 bench.note(**{f"{loss.what}, last": max(waited)})
                 bench.note(**{f"{loss.what}, median": statistics.median(waited)})

@@ -44,7 +44,7 @@ def _commits() -> Iterable[Row]:
 
 def _losses() -> Iterable[Row]:
     for one in LOSSES:
-        goal = at_most(3.0 if one.number.name == "SIGKILL" else 10.0)
+        goal = at_most(1.0 if one.number.name == "SIGKILL" else 3.0)
         yield Row(_LOST + f"{one.what}, last of all", "s", f"{one.what}, last", goal,
                   "16 partitions of {failover_segments:,} segments")
         yield Row(_LOST + f"{one.what}, median", "s", f"{one.what}, median")

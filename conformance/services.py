@@ -48,12 +48,12 @@ class _RayService:
         return AsyncRemoteLogMetadataManager(deadline_s=deadline_s)
 
     async def kill_host(self, which: int) -> None:
-        from tierledger.actors.ray.service import host_names, kill_host
+        from tierledger.actors.ray.service import kill_host, serving
 
         await self._join()
-        names = host_names(self.settings)
+        names = sorted(await serving(self.settings))
         if names:  # Without any, all hosts are being started.
-            kill_host(names[which % len(names)], self.settings)
+            await kill_host(names[which % len(names)], self.settings)
 
     async def _join(self) -> None:
         """Join the Ray cluster, so that its processes can be killed."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import this_process
-from tierledger.actors.ray.cluster import actor_names, on_node, ray
+from tierledger.actors.ray.cluster import actor_names, kill_actor, on_node, ray
 from tierledger.actors.ray.handles import namespace_of
-from tierledger.actors.ray.service import RayConnection, kill_actor
+from tierledger.actors.ray.service import RayConnection
 from tierledger.moving.following import Following, FollowOptions
 
 NAME = "follower"

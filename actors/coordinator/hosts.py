@@ -32,7 +32,7 @@ PINGS_PER_S = 100
 PINGS_MISSED = 3
 """Unanswered pings in a row after which a silent host is given up."""
 
-PING_TIMEOUT_S = 0.8
+PING_TIMEOUT_S = 0.6
 
 PING_TIMEOUT_MAX_S = 4.0
 PING_PATIENCE = 4.0
@@ -63,6 +63,12 @@ AT_ONCE_S = 1.0
 
 SETTLED_S = 60.0
 """A host that has served for so long, and has taken all its work, may get others' leaders."""
+
+RESERVE_AFTER_S = 5.0
+"""The writing host's successor starts when the writer has served for so long."""
+
+RESERVE_AGAIN_S = 60.0
+"""Its start is asked for again after so long: the successor itself may have died."""
 
 RELIEF_S = 10.0
 """A host whose replacement nobody has asked for that long is used as others are again."""
@@ -106,6 +112,10 @@ class HostRecord:
         self.took_s = 0.0
         """How long its recent answers took."""
         self.missed = 0
+        self.reserve_s = s + RESERVE_AFTER_S
+        """When the start of its successor is to be prepared, if it writes for all."""
+        self.has_reserve = False
+        """Whether that was asked for."""
         self.unsent: deque[HostWork | tuple[Seat, ...]] = deque()
         """Work to be sent, in order; seats become placements when they are sent."""
         self.sending: deque[Items] = deque()
@@ -127,13 +137,17 @@ class Step(Enum):
 class Start:
     """A process that is being started, until one serves."""
 
-    def __init__(self, former: tuple[str, str] | None, now: msg.Moment) -> None:
-        """`former`: address and name of the process that must end before this one starts."""
+    def __init__(self, former: tuple[str, str] | None, now: msg.Moment, skipped: int) -> None:
+        """A start that begins at `now`.
+
+        `former`: address and name of the process that must end before this one starts.
+        `skipped`: how many addresses it passes over.
+        """
         self.former = former
         self.since = now
         self.error: RemoteStorageError | None = None
         """Why the last attempt failed."""
-        self.failures = 0
+        self.skipped = skipped
         self.step = Step.PAUSING
         self.address = ""
 
@@ -156,10 +170,12 @@ class ProcessSearch:
 class Relief:
     """A host's process that is to be replaced by another one."""
 
-    def __init__(self, s: float) -> None:
+    def __init__(self, s: float, skipped: int) -> None:
         self.since_s = s
         self.asked_s = s
         """When somebody wanted it last."""
+        self.skipped = skipped
+        """How many addresses the next process passes over."""
         self.is_retiring = False
 
 
@@ -457,12 +473,14 @@ class Hosts:
 
     # Starting.
 
-    def _start(self, name: str, former: tuple[str, str] | None) -> list[msg.Effect]:
+    def _start(
+        self, name: str, former: tuple[str, str] | None, skipped: int = 0
+    ) -> list[msg.Effect]:
         if name in self.starting or name in self.running:
             return []
         look = self.looking.pop(name, None)
         forget = [] if look is None else [msg.Forget(look.address)]
-        self.starting[name] = Start(former, self.now)
+        self.starting[name] = Start(former, self.now, skipped)
         return [*forget, *self._back_off(name)]
 
     def _back_off(self, name: str) -> list[msg.Effect]:
@@ -475,7 +493,7 @@ class Hosts:
 
     def _go(self, name: str) -> list[msg.Effect]:
         start = self.starting[name]
-        start.address = placement.next_address(self._state, name, start.failures)
+        start.address = placement.next_address(self._state, name, start.skipped)
         if start.former is None:
             return self._launch(name, start)
         # One process at a time may have the store open: it would refuse the second one.
@@ -524,7 +542,7 @@ class Hosts:
     ) -> list[msg.Effect]:
         # A start that fails is followed by a pause from the first time on.
         self._deaths[name] = max(self._deaths.get(name, 0), FREE_DEATHS) + 1
-        start.failures += name != self.writer
+        start.skipped += name != self.writer
         start.error = error
         details = {"host": name, "error": str(error)}
         return [msg.Note("warning", "a host does not start", details), *self._back_off(name)]
@@ -560,9 +578,21 @@ class Hosts:
             if dropped := self._reported(host, stimulus.ping):
                 return dropped
             strays = evolve.strays(self._state, host.name, stimulus.ping.runs)
-            effects = self.send([strays] if strays.placements else ())
+            effects = [*self.send([strays] if strays.placements else ()), *self._reserve(host)]
         pause_s = max(WATCH_INTERVAL_S, len(self.running) / PINGS_PER_S)
+        if host.missed:
+            pause_s = max(pause_s - took_s, 0.0)  # It has waited long enough for an answer.
         return [*effects, msg.SetTimer(msg.Timer("ping", host.name, host.watch), pause_s)]
+
+    def _reserve(self, host: HostRecord) -> list[msg.Effect]:
+        """Have the successor of the writing host started: nobody else can write meanwhile."""
+        is_due = host.name == self.writer and self.now.s >= host.reserve_s
+        is_logged = self._state.hosts.get(host.name) == host.process
+        if not is_due or not is_logged or host.name in self._reliefs:
+            return []
+        host.has_reserve = True
+        host.reserve_s = self.now.s + RESERVE_AGAIN_S
+        return [msg.Prepare(placement.next_address(self._state, host.name))]
 
     def _knock(self, host: HostRecord) -> list[msg.Effect]:
         return [] if host.door is None else [msg.Knock(host.name, host.door, host.watch)]
@@ -602,8 +632,14 @@ class Hosts:
         """Go on with the replacement of a host's process."""
         relief, effects = self._reliefs.get(host.name), list[msg.Effect]()
         if relief is None:
-            relief = self._reliefs[host.name] = Relief(self.now.s)
-            effects = [msg.Prepare(placement.next_address(self._state, host.name))]
+            # Who waits in reserve runs what was installed when it was started.
+            skipped = int(host.has_reserve)
+            relief = self._reliefs[host.name] = Relief(self.now.s, skipped)
+            if host.has_reserve:
+                reserve = placement.next_address(self._state, host.name)
+                effects = [msg.EndProcess(host.name, reserve, None)]
+            address = placement.next_address(self._state, host.name, skipped)
+            effects.append(msg.Prepare(address))
         relief.asked_s = self.now.s
         has_all = not (host.unsent or host.sending)
         is_prepared = self.now.s - relief.since_s >= PREPARED_S
@@ -624,7 +660,8 @@ class Hosts:
             note = msg.Note("warning", "host is gone", details)
         effects = [note, *self._drop(host)]
         if name == self.writer:  # Without it no loss could be logged: start its successor.
-            return [*effects, *self._start(name, (host.address, host.process))]
+            skipped = 0 if relief is None else relief.skipped
+            return [*effects, *self._start(name, (host.address, host.process), skipped)]
         return [*effects, *self._give_up(name, host.address, host.process)]
 
     def _give_up(self, name: str, address: str, process: str) -> list[msg.Effect]:

@@ -318,13 +318,14 @@ def _name(number: int) -> str:
     return f"host-{number}"
 
 
-def next_address(state: CoordinatorState, host: str, failures: int = 0) -> str:
+def next_address(state: CoordinatorState, host: str, skipped: int = 0) -> str:
     """The address of the next process of `host`.
 
     No earlier process had it, so no start waits for a name to become free. Two coordinators
-    that start the same host at once use the same address. `failures`: starts that failed.
+    that start the same host at once use the same address. `skipped`: addresses to pass over,
+    as starts failed there.
     """
-    return f"{host}/{state.generations.get(host, 0) + 1 + failures}"
+    return f"{host}/{state.generations.get(host, 0) + 1 + skipped}"
 
 
 def emptiest_node(

@@ -67,6 +67,9 @@ AUTO = "auto"
 ASK_TIMEOUT_S = 3.0
 """How long a cluster's control store may take to give the cluster's id."""
 
+HEAD = "node:__internal_head__"
+"""The resource by which Ray tells the head from other nodes."""
+
 LOOPBACK = ("127.0.0.1:", "localhost:", "[::1]:")
 
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
@@ -344,6 +347,18 @@ def on_node(node: str) -> Any:
     return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
+def away_from_head() -> Any:
+    """The scheduling strategy for an actor that should survive the loss of the cluster's head.
+
+    Without the control store there Ray starts no actor, so none could replace it.
+    """
+    nodes: Any = ray.nodes
+    others = sorted(
+        node["NodeID"] for node in nodes() if node["Alive"] and HEAD not in node["Resources"]
+    )
+    return NodeAffinitySchedulingStrategy(others[0], soft=True) if others else "DEFAULT"
+
+
 def live_nodes() -> list[str]:
     """The ids of the cluster's nodes that Ray believes to live, sorted."""
     nodes: Any = ray.nodes  # Ray does not type it.
@@ -362,6 +377,13 @@ def find_actor(name: str, namespace: str) -> Any:
         return ray.get_actor(name, namespace=namespace)
     except ValueError:
         return None
+
+
+def kill_actor(name: str, namespace: str) -> None:
+    """End a named actor at once, if it runs."""
+    actor = find_actor(name, namespace)
+    if actor is not None:
+        ray.kill(actor, no_restart=True)
 
 
 def actor_names(namespace: str) -> list[str]:

@@ -17,7 +17,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.callbacks import end_after_failed_callbacks
-from tierledger.actors.ray.cluster import on_node, own_node, ray
+from tierledger.actors.ray.cluster import away_from_head, on_node, own_node, ray
 from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, named_actor, namespace_of
 from tierledger.actors.ray.launcher import RayLauncher
@@ -141,7 +141,8 @@ _CoordinatorActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack
 def create_coordinator(settings: ServiceSettings, home: str) -> Any:
     """The handle of the coordinator, which is made if there is none.
 
-    It runs on the node `home` if the store is a file there; else Ray chooses a node.
+    It runs on the node `home` if the store is a file there; else not on the cluster's head, if
+    there is another node.
     """
     is_there = settings.connector().is_on_one_machine
     return named_actor(
@@ -150,7 +151,7 @@ def create_coordinator(settings: ServiceSettings, home: str) -> Any:
         home,
         name=COORDINATOR,
         namespace=namespace_of(settings),
-        on=on_node(home) if is_there else "DEFAULT",
+        on=on_node(home) if is_there else away_from_head(),
     )
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -14,6 +16,7 @@ from typing_extensions import override
 
 from tierledger.actors.calls import CoordinatedHost, Request
 from tierledger.actors.coordinator.requests import FollowedCoordinator, HostsCall
+from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
 from tierledger.actors.ports import HostFailed, HostGone
 from tierledger.actors.ray.cluster import actor_names, beside, find_actor, ray
@@ -27,6 +30,9 @@ from tierledger.storage.connector import URL_SETTING, setting
 from tierledger.storage.locate import public_url
 
 T = TypeVar("T")
+
+FORESEE_S = 5.0
+"""How often a host looks for the process that will write next."""
 
 CALL_TIMEOUT_S = 60.0
 """Longest wait for one call; callers with their own deadline give up earlier."""
@@ -127,15 +133,16 @@ class RayHost:
 
 
 def addresses_of(name: str, namespace: str) -> list[str]:
-    """The addresses of processes that serve as `name`, the newest last."""
+    """The addresses of processes that serve as `name`, or are to; the newest last."""
     found = [one for one in actor_names(namespace) if one.rpartition("/")[0] == name]
     return sorted(found, key=lambda one: int(one.rpartition("/")[2]))
 
 
 class NamedHost(RayHost):
-    """The process at an address, or a host's newest process; searched for at the first call.
+    """The process at an address, or the newest that serves as a host.
 
-    Every call raises `NotReady` if there is no such process; nothing was sent then.
+    It is searched for at the first call. Every call raises `NotReady` if there is no such
+    process; nothing was sent then.
     """
 
     def __init__(self, name: str, namespace: str) -> None:
@@ -146,15 +153,21 @@ class NamedHost(RayHost):
     @override
     async def _found(self) -> Any:
         if self.actor is None:
-            self.actor = await beside(self._find)
+            self.actor = await self._find()
         if self.actor is None:
             raise NotReady(f"{self._name} is not running")
         return self.actor
 
-    def _find(self) -> Any:
+    async def _find(self) -> Any:
         name, namespace = self._name, self._namespace
-        address = name if "/" in name else (addresses_of(name, namespace) or [name])[-1]
-        return find_actor(address, namespace)
+        if "/" in name:
+            return await beside(lambda: find_actor(name, namespace))
+        for address in reversed(await beside(lambda: addresses_of(name, namespace))):
+            actor = await beside(partial(find_actor, address, namespace))
+            with suppress(RemoteStorageError):  # It may end just now.
+                if actor is not None and await call(actor, "is_open"):
+                    return actor
+        return None
 
 
 class RayCoordinator:
@@ -214,6 +227,9 @@ class WritingHost:
         self._namespace = namespace_of(settings)
         self._name = name
         self._host: RayHost | None = None
+        self._address: str | None = None
+        self._next: tuple[str, RayHost] | None = None
+        """The process that waits in reserve, and its address."""
 
     async def current(self) -> RayHost:
         """The host that writes for all.
@@ -223,13 +239,40 @@ class WritingHost:
         """
         if self._host is None:
             try:
-                address = (await self._coordinator.ask(HostsCall())).get(self._name)
-                self._host = None if address is None else NamedHost(address, self._namespace)
+                self._address = (await self._coordinator.ask(HostsCall())).get(self._name)
             except OutcomeUnknown as error:
                 raise StorageUnavailable(f"the writing host is unknown: {error}") from error
+            if self._address is not None:
+                self._host = self._handle(self._address)
         if self._host is None:
             raise StorageUnavailable(f"{self._name}, which writes for all, is being replaced")
         return self._host
+
+    def _handle(self, address: str) -> RayHost:
+        if self._next is not None and self._next[0] == address:
+            return self._next[1]
+        return NamedHost(address, self._namespace)
+
+    async def foresee(self) -> None:
+        """Find the host's next process while it waits in reserve, for ever.
+
+        Without the control store of Ray no process is found by its name.
+        """
+        while True:
+            await asyncio.sleep(FORESEE_S)
+            with suppress(RemoteStorageError), documenting("the next writing host"):
+                await self._foreseen()
+
+    async def _foreseen(self) -> None:
+        await self.current()
+        assert self._address is not None, "its handle was made with it"
+        name, _, number = self._address.rpartition("/")
+        address = f"{name}/{int(number) + 1}"
+        if self._next is None or self._next[0] != address:
+            actor = await beside(lambda: find_actor(address, self._namespace))
+            if actor is not None:
+                await call(actor, "is_open")  # Ray says now where it is.
+                self._next = address, RayHost(actor)
 
     def forget(self) -> None:
         """Search for the host again before the next call, since one was lost."""

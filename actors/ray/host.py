@@ -42,6 +42,7 @@ class HostShell:
         self._host: Host | None = None
         self._gateway: Gateway | None = None
         self._opening = asyncio.Lock()
+        self._foresight: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Open the store and begin to serve; a repeat does nothing.
@@ -77,6 +78,7 @@ class HostShell:
             is_near = connector.is_on_one_machine and node == self._home
             reader = await connector.backend(read_only=True) if is_near else None
             writer = WritingHost(self._coordinator, settings, WRITER)
+            self._foresight = asyncio.create_task(writer.foresee())
             backend = HostedBackend(writer.current, reader, writer.forget)
         clock = ProcessClock(
             WallClock(), asyncio.get_running_loop().time, lambda: host.report.conditions
@@ -99,16 +101,24 @@ class HostShell:
         )
         return host
 
+    async def is_open(self) -> bool:
+        """Whether the store is open: a process that was started beforehand waits for that."""
+        return self._host is not None
+
     def _opened(self) -> Host:
-        assert self._host is not None, "the launcher opens a host before anybody knows it"
+        assert self._host is not None, "nobody asks a host that has not opened its store"
         return self._host
 
     async def ask(self, request: Request[CoordinatedHost, T]) -> T:
         return await request.put_to(self._opened())
 
     async def close(self) -> None:
-        """Drain all partitions, then close the store."""
-        host = self._opened()
+        """Drain all partitions, then close the store; nothing is to be done in reserve."""
+        if self._foresight is not None:
+            self._foresight.cancel()
+        if self._host is None:
+            return
+        host = self._host
         if self._gateway is not None:
             await self._gateway.close()
         await host.close()

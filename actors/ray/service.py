@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from tierledger.actors.calls import StoreCall
 from tierledger.actors.coordinator.placement import WRITER
-from tierledger.actors.coordinator.requests import DoorsCall, StatusCall
+from tierledger.actors.coordinator.requests import DoorsCall, HostsCall, StatusCall
 from tierledger.actors.discovery.service_record import (
     ServiceRecord,
     live_record,
@@ -322,7 +322,7 @@ class RayService:
         return well_s
 
     async def _end_coordinator(self, process: str | None) -> None:
-        kill_actor(COORDINATOR, self._namespace)
+        ray_cluster.kill_actor(COORDINATOR, self._namespace)
         if process is not None:
             await end_process(process)
 
@@ -361,7 +361,7 @@ class RayService:
         names = ray_cluster.actor_names(self._namespace)
         # The coordinator last: without it, a living host would start another.
         for name in sorted(names, key=lambda one: one == COORDINATOR):
-            kill_actor(name, self._namespace)
+            ray_cluster.kill_actor(name, self._namespace)
 
 
 async def _listening(coordinator: RayCoordinator) -> tuple[tuple[str, str, str], ...]:
@@ -371,21 +371,13 @@ async def _listening(coordinator: RayCoordinator) -> tuple[tuple[str, str, str],
     return tuple((one, doors[one], process) for one, process in found if one in doors)
 
 
-def kill_actor(name: str, namespace: str) -> None:
-    """End a named actor at once, if it runs."""
-    actor = ray_cluster.find_actor(name, namespace)
-    if actor is not None:
-        ray_cluster.ray.kill(actor, no_restart=True)
+async def serving(settings: ServiceSettings) -> dict[str, str]:
+    """The addresses of the processes that serve, by host."""
+    return await RayConnection(settings).coordinator.ask(HostsCall())
 
 
-def host_names(settings: ServiceSettings) -> list[str]:
-    """The names of the hosts that have a process, sorted."""
-    addresses = ray_cluster.actor_names(namespace_of(settings))
-    return sorted({one.rpartition("/")[0] for one in addresses if "/" in one})
-
-
-def kill_host(name: str, settings: ServiceSettings) -> None:
+async def kill_host(name: str, settings: ServiceSettings) -> None:
     """Kill a host's process in the middle of whatever it does (for drills and tests)."""
-    namespace = namespace_of(settings)
-    for address in addresses_of(name, namespace)[-1:]:
-        kill_actor(address, namespace)
+    address = (await serving(settings)).get(name)
+    if address is not None:  # Otherwise it is being started.
+        ray_cluster.kill_actor(address, namespace_of(settings))

@@ -326,6 +326,24 @@ class LiveService:
         """Let the host continue; its raylet stays frozen, so nobody can end the host."""
         os.kill(host.pid, signal.SIGCONT)
 
+    def kill_control_store(self) -> None:
+        """SIGKILL the control store of Ray: until the cluster ends, no actor starts."""
+        self._leave()
+        (control_store,) = self._cluster.head_node.all_processes["gcs_server"]
+        os.kill(control_store.process.pid, signal.SIGKILL)
+
+    def kill_head(self) -> None:
+        """SIGKILL all that runs on the head: control store, raylet, and its hosts."""
+        self._leave()
+        head = self._cluster.head_node
+        roots = [one.process.pid for many in head.all_processes.values() for one in many]
+        end_all([*roots, *(pid for root in roots for pid in descendants(root))])
+
+    def _leave(self) -> None:
+        """Leave the cluster: Ray ends a process that does not reach its control store."""
+        self._connection = None
+        ray_cluster.leave_cluster()
+
     async def replace_node(self, raylet: int) -> None:
         """Kill a node's raylet, wait until all of its processes have ended, and add a node."""
         (node,) = [one for one in self._cluster.worker_nodes if self._raylet(one) == raylet]

@@ -177,7 +177,7 @@ async def test_a_dead_host_costs_no_write(
         assert await ask(f"3 ready {number}") == "ready"
         before = await ask(f"3 copy {number} 3")
         assert before == "done"
-    kill_host("host-1", service.settings)
+    await kill_host("host-1", service.settings)
     for number in numbers:
         assert await ask(f"3 copy {number} 3") == "done"
         assert await ask(f"3 list {number}") == "0,10,20,30,40,50"

@@ -31,7 +31,7 @@ async def test_a_client_comes_in_by_the_doors_and_outlives_a_host(
     routes = await coordinator.ask(RouteCall([PartitionKey.of(tip) for tip in tips]))
     assert {route.leader_host for route in routes} == set(doors)
 
-    kill_host("host-1", service.settings)
+    await kill_host("host-1", service.settings)
     for tip in tips:
         await copy(manager, segment(1, tip))
 

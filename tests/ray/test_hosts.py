@@ -23,8 +23,8 @@ from tierledger.actors.coordinator.requests import HostsCall, RouteCall
 from tierledger.actors.processes import process_of
 from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.actors.ray.coordinator import COORDINATOR, coordinator_of
-from tierledger.actors.ray.handles import NamedHost, namespace_of
-from tierledger.actors.ray.service import RayService, kill_actor, kill_host
+from tierledger.actors.ray.handles import NamedHost, addresses_of, call, namespace_of
+from tierledger.actors.ray.service import RayService, kill_host
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.simulation.live.postgres_server import PostgresServer
@@ -155,7 +155,7 @@ async def test_followers_move_away_from_leaders_once_there_is_a_choice(
     await follower.on_partition_leadership_changes([], tips)
     await follower.when_ready(tips)
     for name in ("host-1", "host-2"):
-        kill_host(name, service.settings)
+        await kill_host(name, service.settings)
     await write_on(manager, tips)
     await all_serve(service)
 
@@ -176,7 +176,7 @@ async def test_a_coordinator_that_nobody_asks_for_comes_back(
     tips = await led(manager, 8)
     namespace = namespace_of(service.settings)
     hosts = await all_serve(service)
-    kill_actor(COORDINATOR, namespace)
+    ray_cluster.kill_actor(COORDINATOR, namespace)
     os.kill(hosts["host-2"]["pid"], signal.SIGKILL)  # Which nobody watches now.
 
     while ray_cluster.find_actor(COORDINATOR, namespace) is None:  # noqa: ASYNC110 - Ray's.
@@ -245,3 +245,22 @@ async def test_processes_are_replaced_while_brokers_write(
     for tip, number in zip(tips, written, strict=True):
         assert await listed(manager, tip) == list(range(number + 1))
     assert max(paused.values()) < PAUSE_S
+
+
+async def test_the_successor_of_the_writer_runs_before_that_is_lost(
+    service: RayService, manager: AsyncRemoteLogMetadataManager
+) -> None:
+    if not service.settings.connector().has_one_writer:
+        return  # The others take over, and none of them has to start.
+    namespace = namespace_of(service.settings)
+    await all_serve(service)
+    tips = await led(manager, 20, 2)
+    while len(waiting := addresses_of(WRITER, namespace)) < 2:  # noqa: ASYNC110 - As above.
+        await asyncio.sleep(LOOK_S)
+    actor = ray_cluster.find_actor(waiting[-1], namespace)
+    assert not await call(actor, "is_open")
+
+    await kill_host(WRITER, service.settings)
+    await write_on(manager, tips)
+
+    assert await call(actor, "is_open")

@@ -74,7 +74,7 @@ async def test_a_recorded_history_survives_the_death_of_its_host(
             position = await importer.import_records(tip, items[start : start + 20])
             reader.observe(tip, position)
         if number == 0:
-            kill_host("host-0", service.settings)
+            await kill_host("host-0", service.settings)
 
     for history in imported("one-broker"):
         tip, expected = history.topic_id_partition, folded(history).rows
@@ -93,7 +93,7 @@ async def test_nothing_acknowledged_is_lost_with_a_host(
     writes = asyncio.ensure_future(copy(manager, *(segment(n, tip) for n in range(40))))
     while await manager.highest_offset_for_epoch(tip, 0) is None:
         pass  # Each look is a round trip, during which the writes go on.
-    kill_host("host-0", service.settings)
+    await kill_host("host-0", service.settings)
     await writes
 
     assert await listed(manager, tip) == list(range(40))

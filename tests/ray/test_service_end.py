@@ -192,7 +192,7 @@ async def test_a_start_that_is_refused_leaves_the_actors_of_a_service_that_lives
         "actor_names": ["coordinator", "host-0/1"],
     }.items():
         monkeypatch.setattr(ray_cluster, name, lambda *_, answer=answer: answer)
-    monkeypatch.setattr(ray_service, "kill_actor", lambda name, _: ended.append(name))
+    monkeypatch.setattr(ray_cluster, "kill_actor", lambda name, _: ended.append(name))
     settings = settings_for(tmp_path / "store.sqlite")
 
     with pytest.raises(InvalidArgument, match="expected --listen"):
@@ -236,7 +236,7 @@ async def test_actors_end_although_the_cluster_answers_no_drain(
     monkeypatch.setattr(ray_cluster, "leave_cluster", lambda: None)
     monkeypatch.setattr(ray_cluster, "actor_names", lambda _: ["coordinator", "host-0/1"])
     monkeypatch.setattr(ray_cluster, "find_actor", gone)
-    monkeypatch.setattr(ray_service, "kill_actor", lambda name, _: ended.append(name))
+    monkeypatch.setattr(ray_cluster, "kill_actor", lambda name, _: ended.append(name))
     service = RayService(settings_for(tmp_path / "store.sqlite"))
     service._connection = object()  # type: ignore[assignment] # As after its start.
 

@@ -386,6 +386,65 @@ def test_a_lost_writer_has_ended_before_its_successor_starts() -> None:
     assert one.take(msg.StartProcess).address == "host-0/2"
 
 
+def answered(one: Driven, name: str, after_s: float) -> list[msg.Effect]:
+    """What a host's answer to a ping, so much later, calls for."""
+    host = one.machine.hosts.running[name]
+    ping = HostPing(host.process, None)
+    return one.hear(msg.PingAnswered(name, host.watch, ping), after_s)
+
+
+def prepared(effects: list[msg.Effect]) -> list[str]:
+    return [effect.address for effect in effects if isinstance(effect, msg.Prepare)]
+
+
+def test_the_successor_of_the_writer_is_started_beforehand_and_again_if_it_may_have_died() -> (
+    None
+):
+    one = Driven(writer="host-0", hosts=2).started()
+
+    assert prepared(answered(one, "host-0", parts.RESERVE_AFTER_S / 2)) == []
+    assert prepared(answered(one, "host-0", parts.RESERVE_AFTER_S / 2)) == ["host-0/2"]
+    assert prepared(answered(one, "host-0", parts.RESERVE_AGAIN_S / 2)) == []
+    assert prepared(answered(one, "host-0", parts.RESERVE_AGAIN_S / 2)) == ["host-0/2"]
+    assert prepared(answered(one, "host-1", parts.RESERVE_AFTER_S)) == []
+
+
+def test_a_replaced_writer_is_followed_by_a_process_that_starts_after_the_wish() -> None:
+    one = Driven(writer="host-0").started()
+    answered(one, "host-0", parts.RESERVE_AFTER_S)
+    one.effects.clear()
+
+    asked = msg.ReplaceAsked("host-0", "host-0/1/p", is_relieved=True)
+    one.hear(asked)
+    one.hear(asked, parts.PREPARED_S)
+    answered(one, "host-0", parts.RESERVE_AGAIN_S)
+    lose(one, "host-0")
+
+    assert [
+        effect for effect in one.effects if isinstance(effect, msg.Prepare | msg.EndProcess)
+    ] == [
+        msg.EndProcess("host-0", "host-0/2", None),
+        msg.Prepare("host-0/3"),
+        msg.Prepare("host-0/3"),
+        msg.EndProcess("host-0", "host-0/1", "host-0/1/p"),
+    ]
+    one.hear(msg.ProcessEnded("host-0", "host-0/1"))
+    one.serve(one.take(msg.StartProcess))
+    assert one.machine.hosts.running["host-0"].address == "host-0/3"
+    assert prepared(answered(one, "host-0", parts.RESERVE_AFTER_S)) == ["host-0/4"]
+
+
+def test_a_silent_host_is_pinged_again_at_once_and_one_that_fails_at_once_is_not() -> None:
+    one = Driven().started()
+    host = one.machine.hosts.running["host-0"]
+    missed = msg.PingMissed("host-0", host.watch)
+    timer = msg.Timer("ping", "host-0", host.watch)
+
+    assert msg.SetTimer(timer, 0.0) in one.hear(missed, parts.patience(0.0))
+    one.hear(msg.TimerFired(timer))
+    assert msg.SetTimer(timer, parts.WATCH_INTERVAL_S) in one.hear(missed)
+
+
 def test_what_a_lost_host_served_is_placed_elsewhere_and_its_end_is_noted_until_it_is() -> None:
     one = Driven(hosts=2).started()
     one.lead()

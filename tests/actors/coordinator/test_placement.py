@@ -312,7 +312,7 @@ def test_each_process_has_an_address_that_no_other_had() -> None:
         one.apply(decide.host_lost(one.state, "host-3"))
 
     assert seen == {"host-3/1", "host-3/2", "host-3/3"}
-    assert next_address(one.state, "host-3", failures=2) == "host-3/6"
+    assert next_address(one.state, "host-3", skipped=2) == "host-3/6"
 
 
 def test_a_report_about_an_earlier_process_changes_nothing() -> None:

@@ -61,7 +61,7 @@ async def test_a_coordinator_that_cannot_start_its_only_host_says_so_meanwhile(
     assert (await service.status())["conditions"] == []
 
 
-@pytest.mark.parametrize(("took", "patience_s"), [(0.005, 0.8), (0.5, 2.0), (30.0, 4.0)])
+@pytest.mark.parametrize(("took", "patience_s"), [(0.005, 0.6), (0.5, 2.0), (30.0, 4.0)])
 def test_a_host_may_take_longer_where_everything_is_slow(
     took: float, patience_s: float
 ) -> None:
