@@ -131,6 +131,13 @@ ALERTS = (
         "no round of the import or mirror has ended for {{ $value | humanizeDuration }}",
     ),
     Alert(
+        "TierledgerBackupOld",
+        "time() - tierledger_backup_success_seconds > 93600",
+        "10m",
+        Severity.WARNING,
+        "no backup was made for {{ $value | humanizeDuration }}",
+    ),
+    Alert(
         "TierledgerNotVerified",
         "tierledger_shadow_verified_age_seconds > 600",
         "10m",
@@ -217,6 +224,7 @@ PANELS = (
             ("time() - tierledger_kafka_success_seconds", "import or mirror"),
             ("time() - tierledger_host_checkpoint_success_seconds", "checkpoint, {{host}}"),
             ("time() - tierledger_purge_success_seconds", "purge"),
+            ("time() - tierledger_backup_success_seconds", "backup"),
             ("tierledger_host_silence_seconds", "heartbeat, {{host}}"),
             ("tierledger_plugin_silence_seconds", "plugin of broker {{broker}}"),
         ),

@@ -192,6 +192,12 @@ METRICS = (
         "1970; each round covers all that came before it.",
     ),
     Metric(
+        "tierledger_backup_success_seconds",
+        (),
+        "When the newest backup was made, in seconds since 1970; 0 if none was seen; absent "
+        "without `serve --backups`.",
+    ),
+    Metric(
         "tierledger_kafka_records",
         (),
         "Records that the present import or mirror has transferred.",
@@ -343,12 +349,14 @@ def families(
     status: ServiceStatus,
     partitions_max: int = SERIES_PARTITIONS_MAX,
     broker: BrokerVersion = NEWEST,
+    backup_s: int | None = None,
 ) -> Iterator[Family]:
     """The metrics of a service, including those without samples, for their help texts.
 
     With more than `partitions_max` partitions none has series of its own, and
     `tierledger_partitions_without_series` is their number. `broker` is the version of Kafka
-    whose rules say what counts as size.
+    whose rules say what counts as size. `backup_s` is when the newest backup was made, if
+    that is known.
     """
     count = len(status.partitions)
     shown = status.partitions if count <= partitions_max else []
@@ -365,6 +373,7 @@ def families(
         **_of_totals(status),
         **_of_partitions(shown, broker),
         "kafka_log_remote_BrokerTopicMetrics_RemoteLogSizeBytes": _topic_sizes(status, broker),
+        "tierledger_backup_success_seconds": [] if backup_s is None else [((), backup_s)],
         "tierledger_partitions_without_series": [((), count - len(shown))],
     }
     for metric in METRICS:

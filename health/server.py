@@ -23,6 +23,7 @@ from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.events.typed_fields import shown
+from tierledger.health.backup_watch import BackupWatch
 from tierledger.health.metrics import families
 from tierledger.health.reading import AskedService, read_coordinator, read_service
 from tierledger.health.status import Reading, ServiceStatus, status_of
@@ -30,6 +31,8 @@ from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+    from tierledger.storage.backup.files import BackupFiles
 
 CACHED_S = 1.0
 """Seconds for which all scrapes get the same reading."""
@@ -56,6 +59,8 @@ class MetricsOptions(NamedTuple):
     """The most partitions with series of their own."""
     broker: Callable[[], BrokerVersion] = lambda: NEWEST
     """The version of the brokers, by whose rules sizes are counted."""
+    backups: BackupFiles | None = None
+    """The backups whose age is told; None: it is not."""
 
 
 class ServiceCollector(Collector):
@@ -69,6 +74,7 @@ class ServiceCollector(Collector):
         """`read` is called with the last known hosts, name to address."""
         self._read = read
         self._options = options
+        self._backups = None if options.backups is None else BackupWatch(options.backups)
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._newest: tuple[float, ServiceStatus] | None = None
@@ -81,6 +87,8 @@ class ServiceCollector(Collector):
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
+        if self._backups is not None:
+            await self._backups.close()
 
     @override
     def collect(self) -> Iterator[Metric]:
@@ -91,13 +99,14 @@ class ServiceCollector(Collector):
         """
         work = asyncio.run_coroutine_threadsafe(self._status(), self._loop)
         try:
-            status = work.result(SCRAPE_TIMEOUT_S)
+            status, backup_s = work.result(SCRAPE_TIMEOUT_S)
         except concurrent.futures.TimeoutError:
             work.cancel()
             raise
-        yield from families(status, self._options.partitions_max, self._options.broker())
+        options = self._options
+        yield from families(status, options.partitions_max, options.broker(), backup_s)
 
-    async def _status(self) -> ServiceStatus:
+    async def _status(self) -> tuple[ServiceStatus, int | None]:
         async with self._turn:
             if self._newest is None or self._loop.time() - self._newest[0] > CACHED_S:
                 known = [] if self._newest is None else self._newest[1].hosts
@@ -106,7 +115,8 @@ class ServiceCollector(Collector):
                     raise NotReady("the service is being stopped")
                 self._reading = asyncio.ensure_future(self._read(addresses))
                 self._newest = self._loop.time(), status_of(await self._reading)
-            return self._newest[1]
+            made_s = None if self._backups is None else self._backups.made_s()
+            return self._newest[1], made_s
 
 
 class ServedMetrics:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 import typer
 from typing_extensions import override
 
+from tierledger.cli.backup_place import backup_files
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
@@ -232,6 +233,14 @@ ConsoleOption = Annotated[
         "option there are none.",
     ),
 ]
+BackupsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--backups",
+        metavar="PLACE",
+        help="Where `backup make` writes; a metric tells when the newest backup was made.",
+    ),
+]
 MetricsPartitionsOption = Annotated[
     int,
     typer.Option(
@@ -286,6 +295,7 @@ def serve_command(
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
     metrics_partitions: MetricsPartitionsOption = 1000,
+    backups: BackupsOption = None,
     console: ConsoleOption = None,
 ) -> None:
     """Run the service on a store: a coordinator and its hosts, on a Ray cluster.
@@ -300,8 +310,11 @@ def serve_command(
 
     log_to_stderr()
     metrics = None
+    seen = None if backups is None else backup_files(backups)
     if metrics_port is not None:
-        metrics = MetricsOptions(metrics_host, metrics_port, metrics_partitions)
+        metrics = MetricsOptions(metrics_host, metrics_port, metrics_partitions, backups=seen)
+    elif seen is not None:
+        raise InvalidArgument("--backups: expected --metrics-port, too")
     security = DoorSecurity(
         certificate=_text(tls_cert),
         key=_text(tls_key),

@@ -85,6 +85,17 @@ def test_what_names_neither_a_store_nor_doors_is_told_both_forms(command: str) -
         assert "secret" not in result.stderr
 
 
+def test_where_backups_are_is_of_use_for_metrics_alone(tmp_path: Path) -> None:
+    at, place = ("--store", f"sqlite:{tmp_path / 'store'}"), ("--backups", tmp_path)
+
+    refused(invoke("serve", *at, *place), "--backups: expected --metrics-port, too")
+    refused(
+        invoke("serve", *at, "--metrics-port", 0, "--backups", "s3://"),
+        "expected where the backups are",
+    )
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "option", ["--address", "--listen", "--advertise", "--kafka", "--metrics-port"]
 )

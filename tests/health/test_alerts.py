@@ -110,6 +110,7 @@ IN_DOUBT = (
     '{operation="add",outcome="%s",host="host-0",instance="a"}'
 )
 SUCCESS = "tierledger_kafka_success_seconds"
+BACKUP = "tierledger_backup_success_seconds"
 DUE = "tierledger_trash_due_since_seconds"
 
 
@@ -144,6 +145,8 @@ DUE = "tierledger_trash_due_since_seconds"
         # Time begins at 0 in these tests: the success was then, too.
         ({SUCCESS: "0x20"}, "10m", "TierledgerKafkaNotFollowed", "10m 0s"),
         ({SUCCESS: "0+60x20"}, "10m", "TierledgerKafkaNotFollowed", None),
+        ({BACKUP: "0x2000"}, "27h", "TierledgerBackupOld", "1d 3h 0m 0s"),
+        ({BACKUP: "0x1000 60000x1000"}, "27h", "TierledgerBackupOld", None),
         ({DUE: "0x2000"}, "26h", "TierledgerTrashNotPurged", "1d 2h 0m 0s"),
         ({DUE: "0x2000"}, "23h", "TierledgerTrashNotPurged", None),
     ],

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -23,10 +24,12 @@ from tests.models.actors.reports import (
     silent,
 )
 from tierledger.events.errors import InvalidArgument
-from tierledger.health import server
+from tierledger.health import backup_watch, server
 from tierledger.health.metrics import METRICS, SERIES_PARTITIONS_MAX, families
 from tierledger.health.server import MetricsOptions, ServedMetrics, metrics_served
 from tierledger.health.status import Reading, ServiceStatus, status_of
+from tierledger.storage.backup.files import Backup, BackupFiles
+from tierledger.storage.backup.place import Folder
 from tierledger.tiering.broker_version import NEWEST, BrokerVersion
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -528,6 +531,37 @@ async def test_a_port_in_use_is_refused_by_name() -> None:
         ServedMetrics(LOOPBACK._replace(port=port))
 
     await taken.close()
+
+
+async def test_the_age_of_the_newest_backup_is_looked_up_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(backup_watch, "LOOK_S", 0.0)
+    monkeypatch.setattr(server, "CACHED_S", 0.0)
+    files = BackupFiles(Folder(tmp_path / "backups"))
+    service = SpokenService({"host-0": SpokenHost()})
+
+    async with metrics_served(LOOPBACK._replace(backups=files)) as metrics:
+        metrics.connect(service)
+
+        async def told(expected: float | None) -> None:
+            assert metrics.address is not None
+            name = "backup_success_seconds"
+            while value(await get(metrics.address), name) != expected:  # noqa: ASYNC110
+                await asyncio.sleep(POLL_S)
+
+        await told(None)
+        await told(0)  # There is no such folder.
+        await files.begun()
+        name = await files.write_backup(1, 60_000, Backup("c", (), {}, {}))
+        await files.change(lambda _: (name,))
+        await told(60)
+        (tmp_path / "backups" / "photo.jpg").touch()
+        await told(60)
+        while "photo.jpg" not in caplog.text:
+            await told(60)
+    assert len(caplog.messages) == 2
+    assert value(scraped(reading({})), "backup_success_seconds") is None
 
 
 async def test_a_scrape_under_way_ends_with_the_service() -> None:
