@@ -237,12 +237,18 @@ def parse_as_of(text: str | None) -> AsOf | None:
     """The point that `text` means; none for none."""
     if text is None:
         return None
-    position, time_ms = number_or_time(text, "--as-of", "position")
-    if time_ms is not None and time_ms > WallClock().now_ms():
+    at = parse_point(text, "--as-of")
+    if at.time_ms is not None and at.time_ms > WallClock().now_ms():
         print_note(f"--as-of: {text} is still to come; what is shown is the newest state")
+    return at
+
+
+def parse_point(text: str, option: str) -> AsOf:
+    """The position or time that `text`, which was given for `option`, means."""
+    position, time_ms = number_or_time(text, option, "position")
     if position is not None and position >= A_TIME_MS:
         raise InvalidArgument(
-            f"--as-of: expected a position, or a time in ms as {MS}{position}; got {text}"
+            f"{option}: expected a position, or a time in ms as {MS}{position}; got {text}"
         )
     return AsOf(position, time_ms)
 

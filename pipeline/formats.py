@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -18,10 +17,16 @@ from typing_extensions import override
 
 from tierledger.events.as_of import AsOf
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.fold import PlannedLog, point
+from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.plan import divided
 from tierledger.pipeline.folding.store import JobStore
-from tierledger.pipeline.source.options import keeping, kept, number_of, own_options
+from tierledger.pipeline.source.options import (
+    keeping,
+    kept,
+    number_of,
+    own_options,
+    point_of,
+)
 from tierledger.pipeline.source.read_only import ReadOnlySource
 from tierledger.pipeline.source.source import TierledgerSource, checked_schema
 from tierledger.pipeline.tables.arrow import RecordBatch, record_batch, schema_of
@@ -60,7 +65,7 @@ class TableOptions:
             raise InvalidArgument("expected the option store, for example sqlite:FILE")
         return cls(
             JobStore.of(store, options.get("cluster")),
-            _as_of(options.get("as_of")),
+            point_of(options, "as_of"),
             options.get("topic"),
             number_of(options, "partition", 0, INT32_MAX),
         )
@@ -71,17 +76,6 @@ class TableOptions:
             table, self.store, as_of=self.as_of, topic=self.topic, partition=self.partition
         )
         return asyncio.run(coming)
-
-
-def _as_of(text: str | None) -> AsOf:
-    if text is None or text.isdigit():
-        return point(None if text is None else int(text))
-    try:
-        return point(datetime.fromisoformat(text))
-    except ValueError as error:
-        raise InvalidArgument(
-            f"expected a position or a time like 2026-11-28T09:00:00Z for as_of, got {text!r}"
-        ) from error
 
 
 class EventsSource(TierledgerSource):

@@ -46,6 +46,8 @@ class StoredTables:
     """Takes why column files are not used."""
     prices: Prices | None = None
     """With prices there is one more table, `costs`."""
+    since: AsOf = NOW
+    """Where `events` begins; no other table knows it."""
 
     @property
     def folded(self) -> dict[str, Table]:
@@ -89,6 +91,7 @@ class StoredTables:
 
 def _events(stored: StoredTables, report: Report | None) -> ReadableTable:
     # PySpark has the schema; the folded tables do without it.
+    from tierledger.pipeline.source.bounds import EventBounds  # noqa: PLC0415
     from tierledger.pipeline.source.local import event_batches, event_schema  # noqa: PLC0415
     from tierledger.pipeline.source.options import SourceOptions  # noqa: PLC0415
 
@@ -97,14 +100,9 @@ def _events(stored: StoredTables, report: Report | None) -> ReadableTable:
         stored.store.cluster,
         topic=stored.topic,
         partition=stored.partition,
+        bounds=EventBounds.between(stored.since, stored.as_of),
     )
-    as_of = stored.as_of
-    bound = ("", 0)
-    if as_of.position is not None:
-        bound = ("position", as_of.position)
-    elif as_of.time_ms is not None:
-        bound = ("log_time_ms", as_of.time_ms)
-    return ReadableTable(event_schema(), event_batches(options, bound, report, stored.note))
+    return ReadableTable(event_schema(), event_batches(options, report, stored.note))
 
 
 def whole(table: ReadableTable) -> Any:  # noqa: ANN401 - Arrow has no types.

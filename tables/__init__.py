@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tierledger.events.errors import InvalidArgument
 from tierledger.events.extras import naming_extras
 from tierledger.pipeline.fold import point
 from tierledger.pipeline.folding.store import JobStore
@@ -31,6 +32,7 @@ def read(  # noqa: PLR0913 - Most have names.
     cluster: str | None = None,
     topic: str | None = None,
     partition: int | None = None,
+    since: int | datetime | None = None,
     as_of: int | datetime | None = None,
     columns: str | None = None,
     prices: Prices | None = None,
@@ -47,6 +49,8 @@ def read(  # noqa: PLR0913 - Most have names.
         cluster: The Kafka cluster's id; not needed if the store holds one cluster.
         topic: Only topics of that name, or the one with that id.
         partition: Only partitions of that number.
+        since: Of `events` only those from that time, or from that position of each log, on;
+            what is older is not read. No other table knows it.
         as_of: The table as it was at a time (UTC if it has no zone), or at a position if one
             partition is chosen; by default as it is now.
         columns: Where the store's column files are, as `--columns` takes it; by default a
@@ -55,9 +59,9 @@ def read(  # noqa: PLR0913 - Most have names.
         damaged: Takes the logs that do not verify, which are left out.
 
     Raises:
-        InvalidArgument: There is no such table, pyarrow is missing, a position was given for
-            several logs, the store holds several clusters and none was named, or the prices
-            do not fit the store's topics.
+        InvalidArgument: There is no such table, pyarrow is missing, `as_of` is a position for
+            several logs, `since` is for another table than `events`, the store holds several
+            clusters and none was named, or the prices do not fit the store's topics.
         RemoteResourceNotFound: There is no such cluster, topic or partition.
         CorruptLog: A log does not verify, and there is no `damaged`.
         StorageUnavailable: The store cannot be reached.
@@ -69,7 +73,9 @@ def read(  # noqa: PLR0913 - Most have names.
 
         return whole(stored.table(table, _report(damaged)))
 
-    where = _Where(store, cluster, topic, partition, as_of, columns, prices)
+    if since is not None and table != "events":
+        raise InvalidArgument(f"since: expected the table events, got {table!r}")
+    where = _Where(store, cluster, topic, partition, since, as_of, columns, prices)
     return _elsewhere(whole_table, where)
 
 
@@ -80,6 +86,7 @@ def sql(  # noqa: PLR0913 - As above.
     cluster: str | None = None,
     topic: str | None = None,
     partition: int | None = None,
+    since: int | datetime | None = None,
     as_of: int | datetime | None = None,
     columns: str | None = None,
     prices: Prices | None = None,
@@ -100,7 +107,7 @@ def sql(  # noqa: PLR0913 - As above.
                 pass
         return found
 
-    where = _Where(store, cluster, topic, partition, as_of, columns, prices)
+    where = _Where(store, cluster, topic, partition, since, as_of, columns, prices)
     return _elsewhere(last, where)
 
 
@@ -117,6 +124,7 @@ class _Where(NamedTuple):
     cluster: str | None
     topic: str | None
     partition: int | None
+    since: int | datetime | None
     as_of: int | datetime | None
     columns: str | None
     prices: Prices | None
@@ -136,6 +144,7 @@ def _elsewhere(work: Callable[[StoredTables], object], where: _Where) -> object:
             point(where.as_of),
             where.topic,
             where.partition,
+            since=point(where.since),
             prices=where.prices,
         )
         with ThreadPoolExecutor(1, "tierledger-tables") as pool:

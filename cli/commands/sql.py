@@ -28,10 +28,12 @@ from tierledger.cli.options import (
     PartitionOption,
     StoreOption,
     parse_as_of,
+    parse_point,
 )
 from tierledger.cli.output import counted, print_error, print_note
 from tierledger.cli.table import Cell, PrintedTable, WideOption, print_table
 from tierledger.cli.topics import TopicOption
+from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -74,6 +76,14 @@ def sql(
     memory: Annotated[
         str, typer.Option(metavar="SIZE", help="Memory to use before a temporary folder.")
     ] = "1GiB",
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POSITION|TIME",
+            help="Read of events only those from a position of each log on, or from a time, in "
+            "the forms of --as-of; what is older is not read. Other tables are whole.",
+        ),
+    ] = None,
     as_of: AsOfOption = None,
     topic: TopicOption = None,
     partition: PartitionOption = None,
@@ -104,7 +114,8 @@ def sql(
     form = _form(kind, out, is_json=json)
     require_place(out, overwrite=overwrite)
     damaged: list[DamagedLog] = []
-    with _opened(job, memory, damaged.extend, stated_prices(prices, labels)) as tables:
+    begin = NOW if since is None else parse_point(since, "--since")
+    with _opened(job, memory, damaged.extend, stated_prices(prices, labels), begin) as tables:
         if query is None and sys.stdin.isatty():
             _prompt(tables, wide=wide)
         else:
@@ -137,8 +148,8 @@ def _opened(
     memory: str,
     report: Callable[[list[DamagedLog]], None],
     prices: Prices | None,
+    since: AsOf,
 ) -> Iterator[Sql]:
-    from tierledger.events.as_of import NOW
     from tierledger.pipeline.reading import StoredTables
     from tierledger.pipeline.sql import sql_over
 
@@ -150,7 +161,7 @@ def _opened(
         told.add(text)
 
     stored = StoredTables(
-        job.job_store(), job.as_of or NOW, job.topic, job.partition, note, prices
+        job.job_store(), job.as_of or NOW, job.topic, job.partition, note, prices, since
     )
     with sql_over(stored, report, memory=memory) as tables:
         yield tables

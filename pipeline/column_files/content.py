@@ -7,7 +7,7 @@ places in the log before its first event and behind its last, with the chain's h
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -137,19 +137,49 @@ class OpenFile:
             raise UnusableFile(name, f"is no column file: {error}") from error
         self.content = _content(self._file.metadata, name, schema, len(data))
 
-    def rows(self, first: int, count: int, columns: Sequence[str]) -> Any:  # noqa: ANN401 - As above.
-        """Some of its rows, with those columns, as an Arrow table."""
-        metadata = self._file.metadata
-        groups, at, begin = list[int](), 0, 0
+    def rows(
+        self,
+        parts: Sequence[tuple[int, int]],
+        columns: Sequence[str],
+        may_hold: Callable[[Mapping[str, tuple[int, int]]], bool],
+    ) -> Iterator[Any]:
+        """Some of its rows, with those columns, as Arrow tables.
+
+        Args:
+            parts: First row and number of rows of each part, in order. What is read together
+                is read once, however many parts are in it.
+            columns: Names of columns.
+            may_hold: Whether there is anything wanted in rows of whose columns of integers the
+                lowest and highest are these.
+        """
+        metadata, at = self._file.metadata, 0
         for group in range(metadata.num_row_groups):
             size = metadata.row_group(group).num_rows
-            if at < first + count and at + size > first:
-                if not groups:
-                    begin = at
-                groups.append(group)
+            inside = [
+                (max(first - at, 0), min(first + count - at, size))
+                for first, count in parts
+                if first < at + size and first + count > at
+            ]
+            if inside and may_hold(_ends_of(metadata.row_group(group))):
+                table = self._file.read_row_group(
+                    group, columns=list(columns), use_threads=False
+                ).select(list(columns))
+                slices = [table.slice(begin, end - begin) for begin, end in inside]
+                yield slices[0] if len(slices) == 1 else pa.concat_tables(slices)
             at += size
-        table = self._file.read_row_groups(groups, columns=list(columns), use_threads=False)
-        return table.select(list(columns)).slice(first - begin, count)
+
+
+def _ends_of(group: Any) -> dict[str, tuple[int, int]]:  # noqa: ANN401 - As above.
+    """The lowest and highest value of each column of integers without a null."""
+    columns = (group.column(at) for at in range(group.num_columns))
+    return {
+        one.path_in_schema: (one.statistics.min, one.statistics.max)
+        for one in columns
+        if one.physical_type == "INT64"
+        and one.statistics is not None
+        and one.statistics.has_min_max
+        and not one.statistics.null_count
+    }
 
 
 def _plain(one: LogRange) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow.compute as pc
@@ -11,16 +11,14 @@ import pyarrow.compute as pc
 from tierledger.events.errors import CorruptLog
 from tierledger.pipeline.column_files.place import Note, warn
 from tierledger.pipeline.folding.task import DamagedLog, Report
-from tierledger.pipeline.log_ranges import FileRanges, LogRange, Notice, Piece
 from tierledger.pipeline.source.columns import (
     CORRUPT,
     EVENT_COLUMNS,
     FILE_SCHEMA,
-    EventColumns,
 )
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import PlannedTask, plan_batch
-from tierledger.pipeline.source.scan import Scanner
+from tierledger.pipeline.source.scan import scanned
 from tierledger.pipeline.table_columns import EPOCH_MAP, Column, RowChunk, Table, Values
 from tierledger.pipeline.tables.arrow import RecordBatch, Schema
 
@@ -42,14 +40,13 @@ NO_IDENTITY: Any = ()
 
 
 def planned_here(options: SourceOptions, note: Note = warn) -> list[PlannedTask]:
-    """The tasks that read all events which the store holds now; raises as `plan_batch`."""
+    """The tasks that read what `options` select; raises as `plan_batch`."""
     return asyncio.run(plan_batch(options, note))
 
 
 def written_events(
     options: SourceOptions,
     tasks: list[PlannedTask],
-    bound: tuple[str, int],
     write: Callable[[RowChunk], None],
     note: Note = warn,
 ) -> tuple[int, list[DamagedLog]]:
@@ -58,12 +55,11 @@ def written_events(
     Args:
         options: The options for which the tasks were planned.
         tasks: What to read, each of them in order.
-        bound: A column and its highest value; "" for none.
         write: Takes the rows, in chunks.
         note: Takes what was wrong with column files.
     """
     rows, damaged = 0, list[DamagedLog]()
-    for batch in _batches(options, tasks, bound, note):
+    for batch in _batches(options, tasks, note):
         columns: list[Values] = [_plain(batch, one) for one in EVENTS.columns]
         if batch.num_rows:
             write(RowChunk(EVENTS, NO_IDENTITY, columns))
@@ -78,14 +74,14 @@ def event_schema() -> Schema:
 
 
 def event_batches(
-    options: SourceOptions, bound: tuple[str, int], report: Report | None, note: Note = warn
+    options: SourceOptions, report: Report | None, note: Note = warn
 ) -> Iterator[RecordBatch]:
-    """All events that the store holds now, up to `bound`, as `written_events` has it.
+    """The events that the store holds now, within the bounds of `options`.
 
     Raises:
         CorruptLog: A log ends in damage, and there is no `report`.
     """
-    for batch in _batches(options, planned_here(options, note), bound, note):
+    for batch in _batches(options, planned_here(options, note), note):
         damaged = _damage_in(batch)
         if damaged and report is None:
             raise CorruptLog(f"{damaged[0].name}: {damaged[0].message}")
@@ -104,34 +100,10 @@ def _damage_in(batch: RecordBatch) -> list[DamagedLog]:
 
 
 def _batches(
-    options: SourceOptions, tasks: list[PlannedTask], bound: tuple[str, int], note: Note
+    options: SourceOptions, tasks: list[PlannedTask], note: Note
 ) -> Iterator[RecordBatch]:
-    schema = event_schema()
-    name, highest = bound
     for task in tasks:
-        scanner = Scanner(options, task.cluster, EventColumns(schema, task.cluster), note)
-        for batch in scanner.batches(_within(task.pieces, bound)):
-            yield batch.filter(pc.less_equal(batch[name], highest)) if name else batch
-
-
-def _within(pieces: Sequence[Piece], bound: tuple[str, int]) -> list[Piece]:
-    """`pieces` without ranges that begin behind `bound`."""
-    name, highest = bound
-    if not name:
-        return list(pieces)
-
-    def may_have(one: LogRange) -> bool:
-        start = one.start
-        return (start.next_position if name == "position" else start.log_time_ms) <= highest
-
-    found: list[Piece] = []
-    for piece in pieces:
-        if isinstance(piece, FileRanges):
-            parts = tuple(part for part in piece.parts if may_have(part[1]))
-            found += [piece._replace(parts=parts)] if parts else []
-        elif isinstance(piece, Notice) or may_have(piece):
-            found.append(piece)
-    return found
+        yield from scanned(options, task.cluster, event_schema(), task.pieces, note)
 
 
 def _plain(batch: RecordBatch, column: Column) -> list[Any]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tierledger.events.as_of import AsOf
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.column_files.locate import COLUMNS_SETTING
+from tierledger.pipeline.fold import point
 from tierledger.pipeline.log_ranges import ROWS_PER_TASK
+from tierledger.pipeline.source.bounds import ALL_EVENTS, EventBounds
 from tierledger.storage.connector import CONNECTOR_SETTING, SERIALIZER_SETTING, URL_SETTING
 from tierledger.storage.keys import INT32_MAX, INT64_MAX
 from tierledger.storage.locate import parse_store_url
@@ -24,6 +28,9 @@ OPTIONS = {
     "partition": "only partitions of that number",
     "columns": "names of columns, with commas between; all but `stored` if absent",
     "column_files": "where its column files are; if absent, a folder beside a SQLite file",
+    "since": "only events from that position of each log on, or from a time like "
+    "2026-11-28T09:00:00Z",
+    "as_of": "only events up to that position or time",
     "rows_per_task": f"about how many rows one task reads; {ROWS_PER_TASK} if absent",
     "max_rows_per_trigger": "in a stream: about how many rows one micro-batch has at most",
     CONNECTOR_SETTING: "the class of a connector, if it is not ours",
@@ -31,6 +38,9 @@ OPTIONS = {
 }
 """Name and meaning of each option."""
 
+
+ROWS_PER_BOUNDED_RANGE = 20_000
+"""Ranges are short where many may be left out; each takes a read of the store."""
 
 OF_TABLE = "option."
 """What stands before an option of a table in Spark's catalog."""
@@ -50,6 +60,7 @@ class SourceOptions:
     topic: str | None = None
     partition: int | None = None
     columns: tuple[str, ...] = ()
+    bounds: EventBounds = ALL_EVENTS
     rows_per_task: int = ROWS_PER_TASK
     max_rows_per_trigger: int | None = None
 
@@ -83,9 +94,17 @@ class SourceOptions:
             topic=options.get("topic"),
             partition=number_of(options, "partition", 0, INT32_MAX),
             columns=_columns(options.get("columns")),
+            bounds=EventBounds.between(point_of(options, "since"), point_of(options, "as_of")),
             rows_per_task=number_of(options, "rows_per_task", 1, INT64_MAX) or ROWS_PER_TASK,
             max_rows_per_trigger=rows,
         )
+
+    @property
+    def rows_per_range(self) -> int:
+        """About how many rows a range of a log has, which is read whole or left out."""
+        if self.bounds == ALL_EVENTS:
+            return self.rows_per_task
+        return min(self.rows_per_task, ROWS_PER_BOUNDED_RANGE)
 
 
 def own_options(given: Mapping[str, str]) -> Mapping[str, str]:
@@ -144,6 +163,19 @@ def _columns(text: str | None) -> tuple[str, ...]:
     if not all(names):
         raise InvalidArgument(f"expected names of columns with commas between, got {text!r}")
     return names
+
+
+def point_of(options: Mapping[str, str], name: str) -> AsOf:
+    """The position or time of option `name`; `NOW` if absent."""
+    text = options.get(name)
+    if text is None or text.isdigit():
+        return point(None if text is None else int(text))
+    try:
+        return point(datetime.fromisoformat(text))
+    except ValueError as error:
+        raise InvalidArgument(
+            f"expected a position or a time like 2026-11-28T09:00:00Z for {name}, got {text!r}"
+        ) from error
 
 
 def number_of(options: Mapping[str, str], name: str, lowest: int, highest: int) -> int | None:

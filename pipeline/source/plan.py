@@ -78,7 +78,7 @@ async def opened(options: SourceOptions) -> AsyncIterator[Catalog | None]:
 
 
 async def plan_batch(options: SourceOptions, note: Note = warn) -> list[PlannedTask]:
-    """Tasks that read all events that the store holds now.
+    """Tasks that read the events that the store holds now, within the bounds of `options`.
 
     What is in column files and fits the logs is read from there; `note` takes what does not.
 
@@ -97,8 +97,17 @@ async def plan_batch(options: SourceOptions, note: Note = warn) -> list[PlannedT
                 f"cluster {catalog.cluster_id!r} does not have {topic} with partition {number}"
             )
         index.tell(note)
-        in_files = in_file_order([part for log in logs for part in log.in_files])
-        pieces = [*in_files, *(piece for log in logs for piece in log.pieces)]
+        wanted = options.bounds.may_hold
+        in_files = in_file_order(
+            [part for log in logs for part in log.in_files if wanted(part.range)]
+        )
+        tails = [
+            piece
+            for log in logs
+            for piece in log.pieces
+            if not isinstance(piece, LogRange) or wanted(piece)
+        ]
+        pieces = [*in_files, *tails]
         tasks = packed(pieces, options.rows_per_task)
         return [PlannedTask(catalog.cluster_id, one) for one in tasks]
 
@@ -286,13 +295,13 @@ async def _planned_log(
         return None
     planner = LogPlanner(catalog.reader(tip))
     if border is not None:
-        ranges = await planner.ranges(border.start, end, options.rows_per_task, border.end)
+        ranges = await planner.ranges(border.start, end, options.rows_per_range, border.end)
         return LogPieces(tip, [], ranges)
     if not in_files:
         return LogPieces(tip, [], await whole_log(planner, tip, options, end))
     behind = in_files[-1].range.end
     assert behind is not None, "ranges in files have one"
-    pieces = await planner.ranges(behind, end, options.rows_per_task)
+    pieces = await planner.ranges(behind, end, options.rows_per_range)
     if in_files[0].range.start.next_batch:
         _, notice = await planner.start()
         pieces = [*([] if notice is None else [notice]), *pieces]
@@ -310,7 +319,7 @@ async def whole_log(
         start, notice = await planner.start()
     except DataError as error:
         return [corrupt(tip, NO_PLACE, error)]
-    ranges = await planner.ranges(start, end, options.rows_per_task)
+    ranges = await planner.ranges(start, end, options.rows_per_range)
     return ranges if notice is None else [notice, *ranges]
 
 

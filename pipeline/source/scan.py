@@ -225,6 +225,25 @@ def _joined(runs: list[Run]) -> list[Run]:
     return joined
 
 
+def scanned(
+    options: SourceOptions,
+    cluster: str,
+    schema: Any,  # noqa: ANN401 - Arrow has no types.
+    pieces: Sequence[Piece],
+    note: Note = warn,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of `pieces` within the bounds of `options`, with the columns of `schema`.
+
+    `note` takes why a column file is not used. Raises as `Scanner.batches`.
+    """
+    bounds = options.bounds
+    more = [name for name in bounds.columns if name not in schema.names]
+    wider = pa.schema([*schema, *(FILE_SCHEMA.field(name) for name in more)])
+    scanner = Scanner(options, cluster, EventColumns(wider, cluster), note)
+    for batch in scanner.batches(pieces):
+        yield bounds.of(batch).select(schema.names)
+
+
 class Scanner:
     """Reads the pieces of a task; one task at a time."""
 
@@ -311,9 +330,9 @@ class Scanner:
                 yield from self._range(loop, reader, one)
             return
         schema = self._columns.schema
-        for first, count in unbroken((at, rows_in(one)) for at, one in piece.parts):
-            rows = opened.rows(first, count, schema.names).cast(schema)
-            yield from rows.to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
+        parts = list(unbroken((at, rows_in(one)) for at, one in piece.parts))
+        for rows in opened.rows(parts, schema.names, self._options.bounds.may_hold_rows):
+            yield from rows.cast(schema).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
 
     def _opened(self, piece: FileRanges) -> OpenFile:
         """The file of `piece`, which has what it had when the read was planned.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,11 +23,12 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT, EventColumns
+from tierledger.pipeline.source.bounds import ALL_EVENTS
+from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT
 from tierledger.pipeline.source.options import SourceOptions, keeping, kept
 from tierledger.pipeline.source.plan import plan_batch
 from tierledger.pipeline.source.read_only import ReadOnlySource
-from tierledger.pipeline.source.scan import Scanner
+from tierledger.pipeline.source.scan import scanned
 from tierledger.pipeline.source.schema import DEFAULT_SCHEMA, EVENT_SCHEMA, ReadTask
 
 if TYPE_CHECKING:
@@ -37,17 +38,17 @@ if TYPE_CHECKING:
 
 FORMAT = "tierledger"
 
-_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 __all__ = ["BOUNDARY", "CORRUPT", "EVENT_SCHEMA", "FORMAT", "TierledgerSource", "events"]
 
 
-def events(
+def events(  # noqa: PLR0913 - Most have names.
     spark: SparkSession,
     store: str,
     *,
     cluster: str | None = None,
     topic: str | None = None,
+    partition: int | None = None,
+    since: int | datetime | None = None,
     as_of: int | datetime | None = None,
     columns: Sequence[str] = tuple(EVENT_SCHEMA.fieldNames()),
     rows_per_task: int | None = None,
@@ -60,7 +61,9 @@ def events(
         store: The store's URL, as `--store` takes it.
         cluster: The Kafka cluster's id; not needed if the store holds one.
         topic: Only topics of that name, or the one with that id.
-        as_of: Only events up to that position in each log, or up to that log time.
+        partition: Only partitions of that number.
+        since: Only events from that position in each log, or from that log time, on.
+        as_of: Only events up to that position, or up to that log time.
         columns: The columns to read; others are not made.
         rows_per_task: About how many rows one task reads.
         column_files: Where the store's column files are, if not beside a SQLite file.
@@ -73,20 +76,16 @@ def events(
         "store": store,
         "cluster": cluster,
         "topic": topic,
+        "partition": partition,
+        "since": _checked(since),
+        "as_of": _checked(as_of),
+        "columns": ",".join(columns),
         "rows_per_task": rows_per_task,
         "column_files": column_files,
     }
     options = {name: str(value) for name, value in asked.items() if value is not None}
-    wanted = list(columns)
-    bound, last = bound_of(as_of)
-    if bound and bound not in wanted:
-        wanted.append(bound)
-    options["columns"] = ",".join(wanted)
     _schema_of(SourceOptions.of(options))
-    frame = spark.read.format(FORMAT).options(**options).load()
-    if bound:
-        frame = frame.where(frame[bound] <= last)
-    return frame.select(*columns)
+    return spark.read.format(FORMAT).options(**options).load()
 
 
 class TierledgerSource(ReadOnlySource):
@@ -117,6 +116,8 @@ class TierledgerSource(ReadOnlySource):
                 f"a stream of events needs PySpark 4.2 or newer, and {__version__} is installed"
             ) from error
         options = SourceOptions.of(kept(schema, self.options))
+        if options.bounds != ALL_EVENTS:
+            raise InvalidArgument("since and as_of are of a read: a stream has all events")
         return TierledgerStreamReader(options, checked_schema(schema))
 
 
@@ -141,9 +142,7 @@ class TierledgerReader(DataSourceReader):
         if not isinstance(partition, ReadTask):
             return  # Without tasks Spark passes a partition of its own.
         schema = to_arrow_schema(self._schema)
-        columns = EventColumns(schema, partition.cluster)
-        scanner = Scanner(self._options, partition.cluster, columns)
-        yield from scanner.batches(partition.pieces)
+        yield from scanned(self._options, partition.cluster, schema, partition.pieces)
 
 
 def _schema_of(options: SourceOptions) -> StructType:
@@ -177,10 +176,7 @@ def checked_schema(schema: StructType, ours: StructType = EVENT_SCHEMA) -> Struc
     return schema
 
 
-def bound_of(as_of: int | datetime | None) -> tuple[str, int]:
-    """The column that `as_of` limits ("" for none), and its highest value."""
-    if as_of is None or isinstance(as_of, int):
-        return "" if as_of is None else "position", as_of or 0
-    if as_of.tzinfo is None:
-        raise InvalidArgument(f"expected a time with its time zone, got {as_of}")
-    return "log_time_ms", (as_of - _UNIX_EPOCH) // timedelta(milliseconds=1)
+def _checked(at: int | datetime | None) -> int | datetime | None:
+    if isinstance(at, datetime) and at.tzinfo is None:
+        raise InvalidArgument(f"expected a time with its time zone, got {at}")
+    return at

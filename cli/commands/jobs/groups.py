@@ -144,18 +144,23 @@ def _write(job: Job, out: OutOption) -> None:
 
 def _events_written_here(plan: TablePlan, job: Job) -> tuple[int, list[DamagedLog]]:
     with naming_extras():
+        from tierledger.pipeline.fold import point
+        from tierledger.pipeline.source.bounds import EventBounds
         from tierledger.pipeline.source.local import EVENTS as TABLE
         from tierledger.pipeline.source.local import planned_here, written_events
         from tierledger.pipeline.source.options import SourceOptions
-        from tierledger.pipeline.source.source import bound_of
 
     options = SourceOptions(
-        plan.store.config, plan.store.cluster, topic=job.topic, partition=job.partition
+        plan.store.config,
+        plan.store.cluster,
+        topic=job.topic,
+        partition=job.partition,
+        bounds=EventBounds.between(until=point(_as_of(job))),
     )
     tasks = planned_here(options, print_note)
     with written_here(job, TABLE) as write:
         assert write is not None, "the command asks for a folder"
-        return written_events(options, tasks, bound_of(_as_of(job)), write, print_note)
+        return written_events(options, tasks, write, print_note)
 
 
 def _events_written(plan: TablePlan, job: Job) -> tuple[int, list[DamagedLog]]:
@@ -186,18 +191,16 @@ def _events(session: SparkSession, plan: TablePlan, job: Job) -> DataFrame:
     from tierledger.pipeline.source.source import EVENT_SCHEMA, events
     from tierledger.storage.connector import URL_SETTING
 
-    frame = events(
+    return events(
         session,
         str(plan.store.config[URL_SETTING]),
         cluster=plan.store.cluster,
         topic=job.topic,
+        partition=job.partition,
         as_of=_as_of(job),
         columns=[name for name in EVENT_SCHEMA.fieldNames() if name != "stored"],
         column_files=columns_setting(job.columns),
     )
-    if job.partition is not None:
-        frame = frame.where(frame["partition"] == job.partition)
-    return frame
 
 
 def _as_of(job: Job) -> int | datetime | None:

@@ -6,8 +6,10 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,6 +42,7 @@ from tierledger.pipeline.column_files.folder import ColumnFolder
 from tierledger.pipeline.column_files.locate import COLUMNS_SETTING
 from tierledger.pipeline.column_writer import WrittenColumns, listed, write_columns
 from tierledger.pipeline.log_ranges import FileRanges, LogRange
+from tierledger.pipeline.source import options
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.schema import DEFAULT_SCHEMA, EVENT_SCHEMA
 from tierledger.pipeline.source.source import TierledgerReader, events
@@ -359,30 +362,138 @@ def test_writers_at_once_do_not_hurt(store: Store) -> None:
     assert asyncio.run(listed(store.options, store.place)).behind == 0
 
 
-def test_only_what_may_have_wanted_rows_is_read(
+class Reads:
+    """Counts what is read of column files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.groups = self.files = 0
+        monkeypatch.setattr(content, "ROWS_PER_GROUP", 20)
+        whole, group = ColumnFolder.read, pq.ParquetFile.read_row_group
+
+        def read(place: ColumnFolder, name: str) -> bytes:
+            self.files += 1
+            return whole(place, name)
+
+        def read_row_group(file: pq.ParquetFile, number: int, **given: object) -> pa.Table:
+            self.groups += 1
+            return group(file, number, **given)
+
+        monkeypatch.setattr(ColumnFolder, "read", read)
+        monkeypatch.setattr(pq.ParquetFile, "read_row_group", read_row_group)
+
+    def of(self, read: Callable[[], object]) -> tuple[int, int]:
+        """Files and groups of rows that this reads."""
+        self.files = self.groups = 0
+        read()
+        return self.files, self.groups
+
+
+def test_of_a_topic_only_its_part_of_a_file_is_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content, "ROWS_PER_GROUP", 20)
+    fill(store)
+    reads = Reads(monkeypatch)
+    store.write()
+
+    def payments() -> None:
+        found = tables.read("events", store.url, topic="payments")
+        assert {row["topic"] for row in found.to_pylist()} == {"payments"}
+
+    assert reads.of(payments) == (1, 2)
+
+
+def test_what_many_logs_have_in_a_file_is_read_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = Reads(monkeypatch)
+    for number in range(12):
+        tip = TopicIdPartition(Uuid(bytes([number + 1] * 16)), number % 2, f"topic-{number}")
+        asyncio.run(partition_of(store.url, tip, 2))
+    store.write()
+
+    assert reads.of(lambda: tables.read("events", store.url, partition=1)) == (1, 3)
+
+
+def test_bounds_leave_out_files_and_parts_of_files(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three files, of which the second and third have what each log got later; and a tail."""
+    reads = Reads(monkeypatch)
     fill(store)
     store.write()
-    groups = list[list[int]]()
-    real = pq.ParquetFile.read_row_groups
-
-    def spied(self: pq.ParquetFile, some: list[int], **given: object) -> pa.Table:
-        groups.append(list(some))
-        return real(self, some, **given)
-
-    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", spied)
-    found = tables.read("events", store.url, topic="payments")
-    assert {row["topic"] for row in found.to_pylist()} == {"payments"}
-    assert [len(some) for some in groups] == [2]
-    assert tables.read("events", store.url, topic="orders", as_of=3).num_rows == 4
-    grow(store, range(50, 60))
+    grow(store, range(50, 65))
     store.write()
-    assert len(store.place.names()) == 2
-    groups.clear()
-    assert tables.read("events", store.url, topic="orders", as_of=3).num_rows == 4
-    assert len(groups) == 1, "the second file begins later"
+    grow(store, range(65, 68))
+    store.write()
+    grow(store, range(70, 72))
+    assert len(store.place.names()) == 3
+    (first, *_, last) = [one["log_time_ms"] for one in store.read() if one["topic"] == "orders"]
+
+    def read(**bounds: Any) -> Callable[[], object]:  # noqa: ANN401 - As its arguments.
+        return lambda: tables.read("events", store.url, **bounds)
+
+    assert reads.of(read()) == (3, 8)
+    assert reads.of(read(since=95)) == (1, 1), "positions 91 to 96 are in the third file"
+    assert reads.of(read(since=time_of(last))) == (0, 0), "in the tail alone"
+    assert reads.of(read(as_of=time_of(first))) == (1, 2), "the begin of each of the two logs"
+    assert reads.of(read(topic="orders", as_of=70)) == (2, 5)
+    assert reads.of(read(topic="orders", since=40, as_of=50)) == (1, 2)
+
+
+def time_of(ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+def test_bounds_select_what_a_filter_would(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In files, in their groups of rows, and in ranges of the logs behind them."""
+    Reads(monkeypatch)
+    monkeypatch.setattr(options, "ROWS_PER_BOUNDED_RANGE", 10)
+    fill(store)
+    store.write()
+    grow(store, range(50, 65))
+    store.write()
+    grow(store, range(70, 90))
+    every = store.decoded()
+    chosen = Random(7)
+    for _ in range(40):
+        column = chosen.choice(["position", "log_time_ms"])
+        first, last = sorted(chosen.choice(every)[column] for _ in range(2))
+        ends = [first, last] if column == "position" else list(map(time_of, (first, last)))
+        names = chosen.choice([("since",), ("as_of",), ("since", "as_of")])
+        bounds: dict[str, Any] = {
+            name: at for name, at in zip(("since", "as_of"), ends, strict=True) if name in names
+        }
+
+        reader = store.reader(**bounds)
+        found = [
+            row
+            for task in reader.partitions()
+            for batch in reader.read(task)
+            for row in batch.to_pylist()
+        ]
+
+        assert in_order(found) == [
+            row
+            for row in every
+            if ("since" not in bounds or row[column] >= first)
+            and ("as_of" not in bounds or row[column] <= last)
+        ]
+
+
+def test_damage_before_the_bounds_is_told_if_it_hides_what_is_in_them(store: Store) -> None:
+    fill(store)
+
+    async def damage() -> None:
+        async with writing(store.url) as backend:
+            await StoredPartition(backend, TIP).flip(10)
+
+    asyncio.run(damage())
+    damaged = list[tables.DamagedLog]()
+    found = tables.read("events", store.url, topic="orders", since=40, damaged=damaged)
+    assert found["type"].to_pylist() == ["corrupt"]
+    assert [one.position for one in damaged] == found["position"].to_pylist() == [19]
 
 
 def test_several_files_are_written_if_there_is_much(
@@ -425,6 +536,10 @@ def test_spark_reads_files_and_the_logs_behind_them(spark: SparkSession, store: 
     assert rows(found.collect()) == expected
     assert rows(read(spark, store.url, column_files=NOWHERE).collect()) == expected
     elsewhere.rename(folder)
+    newer = read(spark, store.url, since=50, as_of=70, columns="topic,position")
+    assert sorted(newer.collect()) == sorted(
+        (row["topic"], row["position"]) for row in expected if 50 <= row["position"] <= 70
+    )
     few = read(spark, store.url, topic="orders", columns="position,state")
     assert sorted(few.collect()) == sorted(
         (row["position"], row["state"]) for row in expected if row["topic"] == "orders"
