@@ -18,6 +18,7 @@ from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.checkers.violation import Violation
 from tierledger.simulation.history.calls import OK, WRITE, CallHistory, Operation
 from tierledger.simulation.history.final_log import LoggedBatch
+from tierledger.simulation.live.memory import MemoryGrowth
 from tierledger.simulation.live.run import LiveRun
 from tierledger.simulation.record.record import (
     RecordedCheckpoint,
@@ -104,6 +105,8 @@ class LiveVerdict(NamedTuple):
     """Partitions with a checkpoint, each of which was folded again."""
     faults: list[FaultRow]
     well_after_s: float | None
+    memory: MemoryGrowth | None
+    """None if the run was too short to say."""
     checking_s: float
 
 
@@ -138,7 +141,12 @@ async def recorded(
     return RunRecord(settings, history, stored.logs, stored.checkpoints, findings)
 
 
-def verdict_of(run: LiveRun, record: RunRecord, strikes: Sequence[Strike] = ()) -> LiveVerdict:
+def verdict_of(
+    run: LiveRun,
+    record: RunRecord,
+    strikes: Sequence[Strike] = (),
+    memory: MemoryGrowth | None = None,
+) -> LiveVerdict:
     """The verdict of all checkers on a recorded run."""
     began_ns = run.now_ns()
     ended_ns = run.ended_ns or began_ns
@@ -159,6 +167,7 @@ def verdict_of(run: LiveRun, record: RunRecord, strikes: Sequence[Strike] = ()) 
         checkpoints=len(record.checkpoints),
         faults=fault_rows(history, strikes, ended_ns),
         well_after_s=run.well_after_s,
+        memory=memory,
         checking_s=(run.now_ns() - began_ns) / 1e9,
     )
 
@@ -236,7 +245,7 @@ def fault_rows(
             max((gap(times, one, ended_ns) for times in written.values()), default=0) / 1e9
             for one in same
         ]
-        met = [op for op in history.operations if any(_meets(op, one) for one in same)]
+        met = [op for op in history.operations if _meets(op, same)]
         rows.append(FaultRow(fault, len(same), median(gaps), max(gaps), fared(met)))
     return rows
 
@@ -248,13 +257,16 @@ def fared(operations: Sequence[Operation]) -> Fared:
 
 def calls_between(history: CallHistory, strikes: Sequence[Strike]) -> list[Operation]:
     """The calls that were under way during none of `strikes`."""
-    return [op for op in history.operations if not any(_meets(op, one) for one in strikes)]
+    return [op for op in history.operations if not _meets(op, strikes)]
 
 
-def _meets(op: Operation, strike: Strike) -> bool:
-    """Whether the call was under way during the strike."""
-    is_over = op.completed is not None and op.completed < strike.began_ns
-    return not is_over and op.invoked <= strike.ended_ns
+def _meets(op: Operation, strikes: Sequence[Strike]) -> bool:
+    """Whether the call was under way during one of `strikes`, which followed each other."""
+    # Of those that began before it ended, the last one ended last.
+    count = len(strikes)
+    if op.completed is not None:
+        count = bisect_right(strikes, op.completed, key=lambda one: one.began_ns)
+    return count > 0 and op.invoked <= strikes[count - 1].ended_ns
 
 
 def gap(written: Sequence[int], strike: Strike, ended_ns: int) -> int:

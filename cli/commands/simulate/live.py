@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from tierledger.simulation.live.chaos.chaos import Storm, StormOutcome
+    from tierledger.simulation.live.memory import MemoryGrowth
     from tierledger.simulation.live.verdict import Fared, LiveVerdict
 
 # Ray and the simulation are imported in functions; else every command would wait for them.
@@ -206,8 +207,16 @@ def _figures(verdict: LiveVerdict) -> list[tuple[str, object]]:
         ("events in the logs", f"{verdict.events:,}"),
         ("checkpoints checked", verdict.checkpoints),
         ("well after healing", "never" if well is None else _s(well)),
+        ("memory of a host", _grown(verdict.memory)),
         ("time to check", _s(verdict.checking_s)),
     ]
+
+
+def _grown(memory: MemoryGrowth | None) -> str:
+    if memory is None:
+        return "not known: the run was too short"
+    before, after = (f"{size / 2**20:.1f} MiB" for size in (memory.before, memory.after))
+    return f"{before} after the warm-up, {after} at the end ({memory.share:+.1%})"
 
 
 def _as_json(verdict: LiveVerdict, history: Path | None) -> dict[str, object]:
@@ -218,6 +227,7 @@ def _as_json(verdict: LiveVerdict, history: Path | None) -> dict[str, object]:
         "faults": [
             {**row._asdict(), "fared": _fared_as_json(row.fared)} for row in verdict.faults
         ],
+        "memory": None if verdict.memory is None else verdict.memory._asdict(),
         "violations": [violation_as_json(one) for one in verdict.violations],
         "history": None if history is None else str(history),
     }

@@ -21,6 +21,7 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.live.chaos.faults import CABLED, POSTGRES, SQLITE, STRIKES, Chaos
+from tierledger.simulation.live.memory import MemoryWatch
 from tierledger.simulation.live.plan import LivePlan
 from tierledger.simulation.live.postgres_server import PostgresServer
 from tierledger.simulation.live.ray_faults import LiveService
@@ -183,14 +184,20 @@ async def _run(storm: Storm, target: _Target, progress: StormProgress) -> StormO
             _end_in_order()  # Again: Ray sets handlers of its own while it starts.
             run = LiveRun(storm.plan, settings, connect)
             chaos = Chaos(service, run, target.postgres)
-            await _strike(run, chaos, storm, progress)
+            memory = MemoryWatch(service)
+            watching = asyncio.create_task(memory.watch())
+            try:
+                await _strike(run, chaos, storm, progress)
+            finally:
+                watching.cancel()
         finally:
             progress.at(total_s, "stopping the service")
             await service.stop()
         progress.at(total_s, "checking")
         origin = f"simulate live --seed {storm.plan.seed} on {storm.shown_store}"
         record = await recorded(run, origin, storm.minimums)
-        return StormOutcome(verdict_of(run, record, chaos.strikes), record)
+        verdict = verdict_of(run, record, chaos.strikes, memory.growth())
+        return StormOutcome(verdict, record)
 
 
 def _end_in_order() -> None:
