@@ -129,6 +129,8 @@ class HostStatus(NamedTuple):
     """How long its store took, by operation; see `CallTimes.plain`."""
     door_times: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
     """How long calls at its door took, by outcome and operation; see `DoorTimes.plain`."""
+    release: str | None = None
+    """The release of tierledger that its process runs; None: silent, or older than telling."""
 
     def plain(self) -> dict[str, Any]:
         ratio = self.batches_per_commit
@@ -382,6 +384,7 @@ def _host(name: str, host: HostReading, coordinator: Mapping[str, Any]) -> HostS
         counts.get("checkpointed_ms"),
         dict(counts.get("store_times", {})),
         dict(counts.get("door_times", {})),
+        counts.get("release"),
     )
 
 

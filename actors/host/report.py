@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
@@ -22,6 +23,9 @@ from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import UNTIL_RELEASED_MS
 from tierledger.events.partition.state import PartitionState
 from tierledger.storage.process_log import ProcessLog
+
+RELEASE = version("tierledger")
+"""Of this process, whatever is installed by now."""
 
 QUARANTINED = "quarantined"
 """The alarm whose message is the reason for a quarantine."""
@@ -172,6 +176,7 @@ class HostReport:
             "host": self._name,
             "process": self._process,
             "pid": self._pid,
+            "release": RELEASE,
             "door": self.door,
             "leaders": sum(role == LEADER for _, role in self._shells),
             "followers": sum(role == FOLLOWER for _, role in self._shells),

@@ -68,6 +68,8 @@ class HostFacts(NamedTuple):
     process: str
     pid: int
     leaders: int
+    release: str | None
+    """None: of a release that does not tell."""
 
     @property
     def raylet(self) -> int:
@@ -226,7 +228,14 @@ class LiveService:
             except (RemoteStorageError, TimeoutError):
                 continue
             found.append(
-                HostFacts(name, address, counts["process"], counts["pid"], counts["leaders"])
+                HostFacts(
+                    name,
+                    address,
+                    counts["process"],
+                    counts["pid"],
+                    counts["leaders"],
+                    counts.get("release"),
+                )
             )
         return found
 

@@ -230,6 +230,8 @@ async def test_a_service_is_asked_and_the_certificates_that_its_doors_show(
     doors = seen(result, "doors")
     assert [state for state, _ in doors] == [WELL, WELL]
     assert seen(result, "service") == [(WELL, "2 of 2 hosts answer")]
+    own = version("tierledger")
+    assert seen(result, "releases") == [(WELL, f"2 of 2 hosts run release {own}")]
     ((state, text),) = seen(result, "service-clock")
     assert (state, "behind this machine's clock" in text) == (FAILED, True)  # It is of 2023.
     assert {state_of(result, one) for one in ("plugins", "service-kafka")} == {UNSEEN}

@@ -69,6 +69,18 @@ async def _doors(given: Given) -> AsyncIterator[CheckSeen]:
             yield CheckSeen.failed(door, "it is not reached from here, or does not serve", mend)
 
 
+async def _releases(given: Given) -> AsyncIterator[CheckSeen]:
+    found = await given.served()
+    own, hosts = version("tierledger"), [one for one in found.hosts if one.is_up]
+    for one in hosts:
+        if one.release != own:
+            theirs = one.release or "an older release that does not tell which"
+            mend = f"install release {own} on its node, then `tierledger restart`"
+            yield CheckSeen.warning(one.name, f"it runs {theirs}, this command {own}", mend)
+    if same := sum(one.release == own for one in hosts):
+        yield CheckSeen.well("", f"{same} of {len(hosts)} hosts run release {own}")
+
+
 async def _plugins(given: Given) -> AsyncIterator[CheckSeen]:
     found = await given.coordinator()
     own = version("tierledger")
@@ -145,6 +157,13 @@ CHECKS_OF_SERVICE = (
         "doors",
         "this machine reaches each host's door",
         _doors,
+        SEE_SERVICE,
+        SERVICE,
+    ),
+    Check(
+        "releases",
+        "all hosts run the release of this command",
+        _releases,
         SEE_SERVICE,
         SERVICE,
     ),
