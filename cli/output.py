@@ -55,7 +55,33 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     shown = [(name, value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        print(f"{name:<{width}}  {escaped(str(value))}")
+        print(fitted(f"{name:<{width}}  {escaped(str(value))}", sys.stdout, width + 2))
+
+
+def print_result(text: str, indent: int = 2) -> None:
+    """Print a sentence, which a terminal gets in lines that fit; `indent`: of the further."""
+    print(fitted(escaped(text), sys.stdout, indent))
+
+
+def confirm(question: str) -> None:
+    """Return if the user says yes; else the command ends.
+
+    Raises:
+        InvalidArgument: Nobody can be asked, as the input has ended.
+    """
+    import typer
+
+    from tierledger.events.errors import InvalidArgument
+
+    try:
+        typer.confirm(escaped(question), abort=True, err=True)
+    except typer.Abort as error:
+        if not isinstance(error.__context__, EOFError):
+            raise
+        sys.stderr.write("\n")
+        raise InvalidArgument(
+            "nobody could be asked, as standard input has ended: expected --yes"
+        ) from None
 
 
 def print_note(message: str) -> None:
@@ -124,16 +150,15 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        SpinnerColumn,
         TextColumn,
         TimeElapsedColumn,
     )
 
-    columns: list[Any] = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    ]
+    count: list[Any] = [BarColumn(), MofNCompleteColumn()]
+    if total is None:  # Nobody knows how far it is: a bar would say that it does.
+        count = [SpinnerColumn(), TextColumn("{task.completed:,}")]
+    columns: list[Any] = [TextColumn("{task.description}"), *count, TimeElapsedColumn()]
     # Only on the same terminal: rich would send what is printed into a file there, too.
     shown_there = sys.stdout.isatty()
     with Progress(

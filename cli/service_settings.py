@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tierledger.actors.host_settings import ServiceSettings
+from tierledger.cli.output import print_note
 from tierledger.cli.settings import (
     cluster_setting,
     door_config,
@@ -83,3 +85,20 @@ async def was_served(settings: ServiceSettings) -> bool:
         return (await backend.last_keys([log]))[0] is not None
     finally:
         await backend.close()
+
+
+async def is_served(options: StoreOptions) -> bool:
+    """Whether a service runs on the store, as far as its record tells."""
+    from tierledger.actors.discovery.service_record import read_record
+
+    record = await read_record(await client_settings(options))
+    return record is not None and await asyncio.to_thread(lambda: record.is_live)
+
+
+async def note_writer(options: StoreOptions) -> None:
+    """Note with --dry-run that a service writes to the store, and keeps others from it."""
+    if (await client_settings(options)).connector().has_one_writer and await is_served(options):
+        print_note(
+            "a service writes to this store, which has one writer: without --dry-run the "
+            "command is refused until the service has ended"
+        )

@@ -22,7 +22,8 @@
         ├── MetadataParseError              also a ValueError
         ├── CorruptRemoteData
         ├── StoreRefused
-        │   └── NoSuchStore
+        │   ├── NoSuchStore
+        │   └── LogClosed
         └── FormatTooNew
 
 Callers of either client get these and no others: `actors/client/service_link.py` converts the
@@ -127,6 +128,10 @@ class StoreRefused(DataError):
 
 class NoSuchStore(StoreRefused):
     """There is no store at that place yet; a writer would create it."""
+
+
+class LogClosed(StoreRefused):
+    """The log is closed: the ledger goes on in another store, or is not there as a whole."""
 
 
 class FormatTooNew(DataError):

@@ -39,6 +39,7 @@ from tierledger.health.status import (
     PartitionStatus,
     ServiceStatus,
 )
+from tierledger.storage.closed_slot import COPIED
 
 
 class Severity(StrEnum):
@@ -322,9 +323,15 @@ def troubles_of(status: ServiceStatus) -> list[Trouble]:
 NO_SERVICE = "no-service"
 
 
-def no_service(cluster: str) -> Trouble:
-    """The only trouble of a store on which no service runs."""
-    return _trouble(NO_SERVICE, f"cluster {cluster}")
+def no_service(cluster: str, closed: str | None = None) -> Trouble:
+    """The only trouble of a store on which no service runs; `closed`: why none can."""
+    trouble = _trouble(NO_SERVICE, f"cluster {cluster}")
+    if closed is None:
+        return trouble
+    action = "let the command that makes the store end, or run it again"
+    if closed.startswith(COPIED):
+        action = "look at the store where the ledger goes on: give its `--store`"
+    return trouble._replace(text=closed, action=action)
 
 
 class TroublesOfCode(NamedTuple):

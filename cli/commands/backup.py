@@ -19,10 +19,10 @@ from tierledger.cli.options import (
     duration_ms,
     parse_time_ms,
 )
-from tierledger.cli.output import escaped, print_json, print_note, progress
+from tierledger.cli.output import print_json, print_note, print_result, progress
 from tierledger.cli.settings import cluster_setting, store_config
 from tierledger.cli.table import PrintedTable, print_table, size_cell
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import DataError, InvalidArgument
 from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import count_text, many, size_text
 
@@ -85,12 +85,10 @@ def make_backup(
             {**_plain(made.name, backup), "new": {"events": made.events, "bytes": made.bytes}}
         )
     else:
-        print(
-            escaped(
-                f"backup {made.name.number} of cluster {backup.cluster} in {to}: "
-                f"{many(len(backup.ends), 'log')}, {many(backup.events, 'event')}; new "
-                f"{count_text(made.events)} events ({size_text(made.bytes)})"
-            )
+        print_result(
+            f"backup {made.name.number} of cluster {backup.cluster} in {to}: "
+            f"{many(len(backup.ends), 'log')}, {many(backup.events, 'event')}; new "
+            f"{count_text(made.events)} events ({size_text(made.bytes)})"
         )
     _tell_damaged(backup)
 
@@ -158,12 +156,10 @@ def restore_backup(
     if json:
         print_json(_plain(name, backup))
     else:
-        print(
-            escaped(
-                f"restored backup {name.number} of cluster {backup.cluster}, made "
-                f"{time_text(name.made_s * 1000)}: {many(len(backup.ends), 'log')}, "
-                f"{many(backup.events, 'event')}"
-            )
+        print_result(
+            f"restored backup {name.number} of cluster {backup.cluster}, made "
+            f"{time_text(name.made_s * 1000)}: {many(len(backup.ends), 'log')}, "
+            f"{many(backup.events, 'event')}"
         )
     _tell_damaged(backup)
 
@@ -217,7 +213,7 @@ def prune_backups(
         for name in names
     ]
     print_table(PrintedTable(PRUNE_COLUMNS, rows), wide=False)
-    print(
+    print_result(
         f"{verb}: {many(len(pruned.removed), 'backup')}, and "
         f"{many(len(pruned.left_over.names), 'file')} ({size_text(pruned.left_over.bytes)})"
     )
@@ -227,8 +223,17 @@ async def _prune(files: BackupFiles, rules: tuple[int, ...], *, is_dry: bool) ->
     from tierledger.storage.backup.backup import prune
     from tierledger.storage.backup.keeping import KeepRules
 
-    with progress("parts read") as on_parts:
+    with progress("parts read", await _parts_in(files)) as on_parts:
         return await prune(files, KeepRules(*rules), on_parts, is_dry=is_dry)
+
+
+async def _parts_in(files: BackupFiles) -> int | None:
+    """How many parts there are; None if the newest backup cannot be read."""
+    newest = (await files.index()).newest
+    try:
+        return None if newest is None else len((await files.backup(newest)).parts)
+    except DataError:
+        return None
 
 
 def _named(name: BackupName, more: dict[str, object]) -> dict[str, object]:
@@ -256,8 +261,8 @@ async def _verified(files: BackupFiles) -> list[VerifiedBackup]:
     def logs_of(cluster: str) -> ClusterLogs:
         return ClusterLogs(DefaultMetadataKeyFactory(cluster), MsgpackSerDe(), cluster)
 
-    with progress("batches verified") as on_batches:
-        return await verified(files, logs_of, on_batches)
+    with progress("parts verified", await _parts_in(files)) as on_parts:
+        return await verified(files, logs_of, on_parts)
 
 
 async def _restore(
@@ -278,8 +283,8 @@ async def _restore(
     backend = await connector.backend(read_only=False)
     try:
         logs = ClusterLogs(connector.key_factory(backup.cluster), serde, backup.cluster)
-        with progress("batches restored") as on_batches:
-            await restore(files, backup, backend, logs, on_batches)
+        with progress("parts restored", len(backup.parts)) as on_parts:
+            await restore(files, backup, backend, logs, on_parts)
     finally:
         await backend.close()
     return name, backup
@@ -315,9 +320,10 @@ def _print_verified(one: VerifiedBackup, json: bool) -> None:
             }
         )
     elif one.error is not None or one.backup is None:
-        print(escaped(f"DAMAGED  backup {one.name.number}: {one.error}"))
+        print_result(f"DAMAGED  backup {one.name.number}: {one.error}", 9)
     else:
-        print(
+        print_result(
             f"ok       backup {one.name.number}: {many(len(one.backup.ends), 'log')}, "
-            f"{many(one.backup.events, 'event')}"
+            f"{many(one.backup.events, 'event')}",
+            9,
         )

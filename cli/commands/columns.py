@@ -19,7 +19,7 @@ from tierledger.cli.options import (
     StoreOption,
     duration_ms,
 )
-from tierledger.cli.output import escaped, print_json, print_note
+from tierledger.cli.output import escaped, print_json, print_note, print_result
 from tierledger.cli.table import PrintedTable, WideOption, print_table, size_cell
 from tierledger.pages.texts import size_text
 
@@ -185,7 +185,7 @@ def drop_columns(
     if json:
         print_json({"columns": str(place), "removed": count})
     else:
-        print(escaped(f"{count} files removed from {place}"))
+        print_result(f"{count} files removed from {place}")
 
 
 def _opened(

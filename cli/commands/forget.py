@@ -20,7 +20,7 @@ from tierledger.cli.options import (
     PartitionArgument,
     StoreOption,
 )
-from tierledger.cli.output import escaped, print_json, print_note
+from tierledger.cli.output import confirm, print_json, print_note, print_result
 from tierledger.cli.settings import columns_config
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.errors import InvalidArgument, RejectedError, RemoteStorageError
@@ -93,6 +93,7 @@ def forget(
 
 
 async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted) -> None:
+    from tierledger.cli.service_settings import note_writer
     from tierledger.events.partition.answers import metadata_of
     from tierledger.pipeline.column_files.locate import column_place
     from tierledger.storage.partition.forgetting import forget as forget_partition
@@ -120,10 +121,12 @@ async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted
                 raise RejectedError(f"{error}: {hint}") from None
         segments = [metadata_of(tip, row) for row in state.rows]
         keys = 0
-        if not wanted.tries:
+        if wanted.tries:
+            await note_writer(StoreOptions(options.store, catalog.cluster_id))
+        else:
             if not wanted.yes:
                 what = _text(tip, state.next_position, segments, wanted)
-                typer.confirm(escaped(f"Forget {what}?"), abort=True)
+                confirm(f"Forget {what}?")
             if wanted.tier is not None:
                 await _delete_data(wanted.tier, segments)
             keys = await forget_partition(reader, segments_too=wanted.takes_segments)
@@ -140,7 +143,7 @@ async def _forget(options: StoreOptions, where: tuple[str, int], wanted: _Wanted
         )
     else:
         done = "would forget" if wanted.tries else "forgot"
-        print(escaped(f"{done} {_text(tip, state.next_position, segments, wanted)}"))
+        print_result(f"{done} {_text(tip, state.next_position, segments, wanted)}")
 
 
 def _drop_columns(place: ColumnPlace | None, catalog: Catalog, tip: TopicIdPartition) -> None:

@@ -31,7 +31,12 @@ from tierledger.cli.output import print_json, print_note, print_pairs
 from tierledger.cli.table import Cell, PrintedTable, WideOption, id_cell, print_table, size_cell
 from tierledger.cli.topics import TopicArgument
 from tierledger.events.as_of import AsOf
-from tierledger.events.errors import DataError, InvalidArgument, RemoteResourceNotFound
+from tierledger.events.errors import (
+    DataError,
+    InvalidArgument,
+    RemoteResourceNotFound,
+    StoreRefused,
+)
 from tierledger.events.lifecycle import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import size_text
@@ -192,6 +197,8 @@ async def _list(
                 summary, ahead_ms = await ask_timed(catalog.reader(tip), as_of, summary_of)
             except RemoteResourceNotFound:
                 continue  # What was there then is forgotten.
+            except StoreRefused:
+                raise  # That says nothing about one partition.
             except DataError as error:
                 damaged = True
                 _note_damage(tip, error)
@@ -259,6 +266,8 @@ async def _describe(
                 if chosen[1] is not None:
                     raise
                 continue
+            except StoreRefused:
+                raise  # As above.
             except DataError as error:
                 damaged = True
                 _note_damage(tip, error)

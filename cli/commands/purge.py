@@ -11,7 +11,7 @@ from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions, chosen_partitions, opened_catalog
 from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
-from tierledger.cli.output import print_json, print_note
+from tierledger.cli.output import confirm, print_json, print_note
 from tierledger.cli.table import PrintedTable, WideOption, print_table, size_cell
 from tierledger.cli.topics import TopicIfAnyArgument
 from tierledger.events.errors import DataError, RejectedError, RemoteResourceNotFound
@@ -104,6 +104,7 @@ def purge(
 async def _purge(options: StoreOptions, wanted: _PurgeWish) -> bool:
     """Carry it out; whether a partition is damaged."""
     from tierledger.actors.coordinator.log import folded
+    from tierledger.cli.service_settings import note_writer
 
     plan: list[_Planned] = []
     damaged = False
@@ -121,9 +122,11 @@ async def _purge(options: StoreOptions, wanted: _PurgeWish) -> bool:
         if not wanted.json:
             _show(plan, wanted)
         purged = [0, 0]
+        if wanted.tries:
+            await note_writer(StoreOptions(options.store, catalog.cluster_id))
         if doing and not wanted.tries:
             if not wanted.yes:
-                typer.confirm(f"Purge {_text(doing)} for good?", abort=True)
+                confirm(f"Purge {_text(doing)} for good?")
             purged = await _carry_out(catalog, fold, doing, wanted, now_ms)
     if wanted.json:
         for one in plan:

@@ -27,7 +27,7 @@ from tierledger.cli.options import (
     TierOption,
     number_with_unit,
 )
-from tierledger.cli.output import escaped, print_json, print_note, progress
+from tierledger.cli.output import print_json, print_note, print_result, progress
 from tierledger.cli.settings import store_config, tier_options
 from tierledger.cli.table import print_facts
 from tierledger.cli.topics import TopicIfAnyArgument
@@ -208,9 +208,9 @@ def _report(made: Progress, *, json: bool) -> None:
             _print_damage(found)
     for unread in made.unread:
         where = f"{unread.topic}-{unread.partition}, segment {unread.segment_id}"
-        print(escaped(f"UNREAD   {where}: {unread.message}"))
+        print_result(f"UNREAD   {where}: {unread.message}", 9)
     for log in made.damaged_logs:
-        print(escaped(f"LEFT OUT {log}"))
+        print_result(f"LEFT OUT {log}", 9)
     print_facts(_summary(made))
 
 
@@ -228,11 +228,11 @@ def _print_damage(found: list[DamagedObject]) -> None:
     where = f"{one.topic}-{one.partition}, offsets {one.start_offset} to {one.end_offset}"
     before = f"DAMAGED  {where}: "
     if len(found) > 1:
-        print(escaped(f"{before}{len(found)} findings"))
+        print_result(f"{before}{len(found)} findings", 9)
         before = "  "
     for damage in found:
         at = "" if damage.position is None else f" at byte {damage.position}"
-        print(escaped(f"{before}{damage.object}{at}: {damage.message}"))
+        print_result(f"{before}{damage.object}{at}: {damage.message}", 9)
 
 
 def _summary(made: Progress) -> dict[str, object]:

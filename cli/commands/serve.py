@@ -551,7 +551,7 @@ async def _serve(
         connection = RayConnection(service.settings)
         served.connect(connection)
         store = public_url(settings.storage["metadata.storage.url"])
-        where = f"at {record.address}, pid {record.pid}"
+        where = f"on the Ray cluster at {record.address}, pid {record.pid}"
         # Asked before the first line: from that line on, a lost cluster ends `serve`.
         found = (await connection.coordinator.ask(DoorsCall())).values()
         url = url_of(found, tls=placement.security.pair is not None)

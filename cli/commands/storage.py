@@ -11,7 +11,7 @@ from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import ClusterOption, JsonOption, StoreOption
-from tierledger.cli.output import escaped, print_json, print_note, progress
+from tierledger.cli.output import confirm, print_json, print_note, print_result, progress
 from tierledger.cli.settings import store_config
 from tierledger.events.errors import InvalidArgument, RemoteStorageError, StoreRefused
 from tierledger.pages.texts import many
@@ -65,15 +65,15 @@ def copy_store(
         raise InvalidArgument(f"expected two stores, got {_shown(to)} twice")
     if not yes:
         what = f"Close {_shown(from_)} once no service runs on it, and go on in {_shown(to)}?"
-        typer.confirm(escaped(what), abort=True)
+        confirm(what)
     copy = asyncio.run(_copied(StoreOptions(from_, cluster), to))
     told = f"{many(copy.logs, 'log')}, {many(copy.events, 'event')}"
     if json:
         damaged = {str(log): str(error) for log, error in copy.damaged.items()}
         print_json({"logs": copy.logs, "events": copy.events, "damaged": damaged})
     else:
-        print(escaped(f"the ledger goes on in {_shown(to)}: {told}"))
-        print(escaped(f"start the service there: tierledger serve --store {_shown(to)}"))
+        print_result(f"the ledger goes on in {_shown(to)}: {told}")
+        print_result(f"start the service there: tierledger serve --store {_shown(to)}")
     for error in copy.damaged.values():
         print_note(f"damaged, and copied only up to there: {error}")
     if copy.damaged:
@@ -100,6 +100,7 @@ def reopen_store(
 
 
 async def _copied(options: StoreOptions, to: str) -> StoreCopy:
+    from tierledger.cli.service_settings import is_served
     from tierledger.moving.store_copy import StoreCopy
     from tierledger.storage.connector import load_connector
 
@@ -112,12 +113,12 @@ async def _copied(options: StoreOptions, to: str) -> StoreCopy:
                 try:
                     await copy.follow(former, on_batches)
                     chosen = StoreOptions(options.store, former.cluster_id)
-                    if await _is_served(chosen):
+                    if await is_served(chosen):
                         print_note(
                             f"{many(copy.events, 'event')} copied, and the copy follows: end "
                             f"the service on {_shown(str(options.store))} when you like"
                         )
-                    while await _is_served(chosen):
+                    while await is_served(chosen):
                         await asyncio.sleep(LOOK_S)
                         await copy.follow(former, on_batches)
                     async with opened_catalog(chosen, read_only=False) as closing:
@@ -127,14 +128,6 @@ async def _copied(options: StoreOptions, to: str) -> StoreCopy:
             finally:
                 await new.close()
     return copy
-
-
-async def _is_served(options: StoreOptions) -> bool:
-    from tierledger.actors.discovery.service_record import read_record
-    from tierledger.cli.service_settings import client_settings
-
-    record = await read_record(await client_settings(options))
-    return record is not None and await asyncio.to_thread(lambda: record.is_live)
 
 
 async def _reopened(options: StoreOptions, yes: bool) -> int:
@@ -147,9 +140,7 @@ async def _reopened(options: StoreOptions, yes: bool) -> int:
         raise InvalidArgument("the store is not closed because of a copy")
     await _refuse_served(StoreOptions(why.removeprefix(COPIED), catalog.cluster_id))
     if not yes:
-        typer.confirm(
-            escaped(f"{why}. Open this one again, and let nobody serve the other?"), abort=True
-        )
+        confirm(f"{why}. Open this one again, and let nobody serve the other?")
     async with opened_catalog(options, read_only=False) as catalog:
         return await reopen_logs(catalog)
 
@@ -160,12 +151,14 @@ async def _refuse_served(other: StoreOptions) -> None:
     Raises:
         StoreRefused: One does.
     """
+    from tierledger.cli.service_settings import is_served
+
     try:
-        is_served = await _is_served(other)
+        runs = await is_served(other)
     except RemoteStorageError as error:
         print_note(f"whether a service runs on {other.store} cannot be seen: {error}")
         return
-    if is_served:
+    if runs:
         raise StoreRefused(
             f"a service runs on {other.store}, where the ledger goes on: end it first"
         )

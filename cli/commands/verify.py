@@ -15,9 +15,9 @@ from tierledger.cli.options import (
     PartitionIfAnyArgument,
     StoreOption,
 )
-from tierledger.cli.output import escaped, print_json, print_note, progress
+from tierledger.cli.output import print_json, print_note, print_result, progress
 from tierledger.cli.topics import TopicIfAnyArgument
-from tierledger.events.errors import DataError
+from tierledger.events.errors import DataError, LogClosed
 
 if TYPE_CHECKING:
     from tierledger.storage.catalog import Catalog
@@ -34,7 +34,8 @@ def verify_store(
     """Verify logs and checkpoints: checksums, chains, order, and that the two agree.
 
     Without a topic, verify also the coordinator's log, and that all keys are tierledger's own.
-    Exit 1 if anything is wrong. One bad partition never hides another.
+    Exit 1 if anything is wrong. One bad partition never hides another. A store whose ledger
+    goes on in another one is verified up to where it was closed.
     """
     options = StoreOptions(store, cluster)
     try:
@@ -57,10 +58,12 @@ async def _verify(
     passed, reports = True, 0
     async with opened_catalog(options) as catalog:
         partitions = await chosen_partitions(catalog, topic, partition)
-        with progress("events verified") as on_events:
+        with progress("partitions verified", len(partitions)) as on_partitions:
             for tip in partitions:
-                report = await verify(catalog.reader(tip), on_events)
-                passed, reports = passed and report.passed, reports + 1
+                report = await verify(catalog.reader(tip))
+                on_partitions(1)
+                is_whole = _is_whole(report.closed)
+                passed, reports = passed and report.passed and is_whole, reports + 1
                 _print_report(report, json)
         if topic is None:
             passed &= await _verify_coordinator(catalog, json)
@@ -79,28 +82,45 @@ async def _verify_coordinator(catalog: Catalog, json: bool) -> bool:
 
     fold = Fold(catalog.cluster_id, catalog.keys, catalog.serde)
     trouble: DataError | None = None
+    closed: str | None = None
     try:
         await read_on(fold, catalog.backend, catalog.keys)
+    except LogClosed as error:
+        closed = str(error)
     except DataError as error:
         trouble = error
     position = fold.state.next_position
-    if trouble is None and not position:
+    if trouble is None and closed is None and not position:
         return True  # No service ever ran on this store.
     if json:
         finding = {"kind": "coordinator", "position": position, "message": str(trouble)}
         print_json(
             {
                 "coordinator_of": catalog.cluster_id,
-                "passed": trouble is None,
+                "passed": trouble is None and _is_whole(closed),
+                "closed": closed,
                 "events": position,
                 "findings": [] if trouble is None else [finding],
             }
         )
     elif trouble is not None:
-        print(escaped(f"DAMAGED  {trouble}"))
+        print_result(f"DAMAGED  {trouble}", 9)
+    elif closed is not None:
+        _print_closed(f"the coordinator's log: {position} events: {closed}", closed)
     else:
         print(f"ok       the coordinator's log: {position} events")
-    return trouble is None
+    return trouble is None and _is_whole(closed)
+
+
+def _is_whole(closed: str | None) -> bool:
+    """Whether a log has all that was written to it, if it is closed for that reason."""
+    from tierledger.storage.closed_slot import COPIED
+
+    return closed is None or closed.startswith(COPIED)
+
+
+def _print_closed(text: str, closed: str) -> None:
+    print_result(f"{'ok      ' if _is_whole(closed) else 'CLOSED  '} {text}", 9)
 
 
 def _print_damaged_store(error: DataError, json: bool) -> None:
@@ -109,7 +129,7 @@ def _print_damaged_store(error: DataError, json: bool) -> None:
         finding = {"kind": "store", "position": None, "message": str(error)}
         print_json({"passed": False, "findings": [finding]})
     else:
-        print(escaped(f"DAMAGED  {error}"))
+        print_result(f"DAMAGED  {error}", 9)
 
 
 def _print_stray(key: str, json: bool) -> None:
@@ -123,7 +143,7 @@ def _print_stray(key: str, json: bool) -> None:
             }
         )
     else:
-        print(escaped(f"STRAY    {message}"))
+        print_result(f"STRAY    {message}", 9)
 
 
 def _print_report(report: VerificationReport, json: bool) -> None:
@@ -134,7 +154,8 @@ def _print_report(report: VerificationReport, json: bool) -> None:
                 "topic": tip.topic,
                 "topic_id": str(tip.topic_id),
                 "partition": tip.partition,
-                "passed": report.passed,
+                "passed": report.passed and _is_whole(report.closed),
+                "closed": report.closed,
                 "batches": report.batches,
                 "events": report.events,
                 "checkpoint_position": report.checkpoint_position,
@@ -144,8 +165,10 @@ def _print_report(report: VerificationReport, json: bool) -> None:
         return
     at = report.checkpoint_position
     checkpoint = "no checkpoint compared" if at is None else f"checkpoint at {at} agrees"
-    if report.passed:
-        print(escaped(f"ok       {tip}: {report.events} events, {checkpoint}"))
+    if report.passed and report.closed is not None:
+        _print_closed(f"{tip}: {report.events} events, {checkpoint}, closed", report.closed)
+    elif report.passed:
+        print_result(f"ok       {tip}: {report.events} events, {checkpoint}", 9)
     for finding in report.findings:
         where = f"{finding.kind} at position {finding.position}"
-        print(escaped(f"DAMAGED  {tip}: {where}: {finding.message}"))
+        print_result(f"DAMAGED  {tip}: {where}: {finding.message}", 9)

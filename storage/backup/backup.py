@@ -177,7 +177,7 @@ async def restore(
     backup: Backup,
     backend: MetadataStorageBackend,
     logs: ClusterLogs,
-    on_batches: Progress,
+    on_parts: Progress,
 ) -> None:
     """Fill a store that has nothing of the cluster; it is the cluster's when this returns.
 
@@ -194,7 +194,7 @@ async def restore(
         for part in backup.parts:
             for piece in await files.pieces(part):
                 await target.append(piece)
-                on_batches(len(piece.values))
+            on_parts(1)
         await target.finish(backup.ends)
     finally:
         await target.close()
@@ -209,7 +209,7 @@ class VerifiedBackup(NamedTuple):
 
 
 async def verified(
-    files: BackupFiles, logs_of: Callable[[str], ClusterLogs], on_batches: Progress
+    files: BackupFiles, logs_of: Callable[[str], ClusterLogs], on_parts: Progress
 ) -> list[VerifiedBackup]:
     """All backups, oldest first, each after all of its files were read as a restore reads them.
 
@@ -230,9 +230,10 @@ async def verified(
                 read.append(part)
                 if broken is None:
                     try:
-                        await _follow(files, part, logs, ends, on_batches)
+                        await _follow(files, part, logs, ends)
                     except DataError as found:
                         broken = found
+                on_parts(1)
             if broken is None and backup.ends != ends:
                 raise CorruptRemoteData(f"{name.name}: its parts end elsewhere than it says")
         except DataError as found:
@@ -246,11 +247,9 @@ async def _follow(
     part: PartOfBackup,
     logs: ClusterLogs,
     ends: dict[LogId, LogEnd],
-    on_batches: Progress,
 ) -> None:
     for piece in await files.pieces(part):
         found = logs.followed(ends.get(piece.log) or logs.start(piece.log), piece)
         if found.error is not None:
             raise type(found.error)(f"{part.name}: {found.error}")
         ends[piece.log] = found.end
-        on_batches(len(piece.values))

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from tierledger.events.errors import CorruptCheckpoint, CorruptLog, DataError, StoreRefused
+from tierledger.events.errors import CorruptCheckpoint, CorruptLog, DataError, LogClosed
 from tierledger.events.event_codec import chain, decode_events, encode_event
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Event
@@ -104,14 +104,14 @@ def stored_events(serde: MetadataSerDe, batch: StoredBatch) -> tuple[int, tuple[
     Raises:
         CorruptLog: The checksum is wrong, or it is no batch.
         FormatTooNew: A newer program wrote it.
-        StoreRefused: The slot closes its log.
+        LogClosed: The slot closes its log.
     """
     try:
         first, count, stored = made_of(_BatchValue, serde.deserialize("batch", batch.value))
     except (CorruptCheckpoint, ValueError, TypeError) as error:
         why = why_closed(serde, batch.value)
         if why is not None:
-            raise StoreRefused(why) from None
+            raise LogClosed(why) from None
         raise CorruptLog(f"batch {batch.number}: {error}") from error
     if not 0 < len(stored) == count:
         raise CorruptLog(f"batch {batch.number}: expected {count} events, found {len(stored)}")

@@ -5,11 +5,10 @@ Rule: damage is a finding, not an exception; so a run over a thousand partitions
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from tierledger.events.errors import CorruptCheckpoint, DataError
+from tierledger.events.errors import CorruptCheckpoint, DataError, LogClosed, StoreRefused
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.log_events import Event
 from tierledger.events.partition.state import PartitionState
@@ -55,24 +54,25 @@ class VerificationReport(NamedTuple):
     checkpoint_position: int | None
     """Position of the compared checkpoint; None if there was none to compare."""
     findings: tuple[Finding, ...]
+    closed: str | None = None
+    """Why the log is closed behind its last event; None if it is not."""
 
     @property
     def passed(self) -> bool:
         return not self.findings
 
 
-async def verify(
-    reader: PartitionReader, on_events: Callable[[int], None] | None = None
-) -> VerificationReport:
+async def verify(reader: PartitionReader) -> VerificationReport:
     """A report of all damage of a partition.
 
-    Args:
-        reader: The partition's reader.
-        on_events: Called for each batch with the number of its events.
+    Raises:
+        StoreRefused: The store cannot be read any more, which says nothing about the log.
     """
-    verification = _Verification(reader, on_events)
+    verification = _Verification(reader)
     try:
         await verification.run()
+    except StoreRefused:
+        raise
     except DataError as error:
         verification.find(FindingKind.LOG, str(error))
     return verification.report()
@@ -81,11 +81,8 @@ async def verify(
 class _Verification:
     """The state of one run."""
 
-    def __init__(
-        self, reader: PartitionReader, on_events: Callable[[int], None] | None
-    ) -> None:
+    def __init__(self, reader: PartitionReader) -> None:
         self._reader = reader
-        self._on_events = on_events
         self._state: PartitionState | None = None
         self._value: PartitionValue | None = None
         self._value_bytes: bytes | None = None
@@ -95,15 +92,19 @@ class _Verification:
         self._events = 0
         self._next_batch = 0
         self._findings: list[Finding] = []
+        self._closed: str | None = None
 
     async def run(self) -> None:
         await self._read_checkpoint()
         self._state, self._next_batch = await self._reader.start()
         self._session = self._state.session.number if self._state.session else 0
         await self._compare_if_due()
-        async for batch in self._reader.log.batches(self._next_batch):
-            self._apply(self._state, batch)
-            await self._compare_if_due()
+        try:
+            async for batch in self._reader.log.batches(self._next_batch):
+                self._apply(self._state, batch)
+                await self._compare_if_due()
+        except LogClosed as error:
+            self._closed = str(error)
         await self._check_end()
 
     def find(self, kind: FindingKind, message: str, position: int | None = None) -> None:
@@ -120,6 +121,7 @@ class _Verification:
             self._events,
             self._compared_at,
             tuple(self._findings),
+            self._closed,
         )
 
     def _apply(self, state: PartitionState, batch: StoredBatch) -> None:
@@ -131,8 +133,6 @@ class _Verification:
         self._next_batch = batch.number + 1
         self._batches += 1
         self._events += len(decoded.events)
-        if self._on_events is not None:
-            self._on_events(len(decoded.events))
 
     def _check(self, state: PartitionState, event: Event) -> None:
         if event.log_time_ms < state.log_time_ms:

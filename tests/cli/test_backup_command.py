@@ -131,6 +131,8 @@ def test_the_half_of_a_store_is_seen(store: Path, backups: Path) -> None:
     refused(run(half, "backup", "make", store.parent / "of-half"), "being restored")
 
     assert verified.exit_code == 1
-    assert "DAMAGED  the store is being restored from a backup" in verified.stdout
+    assert "CLOSED   the coordinator's log: 0 events: the store is being" in verified.stdout
+    assert "DAMAGED" not in verified.stdout
+    assert "restore` begins anew" in run(half, "status").stdout
     assert run(half, "backup", "restore", backups).exit_code == 0
     assert run(half, "verify").exit_code == 0

@@ -4,9 +4,9 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.models.actors.local_world import CLUSTER, LocalWorld, partition, sqlite_in
+from tests.models.actors.local_world import CLUSTER, POLL_S, LocalWorld, partition, sqlite_in
 from tests.models.actors.published import publish, published, put_record
-from tests.models.cli.command_line import invoke, orders, refused, write
+from tests.models.cli.command_line import HOSTILE, invoke, lines, orders, others, refused, write
 from tests.models.storage import stored_partitions
 from tierledger.cli.exit_status import ExitStatus
 
@@ -37,6 +37,18 @@ def test_a_ledger_goes_on_in_the_other_store_and_comes_back(tmp_path: Path) -> N
     assert invoke("ls", "--store", new, "--json").stdout == before
     closed = invoke("storage", "copy", former, stored(tmp_path, "third.sqlite"), "--yes")
     assert f"goes on there: {new}" in closed.stderr
+    verified = invoke("verify", "--store", former)
+    assert verified.exit_code == 0, verified.output
+    assert verified.stdout.count("ok ") == verified.stdout.count("\n") == 2
+    assert f"goes on there: {new}" in verified.stdout
+    assert all(one["closed"] for one in lines(invoke("verify", "--store", former, "--json")))
+    for asked in (["ls"], ["describe", TIP.topic], ["backup", "make", tmp_path / "backups"]):
+        refused(invoke(*asked, "--store", former), f"goes on there: {new}")
+    for seen in (["status"], ["doctor", "--timeout", "1m"]):
+        shown = invoke(*seen, "--store", former)
+        assert shown.exit_code == ExitStatus.FOUND
+        assert f"goes on there: {new}" in shown.stdout
+        assert "tierledger serve" not in shown.stdout
     again = invoke("storage", "reopen", "--store", former, "--yes", "--json")
     assert json.loads(again.stdout) == {"logs": 2}
     assert invoke("ls", "--store", former, "--json").stdout == before
@@ -44,6 +56,34 @@ def test_a_ledger_goes_on_in_the_other_store_and_comes_back(tmp_path: Path) -> N
         invoke("storage", "reopen", "--store", former, "--yes"),
         "the store is not closed because of a copy",
     )
+
+
+def test_who_cannot_be_asked_is_told_to_say_yes(tmp_path: Path) -> None:
+    write(tmp_path / FORMER, orders, others)
+    former, new = stored(tmp_path, FORMER), stored(tmp_path, NEW)
+
+    for command in (
+        ["storage", "copy", former, new],
+        ["forget", HOSTILE, 0, "--store", former],
+    ):
+        done = invoke(*command)
+        assert done.exit_code == ExitStatus.USAGE
+        assert done.stdout.strip() == ""
+        assert done.stderr.endswith("as standard input has ended: expected --yes\n")
+    assert not (tmp_path / NEW).exists()
+
+
+async def test_a_dry_run_tells_of_the_service_that_writes(tmp_path: Path) -> None:
+    async with published(tmp_path) as world:
+        await world.leader(TIP)
+        record = await publish(world)
+        await put_record(world, record._replace(address=record.host_doors[0].door))
+        url = world.storage["metadata.storage.url"]
+        command = ("trash", "purge", "--dry-run", "--tier", f"dir:{tmp_path}", "--store", url)
+        purged = await asyncio.to_thread(invoke, *command)
+
+    assert purged.exit_code == 0, purged.output
+    assert "note: a service writes to this store, which has one writer" in purged.stderr
 
 
 def test_a_store_on_which_no_service_ever_ran_is_copied(tmp_path: Path) -> None:
@@ -81,6 +121,9 @@ async def test_a_copy_follows_a_service_until_that_ends(tmp_path: Path) -> None:
         url = world.storage["metadata.storage.url"]
         command = ("storage", "copy", url, stored(tmp_path, NEW), "--yes", "--cluster", CLUSTER)
         copying = asyncio.create_task(asyncio.to_thread(invoke, *command))
+        while not (tmp_path / NEW).exists():
+            assert not copying.done(), copying.result().output
+            await asyncio.sleep(POLL_S)
         await asyncio.sleep(1)
         assert not copying.done(), copying.result().output
     done = await copying

@@ -19,7 +19,7 @@ from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import readable
 from tierledger.cli.opened_store import StoreOptions, opened_catalog
 from tierledger.cli.options import ClusterOption, JsonOption, StoreOption, TierOption
-from tierledger.cli.output import print_json, print_note
+from tierledger.cli.output import confirm, print_json, print_note
 from tierledger.events.errors import RejectedError, RemoteStorageError
 from tierledger.events.typed_fields import time_text
 from tierledger.pages.texts import size_text
@@ -103,7 +103,7 @@ def apply(
     size = sum(one.size_in_bytes for one in doing)
     what = f"{len(doing)} segments ({size_text(size)})"
     if doing and not yes:
-        typer.confirm(f"Clean up {what}?", abort=True)
+        confirm(f"Clean up {what}?")
     done = asyncio.run(_carry_out(cleaned, made, doing, weighed))
     if json:
         counts = {"segments": done.segments, "bytes": done.bytes, "left": done.failed}

@@ -13,7 +13,7 @@ from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import readable
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import JsonOption, TierOption
-from tierledger.cli.output import print_json, print_note
+from tierledger.cli.output import confirm, print_json, print_note
 from tierledger.events.errors import RejectedError
 from tierledger.pages.texts import size_text
 
@@ -89,7 +89,7 @@ async def _undo(made: CleaningPlan, tier: CleanedTier, *, yes: bool) -> tuple[in
         gone += found is None and one.name not in held
     size = sum(one.size for one in objects)
     if objects and not yes:
-        typer.confirm(f"Give {len(objects)} objects back ({size_text(size)})?", abort=True)
+        confirm(f"Give {len(objects)} objects back ({size_text(size)})?")
     await quarantine.give_back(objects)
     await quarantine.close_if_empty()
     return len(objects), size, gone

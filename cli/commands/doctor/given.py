@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.discovery.service_record import ServiceRecord
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.cli.commands.status.look import ClusterView
     from tierledger.health.status import ServiceStatus
     from tierledger.moving.topic import KafkaCluster
     from tierledger.storage.kafka_brokers import KafkaBrokers
@@ -90,12 +91,16 @@ class Given:
         settings = await self.settings()
         return await self._once("record", lambda: read_record(settings))
 
-    async def service(self) -> ServiceStatus | None:
-        """The status of the service; None: none runs."""
+    async def look(self) -> ClusterView:
+        """What `status` sees of the service, or of a store on which none runs."""
         from tierledger.cli.commands.status.look import StatusOptions, take_look
 
         options = StatusOptions(self.options, is_repeated=True)
-        look = await self._once("service", lambda: take_look(options))
+        return await self._once("service", lambda: take_look(options))
+
+    async def service(self) -> ServiceStatus | None:
+        """The status of the service; None: none runs."""
+        look = await self.look()
         return None if look.service is None else look.service[1]
 
     async def served(self) -> ServiceStatus:

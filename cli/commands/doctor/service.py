@@ -11,7 +11,7 @@ from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import SEE_SERVICE, SERVICE
 from tierledger.cli.commands.doctor.seen import CheckSeen, CheckState, UnseenError
 from tierledger.cli.commands.doctor.store import of_clock
-from tierledger.health.troubles import KINDS, NO_SERVICE, Severity, by_code, troubles_of
+from tierledger.health.troubles import Severity, by_code, troubles_of
 from tierledger.pages.texts import span_text
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ STATES = {
 async def _service(given: Given) -> AsyncIterator[CheckSeen]:
     found = await given.service()
     if found is None:
-        kind = KINDS[NO_SERVICE]
-        yield CheckSeen.failed("", kind.meaning, kind.action)
+        (none,) = (await given.look()).troubles
+        yield CheckSeen.failed("", none.text, none.action)
         return
     up = sum(one.is_up for one in found.hosts)
     yield CheckSeen.well("", f"{up} of {len(found.hosts)} hosts answer")

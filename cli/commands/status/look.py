@@ -50,6 +50,8 @@ class ClusterView(NamedTuple):
     service: tuple[ServiceIdentity, ServiceStatus] | None
     stored: tuple[int, bool] | None = None
     """Without a service: the number of partitions in the store, and whether these are all."""
+    closed: str | None = None
+    """Why no service starts on the store; None if one can."""
     left: list[LeftPartition] | None = None
     """Segments that no broker deletes any more; None if that is not known."""
 
@@ -59,7 +61,7 @@ class ClusterView(NamedTuple):
         from tierledger.health.troubles import no_service, troubles_of
 
         if self.service is None:
-            return [no_service(self.cluster)]
+            return [no_service(self.cluster, self.closed)]
         return troubles_of(self.service[1])
 
 
@@ -89,7 +91,8 @@ async def take_look(options: StatusOptions) -> ClusterView:
         is_live = record is not None and await asyncio.to_thread(lambda: record.is_live)
         if is_live or names_doors(options.store.store):
             raise
-        return ClusterView(settings.cluster_id, None, await _count_stored(settings))
+        count, why = await _count_stored(settings), await _closed(settings)
+        return ClusterView(settings.cluster_id, None, count, why)
     known = [] if record is None else record.host_doors
     hosts = {one.address.rpartition("/")[0]: one.address for one in known}
     try:
@@ -170,6 +173,18 @@ async def _count_stored(settings: ServiceSettings) -> tuple[int, bool] | None:
     return count, True
 
 
+async def _closed(settings: ServiceSettings) -> str | None:
+    """Why no service starts on the store, if that is so; None if it cannot be read."""
+    from tierledger.events.errors import RemoteStorageError
+    from tierledger.storage.transfer.closing import closed_because
+
+    try:
+        async with _stored(settings) as catalog:
+            return await closed_because(catalog)
+    except RemoteStorageError:
+        return None  # `verify` reports what is wrong.
+
+
 def print_look(options: StatusOptions, look: ClusterView) -> None:
     from tierledger.cli.commands.status.view import print_page
 
@@ -196,11 +211,16 @@ def page_without_service(look: ClusterView) -> Screen:
     stored = None
     if look.stored is not None:
         count, are_all = look.stored
-        stored = f"{count}{'' if are_all else ' or more'}; tierledger ls lists them"
+        stored = f"{count}{'' if are_all else ' or more'}"
+        if look.closed is None:
+            stored += "; tierledger ls lists them"
+    why = "none runs on this store; start one with: tierledger serve"
+    if look.closed is not None:
+        why = f"none runs on this store, nor can one: {look.closed}"
     return Screen(
         [
             ("cluster", look.cluster),
-            ("service", "none runs on this store; start one with: tierledger serve"),
+            ("service", why),
             ("partitions stored", stored),
         ],
         [],
@@ -217,6 +237,7 @@ def _plain(look: ClusterView) -> dict[str, object]:
             "service": None,
             "troubles": troubles,
             "stored": stored,
+            "closed": look.closed,
         }
     identity, status = look.service
     return {

@@ -303,7 +303,7 @@ def _identity_pairs(identity: ServiceIdentity) -> list[tuple[str, object]]:
     assert identity.since_ms is not None, "its record says it"
     return [
         *named,
-        ("service", f"{identity.address}, pid {identity.pid}"),
+        ("service", f"on the Ray cluster at {identity.address}, pid {identity.pid}"),
         ("since", time_text(identity.since_ms)),
         ("metrics", identity.metrics),
     ]

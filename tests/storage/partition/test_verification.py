@@ -39,12 +39,10 @@ async def partition() -> StoredPartition:
 async def test_what_was_written_passes(trace: str, tmp_path: Path) -> None:
     backend = await SqliteBackend.open(tmp_path / "store.sqlite")
     partitions = await import_trace(backend, TRACES / trace)
-    counted: list[int] = []
 
-    reports = [await verify(partition.reader(), counted.append) for partition in partitions]
+    reports = [await verify(partition.reader()) for partition in partitions]
 
     assert [report.findings for report in reports] == [()] * len(partitions)
-    assert sum(counted) == sum(report.events for report in reports)
     assert all(report.checkpoint_position is not None for report in reports)
     await backend.close()
 
