@@ -10,7 +10,7 @@ from msgspec import Meta
 from tierledger.actors.holds import Deletions
 from tierledger.actors.messages import Assignment, ClaimRefused, Query
 from tierledger.events.commands import Claim, Command, EndPurges, EndSegments, StartPurges
-from tierledger.events.errors import InvalidArgument
+from tierledger.events.errors import InvalidArgument, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.typed_fields import (
     INT32_MAX,
@@ -105,6 +105,17 @@ def refusal_of(call: object) -> InvalidArgument | None:
     except InvalidArgument as error:
         return error
     return None
+
+
+def of_request(error: RemoteStorageError, request_id: bytes) -> RemoteStorageError:
+    """`error` with the id in its text by which the logs of hosts name the call.
+
+    One that has an id already is about a call that was made for this one, as for a route.
+    """
+    text = str(error)
+    if "(request " in text:
+        return error
+    return type(error)(f"{text} (request {request_id.hex()})")
 
 
 class Answered(NamedTuple):

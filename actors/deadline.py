@@ -148,11 +148,12 @@ class Bounds(AlarmClock[_Bound]):
 class Attempt:
     """One attempt of a call; notes whether it may have reached its receiver."""
 
-    __slots__ = ("_deadline", "is_sent")
+    __slots__ = ("_deadline", "is_sent", "request_id")
 
-    def __init__(self, deadline: Deadline | None = None) -> None:
-        """`deadline`: when the caller gives up, if known."""
+    def __init__(self, deadline: Deadline | None = None, request_id: bytes = b"") -> None:
+        """`deadline`: when the caller gives up, if known; `request_id`: names the call."""
         self.is_sent = False
+        self.request_id = request_id
         self._deadline = deadline
 
     @property

@@ -32,6 +32,7 @@ from tierledger.storage.connector import (
 )
 from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.locate import parse_store_url
+from tierledger.storage.process_log import LogFormat, log_as
 from tierledger.storage.serde import MetadataSerDe
 
 PREFIX = "rlmm.config."
@@ -82,6 +83,7 @@ class ServiceSettings:
         advertise: The address that clients get instead of `listen`, `HOST` or `HOST:PORT`.
         security: The files with which hosts and clients prove their identity.
         kafka: Brokers that are asked who leads a partition; None: the later claim leads.
+        log_format: How processes of the service write their logs.
         breaker: If brokers have deleted more than so many percent of all that is tiered, or of
             a topic, within an hour, no more of it is deleted until an operator says so.
     """
@@ -96,6 +98,7 @@ class ServiceSettings:
     security: DoorSecurity = field(default_factory=DoorSecurity)
     kafka: KafkaBrokers | None = None
     breaker: BreakerShares = field(default_factory=BreakerShares)
+    log_format: LogFormat = "text"
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= HOSTS_MAX:
@@ -107,6 +110,11 @@ class ServiceSettings:
             raise InvalidArgument(
                 f"expected at least 1 partition per host, got {self.partitions_per_host}"
             )
+
+    def begin_log(self) -> None:
+        """Let this process log as configured."""
+        if self.log_format != "text":  # Else a program's own configuration stays.
+            log_as(self.log_format)
 
     def connector(self) -> MetadataStorageConnector:
         """The configured connector (`metadata.storage.connector.class`)."""

@@ -16,6 +16,7 @@ from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.coordinator.requests import HostsCall
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.messages import Query
+from tierledger.actors.wall_clock import RandomIds
 from tierledger.cli.opened_store import found_partition, opened_catalog
 from tierledger.cli.output import print_note
 from tierledger.cli.service_settings import client_settings
@@ -99,7 +100,7 @@ async def _asking(
             key = PartitionKey.of(await found_partition(catalog, *where))
     settings = await client_settings(options)
     link = ServiceLink(lambda: connect(settings))
-    router = Router(link, DEADLINE_S)
+    router = Router(link, DEADLINE_S, RandomIds().request_id())
     try:
         connection = await link.ready()  # A call itself would wait.
         yield _Respondent(router, key or await _served(connection, *where), role)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tierledger.storage.process_log import LogFormat
 
 
-def log_to_stderr() -> None:
-    import structlog
+def log_to_stderr(form: LogFormat = "text") -> None:
+    from tierledger.storage.process_log import log_as
 
-    from tierledger.storage.process_log import QueuedLogger
-
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=lambda *_: QueuedLogger(),
-    )
+    log_as(form, logging.WARNING)
 
 
 def flush_log() -> None:

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
+import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from queue import SimpleQueue
-from typing import Any, NoReturn, TextIO
+from typing import Any, Literal, NoReturn, TextIO, TypeAlias
 
 import structlog
+
+LogFormat: TypeAlias = Literal["text", "json"]
 
 LINES_MAX = 2000
 """Lines that wait to be written; more are dropped."""
@@ -34,6 +38,8 @@ class Lines:
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         """`write` may block, and may raise anything: then its line is lost, and counted."""
+        self.told_lost: Callable[[int], str] = "{} lines of this log are lost".format
+        """The line that tells how many lines are lost."""
         self._write = write
         self._waiting: SimpleQueue[str | threading.Event] = SimpleQueue()
         self._writer: threading.Thread | None = None
@@ -84,7 +90,7 @@ class Lines:
         lost = self._lost
         try:
             if lost:
-                self._write(f"{lost} lines of this log are lost\n".encode())
+                self._write(f"{self.told_lost(lost)}\n".encode())
                 self.lose(-lost)
             self._write(f"{line}\n".encode(errors="backslashreplace"))
         except Exception:  # noqa: BLE001 - Nobody could be told.
@@ -138,6 +144,9 @@ def end_at_once(status: int) -> NoReturn:
 class QueuedLogger:
     """A logger for structlog, whose lines go to `LOG`."""
 
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
     def msg(self, message: str) -> None:
         LOG.put(message)
 
@@ -181,3 +190,52 @@ class ProcessLog:
             getattr(logger, level)(event, **details)
         except Exception:  # noqa: BLE001 - Telling fails nobody: not by its text, nor its place.
             LOG.lose(1)
+
+
+def log_as(form: LogFormat, level: int = logging.NOTSET) -> None:
+    """Log in this process in that form, from that level on.
+
+    As `json` each line is one object: `time`, `level`, `logger`, `event`, what the event tells,
+    and perhaps an `exception`.
+    """
+    processors: list[Any] | None = None
+    if form == "json":
+        processors = [
+            _named,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.format_exc_info,
+            _json_line,
+        ]
+        LOG.told_lost = _lost_as_json
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=lambda *names: QueuedLogger(*names[:1]),
+    )
+
+
+def _named(
+    logger: QueuedLogger, _: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    event["logger"] = logger.name
+    return event
+
+
+def _json_line(_: object, __: str, event: MutableMapping[str, Any]) -> str:
+    first = {key: event.pop(key) for key in ("time", "level", "logger", "event")}
+    event = {**first, **event}
+    line = _packed(event)
+    if len(line) > LINE_CHARACTERS:  # What is cut in the middle would be no JSON.
+        known = ("time", "level", "logger", "event", "request", "exception")
+        part = LINE_CHARACTERS // 16
+        line = _packed({key: str(event[key])[:part] for key in known if key in event})
+    return line
+
+
+def _lost_as_json(lines: int) -> str:
+    return _packed({"level": "warning", "event": "lines of this log are lost", "lines": lines})
+
+
+def _packed(event: MutableMapping[str, Any]) -> str:
+    return json.dumps(event, default=str, ensure_ascii=False)

@@ -117,7 +117,7 @@ class AsyncRemoteLogMetadataManager:
         self._ids = ids or RandomIds()
         self._deadline_s = deadline_s
         self._request = self._ids.request_id()
-        """The registration's id, the same for each retry."""
+        """The registration's id, the same for each retry; ids of questions begin with it."""
         self._router: Router | None = None
         self._settings: ServiceSettings | None = None
         self._roles: Roles | None = None
@@ -147,7 +147,7 @@ class AsyncRemoteLogMetadataManager:
         broker_id, cluster_id = broker_of(plain)
         settings = ServiceSettings(cluster_id, plain, limits_of(plain))
         link = ServiceLink(lambda: self._connect(settings))
-        router = Router(link, self._deadline_s)
+        router = Router(link, self._deadline_s, self._request)
         deadline = router.deadline()
         try:
             await _found(link, deadline)

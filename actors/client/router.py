@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from tierledger.actors.calls import LEADER, Answered, Call, PageCall, PartitionKey, Request
+from tierledger.actors.calls import (
+    LEADER,
+    Answered,
+    Call,
+    CommandCall,
+    PageCall,
+    PartitionKey,
+    Request,
+    of_request,
+)
 from tierledger.actors.client.retries import LASTING_AT_COORDINATOR, Retries
 from tierledger.actors.client.service_link import ServiceLink
 from tierledger.actors.client.window import WRITES_MAX, Window
 from tierledger.actors.coordinator.requests import AskedCoordinator
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
 from tierledger.actors.routes import Routes
+from tierledger.events.commands import AddSegment, PutPartitionDelete, UpdateSegment
 from tierledger.events.errors import (
     NotReady,
     OutcomeUnknown,
@@ -30,9 +41,14 @@ SENT_WITH_S = 0.001
 class Router:
     """Sends calls to whichever host serves a partition in a role."""
 
-    def __init__(self, link: ServiceLink, deadline_s: float) -> None:
-        """Calls that come without a deadline get one of `deadline_s` (seconds)."""
+    def __init__(self, link: ServiceLink, deadline_s: float, own_id: bytes) -> None:
+        """Calls that come without a deadline get one of `deadline_s` (seconds).
+
+        `own_id`: the client's; ids of its calls begin so, but those that writes have already.
+        """
         self.link = link
+        self._own_id = own_id
+        self._numbers = itertools.count(1)
         self._deadline_s = deadline_s
         self._routes = Routes(link.coordinator)
         self._windows: dict[PartitionKey, Window] = {}
@@ -54,7 +70,7 @@ class Router:
             RemoteStorageError: The last refusal within the deadline, or one that a retry would
                 not change.
         """
-        return await self._send(key, role, make, deadline or self.deadline(), is_change=False)
+        return await self._send(key, role, make, deadline or self.deadline())
 
     async def change(
         self, key: PartitionKey, call: Call, deadline: Deadline | None = None
@@ -83,7 +99,9 @@ class Router:
                 )
             else:
                 number = window.begin()
-            return await self._send(key, LEADER, lambda _: call, deadline, is_change=True)
+            return await self._send(
+                key, LEADER, lambda _: call, deadline, _id_in(call) or self._new_id()
+            )
         finally:
             if number is not None:
                 window.leave(number)
@@ -100,9 +118,9 @@ class Router:
         role: str,
         make: Callable[[str], Call],
         deadline: Deadline,
-        *,
-        is_change: bool,
+        change_id: bytes | None = None,
     ) -> Any:  # noqa: ANN401
+        """See `ask` and `change`, which has an id."""
 
         async def attempt(one: Attempt) -> Any:  # noqa: ANN401
             name, serving = self._at_hand(key, role) or await self._where(key, role)
@@ -111,7 +129,13 @@ class Router:
         def forget() -> None:
             self._routes.forget(key)
 
-        return await self._persist(attempt, forget, deadline, Retries(is_change=is_change))
+        retries = Retries(is_change=change_id is not None)
+        return await self._persist(
+            attempt, forget, deadline, retries, change_id or self._new_id()
+        )
+
+    def _new_id(self) -> bytes:
+        return self._own_id + (next(self._numbers) % (1 << 32)).to_bytes(4, "big")
 
     async def coordinate(
         self, request: Request[AskedCoordinator, T], deadline: Deadline | None = None
@@ -132,26 +156,36 @@ class Router:
         forget_route: Callable[[], None],
         deadline: Deadline,
         retries: Retries,
+        request_id: bytes = b"",
     ) -> T:
+        """The result of the last attempt; `request_id` names them all.
+
+        The error has it, too, if any was sent: then hosts may have logged it.
+        """
         if deadline.left_s < SENT_WITH_S:
             # The older writes that it waited for ended too late for it.
             raise Overloaded(f"not sent within {deadline.seconds:g} s: older ones took as long")
+        is_sent = False
         while True:
-            one = Attempt(deadline)
+            one = Attempt(deadline, request_id)
             try:
                 with deadline.bound():
                     self._refuse_if_closed()
                     return await attempt(one)
             except TimeoutError as error:
+                is_sent = is_sent or one.is_sent
                 forget_route()
-                raise retries.timed_out(deadline.seconds, is_sent=one.is_sent) from error
+                late = retries.timed_out(deadline.seconds, is_sent=one.is_sent)
+                raise _named(late, request_id if is_sent else b"") from error
             except RemoteStorageError as error:
+                is_sent = is_sent or one.is_sent
                 if isinstance(error, RetryableError | OutcomeUnknown):
                     forget_route()
                 left_s = 0.0 if self._is_closed else deadline.left_s
                 after = retries.failed(error, left_s)
                 if isinstance(after, RemoteStorageError):
-                    raise after from (None if after is error else error)
+                    named = _named(after, request_id if is_sent else b"")
+                    raise named from (None if after is error else error)
                 await asyncio.sleep(after)
 
     async def next_page(
@@ -166,7 +200,7 @@ class Router:
         try:
             with deadline.bound():
                 name, _ = await self._where(key, role)
-                call, attempt = PageCall(cursor), Attempt(deadline)
+                call, attempt = PageCall(cursor), Attempt(deadline, self._new_id())
                 page: Answered = await self.link.call(name, call, attempt)
         except TimeoutError as error:
             raise NotReady(f"no page within {deadline.seconds:g} s") from error
@@ -196,3 +230,20 @@ class Router:
         """Close the connection: calls under way end, and none is retried."""
         self._is_closed = True
         await self.link.close()
+
+
+def _id_in(call: Call) -> bytes | None:
+    """The id that a write has anyway, by which its leader knows a repeat."""
+    match call:
+        case CommandCall(
+            command=AddSegment(origin=origin)
+            | UpdateSegment(origin=origin)
+            | PutPartitionDelete(origin=origin)
+        ):
+            return origin.request_id
+        case _:
+            return None
+
+
+def _named(error: RemoteStorageError, request_id: bytes) -> RemoteStorageError:
+    return of_request(error, request_id) if request_id else error

@@ -196,10 +196,11 @@ class HostGreeting(_message.Message):
     def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., host: _Optional[str] = ..., software: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., calls_max: _Optional[int] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("id", "deadline_ms", "host", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "place_hold", "release_hold", "purge", "release_kept", "clean_up", "tell_move", "replace_process")
+    __slots__ = ("id", "deadline_ms", "host", "request_id", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "place_hold", "release_hold", "purge", "release_kept", "clean_up", "tell_move", "replace_process")
     ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     WRITE_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
@@ -221,6 +222,7 @@ class Call(_message.Message):
     id: int
     deadline_ms: int
     host: str
+    request_id: bytes
     write: Write
     question: Question
     ready: ReadyQuestion
@@ -239,7 +241,7 @@ class Call(_message.Message):
     clean_up: CleanUp
     tell_move: TellMove
     replace_process: ReplaceProcess
-    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., place_hold: _Optional[_Union[PlaceHold, _Mapping]] = ..., release_hold: _Optional[_Union[ReleaseHold, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., release_kept: _Optional[_Union[ReleaseKept, _Mapping]] = ..., clean_up: _Optional[_Union[CleanUp, _Mapping]] = ..., tell_move: _Optional[_Union[TellMove, _Mapping]] = ..., replace_process: _Optional[_Union[ReplaceProcess, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., request_id: _Optional[bytes] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., place_hold: _Optional[_Union[PlaceHold, _Mapping]] = ..., release_hold: _Optional[_Union[ReleaseHold, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., release_kept: _Optional[_Union[ReleaseKept, _Mapping]] = ..., clean_up: _Optional[_Union[CleanUp, _Mapping]] = ..., tell_move: _Optional[_Union[TellMove, _Mapping]] = ..., replace_process: _Optional[_Union[ReplaceProcess, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "ownership", "hold_told", "to_purge", "kept_released", "cleaned_up", "move_told", "replacement")
@@ -284,14 +286,16 @@ class Answer(_message.Message):
     def __init__(self, id: _Optional[int] = ..., better_door: _Optional[str] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., announced: _Optional[_Union[Announced, _Mapping]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., hosts: _Optional[_Union[Hosts, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., owned: _Optional[_Union[Owned, _Mapping]] = ..., ownership: _Optional[_Union[Ownership, _Mapping]] = ..., hold_told: _Optional[_Union[HoldTold, _Mapping]] = ..., to_purge: _Optional[_Union[ToPurge, _Mapping]] = ..., kept_released: _Optional[_Union[KeptReleased, _Mapping]] = ..., cleaned_up: _Optional[_Union[CleanedUp, _Mapping]] = ..., move_told: _Optional[_Union[MoveTold, _Mapping]] = ..., replacement: _Optional[_Union[Replacement, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("kind", "message", "fate")
+    __slots__ = ("kind", "message", "fate", "request_id")
     KIND_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     FATE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     kind: Kind
     message: str
     fate: Fate
-    def __init__(self, kind: _Optional[_Union[Kind, str]] = ..., message: _Optional[str] = ..., fate: _Optional[_Union[Fate, str]] = ...) -> None: ...
+    request_id: bytes
+    def __init__(self, kind: _Optional[_Union[Kind, str]] = ..., message: _Optional[str] = ..., fate: _Optional[_Union[Fate, str]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class Partition(_message.Message):
     __slots__ = ("topic_id", "partition", "topic")

@@ -38,6 +38,7 @@ class CoordinatorShell:
     """The actor: made by any process that finds no coordinator; `start` brings it up."""
 
     def __init__(self, settings: ServiceSettings, home: str) -> None:
+        settings.begin_log()
         self._settings = settings
         self._home = home
         self._service: CoordinatorService | None = None

@@ -35,6 +35,7 @@ class HostShell:
     def __init__(
         self, address: str, settings: ServiceSettings, home: str, coordinator: RayCoordinator
     ) -> None:
+        settings.begin_log()
         self._address = address
         self._coordinator = coordinator
         self._settings = settings

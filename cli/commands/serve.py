@@ -10,7 +10,7 @@ import threading
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NoReturn
 
 import typer
 from typing_extensions import override
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tierledger.health.server import MetricsOptions
     from tierledger.moving.broker_versions import OldestVersion
     from tierledger.storage.kafka_brokers import KafkaBrokers
+    from tierledger.storage.process_log import LogFormat
 
 STOPS = {signal.SIGINT, signal.SIGTERM}
 
@@ -241,6 +242,14 @@ BackupsOption = Annotated[
         help="Where `backup make` writes; a metric tells when the newest backup was made.",
     ),
 ]
+LogFormatOption = Annotated[
+    Literal["text", "json"],
+    typer.Option(
+        "--log-format",
+        help="How the service's processes write their logs: lines for people, or a JSON object "
+        "per line.",
+    ),
+]
 MetricsPartitionsOption = Annotated[
     int,
     typer.Option(
@@ -266,6 +275,7 @@ class PlacementOptions(NamedTuple):
     breaker: BreakerShares
     console: str | None = None
     nodes: int = 1
+    log_format: LogFormat = "text"
 
 
 def serve_command(
@@ -297,6 +307,7 @@ def serve_command(
     metrics_partitions: MetricsPartitionsOption = 1000,
     backups: BackupsOption = None,
     console: ConsoleOption = None,
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Run the service on a store: a coordinator and its hosts, on a Ray cluster.
 
@@ -308,7 +319,7 @@ def serve_command(
     from tierledger.health.server import MetricsOptions
     from tierledger.storage.kafka_brokers import KafkaBrokers
 
-    log_to_stderr()
+    log_to_stderr(log_format)
     metrics = None
     seen = None if backups is None else backup_files(backups)
     if metrics_port is not None:
@@ -343,6 +354,7 @@ def serve_command(
         BreakerShares(breaker, topic_breaker),
         console,
         nodes,
+        log_format,
     )
     options = StoreOptions(store, cluster)
     serving = _Serving(lambda until: _serve(options, limit, placement, metrics, until))
@@ -524,6 +536,7 @@ async def _serve(
         security=placement.security,
         kafka=placement.kafka,
         breaker=placement.breaker,
+        log_format=placement.log_format,
     )
     oracle_of(settings)  # Refuses a wrong list of addresses.
     if placement.kafka is not None:

@@ -189,7 +189,6 @@ def test_a_pid_is_no_process() -> None:
 
 LOGGERS = {
     "storage/process_log.py",
-    "cli/log_setup.py",  # It sets the level of a command's own log.
     "cli/commands/simulate/live.py",  # Results only.
     "simulation/service/verdict.py",  # A world's log, in which lines fail.
 }

@@ -119,8 +119,12 @@ async def test_what_is_too_large_is_refused_and_nothing_else_is(
         await ask("1 lead 1")
         assert await ask("1 ready 1") == "ready"
         assert await ask("1 add 1 0") == "done"
-        over = await ask(f"1 move 1 0 COPY_SEGMENT_FINISHED {limit + 1}")
+        with captured_logs() as lines:
+            over = await ask(f"1 move 1 0 COPY_SEGMENT_FINISHED {limit + 1}")
         assert over == "RemoteStorageException"
+        (refused,) = [one for one in lines if "request" in one]
+        assert (refused["operation"], refused["outcome"]) == ("update", "rejected")
+        assert len(bytes.fromhex(refused["request"])) == 16, "the plugin's own"
         assert await ask("1 lookup 1 5") == "none"
         assert await world.alarms() == {"CustomMetadataSizeLimitExceeded": 1}
         # With these bytes a broker cleans up.

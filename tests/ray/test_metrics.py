@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import tempfile
 import urllib.error
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 
 from tests.health.test_alerts import ASKED
 from tests.health.test_metrics import get, page_at, value
-from tests.models.actors.local_world import CLUSTER, copy, partition, segment
+from tests.models.actors.local_world import CLUSTER, copy, eventually, partition, segment
 from tests.models.ray.brokers import Brokers, settings_for
 from tests.ray.test_serve import COMMAND, served
 from tierledger.actors.ray.cluster import leave_cluster
+from tierledger.events.errors import InvalidStateTransition
 
 
 @pytest.fixture
@@ -26,10 +28,18 @@ async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
     leave_cluster()
 
 
+def requests_logged(pid: int) -> list[dict[str, str]]:
+    """What hosts of a service, by the pid of `serve`, have logged of calls."""
+    files = Path(tempfile.gettempdir()).glob(f"ray/session_*_{pid}/logs/*.err")
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in lines if '"request"' in line]
+
+
 async def test_scrapes_and_looks_see_what_a_service_does(brokers: Brokers) -> None:
     store = brokers.settings.storage["metadata.storage.url"]
     tips = [partition(number) for number in range(3)]
-    with served(store, "--cluster", CLUSTER, "--metrics-port", 0) as process:
+    forms = ("--metrics-port", 0, "--log-format", "json")
+    with served(store, "--cluster", CLUSTER, *forms) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
         before, page = await get(address), await page_at(address)
@@ -52,6 +62,10 @@ async def test_scrapes_and_looks_see_what_a_service_does(brokers: Brokers) -> No
         while seen != positions or last["totals"]["lag_events_max"]:
             last = json.loads(await watch.stdout.readline())
             seen = [one["position"] for one in last["partitions"]]
+        with pytest.raises(InvalidStateTransition) as refused:
+            await leader.add_remote_log_segment_metadata(segment(0, tips[0], size=99))
+        await eventually(lambda: requests_logged(process.pid))
+        lines = requests_logged(process.pid)
         for manager in brokers.managers:
             await manager.close()
         watch.send_signal(signal.SIGINT)
@@ -59,6 +73,7 @@ async def test_scrapes_and_looks_see_what_a_service_does(brokers: Brokers) -> No
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == 0
 
+    assert [f"(request {one['request']})" in str(refused.value) for one in lines] == [True]
     assert {one for one in ASKED if f"# TYPE {one.removesuffix('_total')}" not in page} == set()
     assert value(after, "host_silence_seconds", host="host-0") is not None
     assert value(before, "host_up", host="host-0") == 1

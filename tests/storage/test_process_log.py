@@ -1,5 +1,6 @@
 """What a process logs costs it nothing but the line: it neither raises nor waits."""
 
+import json
 import os
 import subprocess
 import sys
@@ -113,3 +114,35 @@ def test_a_process_that_ends_at_once_has_told_why(tmp_path: Path) -> None:
             assert done.returncode == 7
 
     assert "the last words" in (tmp_path / "err").read_text()
+
+
+JSON_LINES = """
+from tierledger.storage.process_log import LOG, LogFormat, ProcessLog, log_as
+
+log_as("json")
+log = ProcessLog("tierledger.of.a.test")
+log.warning("odd\\nevent", error="\\x1b[31m\\udc80\\n", request="0a0b", of=object)
+try:
+    raise ValueError("no")
+except ValueError:
+    log.exception("failed")
+log.info("long", details="\\x00" * 100_000, request="0c")
+LOG.flush(20)
+LOG.lose(3)
+log.debug("last")
+LOG.flush(20)
+"""
+
+
+def test_as_json_each_line_is_an_object_whatever_is_told() -> None:
+    done = subprocess.run([sys.executable, "-c", JSON_LINES], capture_output=True, check=True)
+    first, failed, long, *lost = map(json.loads, done.stderr.splitlines())
+
+    assert list(first)[:4] == ["time", "level", "logger", "event"]
+    assert first["level"] == "warning"
+    assert first["logger"] == "tierledger.of.a.test"
+    assert (first["event"], first["request"]) == ("odd\nevent", "0a0b")
+    assert "ValueError: no" in failed["exception"]
+    assert (long["event"], long["request"]) == ("long", "0c")
+    assert [one["event"] for one in lost] == ["lines of this log are lost", "last"]
+    assert lost[0]["lines"] == 3

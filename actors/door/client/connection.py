@@ -178,6 +178,8 @@ class DoorHost:
         """
         message = pb.Call(deadline_ms=attempt.left_ms, host=self._name)
         put_call(call, message)
+        if attempt.request_id and not message.write.request_id:
+            message.request_id = attempt.request_id
         stream = self._connection.at_hand(self._name)
         if stream is None:
             stream, message.host = await self._stream()

@@ -24,12 +24,12 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.limits import FRAME_BYTES, FRAME_ITEMS, DoorLimits
 from tierledger.actors.door.security.identity import check_allowed
 from tierledger.actors.door.server.admission import Context, Credential
+from tierledger.actors.door.server.call_record import CallRecord
 from tierledger.actors.door.server.desk import Desk
-from tierledger.actors.door.server.outcomes import CANCELLED, operation_of, outcome_of
+from tierledger.actors.door.server.outcomes import CANCELLED, outcome_of
 from tierledger.actors.door.wire.answers import put_result
-from tierledger.actors.door.wire.calls import DEADLINE_MS
+from tierledger.actors.door.wire.calls import DEADLINE_MS, check_named
 from tierledger.actors.door.wire.failures import failure_message
-from tierledger.actors.host.call_times import DoorTimes
 from tierledger.actors.slices import Slices
 from tierledger.events.errors import (
     InvalidArgument,
@@ -102,17 +102,17 @@ class Conversation:
         context: Context,
         credential: Credential,
         unread: Unread | None = None,
-        times: DoorTimes | None = None,
+        record: CallRecord | None = None,
     ) -> None:
         """`context`: gRPC's end of the stream; `credential`: the client's.
 
-        `unread` and `times` count unread bytes and calls for all streams of the host.
+        `unread` counts unread bytes and `record` calls, for all streams of the host.
         """
         self.making = asyncio.Lock()
         self.heard: Callable[[], None] | None = None
         """Called for each frame with calls."""
         self._unread = unread or Unread(limits)
-        self._times = times or DoorTimes()
+        self._record = record or CallRecord(desk)
         self._desk = desk
         self._credential = credential
         self._limits = limits
@@ -244,6 +244,7 @@ class Conversation:
         now_s = self._loop.time()
         one = self._open[number] = _OpenCall(message, now_s)
         try:
+            check_named(message)
             check_allowed(identity, message)
             one.answering = self._desk.answer(message, partial(self._answered, number), self)
         except RemoteStorageError as error:
@@ -269,12 +270,11 @@ class Conversation:
     def _expire(self, number: int) -> None:
         one = self._give_up(number)
         kind = OutcomeUnknown if one.message.WhichOneof("ask") in CHANGES else NotReady
-        error = kind("no answer within the call's time")
-        self._note(one, outcome_of(error))
-        self._put(number, error)
+        self._put(number, kind("no answer within the call's time"), one)
 
-    def _note(self, one: _OpenCall, outcome: str) -> None:
-        self._times.note(operation_of(one.message), outcome, self._loop.time() - one.begun_s)
+    def _note(self, one: _OpenCall, outcome: str, result: object = None) -> None:
+        seconds = self._loop.time() - one.begun_s
+        self._record.ended(one.message, outcome, seconds, result, self.name)
 
     # Out.
 
@@ -282,10 +282,10 @@ class Conversation:
         one = self._open.pop(number, None)
         if one is not None:  # Else the call was dropped.
             self._patience.take_out(number)
-            self._note(one, outcome_of(result))
-            self._put(number, result)
+            self._put(number, result, one)
 
-    def _put(self, number: int, result: object) -> None:
+    def _put(self, number: int, result: object, one: _OpenCall) -> None:
+        self._note(one, outcome_of(result), result)
         if self._farewell.done():
             return  # Nothing is written any more.
         frame, size = self._frames[-1] if self._frames else (pb.HostFrame(), FRAME_BYTES)
@@ -302,6 +302,8 @@ class Conversation:
         else:
             put_result(result, answer)
             added = _bytes(result)
+        if answer.HasField("failure") and not answer.failure.request_id:
+            answer.failure.request_id = self._desk.named(one.message)
         answer.id = number
         self._frames[-1] = (frame, size + added)
         self._count(added)

@@ -6,6 +6,7 @@ A call about a partition that this host serves is passed to the host in the step
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,7 +26,7 @@ from tierledger.actors.coordinator.requests import DoorsCall, HostsCall, RouteCa
 from tierledger.actors.deadline import Attempt, Bounds, Deadline
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.wire import coordination
-from tierledger.actors.door.wire.calls import DEADLINE_MS, call_of
+from tierledger.actors.door.wire.calls import DEADLINE_MS, call_of, id_of
 from tierledger.actors.door.wire.segments import claim_message, key_of
 from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.host.feeds import Feeds
@@ -85,6 +86,13 @@ class Desk:
         self._routes = Routes(coordinator)
         self._doors: dict[str, str] = {}
         self._bounds = Bounds()
+        self._unnamed = itertools.count(1)
+
+    def named(self, message: pb.Call) -> bytes:
+        """The id by which logs and errors name a call; one that has none gets it here."""
+        if not id_of(message):
+            message.request_id = f"{self.address}#{next(self._unnamed)}".encode()
+        return id_of(message)
 
     def answer(
         self, message: pb.Call, then: Callable[[object], None], reader: AnswerReader
@@ -138,6 +146,7 @@ class Desk:
         call: CommandCall | QueryCall | ReadyCall | PageCall,
         attempt: Attempt,
     ) -> object:
+        self.named(message)
         passed = pb.Call()
         passed.CopyFrom(message)
         key: PartitionKey | None = None

@@ -17,12 +17,12 @@ from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.limits import FRAME_ITEMS, DoorLimits
 from tierledger.actors.door.security.identity import check_fed
 from tierledger.actors.door.server.admission import Context, Credential
+from tierledger.actors.door.server.call_record import CallRecord
 from tierledger.actors.door.server.conversation import Conversation, Unread, next_frame
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.wire.failures import failure_message
 from tierledger.actors.door.wire.feed import claim_in, put_frame, subscription_of
 from tierledger.actors.feed.frames import FRAME_BYTES, Change, Frame, Head, Slice, Subscription
-from tierledger.actors.host.call_times import DoorTimes
 from tierledger.actors.host.feeds import FeedSubscriber
 from tierledger.actors.host.heads import WatchedHead
 from tierledger.actors.slices import Slices
@@ -73,9 +73,9 @@ class FeedConversation(Conversation):
         context: Context,
         credential: Credential,
         unread: Unread | None = None,
-        times: DoorTimes | None = None,
+        record: CallRecord | None = None,
     ) -> None:
-        super().__init__(desk, limits, context, credential, unread, times)
+        super().__init__(desk, limits, context, credential, unread, record)
         self._subscribed: dict[int, _FeedSubscription] = {}
         self._due: dict[int, None] = {}
         """Subscriptions that may have an item, in the order in which they are asked."""

@@ -20,6 +20,7 @@ from tierledger.actors.door.limits import (
     DoorLimits,
 )
 from tierledger.actors.door.server.admission import Admission, Context, Guest
+from tierledger.actors.door.server.call_record import CallRecord
 from tierledger.actors.door.server.conversation import Conversation, Unread, next_frame
 from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.feeding import FeedConversation
@@ -62,8 +63,7 @@ class Gateway:
         self._limits = limits or DoorLimits()
         self._admission = admission or Admission(cluster_id)
         self._hear = heard
-        self.times = times or DoorTimes()
-        """How long calls took."""
+        self.record = CallRecord(desk, times)
         self._health = Health()
         self._server: grpc.aio.Server | None = None
         self._connections = 0
@@ -148,7 +148,7 @@ class Gateway:
             await self._talk(
                 guest,
                 context,
-                kind(self._desk, self._limits, context, credential, self._unread, self.times),
+                kind(self._desk, self._limits, context, credential, self._unread, self.record),
             )
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
             pass  # The client is gone.

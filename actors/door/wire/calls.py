@@ -204,15 +204,34 @@ def call_of(message: pb.Call) -> CommandCall | QueryCall | ReadyCall | PageCall 
             return None
 
 
+def id_of(message: pb.Call) -> bytes:
+    """The id of a call, no longer than it may be; empty if it has none."""
+    return (message.write.request_id or message.request_id)[:REQUEST_ID_BYTES_MAX]
+
+
+def check_named(message: pb.Call) -> None:
+    """Refuse a call whose id is too long.
+
+    Raises:
+        InvalidArgument: It is.
+    """
+    _check_id(message.request_id)
+
+
+def _check_id(request_id: bytes) -> None:
+    if len(request_id) > REQUEST_ID_BYTES_MAX:
+        raise InvalidArgument(
+            f"expected 0 to {REQUEST_ID_BYTES_MAX} bytes for request_id, got {len(request_id)}"
+        )
+
+
 def write_of(message: pb.Write) -> CommandCall:
     """The write in a message; raises as `call_of` does."""
     tip, key = partition_of(message.partition)
     claim = claim_of(_given(message, "claim").claim)
     request_id = message.request_id if message.HasField("request_id") else None
-    if request_id is not None and len(request_id) > REQUEST_ID_BYTES_MAX:
-        raise InvalidArgument(
-            f"expected 0 to {REQUEST_ID_BYTES_MAX} bytes for request_id, got {len(request_id)}"
-        )
+    if request_id is not None:
+        _check_id(request_id)
     command = _command(message, tip, claim, Origin(message.origin_broker_id, request_id))
     return CommandCall(key, command)
 

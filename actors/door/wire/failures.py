@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tierledger.actors.calls import of_request
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.events import errors
 from tierledger.events.errors import RemoteStorageError
@@ -64,4 +65,5 @@ def _classes_of(error: BaseException) -> tuple[type, ...]:
 def error_of(failure: pb.Failure) -> RemoteStorageError:
     """The error in a host's message; for an unknown kind, the class that fits its fate."""
     made = _BY_KIND.get(failure.kind) or _BY_FATE.get(failure.fate, errors.OutcomeUnknown)
-    return made(failure.message)
+    error = made(failure.message)
+    return of_request(error, failure.request_id) if failure.request_id else error

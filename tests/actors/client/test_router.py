@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.models.actors.local_world import segment
 from tierledger.actors.calls import LEADER, Call, CommandCall, PartitionKey
 from tierledger.actors.client.router import Router
 from tierledger.actors.client.service_link import ServiceLink
@@ -28,6 +29,7 @@ from tierledger.events.errors import (
     RemoteStorageError,
     StorageUnavailable,
 )
+from tierledger.events.log_events import Origin
 
 KEY = PartitionKey(bytes(16), 0)
 CLAIM = cmd.Claim(1, 1, 1)
@@ -71,7 +73,7 @@ async def router_to(*results: object, deadline_s: float) -> AsyncIterator[Router
     async def connect() -> Any:  # noqa: ANN401 - A connection, as much of it as is asked.
         return service
 
-    router = Router(ServiceLink(connect), deadline_s)
+    router = Router(ServiceLink(connect), deadline_s, b"me")
     try:
         yield router
     finally:
@@ -88,6 +90,14 @@ async def asked(*results: object) -> object:
     """The result of a question whose attempts end so; a further attempt would hang."""
     async with router_to(*results, deadline_s=SOON_S) as router:
         return await router.ask(KEY, LEADER, lambda _: CALL)
+
+
+async def test_a_write_in_doubt_is_named_in_the_error_as_hosts_name_it() -> None:
+    origin = Origin(1, b"mine")
+    write = CommandCall(KEY, cmd.AddSegment(CLAIM, origin, segment(0)))
+    async with router_to(NotReady("later (request 00)"), deadline_s=SOON_S) as router:
+        with pytest.raises(OutcomeUnknown, match=rf" \(request {b'mine'.hex()}\)$"):
+            await router.change(KEY, write)
 
 
 async def test_what_did_not_happen_is_tried_again() -> None:

@@ -494,6 +494,12 @@ def messages() -> dict[str, Message]:
         ),
         "failure": FAILURE,
         "failure-not-authorized": NOT_ALLOWED,
+        "failure-of-a-call": pb.Failure(
+            kind=pb.NOT_READY, message="later", fate=pb.RETRYABLE, request_id=bytes(range(16))
+        ),
+        "call-with-an-id": pb.Call(
+            id=9, request_id=bytes(range(16)), next_page=pb.NextPage(cursor="host-0/1/aa/9")
+        ),
         "partition": PARTITION,
         "host": HOST,
         "write": _embedded("call-write-add", "write"),

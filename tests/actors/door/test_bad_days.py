@@ -192,7 +192,7 @@ async def test_calls_without_an_answer_are_counted_with_their_time() -> None:
         assert (await client.next()).answers[0].failure.fate == pb.UNKNOWN
         await client.send(pb.ClientFrame(cancelled=[1]))
         await client.close()
-        times = held.gateway.times
+        times = held.gateway.record.times
         await eventually(lambda: len(times.plain()) == 2)
         await eventually(
             lambda: dict(times.plain()["cancelled"]["highest_offset"]["upto_s"])[None] == 2

@@ -182,7 +182,7 @@ class LocalWorld:
         """A router to the service, without a manager."""
         settings = ServiceSettings(self.cluster, self.storage)
         link = ServiceLink(lambda: self.service.connect(settings))
-        router = Router(link, DEADLINE_S)
+        router = Router(link, DEADLINE_S, b"router")
         self.opened.push_async_callback(router.close)
         return router
 

@@ -17,7 +17,8 @@ final class CallFailed extends Exception {
 
     static CallFailed of(Failure failure) {
         Kind kind = failure.getKind();
-        return new CallFailed(kind, failure.getFate(), kind + ": " + failure.getMessage());
+        return new CallFailed(kind, failure.getFate(),
+            RequestId.in(kind + ": " + failure.getMessage(), failure.getRequestId()));
     }
 
     /** The call was not sent, so a retry is safe. */

@@ -28,13 +28,16 @@ final class Conversation extends DoorStream {
 
     /**
      * The answer to a call; a failure is a {@link CallFailed}. A caller that stops waiting need
-     * not cancel.
+     * not cancel. A call without an id gets one.
      */
     CompletableFuture<Answer> ask(Call.Builder call) {
         CompletableFuture<Answer> answer = new CompletableFuture<>();
         if (!isOpen()) {
             answer.completeExceptionally(CallFailed.notReady(door + " is not open"));
             return answer;
+        }
+        if (!call.hasWrite() && call.getRequestId().isEmpty()) {
+            call.setRequestId(RequestId.random());
         }
         Call made = call.setId(++lastId).build();
         if (made.getSerializedSize() > greeting.getFrameBytesMax() - 16) {

@@ -13,7 +13,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.stream.Stream;
 import org.apache.kafka.common.TopicIdPartition;
-import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
@@ -118,7 +117,7 @@ final class Ledger implements Manager {
         Write.Builder write = message(change)
             .setPartition(Segments.partition(tip))
             .setOriginBrokerId(settings.brokerId)
-            .setRequestId(Segments.bytes(Uuid.randomUuid()));
+            .setRequestId(RequestId.random());
         long begun = System.nanoTime();
         long timeoutMs = isFinish ? settings.finishTimeoutMs : settings.writeTimeoutMs;
         CompletableFuture<Void> done = new CompletableFuture<>();

@@ -74,6 +74,7 @@ final class Questions {
     private Found answer(Hosted hosted, Call.Builder call, long until, Replica.NotReady why)
         throws Replica.NotReady, Replica.Deleted {
         String problem;
+        call.setRequestId(RequestId.random());
         if (!room.tryAcquire()) {
             throw new Replica.NotReady(why.getMessage() + ", and " + OPEN_MAX + " questions wait");
         }
@@ -102,6 +103,7 @@ final class Questions {
         } finally {
             room.release();
         }
-        throw new Replica.NotReady(why.getMessage() + ", and of the service: " + problem);
+        throw new Replica.NotReady(RequestId.in(
+            why.getMessage() + ", and of the service: " + problem, call.getRequestId()));
     }
 }

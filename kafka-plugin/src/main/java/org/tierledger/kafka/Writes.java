@@ -10,6 +10,8 @@ import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.errors.ReplicaNotAvailableException;
 import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import org.tierledger.door.v1.Answer;
 import org.tierledger.door.v1.Call;
 import org.tierledger.door.v1.Claim;
@@ -83,6 +85,8 @@ final class Writes {
         }
 
         private void again() {
+            log.debug("The write {} of {} is tried again: {}", RequestId.text(write.getRequestId()),
+                hosted.tip, (doubt != null ? doubt : refusal).getMessage());
             loop.after(Math.min(PAUSE_MS << Math.min(attempts++, 10), PAUSE_MAX_MS), this::attempt);
         }
 
@@ -119,7 +123,7 @@ final class Writes {
          * deleted.
          */
         private Exception kafkaError(CallFailed error) {
-            String message = hosted.tip + ": " + error.getMessage();
+            String message = named(error.getMessage());
             if (error.kind == Kind.PARTITION_DELETED
                 || doubt == null && error.kind == Kind.REMOTE_RESOURCE_NOT_FOUND) {
                 return new RemoteResourceNotFoundException(message, error);
@@ -128,16 +132,19 @@ final class Writes {
                 return new ReplicaNotAvailableException(message, error);
             }
             return new RemoteStorageException(
-                doubt == null ? message : hosted.tip + ": " + doubt.getMessage(), error);
+                doubt == null ? message : named(doubt.getMessage()), error);
         }
 
         /** Fail the write, with an exception that brokers retry unless it is in doubt. */
         private void giveUp(String why) {
             CallFailed last = doubt != null ? doubt : refusal;
-            String message =
-                hosted.tip + ": " + why + (last == null ? "" : ": " + last.getMessage());
+            String message = named(why + (last == null ? "" : ": " + last.getMessage()));
             end(doubt != null || isSent ? new RemoteStorageException(message)
                 : new ReplicaNotAvailableException(message));
+        }
+
+        private String named(String why) {
+            return RequestId.in(hosted.tip + ": " + why, write.getRequestId());
         }
 
         void end(Exception error) {
@@ -153,6 +160,7 @@ final class Writes {
         }
     }
 
+    private final Logger log = LoggerFactory.getLogger(Writes.class);
     private final Hosted hosted;
     private final Doors doors;
     private final Loop loop;
