@@ -78,7 +78,7 @@ def passed_on_twice() -> Patches:
 @mistake("D5", "overdue", within=20, every=WHOLE_EVERY)
 def deadline_ends_nothing() -> Patches:
     """A call whose time is over stays open."""
-    given_up = "is_change = self._give_up(number)"
+    given_up = "one = self._give_up(number)"
     return rewritten(Conversation._expire, given_up, f"return; {given_up}")
 
 
