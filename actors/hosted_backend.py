@@ -87,6 +87,15 @@ class HostedBackend(MetadataStorageBackend):
         return found
 
     @override
+    async def get_firsts(
+        self, prefix: str, levels: int, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        if self._reader is not None:
+            return await self._reader.get_firsts(prefix, levels, after=after, limit=limit)
+        # By `get_like`, which hosts of former releases know.
+        return await super().get_firsts(prefix, levels, after=after, limit=limit)
+
+    @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
         if self._reader is not None:
             return await self._reader.last_keys(prefixes)

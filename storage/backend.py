@@ -239,6 +239,31 @@ class MetadataStorageBackend(ABC):
             limit: At most so many, at least one. Fewer come only where the keys end.
         """
 
+    async def get_firsts(
+        self, prefix: str, levels: int, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        """The first key of each folder `levels` below `prefix`, and its value, in order.
+
+        A folder is a key's text up to the "/" of that number behind `prefix`; a key with fewer
+        is a folder of its own. Each row is as of a moment of its own.
+
+        Args:
+            prefix: As for `get_like`.
+            levels: How many "/" there are behind `prefix` in the name of a folder.
+            after: Only keys after this one, as for `get_like`. For the next page, pass a text
+                behind all keys of the last folder.
+            limit: At most so many, at least one. Fewer come only where the keys end.
+        """
+        check_page(prefix, after, limit)
+        found: list[tuple[str, bytes]] = []
+        while len(found) < limit:
+            page = await self.get_like(prefix, after=after, limit=1)
+            if not page:
+                break
+            found += page
+            after = behind_folder(prefix, page[0][0], levels)
+        return found
+
     @abstractmethod
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
         """For each of `prefixes` the last key that starts with it; None without any."""
@@ -416,6 +441,14 @@ def check_page(prefix: str, after: str | None, limit: int) -> None:
 
 
 HIGHEST_CHARACTER = chr(0x10FFFF)
+
+
+def behind_folder(prefix: str, key: str, levels: int) -> str:
+    """A text behind all keys of the folder `levels` below `prefix` that `key` is in."""
+    names = key[len(prefix) :].split("/", levels)
+    if len(names) <= levels:
+        return key
+    return prefix + "".join(f"{name}/" for name in names[:levels]) + HIGHEST_CHARACTER
 
 
 def key_after(prefix: str) -> str | None:

@@ -7,7 +7,8 @@ A key that belongs to nothing known is a stray; scans skip it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from difflib import get_close_matches
 from typing import NamedTuple, TypeAlias
 
@@ -18,7 +19,7 @@ from tierledger.events.errors import (
     RemoteResourceNotFound,
 )
 from tierledger.events.event_codec import genesis
-from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.events.identifiers import UUID_BYTES, TopicIdPartition, Uuid
 from tierledger.events.log_events import SessionOpened
 from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.backend import MetadataStorageBackend
@@ -38,6 +39,11 @@ Found: TypeAlias = "tuple[TopicIdPartition, StoredBatch | None]"
 
 ID_PREFIX_MIN = 8
 """The fewest characters of a topic's id that stand for it."""
+
+PARTITIONS_AT_FIRST, PARTITIONS_PER_PAGE = 8, 512
+"""How many partitions one request finds: few if only some are wanted, and then more."""
+
+ANY_PARTITION = TopicIdPartition(Uuid(bytes(UUID_BYTES)), 0, "")
 
 LIKE_MAX = 3
 """Names that an error suggests in place of one that is unknown."""
@@ -187,16 +193,59 @@ class Catalog:
 
     async def first_batches(self, topic_id: Uuid | None = None) -> AsyncIterator[Found]:
         """All partitions, or those of one topic, with their first batches; without names."""
-        after = None
+        keys = self.keys
+        of_logs = of_states = None
         if topic_id is not None:
             before = TopicIdPartition(topic_id, 0, "")
-            after = (self.keys.log(before), self.keys.state(before))
-        while (found := await self._next(after)) is not None:
-            tip, _ = found
-            if topic_id is not None and tip.topic_id != topic_id:
-                return
-            yield found
-            after = self._behind(tip)
+            of_logs, of_states = keys.log(before), keys.state(before)
+        async with (
+            aclosing(self._each_in(keys.logs(), keys.log, of_logs, self._parse_batch)) as logs,
+            aclosing(
+                self._each_in(keys.states(), keys.state, of_states, self._parse_state)
+            ) as states,
+        ):
+            log, state = await anext(logs, None), await anext(states, None)
+            while (first := _first_of(log, state)) is not None:
+                if topic_id is not None and first[0].topic_id != topic_id:
+                    return
+                yield first
+                if log is not None and log[0] == first[0]:
+                    log = await anext(logs, None)
+                if state is not None and state[0] == first[0]:
+                    state = await anext(states, None)
+
+    async def _each_in(
+        self,
+        prefix: str,
+        folder_of: Callable[[TopicIdPartition], str],
+        after: str | None,
+        parse: Callable[[str, bytes], Found],
+    ) -> AsyncGenerator[Found]:
+        """The partitions that have keys below `prefix`: first some, then many at a time."""
+        folder = folder_of(ANY_PARTITION)
+        levels = folder.count("/") - prefix.count("/")
+        # Keys of another form are looked for one by one.
+        most = PARTITIONS_PER_PAGE if folder.endswith("/") else 1
+        limit = min(PARTITIONS_AT_FIRST, most)
+        while True:
+            page = await self.backend.get_firsts(prefix, levels, after=after, limit=limit)
+            for row in page:
+                try:
+                    found: Found | None = parse(*row)
+                except InvalidArgument:
+                    page = []
+                    # What else is in the folder of a stray may be good.
+                    found = await self._next_in(prefix, after, parse)
+                if found is None:
+                    return
+                yield found
+                after = behind(folder_of(found[0]))
+                if not page:
+                    break
+            else:
+                if len(page) < limit:
+                    return
+                limit = min(4 * limit, most)
 
     async def entry(self, tip: TopicIdPartition, first: StoredBatch | None) -> CatalogEntry:
         """The entry by the log's first batch, or by the checkpoint if the batch is damaged."""
@@ -309,10 +358,7 @@ class Catalog:
         of_logs, of_states = after or (None, None)
         in_logs = await self._next_in(self.keys.logs(), of_logs, self._parse_batch)
         in_states = await self._next_in(self.keys.states(), of_states, self._parse_state)
-        found = [one for one in (in_logs, in_states) if one is not None]
-        return min(
-            found, key=lambda one: (str(one[0].topic_id), one[0].partition), default=None
-        )
+        return _first_of(in_logs, in_states)
 
     async def _next_in(
         self, prefix: str, after: str | None, parse: Callable[[str, bytes], Found]
@@ -341,3 +387,9 @@ class Catalog:
             return tip
         topic = "" if found is None else found[1].topic
         return TopicIdPartition(tip.topic_id, tip.partition, topic)
+
+
+def _first_of(log: Found | None, state: Found | None) -> Found | None:
+    """The partition that comes first; from its log if both are the same."""
+    found = [one for one in (log, state) if one is not None]
+    return min(found, key=lambda one: (str(one[0].topic_id), one[0].partition), default=None)

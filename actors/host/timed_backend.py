@@ -60,6 +60,13 @@ class TimedBackend(MetadataStorageBackend):
         )
 
     @override
+    async def get_firsts(
+        self, prefix: str, levels: int, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        firsts = self._backend.get_firsts(prefix, levels, after=after, limit=limit)
+        return await self._timed("list", firsts)
+
+    @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
         return await self._timed("list", self._backend.last_keys(prefixes))
 

@@ -171,6 +171,13 @@ class StoreConnection(MetadataStorageBackend):
         return page
 
     @override
+    async def get_firsts(
+        self, prefix: str, levels: int, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        firsts = partial(self._backend.get_firsts, prefix, levels, after=after, limit=limit)
+        return await self._read(firsts, [prefix, after] if after else [prefix])
+
+    @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
         return await self._read(partial(self._backend.last_keys, prefixes), prefixes)
 

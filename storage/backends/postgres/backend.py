@@ -20,6 +20,7 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.storage.backend import (
+    HIGHEST_CHARACTER,
     KEY_BYTES_MAX,
     NO_FORMERS,
     AtomicConflict,
@@ -59,6 +60,20 @@ SELECT = "SELECT key, value FROM tierledger_kv WHERE key = ANY(%b::text[]) AND (
 SELECT_LIKE = """
 SELECT key, value FROM tierledger_kv
  WHERE key >= %b AND key > %b AND key < %b AND (TABLE here) ORDER BY key LIMIT %b
+"""
+SELECT_FIRSTS = """
+SELECT key, value FROM (
+    WITH RECURSIVE firsts(key, value) AS (
+        (SELECT key, value FROM tierledger_kv
+          WHERE key >= %b AND key > %b AND key < %b ORDER BY key LIMIT 1)
+        UNION ALL
+        (SELECT next.key, next.value FROM firsts, LATERAL (
+            SELECT kv.key, kv.value FROM tierledger_kv AS kv
+             WHERE kv.key > coalesce(substring(firsts.key FROM %b) || %b, firsts.key)
+               AND kv.key < %b ORDER BY kv.key LIMIT 1) AS next)
+    )
+    SELECT key, value FROM firsts LIMIT %b) AS found
+ WHERE (TABLE here) ORDER BY key
 """
 SELECT_LAST = """
 SELECT (SELECT key FROM tierledger_kv WHERE key >= one.start AND key < one.stop
@@ -149,6 +164,17 @@ class PostgresBackend(MetadataStorageBackend):
         check_page(prefix, after, limit)
         bounds = (prefix, after or "", _end_of(prefix), limit)
         answer = await self._finished(self._pool.run(SELECT_LIKE, bounds, bulk=True))
+        return [(key, value) for key, value in answer.rows]
+
+    @override
+    async def get_firsts(
+        self, prefix: str, levels: int, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        check_page(prefix, after, limit)
+        folder = f"^(?:[^/]*/){{{prefix.count('/') + levels}}}"
+        end = _end_of(prefix)
+        bounds = (prefix, after or "", end, folder, HIGHEST_CHARACTER, end, limit)
+        answer = await self._finished(self._pool.run(SELECT_FIRSTS, bounds, bulk=True))
         return [(key, value) for key, value in answer.rows]
 
     @override

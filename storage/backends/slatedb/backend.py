@@ -31,6 +31,7 @@ from tierledger.storage.backend import (
     Put,
     Remove,
     WriterReplaced,
+    behind_folder,
     check_items,
     check_key,
     check_page,
@@ -372,6 +373,22 @@ class SlateDbBackend(MetadataStorageBackend):
 
         async def read() -> list[tuple[str, bytes]]:
             return await (await self._moment()).page(prefix, after, limit)
+
+        return await self._finished(read())
+
+    @override
+    async def get_firsts(
+        self, prefix: str, levels: int, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        check_page(prefix, after, limit)
+
+        async def read() -> list[tuple[str, bytes]]:
+            moment, behind = await self._moment(), after
+            found: list[tuple[str, bytes]] = []
+            while len(found) < limit and (page := await moment.page(prefix, behind, 1)):
+                found += page
+                behind = behind_folder(prefix, page[0][0], levels)
+            return found
 
         return await self._finished(read())
 

@@ -35,6 +35,7 @@ from tierledger.storage.backend import (
     Put,
     Remove,
     Update,
+    behind_folder,
     check_items,
     check_key,
     check_page,
@@ -309,6 +310,28 @@ class SqliteBackend(MetadataStorageBackend):
         return await self._read(
             lambda connection: connection.execute(SELECT_LIKE, (start, end, limit)).fetchall()
         )
+
+    @override
+    async def get_firsts(
+        self, prefix: str, levels: int, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        check_page(prefix, after, limit)
+        start, end = _bounds(prefix)
+        if after is not None and after >= prefix:
+            start = after + "\0"
+
+        def firsts(connection: sqlite3.Connection) -> list[tuple[str, bytes]]:
+            found: list[tuple[str, bytes]] = []
+            begin = start
+            while len(found) < limit:
+                page = connection.execute(SELECT_LIKE, (begin, end, 1)).fetchall()
+                if not page:
+                    break
+                found += page
+                begin = behind_folder(prefix, page[0][0], levels) + "\0"
+            return found
+
+        return await self._read(firsts)
 
     @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:

@@ -113,6 +113,14 @@ class FaultyBackend(MetadataStorageBackend):
         return await self._read(lambda: self._store.get_like(prefix, after=after, limit=limit))
 
     @override
+    async def get_firsts(
+        self, prefix: str, levels: int, *, after: str | None = None, limit: int = 1000
+    ) -> list[tuple[str, bytes]]:
+        return await self._read(
+            lambda: self._store.get_firsts(prefix, levels, after=after, limit=limit)
+        )
+
+    @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
         return await self._read(lambda: self._store.last_keys(prefixes))
 

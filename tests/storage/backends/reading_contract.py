@@ -80,6 +80,32 @@ class ReadingContract:
         assert await keys_after("p/z") == []
         assert await keys_after("z") == []
 
+    async def test_the_first_key_of_each_folder_is_found(self, backend: Backend) -> None:
+        keys = [
+            "p",
+            "p/a",
+            "p/b/1/x",
+            "p/b/1/y",
+            "p/b/2/x",
+            "p/b0/1",
+            "p/b0/1/x",
+            "p/c/1/x",
+            "q",
+        ]
+        await backend.create_each([(key, key.encode()) for key in keys])
+
+        async def firsts(levels: int, after: str | None = None, limit: int = 9) -> list[str]:
+            found = await backend.get_firsts("p/", levels, after=after, limit=limit)
+            assert found == [(key, key.encode()) for key, _ in found]
+            return [key for key, _ in found]
+
+        assert await firsts(1) == ["p/a", "p/b/1/x", "p/b0/1", "p/c/1/x"]
+        assert await firsts(2) == [
+            *("p/a", "p/b/1/x", "p/b/2/x", "p/b0/1", "p/b0/1/x", "p/c/1/x")
+        ]
+        assert await firsts(2, after="p/b/1/x", limit=2) == ["p/b/1/y", "p/b/2/x"]
+        assert await firsts(2, after="p/c/1/x") == []
+
     async def test_the_last_key_of_each_prefix_is_found(self, backend: Backend) -> None:
         await backend.create_each([(key, b"") for key in ("p/a", "p/b", "p0", "q/\U0010ffff")])
 

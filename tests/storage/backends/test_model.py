@@ -118,6 +118,15 @@ class LikeMemory(RuleBasedStateMachine):
     def get_like(self, prefix: str, after: str | None, limit: int) -> None:
         self.both(lambda backend: backend.get_like(prefix, after=after, limit=limit))
 
+    @rule(
+        prefix=PREFIXES,
+        levels=st.integers(0, 2),
+        after=st.none() | KEYS | PREFIXES,
+        limit=st.integers(-1, 4),
+    )
+    def get_firsts(self, prefix: str, levels: int, after: str | None, limit: int) -> None:
+        self.both(lambda backend: backend.get_firsts(prefix, levels, after=after, limit=limit))
+
     @rule()
     def reopen(self) -> None:
         self.loop.run(self.store.close())
