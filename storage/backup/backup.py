@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import NamedTuple
 
 from tierledger.events.errors import (
@@ -21,6 +21,7 @@ from tierledger.storage.backup.files import (
     BackupFiles,
     BackupIndex,
     BackupName,
+    PartInReading,
     PartOfBackup,
     UnneededFiles,
 )
@@ -137,9 +138,10 @@ async def prune(
         raise RemoteResourceNotFound(f"there is no backup in {files.place}")
     try:
         newest = await files.backup(index.newest)
-        for part in newest.parts:
-            await files.check(part)
-            on_parts(1)
+        async with aclosing(files.parts(newest.parts)) as parts:
+            async for one in parts:
+                await one.checked()
+                on_parts(1)
     except CorruptRemoteData as error:
         raise CorruptRemoteData(f"{error}; nothing is removed") from error
     stay = kept(index.backups, rules)
@@ -191,10 +193,11 @@ async def restore(
     """
     target = await StoreTarget.begun(backend, logs, NOT_RESTORED)
     try:
-        for part in backup.parts:
-            for piece in await files.pieces(part):
-                await target.append(piece)
-            on_parts(1)
+        async with aclosing(files.parts(backup.parts)) as parts:
+            async for one in parts:
+                for piece in await one.pieces():
+                    await target.append(piece)
+                on_parts(1)
         await target.finish(backup.ends)
     finally:
         await target.close()
@@ -226,14 +229,15 @@ async def verified(
             logs = logs_of(backup.cluster)
             if list(backup.parts[: len(read)]) != read:
                 raise CorruptRemoteData(f"{name.name} does not continue the backup before it")
-            for part in backup.parts[len(read) :]:
-                read.append(part)
-                if broken is None:
-                    try:
-                        await _follow(files, part, logs, ends)
-                    except DataError as found:
-                        broken = found
-                on_parts(1)
+            async with aclosing(files.parts(backup.parts[len(read) :])) as parts:
+                async for one in parts:
+                    read.append(one.part)
+                    if broken is None:
+                        try:
+                            await _follow(one, logs, ends)
+                        except DataError as found:
+                            broken = found
+                    on_parts(1)
             if broken is None and backup.ends != ends:
                 raise CorruptRemoteData(f"{name.name}: its parts end elsewhere than it says")
         except DataError as found:
@@ -242,14 +246,9 @@ async def verified(
     return done
 
 
-async def _follow(
-    files: BackupFiles,
-    part: PartOfBackup,
-    logs: ClusterLogs,
-    ends: dict[LogId, LogEnd],
-) -> None:
-    for piece in await files.pieces(part):
+async def _follow(one: PartInReading, logs: ClusterLogs, ends: dict[LogId, LogEnd]) -> None:
+    for piece in await one.pieces():
         found = logs.followed(ends.get(piece.log) or logs.start(piece.log), piece)
         if found.error is not None:
-            raise type(found.error)(f"{part.name}: {found.error}")
+            raise type(found.error)(f"{one.part.name}: {found.error}")
         ends[piece.log] = found.end

@@ -16,8 +16,9 @@ removed (`remove_left_over`).
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from secrets import token_hex
 from typing import NamedTuple
@@ -117,6 +118,33 @@ class _StoredIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backups: tuple[str, ...]
 
 
+class PartInReading(NamedTuple):
+    """A part that is being read."""
+
+    part: PartOfBackup
+    reading: asyncio.Task[bytes]
+
+    async def checked(self) -> bytes:
+        """Its bytes, which are what was written.
+
+        Raises:
+            CorruptRemoteData: The file is missing or damaged.
+        """
+        return await self.reading
+
+    async def pieces(self) -> list[BatchPiece]:
+        """The batches in it.
+
+        Raises:
+            CorruptRemoteData: The file is missing, damaged, or none of ours.
+        """
+        data = await self.checked()
+        try:
+            return _pieces.decode(data)
+        except msgspec.MsgspecError as error:
+            raise CorruptRemoteData(f"{self.part.name} has no batches: {error}") from error
+
+
 class _FoundFiles(NamedTuple):
     """A place's files: their sizes, and their names by kind, in order."""
 
@@ -196,14 +224,6 @@ class BackupFiles:
             await self.place.remove(found.names)
         return found
 
-    async def check(self, part: PartOfBackup) -> None:
-        """Read a part, whose bytes have to be what was written.
-
-        Raises:
-            CorruptRemoteData: The file is missing or damaged.
-        """
-        await self._read(part.name)
-
     async def chosen(self, as_of_ms: int | None = None) -> BackupName:
         """The newest backup, or the newest of those made up to that time.
 
@@ -240,17 +260,22 @@ class BackupFiles:
             raise CorruptRemoteData(f"{name.name} is no backup: {error}") from error
         return Backup(stored.cluster, stored.parts, ends, stored.damaged)
 
-    async def pieces(self, part: PartOfBackup) -> list[BatchPiece]:
-        """The batches in a part.
-
-        Raises:
-            CorruptRemoteData: The file is missing, damaged, or none of ours.
-        """
-        data = await self._read(part.name)
+    async def parts(self, parts: Sequence[PartOfBackup]) -> AsyncGenerator[PartInReading, None]:
+        """Each of `parts`; the next one is read while the caller works on one."""
+        ahead: asyncio.Task[bytes] | None = None
         try:
-            return _pieces.decode(data)
-        except msgspec.MsgspecError as error:
-            raise CorruptRemoteData(f"{part.name} has no batches: {error}") from error
+            for at, part in enumerate(parts):
+                reading = ahead or asyncio.create_task(self._read(part.name))
+                following = parts[at + 1 : at + 2]
+                ahead = None
+                for one in following:
+                    ahead = asyncio.create_task(self._read(one.name))
+                yield PartInReading(part, reading)
+                await asyncio.gather(reading, return_exceptions=True)  # If nobody did.
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+                await asyncio.gather(ahead, return_exceptions=True)
 
     async def write_part(self, number: int, pieces: list[BatchPiece]) -> PartOfBackup:
         data = msgspec.msgpack.encode(pieces)
@@ -321,7 +346,8 @@ class BackupFiles:
 
     async def _read(self, name: str) -> bytes:
         try:
-            return checked(name, await self.place.read(name))
+            data = await self.place.read(name)
+            return await asyncio.to_thread(checked, name, data)
         except FileNotFoundError:
             raise CorruptRemoteData(f"{name} is missing in {self.place}") from None
 

@@ -371,6 +371,39 @@ async def test_a_store_that_has_something_of_the_cluster_is_left_alone(
     assert (await logs_in(other.backend)).keys() > (await logs_in(partition.backend)).keys()
 
 
+async def test_the_next_part_is_read_while_one_is_restored(tmp_path: Path) -> None:
+    class Asked(Folder):
+        names: list[str]
+
+        @override
+        async def read(self, name: str) -> bytes:
+            self.names.append(name)
+            return await super().read(name)
+
+    partition, _ = await several(tmp_path / "backups")
+    asked = Asked(tmp_path / "backups")
+    asked.names = []
+    behind = BackupFiles(asked)
+    backup = await behind.backup(await behind.chosen())
+    parts = [one.name for one in backup.parts]
+    asked.names.clear()
+    seen = list[int]()
+
+    class Noting(MemoryBackend):
+        @override
+        async def execute_atomically(self, operations: Sequence[Operation]) -> None:
+            seen.append(len(asked.names))
+            await super().execute_atomically(operations)
+
+    backend = Noting()
+    await restore(behind, backup, backend, LOGS, lambda _: None)
+
+    assert asked.names == parts
+    assert len(parts) > 4
+    assert sorted(set(seen))[:3] == [0, 2, 3]  # Closed; then the first part's steps, and so on.
+    assert (await logs_in(backend)).items() < (await logs_in(partition.backend)).items()
+
+
 class FullFolder(Folder):
     """A folder that takes only some files, and lets none be removed meanwhile."""
 
