@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from tierledger.events.errors import DataError
+from tierledger.events.event_codec import log_time_of
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import encoded, rows_in
 from tierledger.pipeline.column_files.index import ColumnIndex, FilePart
@@ -21,7 +24,8 @@ from tierledger.pipeline.log_ranges import CORRUPT_NUMBER, FileRanges, LogRange,
 from tierledger.pipeline.source.columns import FILE_SCHEMA
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.ordered import SoundPiece, ordered_rows, range_of
-from tierledger.pipeline.source.plan import LogPieces, opened, planned_logs
+from tierledger.pipeline.source.plan import LogPieces, few, opened, planned_logs
+from tierledger.storage.partition.event_log import StoredBatch, stored_events
 
 ROWS_PER_FILE = 200_000
 """About how many rows a file has, as one task of Spark reads one file."""
@@ -203,14 +207,18 @@ class ListedColumns(NamedTuple):
     files: list[ListedFile]
     behind: int
     """Events that only the logs have."""
+    behind_since_ms: int | None
+    """The log time of the first of them; None if there are none."""
     held: ColumnIndex
 
 
-async def listed(options: SourceOptions, place: ColumnPlace) -> ListedColumns:
-    """The files at `place`; raises as `write_columns`."""
-    plan = await _planned(options, place)
+async def listed(
+    options: SourceOptions, place: ColumnPlace, *, whole: bool = True
+) -> ListedColumns:
+    """The files at `place`; `whole` and errors are those of `write_columns`."""
+    plan = await _planned(options, place, whole=whole)
     if plan is None:
-        return ListedColumns([], 0, ColumnIndex())
+        return ListedColumns([], 0, None, ColumnIndex())
     used: dict[str, int] = {}
     for parts, _ in plan.logs:
         for part in parts:
@@ -227,7 +235,27 @@ async def listed(options: SourceOptions, place: ColumnPlace) -> ListedColumns:
         for name, parts in sorted(plan.held.parts.items())
     ]
     behind = sum(rows_in(one) for _, ranges in plan.logs for one in ranges)
-    return ListedColumns(files, behind, plan.held)
+    since = await _first_time(options, [ranges[0] for _, ranges in plan.logs if ranges])
+    return ListedColumns(files, behind, since, plan.held)
+
+
+async def _first_time(options: SourceOptions, begins: Sequence[LogRange]) -> int | None:
+    """The oldest log time of the events with which these ranges begin."""
+    times = list[int]()
+    async with opened(options) as catalog:
+        if catalog is None:
+            return None
+        for some in few(begins):
+            readers = [catalog.reader(one.topic_id_partition) for one in some]
+            numbers = [one.start.next_batch for one in some]
+            keys = [one.log.key(at) for one, at in zip(readers, numbers, strict=True)]
+            for at, value in zip(numbers, await catalog.backend.get_each(keys), strict=True):
+                # What is not there, or is no batch, is told by the others who read it.
+                with suppress(DataError):
+                    if value is not None:
+                        _, stored = stored_events(catalog.serde, StoredBatch(at, value))
+                        times.append(log_time_of(stored[0]))
+    return min(times, default=None)
 
 
 async def dropped(options: SourceOptions, place: ColumnPlace) -> int:

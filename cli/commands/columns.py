@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.jobs.job import Job
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
@@ -21,7 +22,7 @@ from tierledger.cli.options import (
 )
 from tierledger.cli.output import escaped, print_json, print_note, print_result
 from tierledger.cli.table import PrintedTable, WideOption, print_table, size_cell
-from tierledger.pages.texts import size_text
+from tierledger.pages.texts import size_text, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -150,6 +151,7 @@ def list_columns(
     """List the files: their rows, and how many of them are of use.
 
     Rows are of use if their log has the same hash where they end, and no other file has them.
+    How far the files are behind the logs is said below; `doctor --columns` warns of it.
     """
     from tierledger.pipeline.column_writer import listed
 
@@ -165,7 +167,13 @@ def list_columns(
         ]
         print_table(PrintedTable(LIST_COLUMNS, rows, spare=("logs", "bytes")), wide=wide)
         used = sum(file.used for file in found.files)
-        print_note(f"{used} events are columns in {place}, {found.behind} only in the logs")
+        since = ""
+        if found.behind_since_ms is not None:
+            age_ms = WallClock().now_ms() - found.behind_since_ms
+            since = f", the first of them for {span_text(max(age_ms, 0))}"
+        print_note(
+            f"{used} events are columns in {place}, {found.behind} only in the logs{since}"
+        )
     else:
         print_note(f"no column files in {place}")
     found.held.tell(print_note)

@@ -152,7 +152,7 @@ async def pieces_until(
 ) -> list[LogPieces]:
     """The logs of a plan, each up to its planned end."""
     planned: list[LogPieces] = []
-    for some in _few(logs):
+    for some in few(logs):
         readers = [
             catalog.reader(TopicIdPartition(one.topic_id, one.partition, "")) for one in some
         ]
@@ -178,7 +178,7 @@ async def _planned_logs(
         if options.partition in {None, one[0].partition}
     ]
     planned: list[LogPieces] = []
-    for some in _few(found):
+    for some in few(found):
         readers = [catalog.reader(tip) for tip, _ in some]
         firsts = [first for _, first in some]
         ends = await planned_ends(readers)
@@ -186,7 +186,8 @@ async def _planned_logs(
     return planned
 
 
-def _few(logs: Sequence[T]) -> Iterator[Sequence[T]]:
+def few(logs: Sequence[T]) -> Iterator[Sequence[T]]:
+    """`logs` in pieces of at most `LOGS_AT_A_TIME`."""
     for at in range(0, len(logs), LOGS_AT_A_TIME):
         yield logs[at : at + LOGS_AT_A_TIME]
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.doctor.backups import of_backup
 from tierledger.cli.commands.doctor.check import Check, CheckLine, lines_of
 from tierledger.cli.commands.doctor.checks import CHECKS
+from tierledger.cli.commands.doctor.column_files import of_column_files
 from tierledger.cli.commands.doctor.doctor import INDENT
 from tierledger.cli.commands.doctor.given import Given
 from tierledger.cli.commands.doctor.kafka import (
@@ -419,6 +421,41 @@ def test_an_old_backup_and_one_that_lacks_something_are_told(
     age_ms: int, damaged: int, state: CheckState
 ) -> None:
     assert of_backup("/backup", age_ms, damaged).state is state
+
+
+def test_column_files_that_are_behind_are_told(tmp_path: Path) -> None:
+    store, place = tmp_path / "ledger.sqlite", f"dir:{tmp_path}/files"
+
+    async def filled() -> None:
+        backend = await SqliteBackend.open(store)
+        await orders(backend)
+        await backend.close()
+
+    asyncio.run(filled())
+    asked = ("--store", f"sqlite:{store}", "--columns", place)
+    none = doctor(*asked)
+    assert invoke("columns", "write", *asked).exit_code == ExitStatus.WELL
+    whole = doctor(*asked)
+    (file,) = (tmp_path / "files").iterdir()
+    file.write_bytes(b"short")
+    spoiled = doctor(*asked)
+
+    ((state, text),) = seen(none, "columns")
+    assert state == WARNING
+    assert re.match(r"\d+ events are only in the logs, the first for [\d.]+ ", text)
+    assert seen(whole, "columns") == [(WELL, "the files have all events")]
+    ((state, text),) = seen(spoiled, "columns")
+    assert (state, text) == (WARNING, "1 files cannot be used, and are read from the logs")
+
+
+@pytest.mark.parametrize(
+    ("behind", "lag_ms", "unusable", "state"),
+    [(0, 0, 0, WELL), (9, HOUR_MS, 0, WELL), (9, HOUR_MS + 1, 0, WARNING), (0, 0, 1, WARNING)],
+)
+def test_a_lag_of_an_hour_is_told(
+    behind: int, lag_ms: int, unusable: int, state: CheckState
+) -> None:
+    assert of_column_files("dir:/files", behind, lag_ms, unusable).state is state
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.cli.commands.doctor.backups import CHECKS_OF_BACKUPS
 from tierledger.cli.commands.doctor.certificates import CERTIFICATES
+from tierledger.cli.commands.doctor.column_files import CHECKS_OF_COLUMN_FILES
 from tierledger.cli.commands.doctor.kafka import CHECKS_OF_KAFKA
 from tierledger.cli.commands.doctor.machine import MACHINE
 from tierledger.cli.commands.doctor.service import CHECKS_OF_SERVICE
@@ -25,5 +26,6 @@ CHECKS: Sequence[Check] = (
     *CHECKS_OF_TIER,
     *CHECKS_OF_KAFKA,
     *CHECKS_OF_BACKUPS,
+    *CHECKS_OF_COLUMN_FILES,
 )
 """All checks, in the order of the lines; `docs/doctor.md` has the same table."""

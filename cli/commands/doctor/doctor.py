@@ -65,6 +65,14 @@ def doctor(
             help="Where `backup make` writes, whose newest backup is looked at.",
         ),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Where `columns write --follow` writes, dir:DIR or s3://BUCKET/PREFIX: its "
+            "files must not be far behind the logs.",
+        ),
+    ] = None,
     timeout: Annotated[
         str, typer.Option(metavar="TIME", help="How long each check may take, like 30s.")
     ] = DEADLINE,
@@ -90,7 +98,7 @@ def doctor(
         _refuse_other(tier)
     config = None if kafka_config is None else str(kafka_config)
     brokers = None if kafka is None else KafkaBrokers(kafka, config)
-    given = Given(StoreOptions(store, cluster), tier, brokers, backups)
+    given = Given(StoreOptions(store, cluster), tier, brokers, backups, columns)
     states = asyncio.run(_doctor(given, timeout_ms / 1000, json=json))
     if findings(states):
         raise typer.Exit(ExitStatus.FOUND)

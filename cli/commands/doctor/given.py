@@ -24,12 +24,13 @@ T = TypeVar("T")
 
 SEE_SERVICE, SEE_STORE = "see the check `service`", "see the check `store-read`"
 
-STORE, SERVICE, TIER, KAFKA, BACKUPS = (
+STORE, SERVICE, TIER, KAFKA, BACKUPS, COLUMNS = (
     "--store with the store's own URL",
     "--store, of the store or of the service's doors",
     "--tier",
     "--kafka",
     "--backups",
+    "--columns, and --store with the store's own URL",
 )
 """The options that a check needs."""
 
@@ -43,22 +44,26 @@ class Given:
         tier: str | None,
         brokers: KafkaBrokers | None,
         backups: str | None = None,
+        columns: str | None = None,
     ) -> None:
         self.options = store
         self._tier = tier
         self._brokers = brokers
         self._backups = backups
+        self._columns = columns
         self._read: dict[str, asyncio.Task[Any]] = {}
 
     def has(self, option: str) -> bool:
         """Whether the user has given what a check needs."""
         url = given_url(self.options.store)
+        has_store = bool(url) and not names_doors(self.options.store)
         return {
-            STORE: bool(url) and not names_doors(self.options.store),
+            STORE: has_store,
             SERVICE: bool(url),
             TIER: self._tier is not None,
             KAFKA: self._brokers is not None,
             BACKUPS: self._backups is not None,
+            COLUMNS: self._columns is not None and has_store,
         }[option]
 
     @property
@@ -75,6 +80,11 @@ class Given:
     def backups(self) -> str:
         assert self._backups is not None, "a check that needs --backups"
         return self._backups
+
+    @property
+    def columns(self) -> str:
+        assert self._columns is not None, "a check that needs --columns"
+        return self._columns
 
     async def settings(self) -> ServiceSettings:
         """The settings of a client of the service."""

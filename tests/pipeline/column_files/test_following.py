@@ -1,5 +1,6 @@
 """Column files are kept up to date beside a service, and what fails there harms nothing."""
 
+import asyncio
 import errno
 import json
 import os
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.column_files.test_column_files import Store, fill, flipped, grow
+from tests.pipeline.column_files.test_column_files import OTHER, Store, fill, flipped, grow
 from tierledger.events.errors import NoSuchStore
 from tierledger.pipeline import column_following
 from tierledger.pipeline.column_following import ColumnsLook, follow_columns
+from tierledger.pipeline.column_writer import listed
 
 
 class FollowEnded(Exception):
@@ -56,6 +58,21 @@ def test_each_look_writes_what_is_new(store: Store) -> None:
     assert third.done is not None
     assert (third.done.rows, third.done.files) == (0, 0)
     assert store.read() == store.decoded()
+
+
+def test_it_is_told_how_far_files_are_behind(store: Store) -> None:
+    fill(store)
+    store.write()
+    whole = asyncio.run(listed(store.options, store.place))
+    written = {(row["topic_id"], row["position"]) for row in store.read()}
+    grow(store, range(100, 110))
+    grow(store, range(100, 101), OTHER)
+    behind = asyncio.run(listed(store.options, store.place, whole=False))
+
+    missing = [row for row in store.read() if (row["topic_id"], row["position"]) not in written]
+    assert (whole.behind, whole.behind_since_ms) == (0, None)
+    assert behind.behind == len(missing) == 22
+    assert behind.behind_since_ms == min(row["log_time_ms"] for row in missing)
 
 
 def test_a_full_disk_is_told_and_made_up_for(
