@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 from tierledger.actors.coordinator.breaker import BreakerShares
 from tierledger.actors.coordinator.placement import HOSTS_MAX, PARTITIONS_PER_HOST
@@ -32,7 +32,6 @@ from tierledger.storage.connector import (
 )
 from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.locate import parse_store_url
-from tierledger.storage.process_log import LogFormat, log_as
 from tierledger.storage.serde import MetadataSerDe
 
 PREFIX = "rlmm.config."
@@ -98,7 +97,7 @@ class ServiceSettings:
     security: DoorSecurity = field(default_factory=DoorSecurity)
     kafka: KafkaBrokers | None = None
     breaker: BreakerShares = field(default_factory=BreakerShares)
-    log_format: LogFormat = "text"
+    log_format: Literal["text", "json"] = "text"
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= HOSTS_MAX:
@@ -114,6 +113,9 @@ class ServiceSettings:
     def begin_log(self) -> None:
         """Let this process log as configured."""
         if self.log_format != "text":  # Else a program's own configuration stays.
+            # A client has these settings, too, and does not load what it does not need.
+            from tierledger.storage.process_log import log_as  # noqa: PLC0415
+
             log_as(self.log_format)
 
     def connector(self) -> MetadataStorageConnector:
