@@ -249,6 +249,14 @@ class HostPing(NamedTuple):
     """If more runs there than is placed: all of it, by partition, role and placement."""
 
 
+class HostLoad(NamedTuple):
+    """What a host's leaders are asked, since it was last told."""
+
+    calls_per_s: float
+    busiest: tuple[tuple[PartitionKey, float], ...] = ()
+    """The partitions whose leaders are asked most, with their calls per second."""
+
+
 # What a process that serves as a host is asked, beside calls about partitions.
 
 
@@ -282,6 +290,8 @@ class CoordinatedHost(AskedHost, Protocol):
         placed: int | None = None,
         heard: DeletionsHeard = ...,
     ) -> HostPing: ...
+
+    async def load(self) -> HostLoad: ...
 
     async def heed(self, deletions: Deletions) -> list[PartitionKey]: ...
 
@@ -326,6 +336,13 @@ class PingCall(NamedTuple):
 
     def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, HostPing]:
         return asked.ping(*self)
+
+
+class LoadCall(NamedTuple):
+    """What the host's leaders are asked. A host of an earlier release does not know it."""
+
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, HostLoad]:
+        return asked.load()
 
 
 class HeedCall(NamedTuple):

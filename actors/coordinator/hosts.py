@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import count
 from typing import TypeAlias
 
-from tierledger.actors.calls import CloseCall, HostPing, PartitionKey, Placement
+from tierledger.actors.calls import CloseCall, HostLoad, HostPing, PartitionKey, Placement
 from tierledger.actors.conditions import Condition
 from tierledger.actors.coordinator import evolve, placement
 from tierledger.actors.coordinator import messages as msg
@@ -105,6 +105,8 @@ class HostRecord:
         self.door = ping.door
         """Where clients reach it (HOST:PORT); None if it does not listen."""
         self.behind = ping.behind
+        self.load: HostLoad | None = None
+        """What its leaders were asked lately; None: not known (any more)."""
         self.watch = watch
         self.since_s = s
         self.asked_s = s
@@ -318,6 +320,17 @@ class Hosts:
             and name not in self.closed.hosts
             and not (host.missed or host.unsent or host.sending or host.set_aside)
         ]
+
+    def loads(self) -> dict[str, HostLoad]:
+        """What the leaders of each host are asked; empty unless all hosts have told."""
+        loads = {name: host.load for name, host in self.running.items()}
+        known = {name: load for name, load in loads.items() if load is not None}
+        return known if known.keys() == self._state.hosts.keys() else {}
+
+    def forget_loads(self) -> None:
+        """A leader moves: what its hosts told is out of date."""
+        for host in self.running.values():
+            host.load = None
 
     def addresses(self) -> list[str]:
         """All processes that run, start or are looked for."""
@@ -575,6 +588,7 @@ class Hosts:
         else:
             host.missed = 0
             host.took_s = max(took_s, host.took_s * PING_FADES)
+            host.load = stimulus.load or host.load
             if dropped := self._reported(host, stimulus.ping):
                 return dropped
             strays = evolve.strays(self._state, host.name, stimulus.ping.runs)

@@ -343,9 +343,10 @@ class Coordinator:
             return
         hosts = self.hosts
         found = placement.balanced(
-            state, hosts.settled(), self._partitions_per_host, hosts.behind()
+            state, hosts.settled(), self._partitions_per_host, hosts.behind(), hosts.loads()
         )
         if found is not None:
+            hosts.forget_loads()
             self.waiting.append(Waiting(msg.Balance(found), None))
 
     # A move of the cluster's metadata.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from tierledger.actors.calls import HostPing, PartitionKey
+from tierledger.actors.calls import HostLoad, HostPing, PartitionKey
 from tierledger.actors.coordinator import decide, holding, placement, unowned
 from tierledger.actors.coordinator.events import Announcement, CoordinatorBody, Registered
 from tierledger.actors.coordinator.evolve import HostWork
@@ -297,6 +297,8 @@ class PingAnswered(NamedTuple):
     host: str
     watch: int
     ping: HostPing
+    load: HostLoad | None = None
+    """What its leaders are asked, if it was asked for that, too, and knows."""
 
 
 class PingMissed(NamedTuple):

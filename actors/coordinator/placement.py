@@ -13,6 +13,8 @@ Rule 5: a host that is closed gets nothing new. If clients cannot reach it, what
 moves to others, as far as they have room, as if it was lost.
 Rule 6: if one host has many more leaders than another that has been well for a while, leaders
 move from the one to the other, one at a time, as an exception to rule 1.
+Rule 7: so do leaders of hosts with about as many, if those of the one are asked much more. The
+leader moves that makes both most equal, and only if rule 6 would not move another one back.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
-from tierledger.actors.calls import LEADER, PartitionKey
+from tierledger.actors.calls import LEADER, HostLoad, PartitionKey
 from tierledger.actors.coordinator import events as ev
 from tierledger.actors.coordinator.events import CoordinatorBody
 from tierledger.actors.coordinator.state import CoordinatorState, Entry, Seat
@@ -37,6 +40,10 @@ HOSTS_MAX = 1000
 SPREAD = 4
 SPREAD_SHARE = 4
 """Hosts may differ by so many leaders, and by this part of an average host's leaders."""
+
+CALLS_SPREAD = 50.0
+CALLS_SPREAD_SHARE = 2
+"""Hosts may differ by so many calls per second, and by this part of an average host's."""
 
 WRITER = "host-0"
 """The host that writes for all, where a store has one writer."""
@@ -52,6 +59,8 @@ class ClosedHosts(NamedTuple):
 
 
 ALL_OPEN = ClosedHosts(frozenset(), frozenset())
+
+NO_LOADS: Mapping[str, HostLoad] = MappingProxyType({})
 
 
 class _Room:
@@ -246,11 +255,13 @@ def balanced(
     settled: Collection[str],
     partitions_per_host: int = PARTITIONS_PER_HOST,
     behind: Collection[PartitionKey] = (),
+    loads: Mapping[str, HostLoad] = NO_LOADS,
 ) -> Move | None:
-    """The next move by rule 6; None if there is none.
+    """The next move by rules 6 and 7; None if there is none.
 
     Leaders move only to `settled` hosts, which have been well for a while; preferably one whose
     follower has caught up there, since it has most of what it needs (`behind`: see `place`).
+    `loads`: what the leaders of each host are asked; none: not known.
     """
     targets = [
         host
@@ -265,10 +276,42 @@ def balanced(
     allowed = spread_allowed(sum(map(len, led.values())), len(led))
     movable = [key for key in led[fullest] if _may_move(state.partitions[key])]
     if len(led[fullest]) - len(led[emptiest]) <= allowed or not movable:
-        return None
+        counts = {host: len(keys) for host, keys in led.items()}
+        return _evened(state, counts, targets, allowed, loads) if loads else None
     warm = (key for key in movable if state.partitions[key].follower_host == emptiest)
     first = next((key for key in warm if key not in behind), movable[0])
     return Move(first, fullest, emptiest, state.next_position)
+
+
+def _evened(
+    state: CoordinatorState,
+    led: Mapping[str, int],
+    targets: Collection[str],
+    allowed: int,
+    loads: Mapping[str, HostLoad],
+) -> Move | None:
+    """The next move by rule 7. `led`: how many each host leads; `allowed`: their difference."""
+    calls = {host: load.calls_per_s for host, load in loads.items()}
+    most = max(sorted(calls), key=lambda host: calls[host])
+    least = min(sorted(targets), key=lambda host: calls[host])
+    differ = calls[most] - calls[least]
+    if differ <= max(CALLS_SPREAD, sum(calls.values()) / len(calls) / CALLS_SPREAD_SHARE):
+        return None
+    after = {**led, most: led[most] - 1, least: led[least] + 1}
+    if max(after.values()) - min(after.values()) > allowed:
+        return None
+    movable = [
+        (abs(differ - 2 * asked), key)
+        for key, asked in loads[most].busiest
+        if (entry := state.partitions.get(key)) is not None
+        and entry.leader_host == most
+        and _may_move(entry)
+    ]
+    left, key = min(movable, default=(differ, None))
+    # Where one partition is all that is asked, nothing is gained by moving it on and on.
+    if key is None or left > differ / 2:
+        return None
+    return Move(key, most, least, state.next_position)
 
 
 def _led(state: CoordinatorState, host: str) -> list[PartitionKey]:

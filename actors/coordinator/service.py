@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar, assert_never
 
 from tierledger.actors.calls import (
     CloseSessionsCall,
     HeedCall,
+    HostLoad,
     HostPing,
+    LoadCall,
     PartitionKey,
     PingCall,
     PlaceCall,
@@ -115,6 +118,12 @@ RETIRE_S = 30.0
 RESIGN_S = 0.2
 """How long after the answer a coordinator that is to be replaced ends."""
 
+LOAD_EVERY_S = 10.0
+"""How often a host is asked for what its leaders are asked: the load is of that time."""
+
+LOAD_S = 0.3
+"""How long it may take to answer that."""
+
 HEED_S = 8.0
 """How long a host may take to go by a new hold."""
 
@@ -207,6 +216,8 @@ class CoordinatorService:
         """Handles on hosts' processes, by address."""
         self._told: dict[str, int] = {}
         """By address: the newest event about deletions of which a ping has told."""
+        self._loads_asked: dict[str, float] = {}
+        """By address: when (s) it was asked for its load last, or would have been."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._purges = Purges(
@@ -626,6 +637,7 @@ class CoordinatorService:
             case msg.Forget(address=address):
                 self._handles.pop(address, None)
                 self._told.pop(address, None)
+                self._loads_asked.pop(address, None)
             case msg.SetTimer(timer=timer, delay_s=delay_s):
                 self._after(delay_s, msg.TimerFired(timer))
             case msg.Ready():
@@ -788,11 +800,24 @@ class CoordinatorService:
             if answer.newest is not None:
                 self._newest[ping.host] = answer.newest
             self._watch_deletions(ping.host, answer)
+            load = await self._load(ping.address, handle)
         except HostGone:
             return msg.HostEnded(ping.host, ping.watch)
         except Exception:  # noqa: BLE001 - Whatever it is, it is no answer.
             return msg.PingMissed(ping.host, ping.watch)
-        return msg.PingAnswered(ping.host, ping.watch, answer)
+        return msg.PingAnswered(ping.host, ping.watch, answer, load)
+
+    async def _load(self, address: str, handle: HostHandle) -> HostLoad | None:
+        """What a host's leaders are asked, every `LOAD_EVERY_S`; None: not now, or unknown."""
+        now_s = self._loop.time()
+        if now_s - self._loads_asked.setdefault(address, now_s) < LOAD_EVERY_S:
+            return None
+        self._loads_asked[address] = now_s
+        # An earlier release does not answer; a host that hangs is found by its pings.
+        with suppress(TimeoutError, RemoteStorageError):
+            async with asyncio.timeout(LOAD_S):
+                return await handle.ask(LoadCall())
+        return None
 
     async def _pinged(
         self, host: str, address: str, handle: HostHandle, placed: int | None = None

@@ -25,6 +25,7 @@ from tierledger.actors.calls import (
     CommandCall,
     CommonTime,
     DeletionsHeard,
+    HostLoad,
     HostPing,
     PageCall,
     PartitionKey,
@@ -296,6 +297,7 @@ class Host:
             error = NotLeader(f"{self.name} has no {call.role} of {_text(call.key)}")
             self.reply(reply_to, error)
         else:
+            shell.calls += 1
             shell.feed(msg.QueryArrived(reply_to, call.query, call.position_min))
         if reply_to in self._replies:
             self._questions[reply_to] = shell
@@ -647,6 +649,10 @@ class Host:
     async def counts(self) -> dict[str, Any]:
         """The host's names and door, and its counts since its process began."""
         return {**self.report.counts(), "feeds": await self.feeds.counts()}
+
+    async def load(self) -> HostLoad:
+        """What the leaders here are asked, since the call before."""
+        return self.report.load()
 
     async def store(
         self, method: str, arguments: Sequence[Any], named: Mapping[str, Any]

@@ -102,6 +102,8 @@ class PartitionShell:
         """The task of the load that is under way."""
         self.stepped_s = asyncio.get_running_loop().time()
         """When the machine made its last step."""
+        self.calls = 0
+        """Commands and queries that came, while it has been here."""
         self.after_step: Callable[[], None] | None = None
         """Called after each step of the machine; see `Feeds`."""
         self._guard = MachineGuard(machine)
@@ -126,6 +128,7 @@ class PartitionShell:
 
     def want(self, command: msg.CommandArrived) -> None:
         """Hold `command` until the next commit begins, so that others are decided with it."""
+        self.calls += 1
         machine = self.machine
         if not isinstance(machine, Leader) or not machine.may_wait:
             self.feed(command)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from heapq import nlargest
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey
+from tierledger.actors.calls import FOLLOWER, LEADER, HostLoad, PartitionKey
 from tierledger.actors.conditions import NO_STEPS, Conditions
 from tierledger.actors.deletion_counts import DeletionCounts
 from tierledger.actors.host.call_times import CallTimes, DoorTimes
@@ -39,6 +40,12 @@ others do not."""
 
 TIERED_S = 5.0
 """How often the bytes of all that is led here are added up, in seconds; 1 ms for 4000."""
+
+BUSIEST_TOLD = 100
+"""Partitions of which a host tells the coordinator what they are asked."""
+
+LOAD_S_MIN = 0.1
+"""A load is of so long a time at least: two coordinators may ask at once."""
 
 _FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 _COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
@@ -96,6 +103,10 @@ class HostReport:
         """By topic: its name, and its bytes in the tier."""
         self._tiered_s = float("-inf")
         """When they were added up."""
+        self._calls: dict[PartitionKey, int] = {}
+        """The calls of each leader at the last look,"""
+        self._calls_s = float("-inf")
+        """and when that was."""
 
     def hear(self) -> None:
         """Note that a broker's client has used the door."""
@@ -105,6 +116,22 @@ class HostReport:
     def is_heard(self) -> bool:
         """Whether a broker's client has used the door within `HEARD_S`."""
         return asyncio.get_running_loop().time() - self._heard_s < HEARD_S
+
+    def load(self) -> HostLoad:
+        """What the leaders here are asked, since the call before."""
+        now_s = asyncio.get_running_loop().time()
+        before, since_s = self._calls, max(now_s - self._calls_s, LOAD_S_MIN)
+        self._calls_s = now_s
+        self._calls = {
+            key: shell.calls for (key, role), shell in self._shells.items() if role == LEADER
+        }
+        rates = {
+            # A leader that was placed here anew counts from the beginning.
+            key: (calls - known if (known := before.get(key, 0)) <= calls else calls) / since_s
+            for key, calls in self._calls.items()
+        }
+        busiest = nlargest(BUSIEST_TOLD, rates.items(), key=lambda one: one[1])
+        return HostLoad(sum(rates.values()), tuple(one for one in busiest if one[1]))
 
     def tiered(self) -> dict[bytes, tuple[str, int]]:
         """By topic: its name, and the bytes of its finished segments that are led here.

@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.actors.coordinated import Coordinated, announcement, key, placements
-from tierledger.actors.calls import FOLLOWER, LEADER
+from tierledger.actors.calls import FOLLOWER, LEADER, HostLoad, PartitionKey
 from tierledger.actors.coordinator import decide, evolve
 from tierledger.actors.coordinator.events import ITEMS_MAX, FollowersPlaced, LeadersPlaced
 from tierledger.actors.coordinator.evolve import HostWork
 from tierledger.actors.coordinator.placement import (
+    CALLS_SPREAD,
     HOSTS_MAX,
     SPREAD,
     ClosedHosts,
+    Move,
     balanced,
     emptiest_node,
     hosts_wanted,
@@ -480,3 +482,62 @@ def test_a_move_that_was_overtaken_does_not_happen() -> None:
     one.evolve(placed)
 
     assert move(one.state, found) == []
+
+
+def led_by(one: Coordinated, host: str) -> list[PartitionKey]:
+    return [found for found, role in one.state.seats[host] if role == LEADER]
+
+
+def asked(one: Coordinated, **calls: float) -> dict[str, HostLoad]:
+    """Loads by which each leader of a host is asked as often as the others there."""
+    return {
+        host: HostLoad(
+            rate,
+            tuple((led, rate / leaders(one)[host]) for led in led_by(one, host)),
+        )
+        for name, rate in calls.items()
+        for host in [name.replace("_", "-")]
+    }
+
+
+def evened(one: Coordinated, loads: dict[str, HostLoad]) -> Move | None:
+    return balanced(one.state, list(one.state.hosts), loads=loads)
+
+
+def test_a_leader_moves_from_a_host_that_is_asked_much_more_than_another() -> None:
+    one = with_leaders([4, 4])
+    quiet, busy = asked(one, host_0=2 * CALLS_SPREAD, host_1=8 * CALLS_SPREAD).values()
+
+    found = evened(one, {"host-0": quiet, "host-1": busy})
+    assert found is not None
+    assert (found.former, found.host) == ("host-1", "host-0")
+    one.apply(move(one.state, found))
+    assert leaders(one) == {"host-0": 5, "host-1": 3}
+    assert evened(one, asked(one, host_0=4 * CALLS_SPREAD, host_1=5 * CALLS_SPREAD)) is None
+
+
+def test_the_leader_moves_that_makes_both_hosts_most_equal() -> None:
+    one = with_leaders([2, 2])
+    first, second = led_by(one, "host-1")
+    idle = HostLoad(0.0)
+
+    def moved(*rates: float) -> PartitionKey | None:
+        busy = tuple(zip((first, second), rates, strict=True))
+        found = evened(one, {"host-0": idle, "host-1": HostLoad(sum(rates), busy)})
+        return None if found is None else found.key
+
+    assert moved(300.0, 500.0) == first
+    assert moved(20.0, 400.0) is None  # One partition is nearly all that is asked.
+    assert moved(20.0, 20.0) is None
+
+
+def test_no_leader_moves_by_load_if_it_would_come_back_by_count_or_a_host_has_not_told() -> (
+    None
+):
+    one = with_leaders([4 + SPREAD, 4])
+    loads = asked(one, host_0=0.0, host_1=10 * CALLS_SPREAD)
+
+    assert evened(one, loads) is None
+    even = with_leaders([4, 4])
+    assert evened(even, asked(even, host_0=0.0, host_1=10 * CALLS_SPREAD)) is not None
+    assert evened(even, {}) is None
