@@ -32,11 +32,25 @@ async def client_settings(options: StoreOptions, *, is_new: bool = False) -> Ser
     """
     config = {key: str(value) for key, value in service_config(options.store).items()}
     if names_doors(options.store):
-        cluster = cluster_setting(options.cluster) or DEFAULT_CLUSTER
+        cluster = cluster_setting(options.cluster) or await _cluster_at(config)
         settings = ServiceSettings(cluster, config)
     else:
         settings = await service_settings(options, is_new=is_new)
     return replace(settings, storage={**settings.storage, **door_config()})
+
+
+async def _cluster_at(config: dict[str, str]) -> str:
+    """The cluster of the service whose doors `config` names.
+
+    Raises:
+        NotReady: None of the doors answers.
+        NotAuthorized: The service does not admit this command, or is not trusted.
+    """
+    from tierledger.actors.door.client.connection import cluster_at
+    from tierledger.actors.foreign_errors import documenting
+
+    with documenting("the service is not found", is_sent=False):
+        return await cluster_at(config[URL_SETTING], {**config, **door_config()})
 
 
 async def service_settings(

@@ -83,6 +83,22 @@ def connect_at(
     return connect
 
 
+async def cluster_at(url: str, storage: Mapping[str, str]) -> str:
+    """The cluster that the service of the doors in `url` serves.
+
+    Raises:
+        InvalidArgument: `url` has no doors, or `storage` does not fit them.
+        NotReady: No door can be opened.
+        RemoteStorageError: A host refused this client, or is not trusted.
+    """
+    security = ClientSecurity.of(storage, tls=url.startswith(TLS_SCHEME))
+    connection = DoorConnection(doors_in(url), greeting_of(""), security)
+    try:
+        return (await connection.any()).greeting.cluster_id
+    finally:
+        await connection.close()
+
+
 def broker_in(settings: ClientSettings) -> int | None:
     """The broker that a manager was configured for; None for commands."""
     broker_id = settings.storage.get("broker.id")

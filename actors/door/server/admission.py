@@ -20,7 +20,6 @@ from tierledger.actors.door.security.tokens import (
 )
 from tierledger.events.errors import InvalidArgument, NotAuthorized
 from tierledger.events.typed_fields import Text, checked, shown
-from tierledger.storage.locate import DEFAULT_CLUSTER
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -92,12 +91,11 @@ class Admission:
                 f"this host speaks the protocol versions {VERSION_MIN} to {VERSION_MAX}, the "
                 f"client {greeting.version_min} to {greeting.version_max}: update the older one"
             )
-        if greeting.cluster_id != self._cluster_id:
-            is_default = greeting.cluster_id == DEFAULT_CLUSTER
-            why = ", which is asked for if none is named" if is_default else ""
+        wants_any = not greeting.cluster_id and not greeting.HasField("broker_id")
+        if greeting.cluster_id != self._cluster_id and not wants_any:
             raise InvalidArgument(
                 f"this host serves cluster {self._cluster_id!r}, "
-                f"not {shown(greeting.cluster_id)}{why}: expected {self._cluster_id!r} as "
+                f"not {shown(greeting.cluster_id)}: expected {self._cluster_id!r} as "
                 "--cluster or cluster.id"
             )
         identity = credential.identity()

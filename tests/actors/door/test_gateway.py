@@ -75,7 +75,7 @@ async def test_both_sides_say_who_they_are(world: LocalWorld) -> None:
     ("greeting", "message"),
     [
         (greeting_of("another"), "serves cluster 'cluster-1', not 'another'"),
-        (greeting_of(""), "not ''"),
+        (greeting_of("", 1), "not ''"),
         (pb.ClientGreeting(version_min=2, version_max=9, cluster_id=CLUSTER), "2 to 9"),
         (pb.ClientGreeting(cluster_id=CLUSTER), "0 to 0"),
         (pb.ClientGreeting(version_min=3, version_max=1, cluster_id=CLUSTER), "3 to 1"),
@@ -92,6 +92,11 @@ async def test_who_is_at_the_wrong_door_is_told_so(
         assert frame.farewell.fate == pb.REJECTED
         assert message in frame.farewell.message
         assert await client.next_or_end() is None
+
+
+async def test_who_acts_for_no_broker_need_not_know_the_cluster(world: LocalWorld) -> None:
+    async with raw(await door_of(world)) as client:
+        assert (await client.greet(greeting_of(""))).greeting.cluster_id == CLUSTER
 
 
 async def test_a_newer_client_that_speaks_this_version_too_is_let_in(world: LocalWorld) -> None:
