@@ -18,6 +18,7 @@ from tierledger.actors.door.security.settings import (
     TOKEN_KEY,
     DoorSecurity,
 )
+from tierledger.actors.door.traces import Traces
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.partition.decide import Limits
 from tierledger.events.typed_fields import Int32, Text, checked, shown
@@ -83,6 +84,7 @@ class ServiceSettings:
         security: The files with which hosts and clients prove their identity.
         kafka: Brokers that are asked who leads a partition; None: the later claim leads.
         log_format: How processes of the service write their logs.
+        traces: Where hosts send spans of calls; None: there are none.
         breaker: If brokers have deleted more than so many percent of all that is tiered, or of
             a topic, within an hour, no more of it is deleted until an operator says so.
     """
@@ -98,6 +100,7 @@ class ServiceSettings:
     kafka: KafkaBrokers | None = None
     breaker: BreakerShares = field(default_factory=BreakerShares)
     log_format: Literal["text", "json"] = "text"
+    traces: Traces | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= HOSTS_MAX:

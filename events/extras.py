@@ -24,6 +24,7 @@ EXTRAS = {
     "py4j": "spark",
     "pyarrow": "spark",
     "pyspark": "spark",
+    "opentelemetry": "traces",
 }
 """The extra of pyproject.toml that brings a package, by the package's import name."""
 

@@ -196,11 +196,12 @@ class HostGreeting(_message.Message):
     def __init__(self, version: _Optional[int] = ..., cluster_id: _Optional[str] = ..., host: _Optional[str] = ..., software: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., calls_max: _Optional[int] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("id", "deadline_ms", "host", "request_id", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "place_hold", "release_hold", "purge", "release_kept", "clean_up", "tell_move", "replace_process")
+    __slots__ = ("id", "deadline_ms", "host", "request_id", "traceparent", "write", "question", "ready", "next_page", "register", "announce", "route", "hosts", "status", "hand_over", "attend", "place_hold", "release_hold", "purge", "release_kept", "clean_up", "tell_move", "replace_process")
     ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     WRITE_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +224,7 @@ class Call(_message.Message):
     deadline_ms: int
     host: str
     request_id: bytes
+    traceparent: str
     write: Write
     question: Question
     ready: ReadyQuestion
@@ -241,7 +243,7 @@ class Call(_message.Message):
     clean_up: CleanUp
     tell_move: TellMove
     replace_process: ReplaceProcess
-    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., request_id: _Optional[bytes] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., place_hold: _Optional[_Union[PlaceHold, _Mapping]] = ..., release_hold: _Optional[_Union[ReleaseHold, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., release_kept: _Optional[_Union[ReleaseKept, _Mapping]] = ..., clean_up: _Optional[_Union[CleanUp, _Mapping]] = ..., tell_move: _Optional[_Union[TellMove, _Mapping]] = ..., replace_process: _Optional[_Union[ReplaceProcess, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., host: _Optional[str] = ..., request_id: _Optional[bytes] = ..., traceparent: _Optional[str] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., question: _Optional[_Union[Question, _Mapping]] = ..., ready: _Optional[_Union[ReadyQuestion, _Mapping]] = ..., next_page: _Optional[_Union[NextPage, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., announce: _Optional[_Union[Announce, _Mapping]] = ..., route: _Optional[_Union[RouteQuestion, _Mapping]] = ..., hosts: _Optional[_Union[HostsQuestion, _Mapping]] = ..., status: _Optional[_Union[StatusQuestion, _Mapping]] = ..., hand_over: _Optional[_Union[HandOver, _Mapping]] = ..., attend: _Optional[_Union[Attend, _Mapping]] = ..., place_hold: _Optional[_Union[PlaceHold, _Mapping]] = ..., release_hold: _Optional[_Union[ReleaseHold, _Mapping]] = ..., purge: _Optional[_Union[Purge, _Mapping]] = ..., release_kept: _Optional[_Union[ReleaseKept, _Mapping]] = ..., clean_up: _Optional[_Union[CleanUp, _Mapping]] = ..., tell_move: _Optional[_Union[TellMove, _Mapping]] = ..., replace_process: _Optional[_Union[ReplaceProcess, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("id", "better_door", "failure", "written", "found", "ready", "registered", "announced", "routes", "hosts", "status", "owned", "ownership", "hold_told", "to_purge", "kept_released", "cleaned_up", "move_told", "replacement")

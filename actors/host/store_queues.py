@@ -64,6 +64,16 @@ class PendingAppend(NamedTuple):
     """What its log has to hold before it."""
 
 
+class Commit(NamedTuple):
+    """A durable step that has ended."""
+
+    number: int
+    """Of those since the process began."""
+    batches: int
+    begun_s: float
+    ended_s: float
+
+
 class Committer:
     """Commits all appends that wait in one durable step, again and again."""
 
@@ -82,6 +92,8 @@ class Committer:
         self._has_enough = asyncio.Event()
         self.newest: Former | None = None
         """The batch that was committed last; a successor has to find it in the store."""
+        self.answering: Commit | None = None
+        """The commit whose outcome a partition hears right now, and lets its callers hear."""
         self.commits = 0
         self.batches = 0
 
@@ -169,6 +181,8 @@ class Committer:
     async def _commit(self, appends: list[PendingAppend]) -> None:
         self.commits += 1
         self.batches += len(appends)
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
         stimuli: list[msg.Stimulus]
         try:
             outcomes = await self._backend.create_each(
@@ -190,9 +204,12 @@ class Committer:
             stimuli = [msg.AppendRefused(append.number, error) for append in appends]
             if isinstance(error, StoreRefused):
                 self._conditions.hold(STORE_REFUSED, str(error))
+        commit = Commit(self.commits, len(appends), begun_s, loop.time())
         slices = Slices()
         for append, stimulus in zip(appends, stimuli, strict=True):
+            self.answering = commit
             append.partition.feed(stimulus)
+            self.answering = None
             await slices.yield_if_due()
 
 

@@ -65,7 +65,9 @@ class HostShell:
         """Open the host's door, at which clients connect."""
         settings = self._settings
         # If it listens on a wildcard, clients get the address of this node (`own_ip`).
-        door = DoorSettings(settings.listen, settings.advertise, own_ip, settings.security)
+        door = DoorSettings(
+            settings.listen, settings.advertise, own_ip, settings.security, settings.traces
+        )
         return await open_door(host, self._address, door, self._coordinator)
 
     async def _made(self) -> Host:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from tierledger.actors.coordinator.breaker import BreakerShares
     from tierledger.actors.door.security.settings import DoorSecurity
+    from tierledger.actors.door.traces import Traces
     from tierledger.actors.host_settings import ServiceSettings
     from tierledger.actors.ray.service import RayConnection, RayService
     from tierledger.events.partition.decide import Limits
@@ -250,6 +251,24 @@ LogFormatOption = Annotated[
         "per line.",
     ),
 ]
+TracesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--traces",
+        metavar="URL",
+        help="Send OpenTelemetry spans of calls to this receiver of OTLP over gRPC, as "
+        "http://127.0.0.1:4317; https is TLS. Without this option there are none.",
+    ),
+]
+TracesRatioOption = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        max=1.0,
+        help="Which part of the traces that begin at a host is recorded. A call of a traced "
+        "program is recorded as that says.",
+    ),
+]
 MetricsPartitionsOption = Annotated[
     int,
     typer.Option(
@@ -276,6 +295,7 @@ class PlacementOptions(NamedTuple):
     console: str | None = None
     nodes: int = 1
     log_format: LogFormat = "text"
+    traces: Traces | None = None
 
 
 def serve_command(
@@ -308,6 +328,8 @@ def serve_command(
     backups: BackupsOption = None,
     console: ConsoleOption = None,
     log_format: LogFormatOption = "text",
+    traces: TracesOption = None,
+    traces_ratio: TracesRatioOption = 1.0,
 ) -> None:
     """Run the service on a store: a coordinator and its hosts, on a Ray cluster.
 
@@ -316,6 +338,7 @@ def serve_command(
     """
     from tierledger.actors.coordinator.breaker import BreakerShares
     from tierledger.actors.door.security.settings import DoorSecurity
+    from tierledger.actors.door.traces import Traces
     from tierledger.health.server import MetricsOptions
     from tierledger.storage.kafka_brokers import KafkaBrokers
 
@@ -355,6 +378,7 @@ def serve_command(
         console,
         nodes,
         log_format,
+        None if traces is None else Traces(traces, traces_ratio),
     )
     options = StoreOptions(store, cluster)
     serving = _Serving(lambda until: _serve(options, limit, placement, metrics, until))
@@ -537,8 +561,11 @@ async def _serve(
         kafka=placement.kafka,
         breaker=placement.breaker,
         log_format=placement.log_format,
+        traces=placement.traces,
     )
     oracle_of(settings)  # Refuses a wrong list of addresses.
+    if settings.traces is not None:
+        settings.traces.check()
     if placement.kafka is not None:
         placement.kafka.client_options()  # Refuses a wrong file.
         await _check_brokers(placement.kafka, settings.cluster_id)

@@ -15,7 +15,11 @@ HEAVY = {"ray", "pyspark", "pandas", "numpy", "pyarrow", "obstore", "aiokafka", 
 LATER = {"grpc", "google.protobuf", "psycopg", "rich", "structlog", "typer", "sqlite3"}
 """Of the base, and not needed before a service is looked for."""
 
-IMPORTED_AS = {"grpcio-reflection": "grpc_reflection"}
+IMPORTED_AS = {
+    "grpcio-reflection": "grpc_reflection",
+    "opentelemetry-exporter-otlp-proto-grpc": "opentelemetry",
+    "opentelemetry-sdk": "opentelemetry",
+}
 """Packages that are imported by another name than they are installed by."""
 
 

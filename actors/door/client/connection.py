@@ -14,6 +14,7 @@ from tierledger.actors.door.addresses import TLS_SCHEME, doors_in
 from tierledger.actors.door.client.streams import NO_SECURITY, Opened, Stream, Streams
 from tierledger.actors.door.limits import SOFTWARE, VERSION_MAX, VERSION_MIN
 from tierledger.actors.door.security.settings import ClientSecurity
+from tierledger.actors.door.trace_context import current_traceparent
 from tierledger.actors.door.wire import coordination
 from tierledger.actors.door.wire.answers import result_of
 from tierledger.actors.door.wire.calls import put_call
@@ -196,6 +197,8 @@ class DoorHost:
         put_call(call, message)
         if attempt.request_id and not message.write.request_id:
             message.request_id = attempt.request_id
+        if traceparent := current_traceparent():
+            message.traceparent = traceparent
         stream = self._connection.at_hand(self._name)
         if stream is None:
             stream, message.host = await self._stream()

@@ -1,4 +1,4 @@
-"""What a door keeps and tells of the calls that have ended there.
+"""What a door keeps and tells of the calls there.
 
 Each call is counted with its time. Those that were refused, failed, are in doubt or took long
 are logged with the call's id, which the caller has, too, and which the events of a write have.
@@ -8,7 +8,8 @@ A flood of them is logged in part: a client that repeats itself must not fill a 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from tierledger.actors.door import door_pb2 as pb
 from tierledger.actors.door.server.desk import Desk
@@ -17,6 +18,11 @@ from tierledger.actors.door.wire.segments import key_of
 from tierledger.actors.host.call_times import DoorTimes
 from tierledger.events.errors import InvalidArgument
 from tierledger.storage.process_log import ProcessLog
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import Span
+
+    from tierledger.actors.door.server.tracing import Tracing
 
 SLOW_S = 1.0
 """A call that takes longer is logged, however it ends."""
@@ -43,8 +49,12 @@ _log = ProcessLog("tierledger.door")
 class CallRecord:
     """Counts and logs the calls of one door."""
 
-    def __init__(self, desk: Desk, times: DoorTimes | None = None) -> None:
+    def __init__(
+        self, desk: Desk, times: DoorTimes | None = None, tracing: Tracing | None = None
+    ) -> None:
         self.times = times or DoorTimes()
+        self.tracing = tracing
+        """Makes spans of calls; None: nobody does."""
         self._desk = desk
         self._refusals = _Budget()
         self._others = _Budget()
@@ -70,13 +80,36 @@ class CallRecord:
             "client": client,
             **_partition_of(message),
         }
-        if isinstance(result, pb.Answer):
-            result = result.failure.message if result.HasField("failure") else None
-        if isinstance(result, str | BaseException):
-            details["error"] = str(result)
+        if why := _why(result):
+            details["error"] = why
         if unlogged:
             details["unlogged"] = unlogged
         _log.tell("info" if what is REFUSED else "warning", what, details)
+
+    def begun(self, message: pb.Call) -> Span | None:
+        """The span of a call that begins; None if it is not traced."""
+        if self.tracing is None:
+            return None
+        with suppress(Exception):  # To tell of a call must not fail it.
+            return self.tracing.begun(message)
+        return None
+
+    def traced(
+        self,
+        span: Span,
+        message: pb.Call,
+        outcome: str,
+        times_s: tuple[float, float],
+        result: object,
+    ) -> None:
+        """End the span of a call, in the step that has made its answer."""
+        details = {"request_id": self._desk.named(message).hex(), **_partition_of(message)}
+        if why := _why(result):
+            details["error"] = why
+        commit = self._desk.answering if message.HasField("write") else None
+        if self.tracing is not None:
+            with suppress(Exception):
+                self.tracing.ended(span, outcome, times_s, details, commit)
 
 
 class _Budget:
@@ -97,6 +130,13 @@ class _Budget:
         self._left -= 1
         unlogged, self._unlogged = self._unlogged, 0
         return unlogged
+
+
+def _why(result: object) -> str:
+    """The error in the result of a call; empty if it has none."""
+    if isinstance(result, pb.Answer):
+        return result.failure.message
+    return str(result) if isinstance(result, BaseException) else ""
 
 
 def _partition_of(message: pb.Call) -> dict[str, str]:

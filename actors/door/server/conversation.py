@@ -13,7 +13,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 from google.protobuf.message import DecodeError
@@ -39,6 +39,9 @@ from tierledger.events.errors import (
     RemoteStorageError,
 )
 from tierledger.storage.process_log import ProcessLog
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import Span
 
 FAREWELL_S = 1.0
 """How long a client may take to read the farewell, which says why the stream ends."""
@@ -83,11 +86,12 @@ class Unread:
 class _OpenCall:
     """A call that has no answer yet."""
 
-    __slots__ = ("answering", "begun_s", "message")
+    __slots__ = ("answering", "begun_s", "message", "span")
 
-    def __init__(self, message: pb.Call, begun_s: float) -> None:
+    def __init__(self, message: pb.Call, begun_s: float, span: Span | None) -> None:
         self.message = message
         self.begun_s = begun_s
+        self.span = span
         self.answering: int | asyncio.Task[object] | None = None
         """What to pass to `Desk.give_up`."""
 
@@ -242,7 +246,7 @@ class Conversation:
         self._unwritten += 1
         # Noted before `answer`, which may answer at once.
         now_s = self._loop.time()
-        one = self._open[number] = _OpenCall(message, now_s)
+        one = self._open[number] = _OpenCall(message, now_s, self._record.begun(message))
         try:
             check_named(message)
             check_allowed(identity, message)
@@ -273,8 +277,11 @@ class Conversation:
         self._put(number, kind("no answer within the call's time"), one)
 
     def _note(self, one: _OpenCall, outcome: str, result: object = None) -> None:
-        seconds = self._loop.time() - one.begun_s
-        self._record.ended(one.message, outcome, seconds, result, self.name)
+        now_s = self._loop.time()
+        self._record.ended(one.message, outcome, now_s - one.begun_s, result, self.name)
+        if one.span is not None:
+            times_s = (one.begun_s, now_s)
+            self._record.traced(one.span, one.message, outcome, times_s, result)
 
     # Out.
 

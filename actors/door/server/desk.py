@@ -31,6 +31,7 @@ from tierledger.actors.door.wire.segments import claim_message, key_of
 from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads
+from tierledger.actors.host.store_queues import Commit, Committer
 from tierledger.actors.routes import Routes
 from tierledger.actors.turns import AnswerReader
 from tierledger.events.errors import (
@@ -53,6 +54,7 @@ class ServingHost(Protocol):
 
     feeds: Feeds
     heads: Heads
+    committer: Committer
 
     @property
     def is_asked(self) -> bool: ...
@@ -203,6 +205,11 @@ class Desk:
         if not addresses <= self._doors.keys():
             self._doors = await self._coordinator.ask(DoorsCall())
         return self._doors
+
+    @property
+    def answering(self) -> Commit | None:
+        """The commit of this host that is answered in the present step, if any is."""
+        return self._host.committer.answering
 
     # Feeds.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -35,6 +36,9 @@ from tierledger.events.errors import (
 )
 from tierledger.storage.process_log import ProcessLog
 
+if TYPE_CHECKING:
+    from tierledger.actors.door.server.tracing import Tracing
+
 FAREWELL_S = 2.0
 """How long the streams of a door that closes may take to end."""
 
@@ -52,18 +56,20 @@ class Gateway:
         admission: Admission | None = None,
         heard: Callable[[], None] | None = None,
         times: DoorTimes | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """`desk` answers calls. Clients of other clusters than `cluster_id` are refused.
 
         `admission` decides about all other clients; without it all of them are admitted.
-        `heard` is called whenever a broker's client has sent calls. `times` counts all calls.
+        `heard` is called whenever a broker's client has sent calls. `times` counts all calls,
+        and `tracing` makes spans of them.
         """
         self._desk = desk
         self._cluster_id = cluster_id
         self._limits = limits or DoorLimits()
         self._admission = admission or Admission(cluster_id)
         self._hear = heard
-        self.record = CallRecord(desk, times)
+        self.record = CallRecord(desk, times, tracing)
         self._health = Health()
         self._server: grpc.aio.Server | None = None
         self._connections = 0
@@ -207,6 +213,8 @@ class Gateway:
         if server is not None:
             await server.stop(grace_s)
         await self._desk.close()
+        if self.record.tracing is not None:
+            await self.record.tracing.close()
 
 
 async def _refuse(context: Context, error: RemoteStorageError) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tierledger.actors.connection import CoordinatorHandle
 from tierledger.actors.door.addresses import DoorAddress
@@ -21,8 +22,12 @@ from tierledger.actors.door.server.desk import Desk
 from tierledger.actors.door.server.gateway import Gateway
 from tierledger.actors.door.server.hinting import Hinting
 from tierledger.actors.door.server.neighbours import Neighbours
+from tierledger.actors.door.traces import Traces
 from tierledger.actors.host.host import Host
 from tierledger.events.errors import InvalidArgument, NotReady
+
+if TYPE_CHECKING:
+    from tierledger.actors.door.server.tracing import Tracing
 
 TAKEN_S = 5.0
 """How long a host waits for its port, which its predecessor may still have for a moment."""
@@ -42,6 +47,7 @@ class DoorSettings:
         advertise: str | None = None,
         own_ip: Callable[[], str] | None = None,
         security: DoorSecurity | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """`listen`: `HOST:PORT` of host-0; host-N takes PORT+N, and 0 is any free port.
 
@@ -49,12 +55,14 @@ class DoorSettings:
         is used. `own_ip` gives it for a host that listens on all interfaces, and the part
         `{node}` of it, with dashes: `10-0-0-7`.
 
-        `security`: how hosts and clients prove their identity; None: they do not.
+        `security`: how hosts and clients prove their identity; None: they do not. `traces`:
+        where spans of calls are sent; None: there are none.
 
         Raises:
             InvalidArgument: An address is invalid, or clients could not connect to it.
         """
         self.security = security or DoorSecurity()
+        self.traces = traces
         self._listen = DoorAddress.parse(listen)
         if advertise is None and self._listen.host in WILDCARDS:
             if own_ip is None:
@@ -133,7 +141,13 @@ async def open_door(
     desk = Desk(address, host, coordinator, peers)
     feeds = FeedStreams(greeting_of(host.cluster_id), security.as_client)
     gateway = Gateway(
-        desk, host.cluster_id, limits, admission, host.report.hear, host.report.door_times
+        desk,
+        host.cluster_id,
+        limits,
+        admission,
+        host.report.hear,
+        host.report.door_times,
+        _tracing(settings.traces, address, host.cluster_id),
     )
     bound = await _listening(gateway, listen)
     host.report.door = settings.advertised(number, bound)
@@ -141,6 +155,16 @@ async def open_door(
     knocks = partial(opens, security=security.as_client)
     host.spawn(Neighbours(host, address, coordinator, knocks).run())
     return gateway
+
+
+def _tracing(traces: Traces | None, address: str, cluster_id: str) -> Tracing | None:
+    if traces is None:
+        return None
+    traces.check()
+    # The packages are loaded only where somebody wants traces.
+    from tierledger.actors.door.server.tracing import Tracing  # noqa: PLC0415
+
+    return Tracing(traces, address, cluster_id)
 
 
 async def _listening(gateway: Gateway, listen: DoorAddress) -> DoorAddress:

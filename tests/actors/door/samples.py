@@ -497,6 +497,11 @@ def messages() -> dict[str, Message]:
         "failure-of-a-call": pb.Failure(
             kind=pb.NOT_READY, message="later", fate=pb.RETRYABLE, request_id=bytes(range(16))
         ),
+        "call-of-a-trace": pb.Call(
+            id=9,
+            traceparent=f"00-{'0a' * 16}-{'0b' * 8}-01",
+            next_page=pb.NextPage(cursor="host-0/1/aa/9"),
+        ),
         "call-with-an-id": pb.Call(
             id=9, request_id=bytes(range(16)), next_page=pb.NextPage(cursor="host-0/1/aa/9")
         ),
