@@ -103,6 +103,13 @@ class HostedBackend(MetadataStorageBackend):
         return found
 
     @override
+    async def last_keys_seen(self, prefixes: Sequence[str]) -> list[str | None]:
+        if self._reader is not None:
+            return await self._reader.last_keys_seen(prefixes)
+        found: list[str | None] = await self._ask("last_keys_seen", list(prefixes))
+        return found
+
+    @override
     async def remove_like(self, prefix: str) -> int:
         removed: int = await self._ask("remove_like", prefix)
         return removed

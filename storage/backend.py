@@ -268,6 +268,15 @@ class MetadataStorageBackend(ABC):
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
         """For each of `prefixes` the last key that starts with it; None without any."""
 
+    async def last_keys_seen(self, prefixes: Sequence[str]) -> list[str | None]:
+        """The same as `last_keys`, for looks that are repeated.
+
+        It may lack what another process has written that has just opened the store for writing
+        in place of this one. Where that is dear to find out, this call does not; by default it
+        is `last_keys`.
+        """
+        return await self.last_keys(prefixes)
+
     @abstractmethod
     async def remove_like(self, prefix: str) -> int:
         """Remove every key that starts with `prefix`; returns their number.

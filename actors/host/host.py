@@ -536,7 +536,7 @@ class Host:
     async def _poll_some(self, followers: list[PartitionShell]) -> None:
         logs = [self.keys.log(shell.topic_id_partition) for shell in followers]
         try:
-            found = await self.backend.last_keys(logs)
+            found = await self.backend.last_keys_seen(logs)
         except RemoteStorageError:
             return  # The next poll tries again; queries are answered from the present state.
         slices = Slices()

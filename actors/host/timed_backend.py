@@ -71,6 +71,10 @@ class TimedBackend(MetadataStorageBackend):
         return await self._timed("list", self._backend.last_keys(prefixes))
 
     @override
+    async def last_keys_seen(self, prefixes: Sequence[str]) -> list[str | None]:
+        return await self._timed("list", self._backend.last_keys_seen(prefixes))
+
+    @override
     async def remove_like(self, prefix: str) -> int:
         return await self._timed("remove", self._backend.remove_like(prefix))
 

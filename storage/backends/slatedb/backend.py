@@ -44,6 +44,8 @@ from tierledger.storage.backends.slatedb.database import (
     Database,
     StoreMoment,
     Views,
+    answered,
+    oldest_commit,
 )
 from tierledger.storage.backends.slatedb.draft import (
     AtomicStep,
@@ -105,11 +107,20 @@ class CommitWriter:
 
     def __init__(self, place: DatabasePlace, database: Database, moment: StoreMoment) -> None:
         self._place = place
+        self._listing = Listing(place)
+        self._own = 0
+        """The number of the last object in the write-ahead log that this writer has made."""
+        self._looking = asyncio.Lock()
+        self._looks_begun = 0
+        self._looked_well = 0
+        """The number of the last look that found nobody else."""
         self._database: Database | None = database
         self._moment = moment
         self._tails = Tails()
         self._waiting: list[_WaitingStep[Any]] = []
         self._run: asyncio.Task[None] | None = None
+        self._commit: asyncio.Task[None] | None = None
+        """The last commit."""
         self._in_doubt: asyncio.Task[None] | None = None
         """A commit for which nobody waits any more, but which may yet be carried out."""
         self._settling = asyncio.Lock()
@@ -124,9 +135,21 @@ class CommitWriter:
         await Listing(place).require_conditions()
         database = await Database.open(place)
         writer = cls(place, database, await database.moment())
-        await writer.decided(AtomicStep([Put(WRITER, writer.name)]))
+        await writer._begin(database)
         writer._beat = asyncio.create_task(writer._keep_beating())
         return writer
+
+    async def _begin(self, database: Database) -> None:
+        """Learn which objects of the write-ahead log are this writer's.
+
+        Once a commit has come behind them, they are not those of a successor: it would have
+        failed.
+        """
+        newest = await self._listing.newest_commit(await oldest_commit(self._place))
+        async with answered(self._place):
+            await database.commit({WRITER.encode(): self.name})
+        self._own = newest + 1
+        self._moment = await database.moment()
 
     async def _keep_beating(self) -> None:
         while True:
@@ -146,10 +169,50 @@ class CommitWriter:
             self._run = asyncio.create_task(self._commit_all())
         return await waiting.answer
 
-    async def moment(self) -> StoreMoment:
-        """The store after the last commit, with what is in doubt carried out or not."""
+    async def moment(self, *, may_lag: bool = False) -> StoreMoment:
+        """The store after the last commit, with what is in doubt carried out or not.
+
+        `may_lag`: also if another process has opened it for writing and this one has not
+        noticed. Otherwise that is looked for, by a request for all who wait.
+
+        Raises:
+            WriterReplaced: One has.
+        """
+        if not may_lag:
+            await self._require_current()
         await self._settle()
         return self._moment
+
+    async def _require_current(self) -> None:
+        """Return once it is certain that nobody had replaced this writer at the call.
+
+        SlateDB learns that by its next commit, or within two seconds. Until then it would read
+        a state that may be older than what the successor has acknowledged.
+        """
+        before = self._looks_begun
+        async with self._looking:
+            if self._looked_well <= before:
+                self._looks_begun += 1
+                await self._look()
+                self._looked_well = self._looks_begun
+
+    async def _look(self) -> None:
+        """Look for objects of the write-ahead log that this writer has not made.
+
+        A successor makes one before it does anything else. Each commit makes one, too.
+        """
+        await self._settle()
+        own = self._own
+        newest = await self._listing.newest_commit(own)
+        while newest > self._own and self._commit is not None and not self._commit.done():
+            await asyncio.wait([self._commit], timeout=ANSWER_S)
+            await self._settle()
+        if newest > self._own:
+            self._refusal = WriterReplaced(
+                f"{self._place.shown}: another process has opened it for writing; this one "
+                "writes no more"
+            )
+            raise WriterReplaced(*self._refusal.args)
 
     async def _commit_all(self) -> None:
         try:
@@ -227,7 +290,7 @@ class CommitWriter:
         """
         assert self._database is not None, "it was opened when the last commit was settled"
         changes = {key.encode(): value for key, value in draft.changes.items()}
-        commit = asyncio.create_task(self._database.commit(changes))
+        commit = self._commit = asyncio.create_task(self._counted(self._database, changes))
         try:
             await asyncio.wait([commit], timeout=ANSWER_S)
             if not commit.done():
@@ -241,6 +304,10 @@ class CommitWriter:
             raise OutcomeUnknown(f"{error}, while committing") from error
         self._commits += 1
         self._remember(draft)
+
+    async def _counted(self, database: Database, changes: Mapping[bytes, bytes | None]) -> None:
+        await database.commit(changes)
+        self._own += 1
 
     def _remember(self, draft: CommitDraft) -> None:
         for folder, tail in draft.read_tails.items():
@@ -258,8 +325,14 @@ class CommitWriter:
             StorageUnavailable: It is still in doubt.
         """
         async with self._settling:
+            if isinstance(self._refusal, WriterReplaced):
+                raise WriterReplaced(*self._refusal.args)
             if self._in_doubt is not None:
-                await self._end_doubt(self._in_doubt)
+                try:
+                    await self._end_doubt(self._in_doubt)
+                except WriterReplaced as error:
+                    self._refusal = error
+                    raise
                 self._in_doubt = None
 
     async def _end_doubt(self, commit: asyncio.Task[None]) -> None:
@@ -273,21 +346,19 @@ class CommitWriter:
             raise WriterReplaced(*error.args)
         self._tails.clear()
         if error is not None or self._database is None:
-            await self._reopen()
-        assert self._database is not None
-        self._moment = await self._database.moment()
-
-    async def _reopen(self) -> None:
-        """Open the database anew: what is not durable by now never will be."""
-        if self._database is not None:
-            await self._database.close()
-            self._database = None
-        self._database = await Database.open(self._place)
+            # What is not durable by now never will be.
+            if self._database is not None:
+                await self._database.close()
+                self._database = None
+            self._database = await Database.open(self._place)
+        await self._begin(self._database)
 
     async def replaced(self) -> None:
         """Return once another process has opened the store for writing."""
         # SlateDB tells it to nobody who does not ask.
-        while self._database is None or not self._database.is_replaced:  # noqa: ASYNC110
+        while not isinstance(self._refusal, WriterReplaced) and (  # noqa: ASYNC110
+            self._database is None or not self._database.is_replaced
+        ):
             await asyncio.sleep(LOOK_S)
 
     async def close(self) -> None:
@@ -352,8 +423,10 @@ class SlateDbBackend(MetadataStorageBackend):
             await views.close()
             raise
 
-    async def _moment(self) -> StoreMoment:
-        return await (self._views if self._writer is None else self._writer).moment()
+    async def _moment(self, *, may_lag: bool = False) -> StoreMoment:
+        if self._writer is None:
+            return await self._views.moment()
+        return await self._writer.moment(may_lag=may_lag)
 
     @override
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
@@ -394,11 +467,19 @@ class SlateDbBackend(MetadataStorageBackend):
 
     @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
+        return await self._last_keys(prefixes, may_lag=False)
+
+    @override
+    async def last_keys_seen(self, prefixes: Sequence[str]) -> list[str | None]:
+        return await self._last_keys(prefixes, may_lag=True)
+
+    async def _last_keys(self, prefixes: Sequence[str], *, may_lag: bool) -> list[str | None]:
         for prefix in prefixes:
             check_prefix(prefix)
 
         async def read() -> list[str | None]:
-            return [one.key or None for one in await (await self._moment()).tails(prefixes)]
+            moment = await self._moment(may_lag=may_lag)
+            return [one.key or None for one in await moment.tails(prefixes)]
 
         return await self._finished(read())
 
@@ -501,7 +582,7 @@ async def _failed(error: Exception) -> None:
 
 async def _removed(writer: CommitWriter, prefix: str) -> int:
     """The number of keys that one step of a removal removes."""
-    moment = await writer.moment()
+    moment = await writer.moment(may_lag=True)  # The commit finds out.
     page = await moment.page(prefix, None, KEYS_PER_REMOVAL)
     await writer.decided(AtomicStep([Remove(key) for key, _ in page]))
     return len(page)

@@ -273,7 +273,7 @@ class Views:
             if self._reader is not None and now_s - self._looked_s < self._patience_s:
                 return StoreMoment(self._place, self._reader)
             if self._reader is None:
-                self._newest = await self._oldest_commit()
+                self._newest = await oldest_commit(self._place)
             self._looked_s = asyncio.get_running_loop().time()
             newest = await self._listing.newest_commit(self._newest)
             is_old = now_s - self._opened_s > VIEW_S
@@ -286,15 +286,6 @@ class Views:
     async def has_newer(self) -> bool:
         """Whether something was committed since the view was taken."""
         return await self._listing.newest_commit(self._newest) > self._newest
-
-    async def _oldest_commit(self) -> int:
-        """The number of the last commit that is in a table; those behind are objects."""
-        if not await self._listing.has_database():
-            raise NoSuchStore(f"no such store: {self._place.shown}")
-        admin = AdminBuilder(self._place.name, self._place.objects()).build()
-        async with answered(self._place):
-            manifest = await admin.read_manifest(None)
-        return 0 if manifest is None else int(manifest.replay_after_wal_id)
 
     async def _checked_reader(self) -> DbReader:
         reader = await self._opened_reader()
@@ -337,6 +328,20 @@ class Views:
             if self._reader is not None:
                 await _shut(self._reader)
                 self._reader = None
+
+
+async def oldest_commit(place: DatabasePlace) -> int:
+    """The number of the last commit that is in a table; those behind are objects.
+
+    Raises:
+        NoSuchStore: There is no database.
+    """
+    if not await Listing(place).has_database():
+        raise NoSuchStore(f"no such store: {place.shown}")
+    admin = AdminBuilder(place.name, place.objects()).build()
+    async with answered(place):
+        manifest = await admin.read_manifest(None)
+    return 0 if manifest is None else int(manifest.replay_after_wal_id)
 
 
 async def _shut(reader: DbReader) -> None:
