@@ -101,6 +101,7 @@ STORE_METHODS = (
     "get_each",
     "get_like",
     "last_keys",
+    "last_keys_seen",
     "remove_like",
     "execute_atomically",
     "create_each",

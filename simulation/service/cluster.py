@@ -103,6 +103,8 @@ class HostProcess(ServiceProcess):
         """That of its release."""
         self.writes = True
         """Whether this process writes to the store itself."""
+        self.is_fenced = False
+        """Whether another one has opened the store for writing: it is to end itself."""
         self.parts: list[object] = []
         """The host and what serves its door, to see what is left over in them."""
 
@@ -228,6 +230,8 @@ class Cluster:
         self._loop = world.loop
         self._store = world.store
         self._ends = 0
+        self._writing: tuple[HostProcess, StoreConnection] | None = None
+        """The newest process that writes to a bucket."""
         self._recording = world.recording
         self.watch = ProcessWatch(world.loop.clock, world.recording)
         self._oracle = WatchedOracle(oracle, self.watch, world.loop.clock)
@@ -376,14 +380,20 @@ class Cluster:
         return HostWay(self, process)
 
     def _backend_for(self, process: HostProcess) -> MetadataStorageBackend:
-        store = StoreConnection(self._store, process)
+        store, scenario = StoreConnection(self._store, process), self._scenario
+        is_bucket = scenario.one_writer and scenario.is_bucket
         if process.writes:
+            if is_bucket and self._writing is not None:
+                former, connection = self._writing
+                former.is_fenced = True
+                connection.fence()
+            self._writing = process, store
             return store
 
         async def writer() -> HostWay:
             return self.host(WRITER)
 
-        return HostedBackend(writer, store)
+        return HostedBackend(writer, None if is_bucket else store)
 
     async def find(self, address: str) -> HostWay | None:
         running = self.hosts.get(address)
@@ -402,7 +412,8 @@ class Cluster:
             return
         self.watch.ended(found, is_given_up=process is not None)
         self._ends += 1
-        must_end = self._scenario.one_writer and found.writes
+        scenario = self._scenario
+        must_end = scenario.one_writer and not scenario.is_bucket and found.writes
         if not must_end and (found.is_paused or (self._ends + self._scenario.seed) % 2):
             self._recording.mark("host replaced while it lives")
             self._loop.cut_off(found)
@@ -419,5 +430,6 @@ class Cluster:
         raise NotReady(f"{name} is not running")
 
     def _give_up(self, process: VirtualProcess) -> None:
-        self._recording.mark(GAVE_UP)
+        if not (isinstance(process, HostProcess) and process.is_fenced):
+            self._recording.mark(GAVE_UP)
         self._loop.kill(process)

@@ -20,6 +20,7 @@ from tierledger.storage.backend import (
     Former,
     MetadataStorageBackend,
     Operation,
+    WriterReplaced,
 )
 from tierledger.storage.backends.memory import MemoryBackend
 
@@ -33,6 +34,12 @@ APPEND, READ, LOADED, CHECKPOINTED, COORDINATED = (
     "coordinated",
 )
 """Points at which a process may meet a fault; a world knows one more, "durable"."""
+
+
+FENCED = "former writer lives on"
+
+NOTICED_S = 2.5
+"""How long after it was replaced a writer that does nothing learns of it."""
 
 
 class StorePlace(NamedTuple):
@@ -113,6 +120,26 @@ class StoreConnection(MetadataStorageBackend):
         self._process = process
         self._backend = MemoryBackend(store.medium.state)
         """Its own one: if the store looks older than it was, this process refuses it."""
+        self._fenced = asyncio.Event()
+        self._seen: MemoryBackend | None = None
+        """What this process goes on seeing, once another one has opened the store to write."""
+        self._knows = False
+        """Whether it knows that."""
+
+    def fence(self) -> None:
+        """Another process opens the store for writing: from now on this one changes nothing."""
+        if not self._process.is_dead and not self._fenced.is_set():
+            self._store.recording.mark(FENCED)
+        self._seen = MemoryBackend(self._store.medium.state.copy())
+        self._fenced.set()
+
+    async def _unless_fenced(self, work: partial[Coroutine[Any, Any, T]], *, writes: bool) -> T:
+        if self._fenced.is_set():
+            if writes and not self._knows:
+                self._knows = True
+                raise OutcomeUnknown("another process has opened the store, while committing")
+            raise WriterReplaced("another process has opened the store for writing")
+        return await work()
 
     @property
     def _is_host(self) -> bool:
@@ -129,6 +156,7 @@ class StoreConnection(MetadataStorageBackend):
         answer: asyncio.Future[Any] = self._store.loop.create_future()
         if not self._process.is_dead:
             step, medium = self._store.step(work, keys), self._store.medium
+            step = step._replace(work=partial(self._unless_fenced, work, writes=writes))
             medium.ask(self._process, step, _settle, answer, writes=writes, conflict=conflict)
         return await answer
 
@@ -180,6 +208,19 @@ class StoreConnection(MetadataStorageBackend):
     @override
     async def last_keys(self, prefixes: Sequence[str]) -> list[str | None]:
         return await self._read(partial(self._backend.last_keys, prefixes), prefixes)
+
+    @override
+    async def last_keys_seen(self, prefixes: Sequence[str]) -> list[str | None]:
+        if self._seen is not None:
+            return await self._seen.last_keys(prefixes)
+        return await self.last_keys(prefixes)
+
+    @override
+    async def is_replaced(self) -> bool:
+        await self._fenced.wait()
+        await asyncio.sleep(NOTICED_S)
+        self._knows = True
+        return True
 
     @override
     async def remove_like(self, prefix: str) -> int:

@@ -281,6 +281,7 @@ def drawn(seed: int, *, small: bool | None = None) -> Scenario:
         asks_kafka=True,
         has_replicas=seed % REPLICAS_EVERY == REPLICAS_FIRST,
         one_writer=chance(seed, "one writer") < 0.3,
+        is_bucket=chance(seed, "bucket") < 0.5,
         clock_off=None if is_guarded else _clock_off(size),
         is_direct=is_direct,
         doors=doors,

@@ -377,7 +377,9 @@ class World(Stage):
         process.fuse = process.steps + steps
 
     def cut_off(self, life: ProcessLife) -> bool:
-        if self.scenario.one_writer and isinstance(life, HostProcess) and life.writes:
+        scenario = self.scenario
+        is_file = scenario.one_writer and not scenario.is_bucket
+        if is_file and isinstance(life, HostProcess) and life.writes:
             return False  # The only writer of a file has no rival.
         self.recording.moment(life.name, "cut off")
         self.loop.cut_off(_own(life))

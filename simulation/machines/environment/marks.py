@@ -85,6 +85,7 @@ _declare(
     "host's process replaced",
     "mute host died",
     "host replaced while it lives",
+    "former writer lives on",
     "host given up by the coordinator",
     "crash while a partition was loaded",
     "doze: durable",

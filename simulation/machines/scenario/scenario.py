@@ -67,7 +67,10 @@ class Scenario(NamedTuple):
     has_replicas: bool = False
     """Whether brokers keep replicas that are fed."""
     one_writer: bool = False
-    """Whether the store is a file, which one host writes for all."""
+    """Whether one host writes to the store for all."""
+    is_bucket: bool = False
+    """Whether such a store is a bucket, in which a successor fences the former writer, that may
+    live on; else it is a file."""
     clock_off: tuple[str, int] | None = None
     """The host, or `coordinator`, whose clock is wrong by so many days more; None: all are
     right."""

@@ -113,6 +113,7 @@ class ReadingContract:
 
         assert found == ["p/b", "q/\U0010ffff", None, "p/b", "p/b", "q/\U0010ffff"]
         assert await backend.last_keys([]) == []
+        assert await backend.last_keys_seen(["p/", ""]) == [found[0], found[-1]]
 
     async def test_a_page_without_room_is_refused(self, backend: Backend) -> None:
         for limit in (0, -1):
