@@ -128,6 +128,7 @@ class Waiting:
     def __init__(self, request: msg.Decidable, reply_to: ReplyTo) -> None:
         self.request = request
         self.reply_to = reply_to
+        self.answer: object = None
         self.refusal: RemoteStorageError | None = None
         self.is_hopeless = False
         """The decision raised an unforeseen error; it is not tried again."""
@@ -437,6 +438,8 @@ class Coordinator:
             events, stored = self.fold.events_of(bodies, draft, self._now.ms)
             for event in events:
                 evolve.evolve_strictly(draft, event)
+            # On the draft, before the requests behind it: these may replace what it is told.
+            one.answer = one.request.answer(draft)
         except RemoteStorageError as error:
             one.refusal = error
             return effects
@@ -511,7 +514,9 @@ class Coordinator:
             if one.refusal is not None:
                 effects.append(store.ReplyError(one.reply_to, one.refusal))
             else:
-                effects.append(msg.ReplyToRequest(one.reply_to, one.request.answer(self.state)))
+                if isinstance(one.request, msg.Announce):
+                    decide.hear(self.state, one.request.given)
+                effects.append(msg.ReplyToRequest(one.reply_to, one.answer))
         self.taken, self._draft, self._is_placing = None, None, False
         self.phase = CoordinatorPhase.IDLE
         return effects

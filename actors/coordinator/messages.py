@@ -59,7 +59,10 @@ class Decidable(Protocol):
         ...
 
     def answer(self, state: CoordinatorState) -> object:
-        """The answer to the caller once those events are durable."""
+        """The answer to the caller once those events are durable.
+
+        `state` is behind them, and before what is decided on next. It does not change.
+        """
         ...
 
 
@@ -173,7 +176,6 @@ class Announce(NamedTuple):
         return bodies
 
     def answer(self, state: CoordinatorState) -> list[Claim]:
-        decide.hear(state, self.given)
         return decide.in_force(state, self.given, self.denied)
 
 

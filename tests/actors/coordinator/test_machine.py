@@ -33,6 +33,7 @@ from tierledger.actors.messages import (
     ReplyError,
     SlotRead,
 )
+from tierledger.events.commands import Claim
 from tierledger.events.errors import (
     CorruptLog,
     InvalidArgument,
@@ -261,6 +262,26 @@ def test_a_first_append_that_is_refused_kept_nothing_and_everybody_hears_so() ->
 
     assert one.replies() == {1: error, 2: error}
     assert one.machine.phase is CoordinatorPhase.IDLE
+
+
+def test_an_announcement_is_answered_as_it_was_decided_and_not_by_the_one_behind_it() -> None:
+    one = Driven().started()
+    one.register(1)
+    one.rest()
+
+    def announced(number: int, *, leads: bool) -> None:
+        led, followed = ((ID, 0, "orders", 3, None),), ((ID, 0, "orders"),)
+        given = Announcement(1, 1, number, led if leads else (), () if leads else followed, ())
+        one.hear(msg.Requested(10 + number, msg.Announce(given)))
+
+    announced(1, leads=False)
+    one.rest()
+    announced(2, leads=False)  # It repeats the first,
+    announced(3, leads=True)  # and is replaced in the same round.
+    one.rest()
+
+    claims = [Claim(1, 1, number) for number in (1, 1, 3)]
+    assert [one.replies()[10 + number] for number in (1, 2, 3)] == [[one] for one in claims]
 
 
 def test_a_refusal_of_one_request_concerns_no_other() -> None:

@@ -35,10 +35,11 @@ async def test_the_host_carries_out_all_that_others_may_ask_of_its_store() -> No
     assert await hosted.get("k/0") == b"b"
     assert await hosted.get_each(["k/1", "k/9"]) == [b"c", None]
     assert len(await hosted.get_like("k/")) == 3
+    assert await hosted.get_firsts("k/", 1) == [("k/0", b"b"), ("k/1", b"c"), ("k/2", b"d")]
     assert await hosted.last_keys(["k/"]) == ["k/2"]
     assert await hosted.last_keys_seen(["k/"]) == ["k/2"]
     assert await hosted.remove_like("k/") == 3
 
     assert host.asked == set(STORE_METHODS)
     own = {name for name in vars(MetadataStorageBackend) if not name.startswith("_")}
-    assert own - host.asked == {"close", "is_replaced"}
+    assert own - host.asked == {"close", "is_replaced", "get_firsts"}
