@@ -8,7 +8,6 @@ A key that belongs to nothing known is a stray; scans skip it.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
 from difflib import get_close_matches
 from typing import NamedTuple, TypeAlias
 
@@ -198,21 +197,18 @@ class Catalog:
         if topic_id is not None:
             before = TopicIdPartition(topic_id, 0, "")
             of_logs, of_states = keys.log(before), keys.state(before)
-        async with (
-            aclosing(self._each_in(keys.logs(), keys.log, of_logs, self._parse_batch)) as logs,
-            aclosing(
-                self._each_in(keys.states(), keys.state, of_states, self._parse_state)
-            ) as states,
-        ):
-            log, state = await anext(logs, None), await anext(states, None)
-            while (first := _first_of(log, state)) is not None:
-                if topic_id is not None and first[0].topic_id != topic_id:
-                    return
-                yield first
-                if log is not None and log[0] == first[0]:
-                    log = await anext(logs, None)
-                if state is not None and state[0] == first[0]:
-                    state = await anext(states, None)
+        # They hold nothing that would have to be closed.
+        logs = self._each_in(keys.logs(), keys.log, of_logs, self._parse_batch)
+        states = self._each_in(keys.states(), keys.state, of_states, self._parse_state)
+        log, state = await anext(logs, None), await anext(states, None)
+        while (first := _first_of(log, state)) is not None:
+            if topic_id is not None and first[0].topic_id != topic_id:
+                return
+            yield first
+            if log is not None and log[0] == first[0]:
+                log = await anext(logs, None)
+            if state is not None and state[0] == first[0]:
+                state = await anext(states, None)
 
     async def _each_in(
         self,
