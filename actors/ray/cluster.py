@@ -347,16 +347,22 @@ def on_node(node: str) -> Any:
     return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
-def away_from_head() -> Any:
+def away_from_head(avoid: str | None = None) -> Any:
     """The scheduling strategy for an actor that should survive the loss of the cluster's head.
 
-    Without the control store there Ray starts no actor, so none could replace it.
+    Without the control store there Ray starts no actor, so none could replace it. This
+    process's own node lives for sure, and comes first. Others may be gone without Ray knowing:
+    `avoid` is where a former one ran. From a node that is gone Ray would take it to the head.
     """
     nodes: Any = ray.nodes
     others = sorted(
         node["NodeID"] for node in nodes() if node["Alive"] and HEAD not in node["Resources"]
     )
-    return NodeAffinitySchedulingStrategy(others[0], soft=True) if others else "DEFAULT"
+    if not others:
+        return "DEFAULT"
+    own = own_node()
+    best = min(others, key=lambda node: (node != own, node == avoid))
+    return NodeAffinitySchedulingStrategy(best, soft=True)
 
 
 def live_nodes() -> list[str]:

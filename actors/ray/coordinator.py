@@ -139,11 +139,11 @@ _CoordinatorActor: Any = ray.remote(  # type: ignore[call-overload]  # They lack
 )(CoordinatorShell)
 
 
-def create_coordinator(settings: ServiceSettings, home: str) -> Any:
+def create_coordinator(settings: ServiceSettings, home: str, avoid: str | None = None) -> Any:
     """The handle of the coordinator, which is made if there is none.
 
     It runs on the node `home` if the store is a file there; else not on the cluster's head, if
-    there is another node.
+    there is another node. `avoid`: the node of a former one, which may be gone.
     """
     is_there = settings.connector().is_on_one_machine
     return named_actor(
@@ -152,7 +152,7 @@ def create_coordinator(settings: ServiceSettings, home: str) -> Any:
         home,
         name=COORDINATOR,
         namespace=namespace_of(settings),
-        on=on_node(home) if is_there else away_from_head(),
+        on=on_node(home) if is_there else away_from_head(avoid),
     )
 
 

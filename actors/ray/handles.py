@@ -19,6 +19,7 @@ from tierledger.actors.coordinator.requests import FollowedCoordinator, HostsCal
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
 from tierledger.actors.ports import HostFailed, HostGone
+from tierledger.actors.processes import node_of
 from tierledger.actors.ray.cluster import actor_names, beside, find_actor, ray
 from tierledger.events.errors import (
     NotReady,
@@ -173,8 +174,14 @@ class NamedHost(RayHost):
 class RayCoordinator:
     """A handle on the coordinator; finds or makes a successor when the coordinator is lost."""
 
-    def __init__(self, create: Callable[[], Any]) -> None:
-        """`create`: gives the actor, made if there is none; travels to other processes."""
+    _node: str | None = None
+    """Where the last one ran. A handle that comes from a former release has no such field."""
+
+    def __init__(self, create: Callable[..., Any]) -> None:
+        """`create`: gives the actor, made if there is none; travels to other processes.
+
+        It is told which node it should avoid (`avoid`).
+        """
         self._create = create
         self._actor: Any = None
 
@@ -184,6 +191,7 @@ class RayCoordinator:
     async def process(self) -> str:
         """The name of the coordinator's process."""
         process: str = await self._watched("process")
+        self._node = node_of(process)
         return process
 
     async def hindrance(self) -> str | None:
@@ -205,7 +213,7 @@ class RayCoordinator:
         for attempt in (1, 2):
             try:
                 if self._actor is None:
-                    actor = await beside(self._create)
+                    actor = await beside(partial(self._create, avoid=self._node))
                     await call(actor, "start", timeout_s=START_TIMEOUT_S)
                     self._actor = actor
                 return await ask(self._actor)

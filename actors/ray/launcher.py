@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from typing_extensions import override
@@ -40,6 +41,9 @@ END_TIMEOUT_S = 15.0
 
 END_PAUSE_S = 0.02
 
+LOOK_TIMEOUT_S = 5.0
+"""How long a process in reserve may take to answer before another one is started."""
+
 KILL_TIMEOUT_S = 3.0
 """How long Ray may take to kill a process; its control store may be away."""
 
@@ -73,13 +77,21 @@ class RayLauncher:
         """Begin to start a process; `launch` lets it open the store.
 
         Python and Ray take a second to start, and half a minute on a busy machine. Without the
-        control store of Ray none starts, and this one can be launched all the same.
+        control store of Ray none starts, and this one can be launched all the same. If it is
+        called again, it looks whether the process still lives.
         """
         known = self._reserve.get(address)
-        if known is None or (known.done() and not _is_well(known)):
-            self._reserve[address] = asyncio.create_task(self._prepared(address))
+        if known is None or known.done():
+            self._reserve[address] = asyncio.create_task(self._prepared(address, known))
 
-    async def _prepared(self, address: str) -> tuple[str, Any]:
+    async def _prepared(
+        self, address: str, known: asyncio.Task[tuple[str, Any]] | None
+    ) -> tuple[str, Any]:
+        if known is not None and _is_well(known):
+            with suppress(RemoteStorageError):
+                await call(known.result()[1], "is_open", timeout_s=LOOK_TIMEOUT_S)
+                return known.result()
+            await beside(lambda: kill_actor(address, self._namespace))
         name = address.rpartition("/")[0]
         node = await self._node_for(name, avoid=self._nodes.get(name))
         actor = await self._created(address, node)

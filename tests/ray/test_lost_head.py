@@ -13,6 +13,7 @@ import pytest_asyncio
 from tests.models.actors.local_world import copy, lead, listed, partition, segment
 from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.coordinator.placement import WRITER
+from tierledger.actors.processes import parent_of
 from tierledger.simulation.live.ray_faults import HostFacts, LiveService
 from tierledger.simulation.live.s3_server import S3Server
 
@@ -62,6 +63,30 @@ async def test_what_the_lost_hosts_led_is_led_by_others_although_ray_starts_noth
     await asyncio.sleep(FORESEEN_S)
 
     lose(live, await live.hosts())
+    async with asyncio.timeout(TAKEN_OVER_S):
+        await asyncio.gather(*(copy(manager, segment(1, tip)) for tip in tips))
+
+    for tip in tips:
+        assert await listed(manager, tip) == [0, 1]
+    for one in brokers.managers:
+        await one.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("live", ["bucket"], indirect=True)
+async def test_the_head_is_lost_after_the_node_of_the_coordinator(live: LiveService) -> None:
+    brokers = Brokers(live.settings)
+    manager = await brokers.manager(1)
+    tips = [partition(number) for number in range(12)]
+    await lead(manager, *tips)
+    process, pid = await live.coordinator()
+
+    await live.replace_node(parent_of(pid))
+    await live.other_coordinator(but=process)
+    await live.all_serve()
+    await asyncio.gather(*(copy(manager, segment(0, tip)) for tip in tips))
+    await asyncio.sleep(FORESEEN_S)
+    live.kill_head()
     async with asyncio.timeout(TAKEN_OVER_S):
         await asyncio.gather(*(copy(manager, segment(1, tip)) for tip in tips))
 

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from tierledger.actors.ray.cluster import tried_twice
+from tierledger.actors.ray import cluster as ray_cluster
+from tierledger.actors.ray.cluster import HEAD, away_from_head, tried_twice
 from tierledger.events.errors import NotReady
 
 
@@ -50,3 +51,24 @@ def test_what_does_not_start_twice_is_not_ready_and_leaves_nothing() -> None:
         tried_twice(starter)
 
     assert starter.end() == [-9, -9]
+
+
+def test_the_coordinator_keeps_away_from_the_head_and_from_where_the_former_one_ran(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    head, gone, first, second = (str(digit) * 56 for digit in range(4))
+
+    def chosen(own: str, avoid: str | None, *others: str) -> str:
+        found = [{"NodeID": one, "Alive": True, "Resources": {"CPU": 1.0}} for one in others]
+        found.append({"NodeID": head, "Alive": True, "Resources": {HEAD: 1.0}})
+        found.append({"NodeID": gone, "Alive": False, "Resources": {}})
+        monkeypatch.setattr(ray_cluster, "own_node", lambda: own)
+        monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: found)
+        strategy = away_from_head(avoid)
+        return strategy if isinstance(strategy, str) else str(strategy.node_id)
+
+    assert chosen(head, None, first, second) == first
+    assert chosen(head, first, first, second) == second
+    assert chosen(second, None, first, second) == second
+    assert chosen(head, first, first) == first
+    assert chosen(head, None) == "DEFAULT"
