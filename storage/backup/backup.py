@@ -151,7 +151,9 @@ async def prune(
         return tuple(one for one in backups if one not in gone)
 
     if is_dry:
-        left = await files.left_over(BackupIndex(index.number, without(index.backups)), newest)
+        # The next index, which would take the place of the present one.
+        changed = BackupIndex(index.number + bool(gone), without(index.backups))
+        left = await files.left_over(changed, newest)
         return PrunedBackups(stay, gone, left)
     index, before = await files.change(without), index.newest
     if index.newest is not None and index.newest != before:

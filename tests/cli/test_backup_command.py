@@ -79,7 +79,7 @@ def test_old_backups_are_let_go(store: Path, backups: Path) -> None:
     dry, done = invoke(*asked, "--dry-run"), invoke(*asked)
 
     assert re.search(r"1  20.*Z  would be removed *\n +2  20.*Z  newest, daily", dry.stdout)
-    assert "would be removed: 1 backup, and 1 file (" in dry.stdout
+    assert "would be removed: 1 backup, and 2 files (" in dry.stdout
     assert re.search(r"1  20.*Z  removed *\n +2  20.*Z  newest, daily *\nrem", done.stdout)
     assert [one["backup"] for one in lines(invoke("backup", "ls", backups, "--json"))] == [2]
     refused(invoke(*asked[:3]), "expected what to keep")
