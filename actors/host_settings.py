@@ -21,6 +21,7 @@ from tierledger.actors.door.security.settings import (
 from tierledger.actors.door.traces import Traces
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.partition.decide import Limits
+from tierledger.events.sent_fields import with_defaults
 from tierledger.events.typed_fields import Int32, Text, checked, shown
 from tierledger.storage.connector import (
     CONNECTOR_SETTING,
@@ -101,6 +102,8 @@ class ServiceSettings:
     breaker: BreakerShares = field(default_factory=BreakerShares)
     log_format: Literal["text", "json"] = "text"
     traces: Traces | None = None
+
+    __setstate__ = with_defaults
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= HOSTS_MAX:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from typing_extensions import override
 
 from tierledger.events.errors import InvalidArgument
+from tierledger.events.sent_fields import with_defaults
 
 OTHERS_S = 0.5
 """Seconds that the other brokers have after the first answer, so that none holds it up."""
@@ -54,6 +55,8 @@ class KafkaBrokers:
     addresses: str
     config: str | None = None
     """The settings' file, read at each use; None: without TLS and login."""
+
+    __setstate__ = with_defaults
 
     def __post_init__(self) -> None:
         for address in self.addresses.split(","):

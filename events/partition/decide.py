@@ -36,6 +36,7 @@ from tierledger.events.partition.evolve import started_fields
 from tierledger.events.partition.imports import import_body
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.sessions import close_session, delay_to_ask, open_session
+from tierledger.events.sent_fields import with_defaults
 from tierledger.events.tables.segment_rows import (
     BROKER,
     CUSTOM,
@@ -68,6 +69,8 @@ class Limits:
 
     custom_metadata_bytes_max: int = 128
     tombstone_retention_ms: int = 7 * 24 * 3600 * 1000
+
+    __setstate__ = with_defaults
 
     def __post_init__(self) -> None:
         if not 0 <= self.custom_metadata_bytes_max <= 2**31 - 1:

@@ -1,6 +1,7 @@
 """Settings of a service in a broker's configuration."""
 
 import pickle
+from dataclasses import fields
 
 import pytest
 
@@ -14,6 +15,7 @@ from tierledger.actors.host_settings import (
 from tierledger.events.errors import InvalidArgument
 from tierledger.events.partition.decide import Limits
 from tierledger.storage.connector import MemoryConnector
+from tierledger.storage.kafka_brokers import KafkaBrokers
 from tierledger.storage.serde import MsgpackSerDe
 
 
@@ -66,3 +68,30 @@ def test_settings_survive_the_trip_to_another_process() -> None:
     assert copy == settings
     assert isinstance(copy.connector(), MemoryConnector)
     assert isinstance(copy.serde(), MsgpackSerDe)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        ServiceSettings(
+            "c", {}, Limits(7), kafka=KafkaBrokers("broker:9092"), log_format="json"
+        ),
+        Limits(7),
+        KafkaBrokers("broker:9092", "file"),
+    ],
+)
+def test_settings_of_a_former_release_have_defaults_for_what_it_did_not_know(
+    sent: object,
+) -> None:
+    assert pickle.loads(pickle.dumps(sent)) == sent
+    known = fields(sent)  # type: ignore[arg-type] # A dataclass.
+    given = [getattr(sent, field.name) for field in known]
+
+    former = object.__new__(type(sent))
+    former.__setstate__(given[:-1])  # type: ignore[attr-defined]
+    newer = object.__new__(type(sent))
+    newer.__setstate__([*given, "unknown"])  # type: ignore[attr-defined]
+
+    assert getattr(former, known[-1].name) == known[-1].default
+    assert [getattr(former, field.name) for field in known[:-1]] == given[:-1]
+    assert newer == sent
