@@ -352,17 +352,29 @@ def away_from_head(avoid: str | None = None) -> Any:
 
     Without the control store there Ray starts no actor, so none could replace it. This
     process's own node lives for sure, and comes first. Others may be gone without Ray knowing:
-    `avoid` is where a former one ran. From a node that is gone Ray would take it to the head.
+    `avoid` is where a former one ran, and only if there is no other node Ray may choose for
+    itself. Any other is waited for: it may be so new that Ray does not use it yet.
     """
-    nodes: Any = ray.nodes
-    others = sorted(
-        node["NodeID"] for node in nodes() if node["Alive"] and HEAD not in node["Resources"]
-    )
+    others = _behind_head()
     if not others:
         return "DEFAULT"
     own = own_node()
     best = min(others, key=lambda node: (node != own, node == avoid))
-    return NodeAffinitySchedulingStrategy(best, soft=True)
+    return NodeAffinitySchedulingStrategy(best, soft=best == avoid)
+
+
+def may_leave_head() -> bool:
+    """Whether this process is on the cluster's head, and there is another node."""
+    others = _behind_head()
+    return bool(others) and own_node() not in others
+
+
+def _behind_head() -> list[str]:
+    """The ids of the nodes, but the head, that Ray believes to live, sorted."""
+    nodes: Any = ray.nodes
+    return sorted(
+        node["NodeID"] for node in nodes() if node["Alive"] and HEAD not in node["Resources"]
+    )
 
 
 def live_nodes() -> list[str]:

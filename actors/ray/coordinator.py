@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,7 +17,14 @@ from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.process_clock import ProcessClock
 from tierledger.actors.processes import process_name
 from tierledger.actors.ray.callbacks import end_after_failed_callbacks
-from tierledger.actors.ray.cluster import away_from_head, on_node, own_node, ray
+from tierledger.actors.ray.cluster import (
+    away_from_head,
+    beside,
+    may_leave_head,
+    on_node,
+    own_node,
+    ray,
+)
 from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, named_actor, namespace_of
 from tierledger.actors.ray.launcher import RayLauncher
@@ -25,10 +32,17 @@ from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
 from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.connector import opened
-from tierledger.storage.process_log import end_at_once
+from tierledger.storage.process_log import ProcessLog, end_at_once
 from tierledger.storage.spill_file import SpillFile
 
 T = TypeVar("T")
+
+_log = ProcessLog("tierledger.coordinator")
+
+HEAD_LOOK_S = 20.0
+HEAD_LOOKS = 3
+"""A coordinator on the head leaves it after so many looks in a row have found another node. Ray
+takes up to 20 s to learn that a node is gone."""
 
 COORDINATOR = "coordinator"
 WATCHED = "watched"
@@ -43,6 +57,7 @@ class CoordinatorShell:
         self._home = home
         self._service: CoordinatorService | None = None
         self._recording: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._process = process_name(COORDINATOR, own_node())
 
@@ -59,6 +74,24 @@ class CoordinatorShell:
                 self._recording = asyncio.get_running_loop().create_task(doors.keep())
                 end_after_failed_callbacks(service.failed)
                 keep_pauses_short()
+                if not self._settings.connector().is_on_one_machine:
+                    self._leaving = asyncio.create_task(self._leave_head(service))
+
+    async def _leave_head(self, service: CoordinatorService) -> None:
+        """End this process if it is on the head, and would not have to be there.
+
+        It may have been the only node at first, or all that was left. Whoever finds no
+        coordinator makes another one.
+        """
+        looks = 0
+        while looks < HEAD_LOOKS:
+            await asyncio.sleep(HEAD_LOOK_S)
+            found = False
+            with suppress(Exception):  # The control store may be away.
+                found = await beside(may_leave_head)
+            looks = looks + 1 if found else 0
+        _log.warning("the coordinator leaves the head of the cluster for another node")
+        service.give_up()
 
     async def _started_service(self) -> CoordinatorService:
         settings = self._settings
@@ -123,6 +156,8 @@ class CoordinatorShell:
 
     async def close(self) -> None:
         """Stop pinging hosts, so that they can be closed."""
+        if self._leaving is not None:
+            self._leaving.cancel()
         if self._recording is not None:
             self._recording.cancel()
             await asyncio.gather(self._recording, return_exceptions=True)

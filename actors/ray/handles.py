@@ -191,7 +191,6 @@ class RayCoordinator:
     async def process(self) -> str:
         """The name of the coordinator's process."""
         process: str = await self._watched("process")
-        self._node = node_of(process)
         return process
 
     async def hindrance(self) -> str | None:
@@ -215,7 +214,8 @@ class RayCoordinator:
                 if self._actor is None:
                     actor = await beside(partial(self._create, avoid=self._node))
                     await call(actor, "start", timeout_s=START_TIMEOUT_S)
-                    self._actor = actor
+                    process = await call(actor, "process", timeout_s=COORDINATOR_TIMEOUT_S)
+                    self._actor, self._node = actor, node_of(process)
                 return await ask(self._actor)
             except OutcomeUnknown as error:
                 # Requests to the coordinator are idempotent: it decides on its whole log.
@@ -257,8 +257,9 @@ class WritingHost:
         return self._host
 
     def _handle(self, address: str) -> RayHost:
-        if self._next is not None and self._next[0] == address:
-            return self._next[1]
+        foreseen, self._next = self._next, None  # If it fails, the next search is by name.
+        if foreseen is not None and foreseen[0] == address:
+            return foreseen[1]
         return NamedHost(address, self._namespace)
 
     async def foresee(self) -> None:
@@ -276,11 +277,14 @@ class WritingHost:
         assert self._address is not None, "its handle was made with it"
         name, _, number = self._address.rpartition("/")
         address = f"{name}/{int(number) + 1}"
-        if self._next is None or self._next[0] != address:
+        known, self._next = self._next, None
+        if known is None or known[0] != address:
             actor = await beside(lambda: find_actor(address, self._namespace))
-            if actor is not None:
-                await call(actor, "is_open")  # Ray says now where it is.
-                self._next = address, RayHost(actor)
+            known = None if actor is None else (address, RayHost(actor))
+        if known is not None:
+            # Ray says now where it is; or that it has died, and then another one may be there.
+            await call(known[1].actor, "is_open", timeout_s=FORESEE_S)
+            self._next = known
 
     def forget(self) -> None:
         """Search for the host again before the next call, since one was lost."""

@@ -151,6 +151,7 @@ class LiveService:
             "--hosts": settings.hosts,
             "--partitions-per-host": settings.partitions_per_host,
             "--address": self._cluster.address,
+            "--nodes": self._nodes_wanted,
         }
         if settings.advertise is not None:
             options |= {"--listen": settings.listen, "--advertise": settings.advertise}

@@ -1,6 +1,7 @@
 """The coordinator's and the hosts' actors, without Ray."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,3 +48,30 @@ async def test_who_replaces_a_lost_coordinator_or_host_makes_no_store(
         await HostShell("host-0/1", settings, "node", way).open()
 
     assert not path.parent.exists()
+
+
+async def test_a_coordinator_leaves_the_head_once_another_node_stays_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "own_node", lambda: "node")
+    monkeypatch.setattr(coordinator, "HEAD_LOOK_S", 0.0)
+    found = [True, True, False, True, True, True]
+    looks: list[bool] = []
+
+    def look() -> bool:
+        looks.append(found[len(looks)])
+        return looks[-1]
+
+    class Served:
+        gave_up = 0
+
+        def give_up(self) -> None:
+            self.gave_up += 1
+
+    monkeypatch.setattr(coordinator, "may_leave_head", look)
+    served: Any = Served()
+    shell = CoordinatorShell(ServiceSettings("cluster-1", {}), "node")
+    await shell._leave_head(served)
+
+    assert looks == found
+    assert served.gave_up == 1
