@@ -37,9 +37,11 @@ async def live(
         for name, value in server.environment().items():
             monkeypatch.setenv(name, value)  # For the hosts' processes.
     live = LiveService(settings, tmp_path, nodes=HOSTS)
-    await live.start()
-    yield live
-    await live.stop()
+    try:
+        await live.start()
+        yield live
+    finally:
+        await live.stop()
 
 
 def lose(live: LiveService, hosts: list[HostFacts]) -> None:

@@ -51,9 +51,11 @@ async def live(
         server: PostgresServer = request.getfixturevalue("postgres_server")
         settings = replace(settings, storage={"metadata.storage.url": server.place()})
     live = LiveService(settings, tmp_path, nodes=2)
-    await live.start()
-    yield live
-    await live.stop()
+    try:
+        await live.start()
+        yield live
+    finally:
+        await live.stop()
 
 
 class Load:
