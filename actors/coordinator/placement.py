@@ -347,6 +347,10 @@ def hosts_wanted(
     wanted = [name for name in map(_name, range(min(hosts, HOSTS_MAX))) if name not in taken]
     loads = [state.loads[host] for host in state.hosts]
     crowded = sum([load - partitions_per_host for load in loads if load > partitions_per_host])
+    # What is crowded does not move by itself, so room that is there already is as good.
+    open_hosts = state.hosts.keys() - closed.emptied
+    crowded -= sum([max(0, partitions_per_host - state.loads[host]) for host in open_hosts])
+    crowded = max(0, crowded)
     coming = len(wanted) + len(starting)
     homeless = len({*state.unplaced, *stranded(state, closed)})
     lacking = homeless + crowded - coming * partitions_per_host

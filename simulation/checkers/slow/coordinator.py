@@ -694,6 +694,10 @@ class SlowCoordinator:
         taken = {*self.hosts, *starting}
         wanted = [host for host in free[:least] if host not in taken]
         crowded = sum(max(0, self.load(host) - room) for host in self.hosts)
+        unused = sum(
+            max(0, room - self.load(host)) for host in self.hosts if host not in emptied
+        )
+        crowded = max(0, crowded - unused)
         homeless = self.unplaced() | self.stranded(emptied)
         lacking = len(homeless) + crowded - (len(wanted) + len(starting)) * room
         more = 0

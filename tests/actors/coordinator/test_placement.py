@@ -74,6 +74,17 @@ def test_the_wanted_hosts_are_started_whatever_they_serve() -> None:
     assert wanted(one, 3, "host-0") == ["host-2"]
 
 
+def test_a_host_that_has_too_much_calls_for_no_further_one_while_another_has_room() -> None:
+    one = Coordinated("host-0", per_host=2)
+    one.announce(1, leads=[0, 1, 2])
+    one.evolve(LeadersPlaced("host-0", ((*key(2), one.state.assignment + 1),)))
+    assert load(one) == {"host-0": 3}
+
+    assert wanted(one) == ["host-1"]
+    one.start("host-1")
+    assert wanted(one) == []
+
+
 def test_there_is_a_bound_on_hosts() -> None:
     one = Coordinated("host-0", per_host=1)
     one.announce(1, leads=list(range(HOSTS_MAX + 5)))
