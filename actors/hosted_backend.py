@@ -13,13 +13,19 @@ from typing_extensions import override
 from tierledger.actors.calls import StoreCall
 from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.ports import HostHandle
-from tierledger.events.errors import NotReady, OutcomeUnknown, RemoteStorageError
+from tierledger.events.errors import (
+    NotReady,
+    OutcomeUnknown,
+    RemoteStorageError,
+    StorageUnavailable,
+)
 from tierledger.storage.backend import (
     NO_FORMERS,
     CreateOutcome,
     Former,
     MetadataStorageBackend,
     Operation,
+    WriterReplaced,
 )
 
 _MOVED = (OutcomeUnknown, NotReady)
@@ -47,7 +53,14 @@ class HostedBackend(MetadataStorageBackend):
     async def _ask(self, method: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
         with documenting("the host that writes", self._failed):
             host = await self._current()
-            return await host.ask(StoreCall(method, arguments, named))
+            try:
+                return await host.ask(StoreCall(method, arguments, named))
+            except WriterReplaced as error:
+                # It is no error of the store: another host writes, and has all of it.
+                self._lost()
+                raise StorageUnavailable(
+                    f"the host that writes was replaced: {error}"
+                ) from error
 
     def _failed(self, error: BaseException) -> None:
         if not isinstance(error, RemoteStorageError) or isinstance(error, _MOVED):

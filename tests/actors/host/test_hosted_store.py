@@ -1,15 +1,20 @@
 """A store as other processes reach it: through the host that writes."""
 
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
+from typing_extensions import override
 
 from tierledger.actors.calls import StoreCall
 from tierledger.actors.host.host import STORE_METHODS, Host
 from tierledger.actors.hosted_backend import HostedBackend
-from tierledger.storage.backend import MetadataStorageBackend, Put
+from tierledger.events.errors import StorageUnavailable
+from tierledger.storage.backend import MetadataStorageBackend, Put, WriterReplaced
 from tierledger.storage.backends.memory import MemoryBackend
 
 
-class WritingHost:
+class StoreOfAHost:
     """A host as its handle shows it, of which only the store is there."""
 
     def __init__(self, backend: MemoryBackend) -> None:
@@ -22,7 +27,7 @@ class WritingHost:
 
 
 async def test_the_host_carries_out_all_that_others_may_ask_of_its_store() -> None:
-    host = WritingHost(MemoryBackend())
+    host = StoreOfAHost(MemoryBackend())
 
     async def current() -> Any:  # noqa: ANN401 - A host, as far as it is needed.
         return host
@@ -43,3 +48,21 @@ async def test_the_host_carries_out_all_that_others_may_ask_of_its_store() -> No
     assert host.asked == set(STORE_METHODS)
     own = {name for name in vars(MetadataStorageBackend) if not name.startswith("_")}
     assert own - host.asked == {"close", "is_replaced", "get_firsts"}
+
+
+async def test_a_host_that_was_replaced_is_no_error_of_the_store_and_is_left() -> None:
+    class Replaced(MemoryBackend):
+        @override
+        async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+            raise WriterReplaced("another process has opened it")
+
+    hosts = [StoreOfAHost(Replaced()), StoreOfAHost(MemoryBackend())]
+
+    async def current() -> Any:  # noqa: ANN401 - As above.
+        return hosts[0]
+
+    hosted = HostedBackend(current, lost=hosts.reverse)
+    with pytest.raises(StorageUnavailable, match="was replaced"):
+        await hosted.get_each(["k"])
+
+    assert await hosted.get_each(["k"]) == [None]
