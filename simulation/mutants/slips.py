@@ -22,6 +22,8 @@ from tierledger.actors.follower import Follower
 from tierledger.actors.host.machine import HostMachine
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.actors.host.placement_order import PlacementOrder
+from tierledger.actors.host.store_queues import SlotReader
+from tierledger.actors.hosted_backend import HostedBackend
 from tierledger.actors.leader import batch as leader_batch
 from tierledger.actors.leader.checkpoints import Checkpoints
 from tierledger.actors.leader.claim import WaitingClaims
@@ -866,12 +868,35 @@ _KEPT = (
 )
 """A slip in what is kept from deletion, which is not in memory."""
 
+_REPLACED_WRITER = (
+    (
+        "a slot is taken for free as a replaced writer knows it",
+        SlotReader._found,
+        "await self._backend.last_keys(",
+        "await self._backend.last_keys_seen(",
+    ),
+    (
+        "room on open hosts is not counted before further hosts are called for",
+        places.hosts_wanted,
+        "crowded = max(0, crowded)",
+        "crowded = sum([max(0, load - partitions_per_host) for load in loads])",
+    ),
+    (
+        "a writer that was replaced is asked again and again",
+        HostedBackend._ask,
+        "self._lost()",
+        "pass",
+    ),
+)
+"""Slips around a writer's successor, and around further hosts."""
+
 SLIPS = tuple(
     _slip(number, *given)
     for number, given in enumerate(
         (
             *(*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE),
             *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS, *_REFUSALS, *_PLACED_TOGETHER, *_KEPT),
+            *_REPLACED_WRITER,
         ),
         1,
     )

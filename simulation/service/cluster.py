@@ -405,7 +405,8 @@ class Cluster:
         """End the process at `address`; with `process`, only if that is its name.
 
         A paused process, and one of two others, lives on as a zombie instead, as an unreachable
-        process does. The only writer of a file is always killed.
+        process does. The only writer of a file is always killed; that of a bucket can live on
+        within reach.
         """
         found = self.hosts.get(address)
         if found is None or not found.is_reachable or process not in (None, found.name):
@@ -413,8 +414,12 @@ class Cluster:
         self.watch.ended(found, is_given_up=process is not None)
         self._ends += 1
         scenario = self._scenario
-        must_end = scenario.one_writer and not scenario.is_bucket and found.writes
-        if not must_end and (found.is_paused or (self._ends + self._scenario.seed) % 2):
+        is_writer = scenario.one_writer and found.writes
+        must_end = is_writer and not scenario.is_bucket
+        if is_writer and scenario.is_bucket and (self._ends + scenario.seed) % 2:
+            # Who still knows it goes on asking it, until it learns that it was replaced.
+            self._recording.mark("host replaced while it lives")
+        elif not must_end and (found.is_paused or (self._ends + self._scenario.seed) % 2):
             self._recording.mark("host replaced while it lives")
             self._loop.cut_off(found)
         else:

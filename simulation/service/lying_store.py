@@ -38,6 +38,8 @@ APPEND, READ, LOADED, CHECKPOINTED, COORDINATED = (
 
 FENCED = "former writer lives on"
 
+REPLACED = "another process has opened the store for writing"
+
 NOTICED_S = 2.5
 """How long after it was replaced a writer that does nothing learns of it."""
 
@@ -134,12 +136,12 @@ class StoreConnection(MetadataStorageBackend):
         self._fenced.set()
 
     async def _unless_fenced(self, work: partial[Coroutine[Any, Any, T]], *, writes: bool) -> T:
-        if self._fenced.is_set():
-            if writes and not self._knows:
-                self._knows = True
-                raise OutcomeUnknown("another process has opened the store, while committing")
-            raise WriterReplaced("another process has opened the store for writing")
-        return await work()
+        if not self._fenced.is_set():
+            return await work()
+        if writes:  # It was sent, so its writer cannot know.
+            self._knows = True
+            raise OutcomeUnknown("another process has opened the store, while committing")
+        raise WriterReplaced(REPLACED)
 
     @property
     def _is_host(self) -> bool:
@@ -153,6 +155,8 @@ class StoreConnection(MetadataStorageBackend):
         writes: bool,
         conflict: object = None,
     ) -> Any:  # noqa: ANN401
+        if writes and self._knows:
+            raise WriterReplaced(REPLACED)
         answer: asyncio.Future[Any] = self._store.loop.create_future()
         if not self._process.is_dead:
             step, medium = self._store.step(work, keys), self._store.medium

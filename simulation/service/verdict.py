@@ -268,7 +268,7 @@ def _of_processes(world: World, logs: _Logs, checkpoints: _Checkpoints) -> Itera
     yield from needless_loss(events, always_well(world))
     yield from beside(events, len(keys), room, doors.is_open)
     yield from crowded(events, room)
-    yield from needless_fence(events, watch.fenced)
+    yield from needless_fence(events, watch.fenced, watch.accepted)
     yield from unannounced(events, watch.accepted)
     yield from against_kafka(events, watch.informed)
     yield from early_ready(events, watch.observer.ready, logs)

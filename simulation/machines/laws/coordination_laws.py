@@ -385,13 +385,23 @@ def crowded(log: Sequence[Coordinated], room: int) -> Iterator[Violation]:
 
 
 def needless_fence(
-    log: Sequence[Coordinated], fenced: Sequence[tuple[int, int, tuple[int, int]]]
+    log: Sequence[Coordinated],
+    fenced: Sequence[tuple[int, int, tuple[int, int]]],
+    accepted: Sequence[AnnouncedTo] = (),
 ) -> Iterator[Violation]:
-    """A broker was fenced, and the log had no newer incarnation or announcement of it.
+    """A broker was fenced, and neither a newer incarnation nor announcement of it is known.
 
-    `fenced`: time (ns), broker id, and the pair of incarnation and announcement.
+    `fenced`: time (ns), broker id, and the pair of incarnation and announcement. `accepted`:
+    also announcements that only repeated what the log has.
     """
     for until, broker_id, pair in fenced:
+        if any(
+            one.time <= until
+            and one.given.broker_id == broker_id
+            and (one.given.incarnation, one.given.number) > pair
+            for one in accepted
+        ):
+            continue
         newer = (
             (body.incarnation, getattr(body, "number", 0)) > pair
             for time, body in log
