@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
+from copy import copy
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from msgspec import Meta
@@ -115,7 +116,9 @@ def of_request(error: RemoteStorageError, request_id: bytes) -> RemoteStorageErr
     text = str(error)
     if "(request " in text:
         return error
-    return type(error)(f"{text} (request {request_id.hex()})")
+    named = copy(error)  # Others may have been given the same one.
+    named.args = (f"{text} (request {request_id.hex()})",)
+    return named
 
 
 class Answered(NamedTuple):
@@ -291,7 +294,7 @@ class CoordinatedHost(AskedHost, Protocol):
         heard: DeletionsHeard = ...,
     ) -> HostPing: ...
 
-    async def load(self) -> HostLoad: ...
+    async def load(self) -> HostLoad | None: ...
 
     async def heed(self, deletions: Deletions) -> list[PartitionKey]: ...
 
@@ -341,7 +344,7 @@ class PingCall(NamedTuple):
 class LoadCall(NamedTuple):
     """What the host's leaders are asked. A host of an earlier release does not know it."""
 
-    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, HostLoad]:
+    def put_to(self, asked: CoordinatedHost) -> Coroutine[Any, Any, HostLoad | None]:
         return asked.load()
 
 

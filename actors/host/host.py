@@ -651,8 +651,8 @@ class Host:
         """The host's names and door, and its counts since its process began."""
         return {**self.report.counts(), "feeds": await self.feeds.counts()}
 
-    async def load(self) -> HostLoad:
-        """What the leaders here are asked, since the call before."""
+    async def load(self) -> HostLoad | None:
+        """What the leaders here are asked, since the call before; None for the first call."""
         return self.report.load()
 
     async def store(

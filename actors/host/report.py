@@ -105,7 +105,7 @@ class HostReport:
         """When they were added up."""
         self._calls: dict[PartitionKey, int] = {}
         """The calls of each leader at the last look,"""
-        self._calls_s = float("-inf")
+        self._calls_s: float | None = None
         """and when that was."""
 
     def hear(self) -> None:
@@ -117,17 +117,20 @@ class HostReport:
         """Whether a broker's client has used the door within `HEARD_S`."""
         return asyncio.get_running_loop().time() - self._heard_s < HEARD_S
 
-    def load(self) -> HostLoad:
-        """What the leaders here are asked, since the call before."""
+    def load(self) -> HostLoad | None:
+        """What the leaders here are asked, since the call before; None for the first call."""
         now_s = asyncio.get_running_loop().time()
-        before, since_s = self._calls, max(now_s - self._calls_s, LOAD_S_MIN)
+        before, since_s = self._calls, self._calls_s
         self._calls_s = now_s
         self._calls = {
             key: shell.calls for (key, role), shell in self._shells.items() if role == LEADER
         }
+        if since_s is None:
+            return None
+        took_s = max(now_s - since_s, LOAD_S_MIN)
         rates = {
             # A leader that was placed here anew counts from the beginning.
-            key: (calls - known if (known := before.get(key, 0)) <= calls else calls) / since_s
+            key: (calls - known if (known := before.get(key, 0)) <= calls else calls) / took_s
             for key, calls in self._calls.items()
         }
         busiest = nlargest(BUSIEST_TOLD, rates.items(), key=lambda one: one[1])

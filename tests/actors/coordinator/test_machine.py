@@ -6,7 +6,14 @@ import pytest
 
 from tests.models.actors.harness import SERDE
 from tests.models.actors.local_world import CLUSTER, KEYS
-from tierledger.actors.calls import FOLLOWER, LEADER, HostPing, PartitionKey, Placement
+from tierledger.actors.calls import (
+    FOLLOWER,
+    LEADER,
+    HostLoad,
+    HostPing,
+    PartitionKey,
+    Placement,
+)
 from tierledger.actors.coordinator import hosts as parts
 from tierledger.actors.coordinator import machine as rules
 from tierledger.actors.coordinator import messages as msg
@@ -20,7 +27,7 @@ from tierledger.actors.coordinator.events import (
 from tierledger.actors.coordinator.fold import Fold
 from tierledger.actors.coordinator.machine import HEARS, Coordinator, CoordinatorPhase
 from tierledger.actors.coordinator.ownership import Handover, Ownership
-from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST
+from tierledger.actors.coordinator.placement import CALLS_SPREAD, PARTITIONS_PER_HOST
 from tierledger.actors.messages import (
     Append,
     AppendAnswered,
@@ -412,6 +419,48 @@ def answered(one: Driven, name: str, after_s: float) -> list[msg.Effect]:
     host = one.machine.hosts.running[name]
     ping = HostPing(host.process, None)
     return one.hear(msg.PingAnswered(name, host.watch, ping), after_s)
+
+
+def placed(one: Driven) -> None:
+    """All hosts have done what they were sent."""
+    while one.has(msg.SendWork):
+        sent = one.take(msg.SendWork)
+        one.hear(msg.WorkDone(sent.work.host, sent.watch))
+
+
+def looked(one: Driven, after_s: float = 0.0) -> None:
+    """The coordinator looks at its log and its hosts, as every two seconds."""
+    one.hear(msg.TimerFired(msg.Timer("look")), after_s)
+    one.rest()
+
+
+def test_after_a_move_by_load_all_hosts_have_to_tell_again() -> None:
+    one = Driven(hosts=2).started()
+    one.register(1)
+    one.rest()
+    one.announce(1, 1, 2, *range(4))
+    one.rest()
+    state = one.machine.state
+
+    def led(host: str) -> list[PartitionKey]:
+        return [key for key, entry in state.partitions.items() if entry.leader_host == host]
+
+    placed(one)
+    busy, idle = led("host-0"), led("host-1")
+    assert (len(busy), len(idle)) == (2, 2)
+    rate = 3 * CALLS_SPREAD
+    told = HostLoad(2 * rate, tuple((key, rate) for key in busy))
+    for name, load in (("host-0", told), ("host-1", HostLoad(0.0))):
+        host = one.machine.hosts.running[name]
+        ping = HostPing(host.process, None)
+        one.hear(msg.PingAnswered(name, host.watch, ping, load), parts.SETTLED_S)
+
+    looked(one)
+    assert (len(led("host-0")), len(led("host-1"))) == (1, 3)
+    placed(one)
+    looked(one, 2.0)
+    assert (len(led("host-0")), len(led("host-1"))) == (1, 3)
+    assert one.machine.hosts.loads() == {}
 
 
 def prepared(effects: list[msg.Effect]) -> list[str]:
