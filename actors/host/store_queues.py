@@ -64,7 +64,7 @@ class PendingAppend(NamedTuple):
     """What its log has to hold before it."""
 
 
-class Commit(NamedTuple):
+class DurableStep(NamedTuple):
     """A durable step that has ended."""
 
     number: int
@@ -92,7 +92,7 @@ class Committer:
         self._has_enough = asyncio.Event()
         self.newest: Former | None = None
         """The batch that was committed last; a successor has to find it in the store."""
-        self.answering: Commit | None = None
+        self.answering: DurableStep | None = None
         """The commit whose outcome a partition hears right now, and lets its callers hear."""
         self.commits = 0
         self.batches = 0
@@ -204,7 +204,7 @@ class Committer:
             stimuli = [msg.AppendRefused(append.number, error) for append in appends]
             if isinstance(error, StoreRefused):
                 self._conditions.hold(STORE_REFUSED, str(error))
-        commit = Commit(self.commits, len(appends), begun_s, loop.time())
+        commit = DurableStep(self.commits, len(appends), begun_s, loop.time())
         slices = Slices()
         for append, stimulus in zip(appends, stimuli, strict=True):
             self.answering = commit

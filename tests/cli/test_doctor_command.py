@@ -25,6 +25,7 @@ from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover, PluginMode
 from tierledger.actors.discovery.service_record import record_of
+from tierledger.actors.host import report
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.processes import this_process
 from tierledger.actors.wall_clock import WallClock
@@ -241,6 +242,18 @@ async def test_a_service_is_asked_and_the_certificates_that_its_doors_show(
     states = [state for state, _ in seen(result, "certificates")]
     assert states.count(WARNING) >= 3
     assert UNSEEN not in states
+
+
+async def test_hosts_of_another_release_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "RELEASE", "0.0.9")
+    async with published(tmp_path) as world:
+        store = world.storage["metadata.storage.url"]
+        result = await asyncio.to_thread(doctor, "--store", store, "--cluster", CLUSTER)
+
+    ((state, text),) = seen(result, "releases")
+    assert (state, "it runs 0.0.9, this command" in text) == (WARNING, True)
 
 
 async def test_plugins_tell_their_release_and_their_brokers_time(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ LOGS = 3
 ROUNDS = 40
 
 
-class Job:
+class LakeLife:
     """A life of the program, which waits before and behind each merge."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
@@ -49,7 +49,7 @@ class Job:
         while self._files() == before:
             assert self._process.poll() is None, "the program ended by itself"
             assert time.monotonic() < deadline
-            time.sleep(POLL_S)
+            time.sleep(POLL_S)  # Another process writes it, and tells nobody.
 
     def _files(self) -> int:
         return len(list((self._folder / TABLE).glob("*.parquet")))
@@ -125,7 +125,7 @@ async def logged(url: str) -> list[Row]:
 
 
 @contextmanager
-def started(mode: str, folder: Path) -> Iterator[Job]:
+def started(mode: str, folder: Path) -> Iterator[LakeLife]:
     """The program in a process group of its own; killed at the end, if it stops anywhere."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.models.spark.lake_job", mode],
@@ -136,7 +136,7 @@ def started(mode: str, folder: Path) -> Iterator[Job]:
         start_new_session=True,
     ) as process:
         try:
-            yield Job(folder, process)
+            yield LakeLife(folder, process)
             if mode == "ends":
                 assert process.wait(TIMEOUT_S) == 0
         finally:

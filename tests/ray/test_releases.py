@@ -58,7 +58,7 @@ async def live(
         await live.stop()
 
 
-class Load:
+class BrokersAtWork:
     """Brokers that write to all partitions, until told to stop; a call that fails is raised."""
 
     def __init__(
@@ -99,7 +99,7 @@ async def test_an_upgrade_fails_no_call(
     former = {host.process for host in hosts}
     assert version("tierledger") not in {host.release for host in hosts}
     coordinator, pid = await live.coordinator()
-    load = Load(manager, tips)
+    load = BrokersAtWork(manager, tips)
     await asyncio.sleep(WRITING_S)
 
     releases.install("present")

@@ -31,7 +31,7 @@ from tierledger.actors.door.wire.segments import claim_message, key_of
 from tierledger.actors.feed.frames import Subscription
 from tierledger.actors.host.feeds import Feeds
 from tierledger.actors.host.heads import Heads
-from tierledger.actors.host.store_queues import Commit, Committer
+from tierledger.actors.host.store_queues import Committer, DurableStep
 from tierledger.actors.routes import Routes
 from tierledger.actors.turns import AnswerReader
 from tierledger.events.errors import (
@@ -207,7 +207,7 @@ class Desk:
         return self._doors
 
     @property
-    def answering(self) -> Commit | None:
+    def answering(self) -> DurableStep | None:
         """The commit of this host that is answered in the present step, if any is."""
         return self._host.committer.answering
 

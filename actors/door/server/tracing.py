@@ -32,7 +32,7 @@ from tierledger.actors.door.limits import SOFTWARE
 from tierledger.actors.door.server.outcomes import CANCELLED, OK, operation_of
 from tierledger.actors.door.trace_context import TraceContext
 from tierledger.actors.door.traces import Traces
-from tierledger.actors.host.store_queues import Commit
+from tierledger.actors.host.store_queues import DurableStep
 from tierledger.storage.process_log import ProcessLog
 
 EXPORT_S = 5.0
@@ -91,7 +91,7 @@ class Tracing:
         outcome: str,
         times_s: tuple[float, float],
         details: dict[str, str],
-        commit: Commit | None,
+        commit: DurableStep | None,
     ) -> None:
         """End the span of a call; `times_s`: when it began and ended, as `commit` has times."""
         begun_s, ended_s = times_s

@@ -12,7 +12,7 @@ from tierledger.actors.ray import launcher as launching
 from tierledger.actors.ray.launcher import RayLauncher
 
 
-class Processes:
+class StartedProcesses:
     """Actors as Ray would start them: each a number, which lives until it is taken out."""
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class Processes:
 
 
 @pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
-    found = Processes()
+def processes(monkeypatch: pytest.MonkeyPatch) -> StartedProcesses:
+    found = StartedProcesses()
     monkeypatch.setattr(launching, "create_host", found.create)
     monkeypatch.setattr(launching, "call", found.call)
     monkeypatch.setattr(launching, "kill_actor", lambda *_: None)
@@ -48,7 +48,7 @@ async def settled() -> None:
 
 
 async def test_a_process_in_reserve_is_launched_and_another_one_if_it_has_died(
-    processes: Processes, tmp_path: Path
+    processes: StartedProcesses, tmp_path: Path
 ) -> None:
     coordinator: Any = None
     launcher = RayLauncher(settings_for(tmp_path / "s.sqlite"), "home", coordinator)
