@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tierledger.events.errors import InvalidArgument
-from tierledger.simulation.checkers.verdict import MINIMUMS
 from tierledger.simulation.machines.laws.run_laws import checkpoints_written
 from tierledger.simulation.machines.scenario.knobs import KEPT_DEFAULT
 from tierledger.simulation.machines.scenario.scenario import Scenario
@@ -33,8 +32,7 @@ def record_of(world: World, origin: str) -> RunRecord:
     """
     _refuse_newer(world.scenario)
     plan, observer = world.scenario, world.cluster.watch.observer
-    minimums = None if world.damaged or plan.is_part else MINIMUMS
-    settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=minimums)
+    settings = RecordSettings(CLUSTER_ID, origin, CUSTOM_BYTES_MAX, minimums=world.minimums)
     logs = [RecordedLog(tip, batches_of(world, tip)) for tip in world.tips]
     # Records do not hold `REQUESTS_KEPT`: with another value, states cannot be judged again.
     is_usual = dict(plan.knobs).get("REQUESTS_KEPT", KEPT_DEFAULT) == KEPT_DEFAULT

@@ -20,7 +20,7 @@ from tierledger.events.log_events import TombstonesDropped
 from tierledger.simulation.checkers.all import check
 from tierledger.simulation.checkers.feed import fed
 from tierledger.simulation.checkers.model import wrong_import
-from tierledger.simulation.checkers.verdict import CLOSELY, MINIMUMS, SeedVerdict
+from tierledger.simulation.checkers.verdict import CLOSELY, SeedVerdict
 from tierledger.simulation.checkers.violation import Violation, bounded
 from tierledger.simulation.history.final_log import FinalLog
 from tierledger.simulation.history.observations import StateSeen
@@ -191,8 +191,7 @@ def _verdict_of(world: World) -> SeedVerdict:
             limits=world.settings.limits,
             drafts=world.drafts,
             asks=asking(COMMANDS),
-            # Where the log was damaged early nothing may be written any more.
-            minimums=None if world.damaged or world.scenario.is_part else MINIMUMS,
+            minimums=world.minimums,
         )
     for log in logs.values():
         violations += bounded(_untimely(world, log))

@@ -23,7 +23,9 @@ from tierledger.actors.messages import HintArrived
 from tierledger.events.commands import LeaderVerdict
 from tierledger.events.errors import DataError, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.checkers.decisions import Drafted, drafts_noted
+from tierledger.simulation.checkers.verdict import MINIMUMS
 from tierledger.simulation.machines.controller import Controller
 from tierledger.simulation.machines.copier import Copiers
 from tierledger.simulation.machines.environment.clockwork import MS, ProcessLife, S
@@ -117,6 +119,15 @@ class World(Stage):
         ended, with that host."""
         self.healed_at = self.well_at = 0
         """When all faults ended, and when the service had recovered (ns)."""
+
+    @property
+    def minimums(self) -> Minimums | None:
+        """What must have happened here; None where too little may have.
+
+        Nothing may be written any more behind damage, and after the deletion of all topics.
+        """
+        is_gone = self.controller.gone.issuperset(self.controller.leader)
+        return None if self.damaged or is_gone or self.scenario.is_part else MINIMUMS
 
     def start_broker(self, broker_id: int) -> Broker:
         """Start a process of a broker; its former process, if it lives, becomes a zombie."""
