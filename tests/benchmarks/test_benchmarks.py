@@ -43,7 +43,7 @@ ON_RAY = [
     ("announce-all", (SQLITE,), 2),
     ("failover", (POSTGRESQL,), 2),
     ("door", (SQLITE,), 8),
-    ("console", (SQLITE,), 5),
+    ("console", (SQLITE,), 6),
     ("tier-retention", (SQLITE,), 2),
 ]
 """Parts that start Ray (tests/ray/test_benchmarks.py), on which stores, and how many goals."""

@@ -6,6 +6,8 @@ No page waits for the store: it shows what was seen last, and since when that is
 from __future__ import annotations
 
 import asyncio
+import itertools
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierledger.actors.coordinator.events import Owner
@@ -16,7 +18,7 @@ from tierledger.cli.commands.console.owners import PastOwners
 from tierledger.cli.commands.partitions import Summary, summary_of
 from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take_look
 from tierledger.cli.opened_store import opened_catalog
-from tierledger.events.errors import RemoteStorageError
+from tierledger.events.errors import DataError, RemoteStorageError
 from tierledger.storage.partition.point_reads import ask
 from tierledger.storage.process_log import ProcessLog
 
@@ -47,7 +49,10 @@ HISTORY_S = 0.25
 """How long one look reads on in logs that pages tell the past of."""
 
 KEYS_PER_READ = 500
-"""Logs whose ends are read at once."""
+"""Logs whose ends, or whose checkpoints, are read at once."""
+
+READ_AT_ONCE = 16
+"""Partitions that are read at a time: each takes several requests, one after another."""
 
 SHOWN_AGAIN_S = 10.0
 """Pages are new after that time even if nothing has changed: they tell ages."""
@@ -61,10 +66,13 @@ class SeenPartition(NamedTuple):
 
     tip: TopicIdPartition
     summary: Summary | None
-    """None if its log cannot be read."""
+    """None if its log cannot be read, or was not read yet."""
     kept: int
     """Segments of it in the trash."""
     error: str | None = None
+    """Why its log cannot be read."""
+    is_early: bool = False
+    """Whether the log was not read yet: this is what a checkpoint holds, if there is one."""
 
     @property
     def name(self) -> str:
@@ -85,8 +93,11 @@ class Sight:
         self.options = options
         self.cluster = ""
         self.partitions: dict[TopicIdPartition, SeenPartition] = {}
-        self.listed = 0
-        """How many partitions the store has; more than `partitions` until all were read."""
+        """All that the store has, as far as they were listed."""
+        self.is_listed = False
+        """Whether they were all listed once."""
+        self.on_screen: Sequence[TopicIdPartition] = ()
+        """What a page has shown last; it is read before the others."""
         self.growth = Growth(WallClock().now_ms)
         """What the logs tell of the past, as far as they were read."""
         self.owners = PastOwners()
@@ -202,39 +213,58 @@ class Sight:
             await asyncio.sleep(max(ROUND_S, SHARE * (loop.time() - began_s)))
 
     async def _list(self, catalog: Catalog) -> Sequence[TopicIdPartition]:
+        """All partitions by name; those that are new are shown before their logs are read."""
         tips: list[TopicIdPartition] = []
+        new: list[TopicIdPartition] = []
         async for entry in catalog.partitions():
             if entry.is_forgotten:
                 continue
             tips.append(entry.topic_id_partition)
-            if len(tips) > self.listed:  # A long list is shown as it grows.
-                self.listed = len(tips)
-                if self.listed % KEYS_PER_READ == 0:
-                    await self._renew(catalog, tips[-KEYS_PER_READ:])
+            if tips[-1] not in self.partitions:
+                new.append(tips[-1])
+            if len(new) == KEYS_PER_READ:  # A long list is shown as it grows.
+                await self._show_early(catalog, new)
+                new = []
+        if new:
+            await self._show_early(catalog, new)
         gone = self.partitions.keys() - set(tips)
         for tip in gone:
             del self.partitions[tip]
             self._ends.pop(tip, None)
             self.growth.forget(tip)
-        if gone or self.listed != len(tips):
-            self.listed = len(tips)
+        if gone or not self.is_listed:
+            self.is_listed = True
             self.tell()
-        return tips
+        return sorted(tips, key=lambda tip: (tip.topic, tip.partition))
+
+    async def _show_early(self, catalog: Catalog, tips: Sequence[TopicIdPartition]) -> None:
+        self.partitions |= {one.tip: one for one in await early_looks(catalog, tips)}
+        self.tell()
 
     async def _renew(self, catalog: Catalog, tips: Sequence[TopicIdPartition]) -> None:
-        """Read the partitions whose logs have grown."""
-        for at in range(0, len(tips), KEYS_PER_READ):
-            some = tips[at : at + KEYS_PER_READ]
+        """Read the partitions whose logs have grown: first those on the screen."""
+        loop, left = asyncio.get_running_loop(), dict.fromkeys(tips)
+        told_s = -ROUND_S
+        while left:
+            shown = [tip for tip in self.on_screen if tip in left]
+            some = shown or list(itertools.islice(left, KEYS_PER_READ))
+            for tip in some:
+                del left[tip]
             ends = await catalog.backend.last_keys([catalog.keys.log(tip) for tip in some])
             grown = [
                 (tip, end)
                 for tip, end in zip(some, ends, strict=True)
-                if tip not in self.partitions or self._ends.get(tip) != end
+                if self.partitions[tip].is_early or self._ends.get(tip) != end
             ]
-            for tip, end in grown:
-                self.partitions[tip] = await seen_partition(catalog, tip)
-                self._ends[tip] = end
-            if grown:
+            for at in range(0, len(grown), READ_AT_ONCE):
+                part = grown[at : at + READ_AT_ONCE]
+                for seen in await asyncio.gather(
+                    *(seen_partition(catalog, tip) for tip, _ in part)
+                ):
+                    self.partitions[seen.tip] = seen
+                self._ends |= part
+            if grown and (not left or loop.time() - told_s >= ROUND_S):
+                told_s = loop.time()
                 self.tell()
 
     async def _watch_service(self) -> None:
@@ -269,6 +299,28 @@ class Sight:
         if told is not None and not told["outcome"] and told["heard_ms_ago"] <= GONE_MS:
             return True
         return bool(known["owner"] == Owner.MOVING)
+
+
+async def early_looks(
+    catalog: Catalog, tips: Sequence[TopicIdPartition]
+) -> list[SeenPartition]:
+    """What is known of partitions by one request: names, and what their checkpoints begin with.
+
+    That is neither compared with the log nor the newest.
+    """
+    stored = await catalog.backend.get_each([catalog.keys.partition(tip) for tip in tips])
+    return [_early(catalog, *one) for one in zip(tips, stored, strict=True)]
+
+
+def _early(catalog: Catalog, tip: TopicIdPartition, stored: bytes | None) -> SeenPartition:
+    summary, kept = None, 0
+    if stored is not None:
+        checkpoints = catalog.reader(tip).checkpoints
+        with suppress(DataError):  # Who reads the log tells what is wrong.
+            value = checkpoints.parse_partition(stored)
+            summary = summary_of(checkpoints.blank(value))
+            kept = sum(size for _, _, size, _ in value.kept)
+    return SeenPartition(tip, summary, kept, is_early=True)
 
 
 async def seen_partition(catalog: Catalog, tip: TopicIdPartition) -> SeenPartition:

@@ -307,8 +307,9 @@ class Site:
                 cluster=sight.cluster or "not known yet",
                 is_seen=view is not None,
                 troubles=[] if view is None else view.troubles,
-                listed=sight.listed,
-                seen=len(seen),
+                is_listed=sight.is_listed,
+                listed=len(seen),
+                seen=_read(seen),
                 totals=_totals(seen),
                 newest_ms=self._newest_copy_ago(seen, now_ms),
                 bars=rows,
@@ -339,11 +340,12 @@ class Site:
             found = [
                 ListedPartition(one, copied_ms(one.tip), lags.get(_key(one)))
                 for one in seen
-                if wanted in f"{one.name} {one.tip.topic_id}".lower()
+                if (not wanted or wanted in f"{one.name} {one.tip.topic_id}".lower())
                 and (not asked.look or _needs_a_look(one, troubled))
             ]
             found.sort(key=ORDERS[asked.sort], reverse=asked.is_down)
             part = found[asked.start : asked.start + ROWS]
+            sight.on_screen = [one.seen.tip for one in part]
             behind = asked.start + ROWS
             before = max(asked.start - ROWS, 0)
             return render(
@@ -356,8 +358,9 @@ class Site:
                 rows=_rows(part),
                 now_ms=WallClock().now_ms(),
                 found=len(found),
-                seen=len(seen),
-                listed=sight.listed,
+                is_listed=sight.is_listed,
+                listed=len(seen),
+                seen=_read(seen),
                 start=asked.start,
                 earlier=asked._replace(start=before).link() if asked.start else None,
                 later=asked._replace(start=behind).link() if behind < len(found) else None,
@@ -369,7 +372,9 @@ class Site:
     async def _first(self, request: Request) -> str | None:
         """A first look at a partition whose log takes long to read; None for others."""
         tip, catalog = await self._named(request), self._sight.catalog
-        seen = self._sight.partitions.get(tip) or await seen_partition(catalog, tip)
+        seen = self._sight.partitions.get(tip)
+        if seen is None or seen.is_early:
+            seen = await seen_partition(catalog, tip)
         found = seen.summary
         if found is None or self._histories.behind(tip, found.position) < EVENTS_MIN:
             return None
@@ -515,7 +520,12 @@ def _link(tip: TopicIdPartition) -> str:
 def _needs_a_look(one: SeenPartition, troubled: set[tuple[str, int]]) -> bool:
     """Whether it cannot be read, something of it is being deleted, or the service says so."""
     is_deleting = one.summary is not None and one.summary.counts[2] > 0
-    return one.summary is None or is_deleting or _key(one) in troubled
+    return one.error is not None or is_deleting or _key(one) in troubled
+
+
+def _read(seen: Sequence[SeenPartition]) -> int:
+    """How many partitions were read."""
+    return sum(not one.is_early for one in seen)
 
 
 def _key(one: SeenPartition) -> tuple[str, int]:
@@ -534,6 +544,7 @@ def _rows(part: Sequence[ListedPartition]) -> list[dict[str, object]]:
             "link": _link(one.tip),
             "summary": found,
             "error": one.error,
+            "is_early": one.is_early,
         }
         if found is not None:
             row |= {
@@ -558,7 +569,7 @@ def _totals(seen: Sequence[SeenPartition]) -> dict[str, int]:
         "copying": sum(one.counts[0] for one in known),
         "deleting": sum(one.counts[2] for one in known),
         "kept": sum(one.kept for one in seen),
-        "damaged": sum(one.summary is None for one in seen),
+        "damaged": sum(one.error is not None for one in seen),
     }
 
 
