@@ -9,18 +9,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest import mock
 
 from rich.console import Console
 
 from tierledger.benchmarks.bench import POSTGRESQL, QUICK, SQLITE, Bench, Place
 from tierledger.benchmarks.ledger import url_of
 from tierledger.benchmarks.report import Figure, figures, json_line, table
-from tierledger.benchmarks.scenarios import ON_EACH_STORE, SCENARIOS
+from tierledger.benchmarks.scenarios import ON_STORES, SCENARIOS
 from tierledger.cli.complete_file import complete_file
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.simulation.live.postgres_server import PostgresServer
+from tierledger.simulation.live.s3_server import S3Server
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -70,16 +72,26 @@ def measured(bench: Bench, names: Collection[str] = ()) -> Iterator[Figure]:
 @contextmanager
 def places(bench: Bench, name: str) -> Iterator[list[Place]]:
     """The stores that a scenario is measured on, each new; or its own, which has no name."""
-    if name not in ON_EACH_STORE:
+    kinds = ON_STORES.get(name)
+    if kinds is None:
         yield [Place("", "")]
         return
-    made = [Place(SQLITE, url_of(bench.new_store(f"on-{name}")))]
-    made = [one for one in made if one.kind in bench.stores]
-    if POSTGRESQL not in bench.stores:
-        yield made
-        return
-    with PostgresServer() as server:
-        yield [*made, Place(POSTGRESQL, server.database())]
+    with ExitStack() as servers:
+        yield [
+            Place(kind, _new_place(bench, kind, name, servers))
+            for kind in kinds
+            if kind in bench.stores
+        ]
+
+
+def _new_place(bench: Bench, kind: str, name: str, servers: ExitStack) -> str:
+    if kind == SQLITE:
+        return url_of(bench.new_store(f"on-{name}"))
+    if kind == POSTGRESQL:
+        return servers.enter_context(PostgresServer()).database()
+    server = servers.enter_context(S3Server())
+    servers.enter_context(mock.patch.dict(os.environ, server.environment()))
+    return f"slatedb:{server.place()}"
 
 
 def progress(begun: float) -> Callable[[str], None]:

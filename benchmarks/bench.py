@@ -13,6 +13,7 @@ from tierledger.events.identifiers import TopicIdPartition
 
 SQLITE = "SQLite"
 POSTGRESQL = "PostgreSQL"
+BUCKET = "bucket"
 
 QUICK = 20
 """Part of the sizes that touches every scenario in a minute; the figures mean nothing."""
@@ -91,7 +92,7 @@ class Bench:
         part: int,
         folder: Path,
         say: Callable[[str], None],
-        stores: tuple[str, ...] = (SQLITE, POSTGRESQL),
+        stores: tuple[str, ...] = (SQLITE, POSTGRESQL, BUCKET),
     ) -> None:
         """Sizes are divided by `part`; `say` reports progress where something takes long."""
         self.sizes = {name: max(full // part, least) for name, (full, least) in SIZES.items()}

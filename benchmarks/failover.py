@@ -6,10 +6,11 @@ import shutil
 import signal
 import statistics
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from tierledger.benchmarks.bench import POSTGRESQL, SQLITE, Bench
+from tierledger.benchmarks.bench import BUCKET, POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.ledger import copy_to
 from tierledger.benchmarks.services import (
     PARTITIONS,
@@ -39,40 +40,36 @@ DATA, FILLERS = "lost", "elsewhere"
 class Loss(NamedTuple):
     """A way of losing a host."""
 
-    kind: str
+    kinds: tuple[str, ...]
+    """Of stores."""
     what: str
     number: signal.Signals
     place: int
-    """The host's index among the hosts by name; host 0 is the one that writes to a file."""
+    """The host's index among the hosts by name; host 0 is the one that writes for all."""
 
+
+ONE_WRITER, ANY = (SQLITE, BUCKET), (POSTGRESQL,)
 
 LOSSES = (
-    Loss(SQLITE, "SIGKILL of the writing host", signal.SIGKILL, 0),
-    Loss(SQLITE, "SIGSTOP of the writing host", signal.SIGSTOP, 0),
-    Loss(SQLITE, "SIGKILL of another host", signal.SIGKILL, 1),
-    Loss(SQLITE, "SIGSTOP of another host", signal.SIGSTOP, 1),
-    Loss(POSTGRESQL, "SIGKILL", signal.SIGKILL, 0),
-    Loss(POSTGRESQL, "SIGSTOP", signal.SIGSTOP, 0),
+    Loss(ONE_WRITER, "SIGKILL of the writing host", signal.SIGKILL, 0),
+    Loss(ONE_WRITER, "SIGSTOP of the writing host", signal.SIGSTOP, 0),
+    Loss(ONE_WRITER, "SIGKILL of another host", signal.SIGKILL, 1),
+    Loss(ONE_WRITER, "SIGSTOP of another host", signal.SIGSTOP, 1),
+    Loss(ANY, "SIGKILL", signal.SIGKILL, 0),
+    Loss(ANY, "SIGSTOP", signal.SIGSTOP, 0),
 )
 
 
 async def failover(bench: Bench) -> None:
     """Seconds until all of the partitions were written to again, and until half were."""
     tips, (kind, url) = new_partitions(DATA), bench.place
-    built = bench.new_store("failover-built")
-    if not built.exists():
-        for tip in tips:
-            await bench.build(built, bench["failover_segments"], tip)
-    if kind == SQLITE:
-        shutil.copy(built, url.removeprefix("sqlite:"))
-    else:
-        await copy_to(url, built)
+    await fill(bench, tips)
     async with on_ray(url, HOSTS) as service:
         leader, follower = await service.manager(1), await service.manager(2)
         workloads = unclaimed(tips, bench["failover_segments"])
         number = bench["failover_segments"]
         tail = min(TAIL_SEGMENTS, number)
-        for loss in (one for one in LOSSES if one.kind == kind):
+        for loss in (one for one in LOSSES if kind in one.kinds):
             everywhere = _spread(tips, loss.place)
             for _ in bench.turns(f"failover, {loss.what}", "failovers"):
                 await led(leader, everywhere)
@@ -86,6 +83,18 @@ async def failover(bench: Bench) -> None:
                 await service.all_serve()
                 await leader.when_ready(everywhere)
                 await service.stop({0: everywhere, 1: tips})
+
+
+async def fill(bench: Bench, tips: Sequence[TopicIdPartition]) -> None:
+    """Give the store at the scenario's place partitions of so many finished segments each."""
+    built = bench.new_store(f"built-{tips[0].topic}")
+    if not built.exists():
+        for tip in tips:
+            await bench.build(built, bench["failover_segments"], tip)
+    if bench.place.kind == SQLITE:
+        shutil.copy(built, bench.place.url.removeprefix("sqlite:"))
+    else:
+        await copy_to(bench.place.url, built)
 
 
 async def _lost(

@@ -15,10 +15,11 @@ from tierledger.benchmarks import (
     simulated,
     spark,
 )
-from tierledger.benchmarks.bench import POSTGRESQL, SQLITE, Bench
+from tierledger.benchmarks.bench import BUCKET, POSTGRESQL, SQLITE, Bench
 from tierledger.benchmarks.failover import LOSSES, failover
 from tierledger.benchmarks.feed.source import BATCHES, feed
 from tierledger.benchmarks.report import Row, at_least, at_most
+from tierledger.benchmarks.restart import restart
 from tierledger.benchmarks.steps import steps
 from tierledger.benchmarks.tier import measures as tier
 from tierledger.benchmarks.tier.requests import requests
@@ -69,8 +70,13 @@ def _written(ours: str, where: str) -> Iterable[Row]:
     yield _beside(f"add and finish, one worker{where}", "ms", "life", 20, ours)
 
 
-ON_EACH_STORE = {"door", "followers", "announce", "announce-all", "failover", "spark-scan"}
-"""Scenarios that are measured once for each kind of store."""
+ON_STORES = {
+    **dict.fromkeys(
+        ("door", "followers", "announce", "announce-all", "spark-scan"), (SQLITE, POSTGRESQL)
+    ),
+    **dict.fromkeys(("failover", "restart"), (SQLITE, POSTGRESQL, BUCKET)),
+}
+"""Scenarios that are measured once for each of some kinds of store."""
 
 SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
     "replay": (core.replay, [
@@ -200,6 +206,11 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
             at_most(4.0), "{hosts:.0f} hosts"),
     ]),
     "failover": (failover, [*_losses()]),
+    "restart": (restart, [
+        Row("restart, {store}: longest write while all processes are replaced", "s", "longest",
+            at_most(1.0), "{writes:,.0f} writes to 16 partitions, in {took_s:.0f} s"),
+        Row("restart, {store}: writes that failed", "failed", "failed", at_most(0)),
+    ]),
     "world": (simulated.world, [
         Row("world: simulated calls", "calls/s", "rate", at_least(10_000),
             "{checking:.0%} of it checking"),

@@ -42,6 +42,7 @@ ON_RAY = [
     ("announce", (SQLITE,), 1),
     ("announce-all", (SQLITE,), 2),
     ("failover", (POSTGRESQL,), 2),
+    ("restart", (POSTGRESQL,), 2),
     ("door", (SQLITE,), 8),
     ("console", (SQLITE,), 6),
     ("tier-retention", (SQLITE,), 2),

@@ -8,8 +8,9 @@ from tests.benchmarks.test_benchmarks import ON_RAY, TINY
 from tierledger.benchmarks.__main__ import measured
 from tierledger.benchmarks.bench import Bench
 
-NOISY = {"MB more", "% of a core"}
-"""Units of what a few idle connections cost: less than a process varies by."""
+MAY_BE_NONE = {"MB more", "% of a core", "failed"}
+"""Units of what a few idle connections cost, which is less than a process varies by; and of
+writes that failed."""
 
 
 IN_SHORT = {"announce"}
@@ -31,5 +32,5 @@ def test_a_part_on_ray_gives_figures_of_each_store(
     figures = list(measured(bench, [part]))
 
     assert sum(figure.goal is not None for figure in figures) == goals
-    assert all(figure.value > 0 for figure in figures if figure.unit not in NOISY)
+    assert all(figure.value > 0 for figure in figures if figure.unit not in MAY_BE_NONE)
     assert {kind for kind in stores for one in figures if kind in one.name} == {*stores}
