@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import types
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from enum import Enum
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, NamedTuple, TypeAlias
 
 from tierledger.events.errors import (
@@ -62,6 +62,9 @@ from tierledger.storage.serde import MetadataSerDe
 
 ROWS_PER_READ = 500
 """Rows that a load reads between two yields: below 2 ms of work."""
+
+EPOCHS_PER_READ = 32
+"""Leader epochs whose values a load reads between two yields."""
 
 PAGES_PER_READ = 100
 """Pages that a load reads between two yields: 1.2 MB."""
@@ -126,6 +129,21 @@ class _EpochValue(NamedTuple):
 
 class _PageValue(NamedTuple):
     packed: bytes
+
+
+class PagePlace(NamedTuple):
+    """A page and the table that it is of."""
+
+    epoch: int
+    table: str
+    page: StoredPage
+
+
+def _places(epoch: int, table: str, directory: Directory) -> list[PagePlace]:
+    return [
+        PagePlace(epoch, table, StoredPage(number, first, size, proof, b""))
+        for number, first, size, proof in directory
+    ]
 
 
 class CheckpointDraft(NamedTuple):
@@ -408,11 +426,8 @@ class CheckpointStore:
         self, stored: bytes, value: PartitionValue, *, tracks_changes: bool
     ) -> PartitionState:
         state = self.blank(value, tracks_changes=tracks_changes)
-        for epoch, proof in value.epochs:
-            tables, directories = await self.read_epoch(epoch, proof)
-            state.epochs[epoch] = tables
-            for name, table in tables.tables():
-                table.adopt(await self._read_pages(epoch, name, directories[name]))
+        for start in range(0, len(value.epochs), EPOCHS_PER_READ):
+            await self._load_epochs(state, value.epochs[start : start + EPOCHS_PER_READ])
         await self._load_departed(state.tombstones, "tombstones", value.tombstones)
         await self._load_departed(state.kept, KEPT, value.kept)
         if not state.is_finished:  # Rows of a finished deletion wait to be swept.
@@ -436,11 +451,41 @@ class CheckpointStore:
         state.restore_head(value.head)
         return state
 
-    async def read_epoch(
-        self, epoch: int, proof: int
+    async def _load_epochs(
+        self, state: PartitionState, epochs: Sequence[tuple[int, int]]
+    ) -> None:
+        """Load epochs that one request reads; the pages of all their tables come together."""
+        places: list[PagePlace] = []
+        for (epoch, _), read in zip(epochs, await self.read_epochs(epochs), strict=True):
+            state.epochs[epoch], directories = read
+            for name, _ in state.epochs[epoch].tables():
+                places += _places(epoch, name, directories[name])
+        for start in range(0, len(places), PAGES_PER_READ):
+            part = places[start : start + PAGES_PER_READ]
+            read_pages = zip(part, await self.read_pages(part), strict=True)
+            for (epoch, name), some in groupby(read_pages, lambda one: one[0][:2]):
+                table: PagedMap[Any, Any] = getattr(state.epochs[epoch], name)
+                table.adopt(page for _, page in some)
+
+    async def read_epochs(
+        self, epochs: Sequence[tuple[int, int]]
+    ) -> list[tuple[EpochTables, dict[str, Directory]]]:
+        """Each epoch's tables without their pages, and the directory of each table's pages.
+
+        `epochs`: the number of each, and the checksum of its value.
+        """
+        tip = self.topic_id_partition
+        found = await self.backend.get_each(
+            [self.keys.leader_epoch(tip, epoch) for epoch, _ in epochs]
+        )
+        return [
+            self._parse_epoch(epoch, proof, stored)
+            for (epoch, proof), stored in zip(epochs, found, strict=True)
+        ]
+
+    def _parse_epoch(
+        self, epoch: int, proof: int, stored: bytes | None
     ) -> tuple[EpochTables, dict[str, Directory]]:
-        """An epoch's tables without their pages, and the directory of each table's pages."""
-        stored = await self.backend.get(self.keys.leader_epoch(self.topic_id_partition, epoch))
         if stored is None or zlib.crc32(stored) != proof:
             raise CorruptCheckpoint(
                 f"{self.topic_id_partition}: leader epoch {epoch} is "
@@ -462,21 +507,16 @@ class CheckpointStore:
     ) -> list[StoredPage]:
         pages: list[StoredPage] = []
         for start in range(0, len(directory), PAGES_PER_READ):
-            part = [
-                StoredPage(number, first, size, proof, b"")
-                for number, first, size, proof in directory[start : start + PAGES_PER_READ]
-            ]
-            pages += await self.read_pages(epoch, name, part)
+            part = directory[start : start + PAGES_PER_READ]
+            pages += await self.read_pages(_places(epoch, name, part))
         return pages
 
-    async def read_pages(
-        self, epoch: int, name: str, wanted: list[StoredPage]
-    ) -> list[StoredPage]:
+    async def read_pages(self, wanted: Sequence[PagePlace]) -> list[StoredPage]:
         """The pages `wanted`, with their bytes, each verified by its directory's checksum."""
-        keys = [self._page_key(epoch, name, page.number) for page in wanted]
+        keys = [self._page_key(one.epoch, one.table, one.page.number) for one in wanted]
         found = await self.backend.get_each(keys)
         pages = []
-        for key, page, stored in zip(keys, wanted, found, strict=True):
+        for key, (_, _, page), stored in zip(keys, wanted, found, strict=True):
             if stored is None or zlib.crc32(stored) != page.proof:
                 what = "missing" if stored is None else "not the one its directory names"
                 raise CorruptCheckpoint(f"page {key} is {what}")

@@ -16,7 +16,12 @@ from tierledger.events.partition.state import KeptSegments, PartitionState
 from tierledger.events.tables.epoch_tables import EpochTables
 from tierledger.events.tables.paged_map import K, Page, PagedMap, StoredPage, V
 from tierledger.events.tables.segment_rows import SegmentRows, id_of_row
-from tierledger.storage.partition.checkpoint import CheckpointStore, Directory, PartitionValue
+from tierledger.storage.partition.checkpoint import (
+    CheckpointStore,
+    Directory,
+    PagePlace,
+    PartitionValue,
+)
 
 PAGES_PER_FETCH = 100
 """Pages of `hidden` fetched at once, as a search through it goes from page to page."""
@@ -223,8 +228,8 @@ class FetchedParts:
             case AbsentRow(segment_id=segment_id):
                 await self._fetch_row(segment_id)
             case AbsentEpoch(epoch=epoch):
-                proof = self._proofs[epoch]
-                self._epochs[epoch] = await self._checkpoints.read_epoch(epoch, proof)
+                wanted = [(epoch, self._proofs[epoch])]
+                (self._epochs[epoch],) = await self._checkpoints.read_epochs(wanted)
                 self._enter(state, epoch)
             case AbsentPage(page=page, table=table):
                 await self._fetch_pages(page, table)
@@ -285,7 +290,9 @@ class FetchedParts:
             before = table.pages[max(at - PAGES_PER_FETCH + 1, 0) : at + 1]
             wanted = [one for one in before if one.packed == b""]
         stored = [StoredPage(one.number, one.first, one.size, one.proof, b"") for one in wanted]
-        found = await self._checkpoints.read_pages(table.epoch, table.name, stored)
+        found = await self._checkpoints.read_pages(
+            [PagePlace(table.epoch, table.name, one) for one in stored]
+        )
         for one, fetched in zip(wanted, found, strict=True):
             self._pages[table.epoch, table.name, one.number] = fetched.packed
             one.packed = fetched.packed

@@ -203,6 +203,8 @@ class CommitWriter:
         """
         await self._settle()
         own = self._own
+        if await self._listing.is_newest_commit(own):
+            return
         newest = await self._listing.newest_commit(own)
         while newest > self._own and self._commit is not None and not self._commit.done():
             await asyncio.wait([self._commit], timeout=ANSWER_S)

@@ -90,6 +90,6 @@ async def test_a_leader_epochs_value_of_wrong_fields_is_refused(
     checkpoints = CheckpointStore(partition.backend, partition.keys, SERDE, partition.tip)
 
     with pytest.raises(CorruptCheckpoint) as caught:
-        await checkpoints.read_epoch(0, zlib.crc32(value))
+        await checkpoints.read_epochs([(0, zlib.crc32(value))])
 
     assert complaint in str(caught.value)

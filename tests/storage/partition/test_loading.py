@@ -1,5 +1,7 @@
 """A load from a store that fails on the way."""
 
+from collections.abc import Sequence
+
 import pytest
 from sortedcontainers import SortedDict
 from typing_extensions import override
@@ -9,6 +11,17 @@ from tierledger.events.errors import StorageUnavailable
 from tierledger.storage.backends.memory import MemoryBackend
 from tierledger.storage.partition.checkpoint import LOAD_ATTEMPTS
 from tierledger.storage.partition.loading import Loading
+
+
+class Counting(MemoryBackend):
+    """A store that counts its reads of values, each of which may be a request."""
+
+    reads = 0
+
+    @override
+    async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
+        self.reads += 1
+        return await super().get_each(keys)
 
 
 class Unsteady(MemoryBackend):
@@ -44,3 +57,20 @@ async def test_a_checkpoint_that_the_store_failed_to_read_is_read_again(refused:
     assert loaded.next_batch == partition.next_batch
     assert loaded.state.digest() == partition.state.digest()
     assert loading.trouble is None
+
+
+async def test_a_load_reads_all_leader_epochs_at_once() -> None:
+    """Each read of a service in a bucket is a request, and partitions wait for it."""
+    backend = Counting(SortedDict())
+    partition = await StoredPartition.led(backend)
+    epochs = 20
+    for epoch in range(epochs):
+        await partition.append(finished(epoch, epoch=epoch))
+    await partition.checkpoint()
+    backend.reads = 0
+
+    loaded = await Loading(partition.reader()).state()
+
+    assert len(loaded.state.epochs) == epochs
+    assert loaded.state.digest() == partition.state.digest()
+    assert backend.reads <= 4

@@ -358,6 +358,9 @@ async def test_commits_are_found_behind_more_than_one_answer_lists(
     assert await listing.newest_commit(0) == 1051
     assert await listing.newest_commit(1020) == 1051
     assert await listing.newest_commit(1051) == 1051
+    assert await listing.is_newest_commit(1051)
+    assert not await listing.is_newest_commit(1050)
+    assert not await listing.is_newest_commit(1052)  # Removed, maybe with what followed.
 
 
 async def test_a_reader_that_may_be_behind_looks_less_often(url: StoreUrl) -> None:
