@@ -26,7 +26,12 @@ from tierledger.actors.ray.cluster import (
     ray,
 )
 from tierledger.actors.ray.collector import keep_pauses_short
-from tierledger.actors.ray.handles import RayCoordinator, named_actor, namespace_of
+from tierledger.actors.ray.handles import (
+    COORDINATOR,
+    RayCoordinator,
+    named_actor,
+    namespace_of,
+)
 from tierledger.actors.ray.launcher import RayLauncher
 from tierledger.actors.ray.oracle import oracle_of
 from tierledger.actors.wall_clock import RandomIds, WallClock
@@ -44,7 +49,6 @@ HEAD_LOOKS = 3
 """A coordinator on the head leaves it after so many looks in a row have found another node. Ray
 takes up to 20 s to learn that a node is gone."""
 
-COORDINATOR = "coordinator"
 WATCHED = "watched"
 
 

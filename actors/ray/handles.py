@@ -32,8 +32,11 @@ from tierledger.storage.locate import public_url
 
 T = TypeVar("T")
 
+COORDINATOR = "coordinator"
+"""The name of its actor."""
+
 FORESEE_S = 5.0
-"""How often a host looks for the process that will write next."""
+"""How often a host looks for the process that will write next, and for the coordinator."""
 
 CALL_TIMEOUT_S = 60.0
 """Longest wait for one call; callers with their own deadline give up earlier."""
@@ -212,10 +215,7 @@ class RayCoordinator:
         for attempt in (1, 2):
             try:
                 if self._actor is None:
-                    actor = await beside(partial(self._create, avoid=self._node))
-                    await call(actor, "start", timeout_s=START_TIMEOUT_S)
-                    process = await call(actor, "process", timeout_s=COORDINATOR_TIMEOUT_S)
-                    self._actor, self._node = actor, node_of(process)
+                    await self._meet(await beside(partial(self._create, avoid=self._node)))
                 return await ask(self._actor)
             except OutcomeUnknown as error:
                 # Requests to the coordinator are idempotent: it decides on its whole log.
@@ -223,6 +223,25 @@ class RayCoordinator:
                 if attempt == 2 or not isinstance(error, HostGone):
                     raise
         raise AssertionError("the last attempt returns or raises")
+
+    async def foresee(self, settings: ServiceSettings) -> None:
+        """Find the coordinator that runs before it is needed, for ever; none is made.
+
+        Without the control store of Ray none is found by its name.
+        """
+        find = partial(find_actor, COORDINATOR, namespace_of(settings))
+        while True:
+            with suppress(RemoteStorageError), documenting("the coordinator"):
+                found = await beside(find)
+                if found not in {None, self._actor}:
+                    await self._meet(found)
+            await asyncio.sleep(FORESEE_S)
+
+    async def _meet(self, actor: Any) -> None:
+        """Ask `actor` from now on; then Ray knows where it is."""
+        await call(actor, "start", timeout_s=START_TIMEOUT_S)
+        process = await call(actor, "process", timeout_s=COORDINATOR_TIMEOUT_S)
+        self._actor, self._node = actor, node_of(process)
 
 
 class WritingHost:

@@ -43,7 +43,10 @@ class HostShell:
         self._host: Host | None = None
         self._gateway: Gateway | None = None
         self._opening = asyncio.Lock()
-        self._foresight: asyncio.Task[None] | None = None
+        self._writers: asyncio.Task[None] | None = None
+        """Looks for the process that will write next."""
+        self._coordinators: asyncio.Task[None] | None = None
+        """Looks for the coordinator."""
 
     async def open(self) -> None:
         """Open the store and begin to serve; a repeat does nothing.
@@ -59,7 +62,13 @@ class HostShell:
                 end_after_failed_callbacks(host.failed)
                 self._gateway = await self._door(host)
                 self._host = host
+                self._foresee_coordinator()
                 keep_pauses_short()
+
+    def _foresee_coordinator(self) -> None:
+        if self._coordinators is None:
+            looking = self._coordinator.foresee(self._settings)
+            self._coordinators = asyncio.create_task(looking)
 
     async def _door(self, host: Host) -> Gateway:
         """Open the host's door, at which clients connect."""
@@ -81,7 +90,7 @@ class HostShell:
             is_near = connector.is_on_one_machine and node == self._home
             reader = await connector.backend(read_only=True) if is_near else None
             writer = WritingHost(self._coordinator, settings, WRITER)
-            self._foresight = asyncio.create_task(writer.foresee())
+            self._writers = asyncio.create_task(writer.foresee())
             backend = HostedBackend(writer.current, reader, writer.forget)
         clock = ProcessClock(
             WallClock(), asyncio.get_running_loop().time, lambda: host.report.conditions
@@ -106,6 +115,7 @@ class HostShell:
 
     async def is_open(self) -> bool:
         """Whether the store is open: a process that was started beforehand waits for that."""
+        self._foresee_coordinator()
         return self._host is not None
 
     def _opened(self) -> Host:
@@ -117,8 +127,9 @@ class HostShell:
 
     async def close(self) -> None:
         """Drain all partitions, then close the store; nothing is to be done in reserve."""
-        if self._foresight is not None:
-            self._foresight.cancel()
+        for looking in (self._writers, self._coordinators):
+            if looking is not None:
+                looking.cancel()
         if self._host is None:
             return
         host = self._host

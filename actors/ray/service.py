@@ -22,8 +22,9 @@ from tierledger.actors.foreign_errors import documenting
 from tierledger.actors.host_settings import ServiceSettings, with_absolute_store
 from tierledger.actors.processes import this_process
 from tierledger.actors.ray import cluster as ray_cluster
-from tierledger.actors.ray.coordinator import COORDINATOR, coordinator_of
+from tierledger.actors.ray.coordinator import coordinator_of
 from tierledger.actors.ray.handles import (
+    COORDINATOR,
     NamedHost,
     RayCoordinator,
     addresses_of,

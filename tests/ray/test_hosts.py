@@ -22,8 +22,14 @@ from tierledger.actors.coordinator.replacing import THE_COORDINATOR
 from tierledger.actors.coordinator.requests import HostsCall, RouteCall
 from tierledger.actors.processes import process_of
 from tierledger.actors.ray import cluster as ray_cluster
-from tierledger.actors.ray.coordinator import COORDINATOR, coordinator_of
-from tierledger.actors.ray.handles import NamedHost, addresses_of, call, namespace_of
+from tierledger.actors.ray.coordinator import coordinator_of
+from tierledger.actors.ray.handles import (
+    COORDINATOR,
+    NamedHost,
+    addresses_of,
+    call,
+    namespace_of,
+)
 from tierledger.actors.ray.service import RayService, kill_host
 from tierledger.events.errors import RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition

@@ -14,6 +14,8 @@ from tests.models.actors.local_world import copy, lead, listed, partition, segme
 from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.processes import parent_of
+from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take_look
+from tierledger.cli.opened_store import StoreOptions
 from tierledger.simulation.live.ray_faults import HostFacts, LiveService
 from tierledger.simulation.live.s3_server import S3Server
 
@@ -54,6 +56,12 @@ def lose(live: LiveService, hosts: list[HostFacts]) -> None:
     os.kill(writer.pid, signal.SIGKILL)
 
 
+async def look(live: LiveService) -> ClusterView:
+    """What `tierledger status` sees."""
+    url = live.settings.storage["metadata.storage.url"]
+    return await take_look(StatusOptions(StoreOptions(url, live.settings.cluster_id)))
+
+
 async def test_what_the_lost_hosts_led_is_led_by_others_although_ray_starts_nothing(
     live: LiveService,
 ) -> None:
@@ -70,6 +78,9 @@ async def test_what_the_lost_hosts_led_is_led_by_others_although_ray_starts_noth
 
     for tip in tips:
         assert await listed(manager, tip) == [0, 1]
+    seen = await look(live)
+    assert seen.service is not None
+    assert seen.service[1].coordinator is not None, "the new writer's door reaches it"
     for one in brokers.managers:
         await one.close()
 

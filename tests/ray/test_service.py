@@ -18,8 +18,8 @@ from tierledger.actors.discovery.service_record import read_record
 from tierledger.actors.messages import Query
 from tierledger.actors.processes import Process, process_of
 from tierledger.actors.ray import cluster as ray_cluster
-from tierledger.actors.ray.coordinator import COORDINATOR, coordinator_of
-from tierledger.actors.ray.handles import namespace_of
+from tierledger.actors.ray.coordinator import coordinator_of
+from tierledger.actors.ray.handles import COORDINATOR, namespace_of
 from tierledger.actors.ray.launcher import RayLauncher
 from tierledger.actors.ray.service import RayService, kill_host
 from tierledger.conformance.trace import read_records
