@@ -197,7 +197,7 @@ class LocalService:
 
     # The launcher, for the coordinator.
 
-    def prepare(self, address: str) -> None:
+    def prepare(self, address: str, *, is_replacement: bool = False) -> None:
         """Does nothing: a host here needs no process of its own."""
 
     async def launch(self, address: str) -> LocalHost:

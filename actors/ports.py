@@ -74,10 +74,11 @@ class HostLauncher(Protocol):
     serves as `host-3`. Each process has an address of its own.
     """
 
-    def prepare(self, address: str) -> None:
+    def prepare(self, address: str, *, is_replacement: bool = False) -> None:
         """Begin to start a process for `address` before its launch, to save time.
 
-        The process opens no store and serves nothing before `launch`.
+        The process opens no store and serves nothing before `launch`. `is_replacement`: the
+        former process is well, and so is the machine that it is on.
         """
         ...
 

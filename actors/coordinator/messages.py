@@ -409,6 +409,8 @@ class Prepare(NamedTuple):
     """Prepare the start of a process at the address, where a launcher can do so."""
 
     address: str
+    is_replacement: bool = False
+    """Whether it is to replace one that is well."""
 
 
 class StartProcess(NamedTuple):

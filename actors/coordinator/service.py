@@ -620,8 +620,8 @@ class CoordinatorService:
                 self._answer(caller, value, None)
             case ReplyError(reply_to=caller, error=error):
                 self._answer(caller, None, error)
-            case msg.Prepare(address=address):
-                self._launcher.prepare(address)
+            case msg.Prepare(address=address, is_replacement=is_replacement):
+                self._launcher.prepare(address, is_replacement=is_replacement)
             case msg.StartProcess():
                 self._spawn(self._start_process, effect)
             case msg.EndProcess():

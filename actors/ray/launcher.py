@@ -73,27 +73,31 @@ class RayLauncher:
         self._failed_on: dict[str, str] = {}
         """By host: the node of its last start, if that failed."""
 
-    def prepare(self, address: str) -> None:
+    def prepare(self, address: str, *, is_replacement: bool = False) -> None:
         """Begin to start a process; `launch` lets it open the store.
 
         Python and Ray take a second to start, and half a minute on a busy machine. Without the
         control store of Ray none starts, and this one can be launched all the same. If it is
         called again, it looks whether the process still lives.
+
+        It is on another node than the former one if possible, whose node may be lost; not if
+        it is a replacement.
         """
         known = self._reserve.get(address)
         if known is None or known.done():
-            self._reserve[address] = asyncio.create_task(self._prepared(address, known))
+            former = None if is_replacement else self._nodes.get(address.rpartition("/")[0])
+            preparing = self._prepared(address, known, former)
+            self._reserve[address] = asyncio.create_task(preparing)
 
     async def _prepared(
-        self, address: str, known: asyncio.Task[tuple[str, Any]] | None
+        self, address: str, known: asyncio.Task[tuple[str, Any]] | None, avoid: str | None
     ) -> tuple[str, Any]:
         if known is not None and _is_well(known):
             with suppress(RemoteStorageError):
                 await call(known.result()[1], "is_open", timeout_s=LOOK_TIMEOUT_S)
                 return known.result()
             await beside(lambda: kill_actor(address, self._namespace))
-        name = address.rpartition("/")[0]
-        node = await self._node_for(name, avoid=self._nodes.get(name))
+        node = await self._node_for(address.rpartition("/")[0], avoid)
         actor = await self._created(address, node)
         await call(actor, "is_open", timeout_s=START_TIMEOUT_S)
         return node, actor

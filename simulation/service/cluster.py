@@ -344,7 +344,7 @@ class Cluster:
 
     # Hosts, as the coordinator's launcher.
 
-    def prepare(self, address: str) -> None:
+    def prepare(self, address: str, *, is_replacement: bool = False) -> None:
         """Does nothing: `launch` starts the process."""
 
     async def launch(self, address: str) -> HostWay:

@@ -494,7 +494,7 @@ def test_a_replaced_writer_is_followed_by_a_process_that_starts_after_the_wish()
         effect for effect in one.effects if isinstance(effect, msg.Prepare | msg.EndProcess)
     ] == [
         msg.EndProcess("host-0", "host-0/2", None),
-        msg.Prepare("host-0/3"),
+        msg.Prepare("host-0/3", is_replacement=True),
         msg.Prepare("host-0/3"),
         msg.EndProcess("host-0", "host-0/1", "host-0/1/p"),
     ]

@@ -17,11 +17,14 @@ class StartedProcesses:
 
     def __init__(self) -> None:
         self.begun = 0
+        self.nodes: list[object] = []
+        """Where each was started."""
         self.alive: set[int] = set()
         self.opened: list[int] = []
 
-    def create(self, *_: object) -> int:
+    def create(self, *given: object) -> int:
         self.begun += 1
+        self.nodes.append(given[-1])
         self.alive.add(self.begun)
         return self.begun
 
@@ -68,3 +71,20 @@ async def test_a_process_in_reserve_is_launched_and_another_one_if_it_has_died(
 
     await launcher.launch("host-0/3")  # Nobody has prepared it.
     assert (processes.begun, processes.opened) == (3, [2, 3])
+
+
+async def test_a_replacement_goes_to_the_emptiest_node_and_a_successor_leaves_the_former_ones(
+    processes: StartedProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launching, "live_nodes", lambda: ["a", "b"])
+    coordinator: Any = None
+    launcher = RayLauncher(settings_for(tmp_path / "s.sqlite"), "a", coordinator)
+    for number in range(2):
+        await launcher.launch(f"host-{number}/1")
+
+    launcher.prepare("host-1/2", is_replacement=True)
+    await launcher.launch("host-1/2")
+    launcher.prepare("host-1/3")
+    await launcher.launch("host-1/3")
+
+    assert processes.nodes == ["a", "b", "b", "a"]

@@ -116,7 +116,7 @@ class Launched:
         self.is_deaf = False
         """Whether the answers of a launched host are lost."""
 
-    def prepare(self, address: str) -> None:
+    def prepare(self, address: str, *, is_replacement: bool = False) -> None:
         self.asked.append(f"prepare {address}")
 
     async def launch(self, address: str) -> DeafHost:
