@@ -88,6 +88,8 @@ class ServiceSettings:
         traces: Where hosts send spans of calls; None: there are none.
         breaker: If brokers have deleted more than so many percent of all that is tiered, or of
             a topic, within an hour, no more of it is deleted until an operator says so.
+        nodes: How many nodes its Ray cluster has. A start waits for them, and a minute at
+            most; later it is a trouble if fewer are alive.
     """
 
     cluster_id: str
@@ -102,6 +104,7 @@ class ServiceSettings:
     breaker: BreakerShares = field(default_factory=BreakerShares)
     log_format: Literal["text", "json"] = "text"
     traces: Traces | None = None
+    nodes: int = 1
 
     __setstate__ = with_defaults
 

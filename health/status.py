@@ -30,6 +30,8 @@ COORDINATOR_FIELDS = (
     "source",
     "heading",
     "move",
+    "node",
+    "nodes",
     "attending",
     "shadows",
     "kafka",

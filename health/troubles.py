@@ -26,6 +26,7 @@ from tierledger.actors.coordinator.breaker import BREAKER, BY
 from tierledger.actors.coordinator.doors import DOORS_UNREACHABLE, HOST_UNREACHABLE
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.hosts import NOT_STARTED
+from tierledger.actors.coordinator.nodes import HEAD_AWAY, HOSTS_CROWDED, NODES_MISSING
 from tierledger.events.vocabulary import findings
 from tierledger.health.status import (
     BEHIND,
@@ -87,10 +88,18 @@ KINDS = {
         "no service runs on the store",
         "start it with `tierledger serve`",
     ),
+    HEAD_AWAY: TroubleKind(
+        Severity.CRITICAL,
+        "the head of the Ray cluster is away: no process is started any more, and a minute "
+        "after its loss Ray ends the other nodes, too",
+        "start the cluster again, then `serve`, as docs/operations.md has it (The head of the "
+        "cluster); the store has everything",
+    ),
     "coordinator-silent": TroubleKind(
         Severity.CRITICAL,
         "the coordinator does not answer, and nobody else knows the hosts",
-        "see the log of `serve`; if it lasts for more than 15 s, start the service again",
+        "see the log of `serve`; if it lasts for more than 15 s, start the service again; if "
+        "the head of a Ray cluster of your own is lost, see docs/operations.md",
     ),
     "unplaced": TroubleKind(
         Severity.CRITICAL,
@@ -106,6 +115,18 @@ KINDS = {
         Severity.CRITICAL,
         "a host cannot be started",
         "mend what the text names; if it is Ray, start the service again",
+    ),
+    NODES_MISSING: TroubleKind(
+        Severity.WARNING,
+        "fewer Ray nodes are alive than the service was started with (`serve --nodes`)",
+        "start Ray on the machine that is missing (`ray start --address=…`); if the cluster is "
+        "to be smaller, end the service and start it with fewer `--nodes`",
+    ),
+    HOSTS_CROWDED: TroubleKind(
+        Severity.WARNING,
+        "the hosts are together on few of the Ray nodes, as after losses: the loss of one node "
+        "would take more of them than need be",
+        "let each start anew, on the node with the fewest: `tierledger restart`",
     ),
     HOST_UNREACHABLE: TroubleKind(
         Severity.WARNING,

@@ -44,6 +44,7 @@ from tierledger.actors.coordinator.holding import (
 )
 from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batches
 from tierledger.actors.coordinator.machine import Coordinator
+from tierledger.actors.coordinator.nodes import ClusterNodes
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
 from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER, relieve
 from tierledger.actors.coordinator.purge_requests import (
@@ -141,7 +142,8 @@ class CoordinatorService:
         serde: MetadataSerDe,
         launcher: HostLauncher,
         clock: Clock,
-        machine: str = "coordinator",
+        node: str | None = None,
+        nodes: ClusterNodes | None = None,
         hosts: int = 1,
         partitions_per_host: int = PARTITIONS_PER_HOST,
         identity: bytes | None = None,
@@ -161,7 +163,9 @@ class CoordinatorService:
             serde: Turns them into bytes.
             launcher: Starts, finds and ends hosts.
             clock: For the time in the log.
-            machine: Whose clock that is; processes on one machine have one clock.
+            node: The Ray node that it runs on, whose processes have one clock.
+            nodes: What is known of the cluster's nodes, kept up to date by the caller; None:
+                there is no cluster.
             hosts: How many hosts are started at least, however little there is to serve.
             partitions_per_host: Leaders and followers that one host may run.
             identity: Distinguishes this coordinator's batches from equal ones of another.
@@ -182,7 +186,9 @@ class CoordinatorService:
         self._opens = opens
         self._keys = keys
         self._clock = clock
-        self._machine_name = machine
+        self._node = node
+        self.nodes = nodes or ClusterNodes()
+        """The nodes of the Ray cluster."""
         self._clocks = Clocks()
         self._batches = coordinator_batches(self.backend, keys)
 
@@ -556,7 +562,7 @@ class CoordinatorService:
         report = coordinator_report(state, hosts.heard_ms, now_ms, list(hosts.starting), aside)
         attending = self._attendance.report(state.ownership, state.incarnations, self._now_ms())
         found = [*hosts.not_started(self._now()), *hosts.doors.conditions()]
-        found += self._clocks.conditions()
+        found += [*self._clocks.conditions(), *self.nodes.conditions()]
         conditions = [one._asdict() for one in found]
         conditions += self.conditions.plain()
         up_ms = self._now_ms() - self._began_ms
@@ -564,6 +570,8 @@ class CoordinatorService:
             **report,
             **attending,
             "coordinator": self._identity,
+            "node": self._node,
+            "nodes": self.nodes.report(),
             "purges": self._purges.report(),
             "up_ms": up_ms,
             "conditions": conditions,
@@ -830,7 +838,8 @@ class CoordinatorService:
         if ping.clock_ms is not None and isinstance(self._clock, ProcessClock):
             now, own, clocks = self._now(), self._clock, self._clocks
             clocks.keep(self._machine.hosts.addresses())
-            clocks.tell(OWN, "the coordinator", self._machine_name, own.own_ms(), now)
+            own_machine = self._node or "coordinator"
+            clocks.tell(OWN, "the coordinator", own_machine, own.own_ms(), now)
             midway = now._replace(s=(sent_s + now.s) / 2)
             clocks.tell(address, host, node_of(ping.process) or host, ping.clock_ms, midway)
             if (time := clocks.common(now.s)) is not None:

@@ -47,6 +47,7 @@ class RecordedSettings(NamedTuple):
     """Addresses of brokers, and the file of settings for connections to them."""
     breaker_percent: Count = BREAKER_PERCENT
     topic_breaker_percent: Count = 0
+    nodes: Count = 1
 
 
 class HostDoor(NamedTuple):
@@ -111,6 +112,7 @@ class ServiceRecord(NamedTuple):
             security=own.security,
             kafka=None if own.kafka is None else KafkaBrokers(*own.kafka),
             breaker=BreakerShares(own.breaker_percent, own.topic_breaker_percent),
+            nodes=own.nodes,
         )
 
     @property
@@ -157,6 +159,7 @@ def record_of(
         settings.security,
         None if settings.kafka is None else (settings.kafka.addresses, settings.kafka.config),
         *settings.breaker,
+        settings.nodes,
     )
     return ServiceRecord(address, process.pid, now_ms, known, process=str(process))
 

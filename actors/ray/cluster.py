@@ -383,6 +383,23 @@ def live_nodes() -> list[str]:
     return sorted(node["NodeID"] for node in nodes() if node["Alive"])
 
 
+async def nodes_in_time() -> list[str] | None:
+    """The same; None if the cluster's control store does not answer in `ASK_TIMEOUT_S`.
+
+    `live_nodes` would wait for that for ever, until Ray ends this process.
+    """
+
+    def ask() -> list[str] | None:
+        worker: Any = ray._private.worker.global_worker
+        try:
+            found = worker.gcs_client.get_all_node_info(timeout=ASK_TIMEOUT_S)
+        except ray.exceptions.RayError:
+            return None
+        return sorted(node.hex() for node, one in found.items() if one.state == one.ALIVE)
+
+    return await beside(ask)
+
+
 def node_ips() -> set[str]:
     """The addresses of the machines of the cluster's living nodes."""
     nodes: Any = ray.nodes

@@ -9,18 +9,20 @@ from typing import Any, TypeVar
 
 from tierledger.actors.calls import Request
 from tierledger.actors.coordinator.breaker import Breaker
+from tierledger.actors.coordinator.nodes import ClusterNodes
 from tierledger.actors.coordinator.requests import FollowedCoordinator
 from tierledger.actors.coordinator.service import CoordinatorService
 from tierledger.actors.discovery.recorded_doors import RecordedDoors
 from tierledger.actors.door.client.knocking import opens
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.actors.process_clock import ProcessClock
-from tierledger.actors.processes import process_name
+from tierledger.actors.processes import node_of, process_name
 from tierledger.actors.ray.callbacks import end_after_failed_callbacks
 from tierledger.actors.ray.cluster import (
     away_from_head,
     beside,
     may_leave_head,
+    nodes_in_time,
     on_node,
     own_node,
     ray,
@@ -49,6 +51,9 @@ HEAD_LOOKS = 3
 """A coordinator on the head leaves it after so many looks in a row have found another node. Ray
 takes up to 20 s to learn that a node is gone."""
 
+NODES_LOOK_S = 3.0
+"""How often the coordinator looks at the cluster's nodes: a request of a millisecond."""
+
 WATCHED = "watched"
 
 
@@ -62,6 +67,7 @@ class CoordinatorShell:
         self._service: CoordinatorService | None = None
         self._recording: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._process = process_name(COORDINATOR, own_node())
 
@@ -77,6 +83,7 @@ class CoordinatorShell:
                 doors = RecordedDoors(self._settings, service.backend, service.listening)
                 self._recording = asyncio.get_running_loop().create_task(doors.keep())
                 end_after_failed_callbacks(service.failed)
+                self._watching = asyncio.create_task(_watch_nodes(service))
                 keep_pauses_short()
                 if not self._settings.connector().is_on_one_machine:
                     self._leaving = asyncio.create_task(self._leave_head(service))
@@ -115,7 +122,8 @@ class CoordinatorShell:
                     settings, self._home, coordinator_of(settings, self._home)
                 ),
                 clock=clock,
-                machine=own_node(),
+                node=own_node(),
+                nodes=ClusterNodes(settings.nodes),
                 hosts=settings.hosts,
                 partitions_per_host=settings.partitions_per_host,
                 identity=RandomIds().request_id(),
@@ -160,12 +168,21 @@ class CoordinatorShell:
 
     async def close(self) -> None:
         """Stop pinging hosts, so that they can be closed."""
-        if self._leaving is not None:
-            self._leaving.cancel()
+        for watch in (self._leaving, self._watching):
+            if watch is not None:
+                watch.cancel()
         if self._recording is not None:
             self._recording.cancel()
             await asyncio.gather(self._recording, return_exceptions=True)
         await self._started().close()
+
+
+async def _watch_nodes(service: CoordinatorService) -> None:
+    while True:
+        alive = await nodes_in_time()
+        hosts = [node_of(process) for process in service.serving().values()]
+        service.nodes.seen(alive, hosts, WallClock().now_ms())
+        await asyncio.sleep(NODES_LOOK_S)
 
 
 # See `host` for the options. Any process that finds no coordinator makes another.

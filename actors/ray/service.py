@@ -121,15 +121,12 @@ class RayService:
         metrics: str | None = None,
         address: str | None = None,
         give_up: Callable[[str], None] = lambda _: None,
-        nodes: int = 1,
     ) -> None:
         """`metrics`: where the service's metrics are, for its record.
 
         `address`: the Ray cluster to use; None: a new one, which ends with this process.
 
         `give_up`: called with a reason if the new cluster starts no hosts any more.
-
-        `nodes`: a start waits until the cluster has so many, and a minute at most.
         """
         self.settings = with_absolute_store(settings)
         self.record: ServiceRecord | None = None
@@ -138,7 +135,6 @@ class RayService:
         self._metrics = metrics
         self._address = address
         self._give_up = give_up
-        self._nodes = nodes
         self._serving: dict[str, str] = {}
         """The processes that served at the last look, by name."""
         self._known: dict[str, str] = {}
@@ -230,9 +226,10 @@ class RayService:
         """Wait for the cluster's nodes: hosts are spread over those that are there."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + NODES_TIMEOUT_S
-        while len(found := await ray_cluster.beside(ray_cluster.live_nodes)) < self._nodes:
+        expected = self.settings.nodes
+        while len(found := await ray_cluster.beside(ray_cluster.live_nodes)) < expected:
             if loop.time() > deadline:
-                _log.warning("Ray nodes are missing", expected=self._nodes, found=len(found))
+                _log.warning("Ray nodes are missing", expected=expected, found=len(found))
                 return
             await asyncio.sleep(NODES_PAUSE_S)
 

@@ -562,6 +562,7 @@ async def _serve(
         breaker=placement.breaker,
         log_format=placement.log_format,
         traces=placement.traces,
+        nodes=placement.nodes,
     )
     oracle_of(settings)  # Refuses a wrong list of addresses.
     if settings.traces is not None:
@@ -583,9 +584,7 @@ async def _serve(
     async with AsyncExitStack() as running, metrics_served(metrics) as served:
         chosen = StoreOptions(options.store, settings.cluster_id)
         start_console = _prepared_console(chosen, placement, running)
-        service = RayService(
-            settings, served.address, placement.address, serving.give_up, placement.nodes
-        )
+        service = RayService(settings, served.address, placement.address, serving.give_up)
         record = await service.start()
         running.push_async_callback(_close, service)
         connection = RayConnection(service.settings)

@@ -355,21 +355,28 @@ class LiveService:
         ray_cluster.leave_cluster()
 
     async def replace_node(self, raylet: int) -> None:
-        """Kill a node's raylet, wait until all of its processes have ended, and add a node."""
+        """Lose a node, and add another one."""
+        await self.lose_node(raylet)
+        await self.add_node()
+
+    async def add_node(self) -> None:
+        await asyncio.to_thread(_add_node, self._cluster)
+
+    async def lose_node(self, raylet: int) -> None:
+        """Kill a node's raylet, and wait until all of its processes have ended."""
         (node,) = [one for one in self._cluster.worker_nodes if self._raylet(one) == raylet]
         family = [raylet, *descendants(raylet)]
         self._started.update(family)
         os.kill(raylet, signal.SIGKILL)  # Frozen processes die, too.
-        await asyncio.to_thread(self._replace, node, family)
+        await asyncio.to_thread(self._end, node, family)
         self._started.difference_update(family)
 
-    def _replace(self, node: Any, family: Sequence[int]) -> None:
+    def _end(self, node: Any, family: Sequence[int]) -> None:
         with contextlib.suppress(TimeoutError):
             wait_until_gone(family, NODE_END_S)
         end_all(family)  # Frozen ones, and those that do not notice.
         _end_node(node)
         self._cluster.worker_nodes.remove(node)
-        _add_node(self._cluster)
 
 
 async def _persistent(ask: Callable[[], Awaitable[T]]) -> T:

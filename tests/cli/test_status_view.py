@@ -153,6 +153,19 @@ def test_hosts_are_shown_with_their_counts_and_silent_ones_with_what_they_should
     assert dict(found.pairs)["not well"] == "host-silent 1"
 
 
+def test_the_coordinators_node_is_shown_and_how_many_live_if_there_are_several() -> None:
+    def pairs(**more: object) -> dict[str, object]:
+        return dict(page(reading({}, {}, **more)).pairs)
+
+    one = pairs(node="0123456789ab", nodes={"expected": 1, "alive": ["0123456789ab"]})
+    lost = pairs(node="0123456789ab", nodes={"expected": 3, "alive": ["0123456789ab", "b"]})
+
+    assert one["coordinator"] == "at position 5, on node 01234567"
+    assert (one["Ray nodes"], lost["Ray nodes"]) == (None, "2 alive, expected 3")
+    # An older service tells neither.
+    assert (pairs()["coordinator"], pairs()["Ray nodes"]) == ("at position 5", None)
+
+
 def test_all_well_is_one_line() -> None:
     found = page(reading({"host-0": host(served(0))}))
 

@@ -1,8 +1,13 @@
-"""The head of the Ray cluster is lost: the surviving hosts take over without it."""
+"""The head of the Ray cluster is lost: the surviving hosts take over without it.
+
+And another node, which `status` tells, too.
+"""
 
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +17,7 @@ import pytest_asyncio
 
 from tests.models.actors.local_world import copy, lead, listed, partition, segment
 from tests.models.ray.brokers import Brokers, settings_for
+from tierledger.actors.coordinator.nodes import HEAD_AWAY, HOSTS_CROWDED, NODES_MISSING
 from tierledger.actors.coordinator.placement import WRITER
 from tierledger.actors.processes import parent_of
 from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take_look
@@ -22,6 +28,11 @@ from tierledger.simulation.live.s3_server import S3Server
 HOSTS = 3
 FORESEEN_S = 15.0
 """The successor of the writing host is known to all hosts by then."""
+
+TOLD_S = 40.0
+"""Ray takes up to 20 s to learn that a node is gone, and a look takes 3 s."""
+
+CROWDED_S = 120.0
 
 TAKEN_OVER_S = 20.0
 """Longer is none of the ways to take over; on a quiet machine it takes 2.2 s."""
@@ -62,6 +73,16 @@ async def look(live: LiveService) -> ClusterView:
     return await take_look(StatusOptions(StoreOptions(url, live.settings.cluster_id)))
 
 
+async def told(live: LiveService, code: str | None, within_s: float = TOLD_S) -> None:
+    """Return once `status` lists that trouble; None: once it lists none."""
+    async with asyncio.timeout(within_s):
+        while True:
+            codes = {one.code for one in (await look(live)).troubles}
+            if code in codes or (code is None and not codes):
+                return
+            await asyncio.sleep(1)
+
+
 async def test_what_the_lost_hosts_led_is_led_by_others_although_ray_starts_nothing(
     live: LiveService,
 ) -> None:
@@ -71,6 +92,13 @@ async def test_what_the_lost_hosts_led_is_led_by_others_although_ray_starts_noth
     await lead(manager, *tips)
     await asyncio.gather(*(copy(manager, segment(0, tip)) for tip in tips))
     await asyncio.sleep(FORESEEN_S)
+    seen = await look(live)
+    assert seen.service is not None
+    assert seen.service[1].coordinator is not None
+    nodes = seen.service[1].coordinator["nodes"]
+    assert (nodes["expected"], len(nodes["alive"])) == (HOSTS, HOSTS)
+    assert seen.service[1].coordinator["node"] in nodes["alive"]
+    assert seen.troubles == []
 
     lose(live, await live.hosts())
     async with asyncio.timeout(TAKEN_OVER_S):
@@ -78,9 +106,7 @@ async def test_what_the_lost_hosts_led_is_led_by_others_although_ray_starts_noth
 
     for tip in tips:
         assert await listed(manager, tip) == [0, 1]
-    seen = await look(live)
-    assert seen.service is not None
-    assert seen.service[1].coordinator is not None, "the new writer's door reaches it"
+    await told(live, HEAD_AWAY)
     for one in brokers.managers:
         await one.close()
 
@@ -107,3 +133,24 @@ async def test_the_head_is_lost_after_the_node_of_the_coordinator(live: LiveServ
         assert await listed(manager, tip) == [0, 1]
     for one in brokers.managers:
         await one.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("live", ["sqlite"], indirect=True)
+async def test_a_lost_node_is_told_and_a_restart_spreads_the_hosts_over_the_next_one(
+    live: LiveService,
+) -> None:
+    (far, *_) = await live.elsewhere()
+    await live.lose_node(far.raylet)
+    await told(live, NODES_MISSING)
+    await live.all_serve(but=far.process)
+
+    await live.add_node()
+    await told(live, HOSTS_CROWDED, CROWDED_S)
+    store = ["--store", live.settings.storage["metadata.storage.url"]]
+    command = [sys.executable, "-m", "tierledger.cli.main", "restart", *store]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    await told(live, None)
+    assert len({host.raylet for host in await live.hosts()}) == HOSTS

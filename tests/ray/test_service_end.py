@@ -217,10 +217,10 @@ async def test_a_start_waits_for_the_nodes_of_its_cluster_and_not_for_ever(
     monkeypatch.setattr(ray_cluster, "actor_names", lambda _: [])
     monkeypatch.setattr(ray_cluster, "live_nodes", live_nodes)
     monkeypatch.setattr(ray_service, "NODES_TIMEOUT_S", patience_s)
-    settings = settings_for(tmp_path / "store.sqlite")
+    settings = replace(settings_for(tmp_path / "store.sqlite"), nodes=3)
 
     with pytest.raises(InvalidArgument, match="expected --listen"):
-        await RayService(settings, address="10.0.0.1:6379", nodes=3).start()
+        await RayService(settings, address="10.0.0.1:6379").start()
 
     assert len(nodes) == looks
 

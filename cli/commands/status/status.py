@@ -67,13 +67,15 @@ def status_command(
     What the words mean:
 
     \b
-    coordinator     decides which host leads what; the end of its own log
+    coordinator     decides which host leads what; the end of its own log, and
+                    the Ray node that it runs on
     owner           who keeps the cluster's metadata: nobody yet, kafka or
                     tierledger; the owner epoch counts the changes
     led             partitions whose leader answers
     open session    partitions that a broker leads and may write to
     not well        what needs somebody, by its code: docs/runbook.md
     hosts:
+      node          the Ray node that its process runs on, as `ray status` has it
       leaders       partitions that the host answers and writes for
       followers     copies that it keeps ready; (n): should, but it is silent
       commits       writes to the store so far; batches/commit: how many

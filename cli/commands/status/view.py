@@ -50,7 +50,7 @@ HOST_COLUMNS = (
     "alarms",
     "heard",
 )
-HOST_SPARE = ("node", "batches/commit", "commits", "listens", "fed", "heard", "process")
+HOST_SPARE = ("batches/commit", "commits", "listens", "fed", "heard", "node", "process")
 BROKER_COLUMNS = ("broker", "incarnation", "last announcement")
 PLUGIN_COLUMNS = (
     "plugin of",
@@ -322,7 +322,8 @@ def _total_pairs(status: ServiceStatus, troubles: list[Trouble]) -> list[tuple[s
     )
     behind = f"{totals['followers']}, at most {totals['lag_events_max']} events behind"
     return [
-        ("coordinator", f"at position {status.coordinator['position']}"),
+        ("coordinator", _coordinator_text(status.coordinator)),
+        ("Ray nodes", _nodes_text(status.coordinator["nodes"])),
         ("owner", _owner_text(status.coordinator)),
         ("kafka's topic", _following_text(status.coordinator["kafka"])),
         ("partitions", served),
@@ -392,6 +393,19 @@ def _broker_row(broker: int, report: dict[str, Any]) -> tuple[object, ...]:
     announced = report["announced"]
     last = None if announced is None else f"{announced[0]}/{announced[1]}"
     return broker_cell(broker), report["incarnation"], last
+
+
+def _coordinator_text(status: dict[str, Any]) -> str:
+    on = "" if status["node"] is None else f", on node {status['node'][:NODE_SHOWN]}"
+    return f"at position {status['position']}{on}"
+
+
+def _nodes_text(nodes: Mapping[str, Any] | None) -> str | None:
+    """How many nodes of the Ray cluster live, if it has or should have several."""
+    if nodes is None or max(nodes["expected"], len(nodes["alive"])) == 1:
+        return None
+    alive, expected = len(nodes["alive"]), nodes["expected"]
+    return f"{alive} alive" if alive >= expected else f"{alive} alive, expected {expected}"
 
 
 def _owner_text(status: dict[str, Any]) -> str:

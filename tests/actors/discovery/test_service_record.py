@@ -79,7 +79,7 @@ def test_a_record_without_doors_is_one_of_a_service_that_clients_do_not_find() -
 
 
 def test_doors_are_read_as_they_were_written() -> None:
-    settings = ServiceSettings("c", {}, security=DoorSecurity("cert", "key"))
+    settings = ServiceSettings("c", {}, security=DoorSecurity("cert", "key"), nodes=3)
     written = record_of(settings, "h:1", this_process(), 1)._replace(
         doors=(("host-0/1", "h:2", "host-0/1/x/5"),)
     )
@@ -87,6 +87,7 @@ def test_doors_are_read_as_they_were_written() -> None:
     record = parsed(as_tuples(MsgpackSerDe().deserialize("service", stored(written))))
 
     assert record == written
+    assert record.settings_of(settings) == settings
     assert record.host_doors == [HostDoor("host-0/1", "h:2", "host-0/1/x/5")]
     assert record.speaks_tls
 
