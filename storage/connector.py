@@ -80,6 +80,17 @@ class MetadataStorageConnector(ABC):
             StoreRefused: It cannot be opened; the store's own class says when.
         """
 
+    async def try_place(self) -> bool:
+        """Whether it was tried, where there is no store yet, that one can be made there.
+
+        Nothing of that stays. By default nothing can be tried.
+
+        Raises:
+            StoreRefused: One cannot be made there.
+            StorageUnavailable: The place does not answer.
+        """
+        return False
+
     async def reader(self) -> MetadataStorageBackend:
         """The store, opened for reading by a part of its service, which relies on rule 3.
 
@@ -246,6 +257,19 @@ class SlateDbConnector(MetadataStorageConnector):
         return await SlateDbBackend.open(
             self._needed(), read_only=read_only, patience_s=BEHIND_S
         )
+
+    @override
+    async def try_place(self) -> bool:
+        from tierledger.storage.backends.slatedb.place import (  # noqa: PLC0415
+            DatabasePlace,
+            Listing,
+        )
+
+        place = DatabasePlace.of(self._needed())
+        if not place.bucket:
+            return False  # The folder of a probe would stay.
+        await Listing(place).require_conditions()
+        return True
 
     @override
     async def reader(self) -> MetadataStorageBackend:

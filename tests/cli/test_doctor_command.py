@@ -21,6 +21,7 @@ from tests.models.actors.published import published
 from tests.models.actors.secrets import Authority, Secrets
 from tests.models.cli.command_line import invoke, orders
 from tests.models.cli.terminal import on_terminal
+from tests.models.tiering.faulty_object_store import Fault, FaultyS3, Seen
 from tierledger.actors.coordinator.attendance import Attend
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import Handover, PluginMode
@@ -165,7 +166,8 @@ def test_a_file_is_looked_at_and_another_writer_is_told(store: Path) -> None:
 def test_a_store_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
     result = doctor("--store", f"sqlite:{tmp_path / 'none.sqlite'}")
 
-    assert state_of(result, "store-read") == state_of(result, "store-write") == FAILED
+    assert state_of(result, "store-read") == FAILED
+    assert seen(result, "store-write") == [(UNSEEN, "there is no store yet")]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -193,7 +195,54 @@ def test_a_bucket_is_listed_read_written_and_left_as_it_was(
     assert [state_of(empty, one) for one in checks] == [WELL, UNSEEN, WELL], empty.stdout
     assert [state_of(result, one) for one in checks] == [WELL] * 3, result.stdout
     assert [one.name for one in folder.rglob("*") if one.is_file()] == ["object"]
-    assert [state_of(refused, one) for one in checks] == [FAILED] * 3
+    assert [state_of(refused, one) for one in checks] == [FAILED, UNSEEN, FAILED]
+    assert [text for _, text in seen(refused, "tier-list")] == [
+        f"{bucket}: list failed: SignatureDoesNotMatch: the secret is not the one of this key"
+    ]
+
+
+def test_a_bucket_is_tried_before_it_has_a_store_and_left_as_it_was(
+    bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"slatedb:{bucket}"
+
+    def forgotten(asked: Seen) -> Fault | None:
+        """Let a second object of a name be made, as a store that overwrites."""
+        again = asked.method == "PUT" and asked.path in put
+        put.add(asked.path)
+        return Fault.FORGET if again else None
+
+    put: set[str] = set()
+    fresh = doctor("--store", url)
+    with FaultyS3(s3_server.endpoint) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT", proxy.endpoint)
+        proxy.plan = forgotten
+        overwriting = doctor("--store", url)
+
+    assert state_of(fresh, "store-read") == FAILED
+    assert seen(fresh, "store-write") == [
+        (WELL, "there is no store yet; an object was created, once only, and deleted")
+    ]
+    ((state, text),) = seen(overwriting, "store-write")
+    assert state == FAILED
+    assert "expected a store with conditional writes" in text
+    assert s3_server.objects(bucket) == {}
+
+
+def test_a_wrong_secret_is_told_once_and_in_words(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+
+    result = doctor("--store", f"slatedb:{bucket}")
+
+    why = "SignatureDoesNotMatch: the secret is not the one of this key"
+    assert seen(result, "store-read") == [(FAILED, f"slatedb:{bucket}: {why}")]
+    for check in ("store-write", "store-clock", "service"):
+        assert seen(result, check) == [
+            (UNSEEN, "the store was not read, see the check `store-read`")
+        ]
+    assert result.stdout.count('"failed"') == 1
 
 
 def test_a_tier_in_a_folder_is_left_as_it_was(tmp_path: Path) -> None:

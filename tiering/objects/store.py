@@ -35,6 +35,7 @@ from tierledger.events.errors import (
     StoreRefused,
 )
 from tierledger.storage.own_process import OwnProcess
+from tierledger.storage.s3_answers import answer_in
 from tierledger.tiering.objects.directory import (
     ListedName,
     Unseen,
@@ -455,7 +456,8 @@ class ObjectStore:
         """The error of `events.errors` for one of obstore's."""
         # The rest of the text is a dump of obstore's internals.
         reason = _QUERY.sub(r"\1?...", str(error).partition("\n\nDebug source:")[0])
-        message = f"{self.name_of(name)}: {request.value} failed: {reason}"
+        why = answer_in(reason) or reason
+        message = f"{self.name_of(name)}: {request.value} failed: {why}"
         for path, variables in _NO_CREDENTIALS.items():
             if path in reason:
                 message = (

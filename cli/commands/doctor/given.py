@@ -92,6 +92,17 @@ class Given:
 
         return await self._once("settings", lambda: client_settings(self.options))
 
+    async def read_store(self) -> ServiceSettings:
+        """The same, once the store was read.
+
+        Raises:
+            UnseenError: It cannot be.
+        """
+        try:
+            return await self.settings()
+        except RemoteStorageError as error:
+            raise UnseenError(f"the store was not read, {SEE_STORE}") from error
+
     async def record(self) -> ServiceRecord | None:
         """The service's record in the store; None: there is none, or doors were given."""
         from tierledger.actors.discovery.service_record import read_record

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import KAFKA, STORE
-from tierledger.cli.commands.doctor.seen import CheckSeen
+from tierledger.cli.commands.doctor.seen import CheckSeen, UnseenError
 from tierledger.events.errors import RemoteStorageError
 
 if TYPE_CHECKING:
@@ -48,16 +49,18 @@ _SET = "set it in the broker's server.properties, and restart it: docs/kafka.md"
 async def _cluster(given: Given) -> AsyncIterator[CheckSeen]:
     found = await given.kafka()
     ids = ", ".join(map(str, sorted(found.alive)))
+    expected = found.cluster_id
     if given.has(STORE):
-        expected = (await given.settings()).cluster_id
-        if found.cluster_id != expected:
-            yield CheckSeen.failed(
-                "",
-                f"these brokers are of the cluster {found.cluster_id}, and the store is of "
-                f"{expected}",
-                "give the brokers of the store's cluster, or name it by `--cluster`",
-            )
-            return
+        with suppress(UnseenError):  # The check `store-read` tells it.
+            expected = (await given.read_store()).cluster_id
+    if found.cluster_id != expected:
+        yield CheckSeen.failed(
+            "",
+            f"these brokers are of the cluster {found.cluster_id}, and the store is of "
+            f"{expected}",
+            "give the brokers of the store's cluster, or name it by `--cluster`",
+        )
+        return
     yield CheckSeen.well("", f"the cluster {found.cluster_id} has brokers {ids}")
 
 
@@ -82,7 +85,9 @@ async def _settings(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.moving.broker_settings import settings_of
 
     addresses = (await given.each_broker()).addresses
-    record = await given.record()
+    record = None
+    with suppress(RemoteStorageError):  # The check `store-read` tells it.
+        record = await given.record()
     asked = (
         settings_of(given.brokers, broker, address, ANSWER_S)
         for broker, address in sorted(addresses.items())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli.commands.doctor.check import Check
-from tierledger.cli.commands.doctor.given import SEE_SERVICE, SERVICE
+from tierledger.cli.commands.doctor.given import SEE_SERVICE, SERVICE, STORE
 from tierledger.cli.commands.doctor.seen import CheckSeen, CheckState, UnseenError
 from tierledger.cli.commands.doctor.store import of_clock
 from tierledger.health.troubles import Severity, by_code, troubles_of
@@ -28,6 +28,8 @@ STATES = {
 
 
 async def _service(given: Given) -> AsyncIterator[CheckSeen]:
+    if given.has(STORE):
+        await given.read_store()
     found = await given.service()
     if found is None:
         (none,) = (await given.look()).troubles

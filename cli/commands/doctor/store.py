@@ -40,11 +40,18 @@ async def _read(given: Given) -> AsyncIterator[CheckSeen]:
 
 
 async def _write(given: Given) -> AsyncIterator[CheckSeen]:
+    from tierledger.events.errors import NoSuchStore
     from tierledger.storage.backend import AtomicConflict, Create
 
-    settings = await given.settings()
-    connector = settings.connector()
-    record = await given.record()
+    connector = (await given.read_store()).connector()
+    try:
+        record = await given.record()
+    except NoSuchStore:
+        if not await connector.try_place():
+            raise UnseenError("there is no store yet") from None
+        text = "there is no store yet; an object was created, once only, and deleted"
+        yield CheckSeen.well("", text)
+        return
     is_live = record is not None and await asyncio.to_thread(lambda: record.is_live)
     if connector.has_one_writer and is_live:
         raise UnseenError(
@@ -68,7 +75,7 @@ async def _write(given: Given) -> AsyncIterator[CheckSeen]:
 async def _clock(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.storage.connector import PostgresConnector
 
-    connector = (await given.settings()).connector()
+    connector = (await given.read_store()).connector()
     if not isinstance(connector, PostgresConnector):
         raise UnseenError("the store has no clock of its own")
     before_ms = WallClock().now_ms()
@@ -106,7 +113,8 @@ CHECKS_OF_STORE = (
     ),
     Check(
         "store-write",
-        "the store takes a write, which is undone at once",
+        "the store takes a write, which is undone at once; a bucket without a store: an object "
+        "can be created, once only, and deleted",
         _write,
         "see whether this user may write it, and whether there is room",
         STORE,

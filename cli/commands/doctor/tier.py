@@ -8,6 +8,7 @@ from tierledger.actors.wall_clock import RandomIds
 from tierledger.cli.commands.doctor.check import Check
 from tierledger.cli.commands.doctor.given import TIER
 from tierledger.cli.commands.doctor.seen import CheckSeen, UnseenError
+from tierledger.events.errors import RemoteStorageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,7 +56,10 @@ async def _read(given: Given) -> AsyncIterator[CheckSeen]:
     from tierledger.tiering.objects.request_counts import Operation
 
     place = _place(given)
-    found = await _any_object(place)
+    try:
+        found = await _any_object(place)
+    except RemoteStorageError as error:
+        raise UnseenError("the tier was not listed, see the check `tier-list`") from error
     if found is None:
         raise UnseenError("the tier is empty: there is nothing to read")
     name, size = found

@@ -19,6 +19,7 @@ from tierledger.storage.backends.slatedb.binding import (
     ObjectStoreType,
 )
 from tierledger.storage.locate import StoreUrl
+from tierledger.storage.s3_answers import answer_in
 
 with naming_extras():
     import obstore
@@ -195,9 +196,11 @@ class Listing:
                     f"{self._place.shown}: no credentials: expected AWS_ACCESS_KEY_ID and "
                     "AWS_SECRET_ACCESS_KEY in the environment"
                 ) from error
+            answer = answer_in(reason)
             if any(one in reason for one in _NO_RIGHT):
-                raise StoreRefused(f"{self._place.shown}: no right: {reason}") from error
-            raise StorageUnavailable(f"{self._place.shown}: {reason}") from error
+                why = answer or f"no right: {reason}"
+                raise StoreRefused(f"{self._place.shown}: {why}") from error
+            raise StorageUnavailable(f"{self._place.shown}: {answer or reason}") from error
 
 
 def _bucket_of(place: DatabasePlace) -> LocalStore | S3Store:
