@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tierledger.events.vocabulary import spelled
 from tierledger.pages.texts import count_text, many, size_text, span_text, time_text, visible
@@ -59,6 +60,13 @@ def _printable(value: object) -> object:
     return value if isinstance(value, Markup) else visible(value)
 
 
+def coded(value: object) -> Markup:
+    """`value` to be written, with what stands between backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", escape(_printable(value))))
+
+
+_CODE: Final = re.compile(r"`([^`]+)`")
+
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("tierledger.pages"),
     autoescape=True,
@@ -77,4 +85,5 @@ _ENVIRONMENT.filters.update(
     span=span_text,
     time=time_text,
     spelled=spelled,
+    coded=coded,
 )

@@ -61,7 +61,8 @@ async function renew(address) {
   }
   isFetching = false;
   tell();
-  if (isWanted) { isWanted = false; renew(location.href); }
+  if (isWanted) { isWanted = false; renew(location.href); return; }
+  if ($("picture")) $("picture").ariaBusy = "false";
 }
 
 function listen() {
@@ -84,10 +85,12 @@ function listen() {
 }
 document.addEventListener("visibilitychange", () => { if (!document.hidden) renew(location.href); });
 
-// The slider: while it moves it tells where it is; when it is let go, that moment is shown.
+// The slider: while it moves it tells where it is; when it is let go, that moment is shown. Of a
+// long log that takes seconds, so it is said that the picture is still the one from before.
 if ($("at")) {
   $("at").addEventListener("input", () => {
     $("then").textContent = "after position " + Number($("at").value).toLocaleString("en");
+    $("then").dataset.was = "";
   });
   $("at").addEventListener("change", () => {
     const asked = new URLSearchParams(location.search);
@@ -95,6 +98,8 @@ if ($("at")) {
     const address = location.pathname + (asked.size ? "?" + asked : "");
     history.pushState(null, "", address);
     $("at").blur();
+    $("then").textContent += ", being drawn";
+    $("picture").ariaBusy = "true";
     renew(address);
   });
   addEventListener("popstate", () => location.reload());

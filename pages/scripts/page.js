@@ -24,6 +24,11 @@ function nameCells(table) {
   const names = all("thead th", table).map((one) => one.textContent.trim());
   for (const row of table.tBodies[0].rows)
     [...row.cells].forEach((cell, at) => { cell.dataset.name = names[at]; });
+  // The name of a column of numbers stands over them.
+  const rows = [...table.tBodies[0].rows];
+  all("thead th", table).forEach((one, at) => {
+    one.classList.toggle("n", rows.some((row) => row.cells[at]?.classList.contains("n")));
+  });
   table.classList.add("named");
 }
 all("table").forEach(nameCells);

@@ -17,6 +17,7 @@ from tests.models.actors.reports import NOW_MS, host, reading
 from tests.models.actors.reports import served as report
 from tests.models.cli.command_line import HOSTILE, OLD_ORDERS, ORDERS, orders, others, write
 from tests.models.pages.chromium import WAIT_S, Browser
+from tests.models.pages.rules import beside, broken, broken_in_the_dark
 from tests.models.storage.stored_partitions import StoredPartition, finished
 from tierledger.actors.coordinator.attendance import MoveReport
 from tierledger.cli.commands.console import sight, site
@@ -25,6 +26,7 @@ from tierledger.cli.commands.console.serving import Console
 from tierledger.cli.commands.status.look import ClusterView
 from tierledger.cli.commands.status.view import ServiceIdentity
 from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.pages.report.model import PartitionLog, Picture, picture_of
 from tierledger.events.errors import InvalidArgument, NotReady
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.health.status import Reading, status_of
@@ -206,6 +208,36 @@ def test_the_slider_shows_any_moment_and_what_changed_since(
     assert "What changed after position 4" in changes
 
 
+def test_a_moment_that_takes_long_to_draw_says_so(
+    browser: Browser, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+
+    def waiting(log: PartitionLog) -> Picture:
+        assert gate.wait(WAIT_S)
+        return picture_of(log)
+
+    until(lambda: "read so far" not in get(console, "/partitions")[2])
+    open_at(browser, console, f"partitions/{ORDERS}/1")
+    monkeypatch.setattr(site, "picture_of", waiting)
+    move = "((at) => { at.value = 10; ['input', 'change'].forEach((one) => "
+    move += "at.dispatchEvent(new Event(one))) })(document.querySelector('#at'))"
+    is_drawn = "document.querySelector('#then').textContent.startsWith('the past: after')"
+
+    browser.run(move)
+    said = browser.text("#then")
+    is_busy = "document.querySelector('#picture').ariaBusy === 'true'"
+    was_busy = browser.run(is_busy)
+    gate.set()
+    browser.wait_for(is_drawn)
+    browser.run(move)
+    browser.wait_for(is_drawn)
+
+    assert said == "after position 10, being drawn"
+    assert was_busy
+    assert not browser.run(is_busy)
+
+
 def test_a_long_log_has_a_first_picture_until_it_was_read(
     browser: Browser, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,21 +315,20 @@ def test_a_move_is_shown_as_it_goes(
         "partitions/{orders}/1",
     ],
 )
-def test_on_a_phone_nothing_lies_beside_the_window(
+def test_a_page_can_be_read_and_operated_at_a_desk_and_on_a_phone(
     path: str, browser: Browser, console: Console
 ) -> None:
-    with browser.phone():
-        browser.driver.get(console.url)
-        browser.wait_for("document.querySelector('#totals b').textContent === '4'")
-        linked = "partitions?find=orders&sort=position&down=1"
-        browser.driver.get(console.url + linked)
-        browser.wait_for("document.querySelectorAll('#list tbody tr').length === 2")
-        if "{orders}" in path:
-            browser.driver.get(browser.run("document.querySelector('#list tbody a').href"))
-        else:
-            browser.driver.get(console.url + path)
+    until(lambda: "read so far" not in get(console, "/partitions")[2])
+    for window in (nullcontext(), browser.phone()):
+        open_at(browser, console, "move")
+        with window:
+            browser.driver.get(console.url + path.format(orders=ORDERS))
+            browser.wait_for("document.querySelector('main section, #list') !== null")
 
-        assert browser.run("document.documentElement.scrollWidth") <= 390
+            assert beside(browser) <= 0
+            assert beside(browser, larger=True) <= 0, "with text twice as large"
+            assert not broken(browser)
+            assert not broken_in_the_dark(browser)
 
 
 STRANGE = "x" * 249, f"{HOSTILE}</script><img src=x onerror=document.title='hit'>"

@@ -36,6 +36,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     "template",
     [
         "{{ value }}",
+        "{{ value|coded }}",
         '<p title="{{ value }}">',
         "{% macro m(x) %}{{ x }}{% endmacro %}{{ m(value) }}",
         '{{ value ~ "-" ~ 1 }}',

@@ -4,6 +4,15 @@ import pytest
 
 from tests.models.pages import sample_pages
 from tests.models.pages.chromium import Browser
+from tests.models.pages.rules import (
+    BACKTICKS,
+    FAINT,
+    NAMELESS,
+    SMALL,
+    UNMARKED,
+    beside,
+    broken,
+)
 
 CUT = """[...document.querySelectorAll("body *")].filter((one) => {
   const {left, right} = one.getBoundingClientRect();
@@ -33,9 +42,11 @@ PAGES = {**sample_pages.JOBS, "report": sample_pages.report, "run": sample_pages
 def test_a_page_fits_a_wide_window_and_a_phone(browser: Browser, name: str) -> None:
     browser.open(PAGES[name](), 1400)
     _fits(browser)
+    assert not broken(browser)
     with browser.phone():
         browser.open(PAGES[name]())
         _fits(browser)
+        assert not broken(browser)
         assert browser.run("innerWidth") == 390
         assert not browser.run(CUT), "what does not fit can be scrolled to"
         browser.run(
@@ -48,7 +59,8 @@ def test_a_page_fits_a_wide_window_and_a_phone(browser: Browser, name: str) -> N
 
 
 def _fits(browser: Browser) -> None:
-    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    assert beside(browser) <= 0
+    assert beside(browser, larger=True) <= 0, "with text twice as large"
     assert browser.shown("h1")
     assert browser.shown("main svg, canvas")
 
@@ -58,6 +70,23 @@ def test_what_sticks_out_of_the_window_is_seen(browser: Browser) -> None:
         page = sample_pages.stuck()
         browser.open(page.replace("</h1>", "<div style='width: 600px'>…</div></h1>"))
         assert browser.run(CUT).startswith("<div")
+
+
+@pytest.mark.parametrize(
+    ("rule", "planted"),
+    [
+        (NAMELESS, "<button style='width: 30px; height: 30px'></button>"),
+        (SMALL, "<button style='height: 14px; padding: 0'>a</button>"),
+        (FAINT, "<p style='opacity: .5'>pale</p>"),
+        (FAINT, "<style>::placeholder { color: #aaa }</style><input placeholder='pale'>"),
+        (BACKTICKS, "<p>run `this`</p>"),
+        (UNMARKED, "<button style='outline: 0'>a button</button>"),
+    ],
+)
+def test_what_breaks_a_rule_is_seen(browser: Browser, rule: str, planted: str) -> None:
+    browser.open(f"<!doctype html><body>{planted}")
+
+    assert browser.run(rule)
 
 
 @pytest.mark.parametrize(
@@ -102,10 +131,11 @@ def test_a_page_is_dark_where_that_is_asked_for(browser: Browser, name: str) -> 
 
     asked = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", asked)
-    dark = browser.run(colour)
+    dark, faint = browser.run(colour), browser.run(FAINT)
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
     assert (light, dark) == ("rgb(255, 255, 255)", "rgb(20, 24, 29)")
+    assert not faint
 
 
 @pytest.mark.parametrize("planted", ["<script>document.title='x'</script>", "<b onclick=''>"])

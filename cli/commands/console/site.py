@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 from collections import Counter, defaultdict
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -39,6 +40,8 @@ from tierledger.events.errors import (
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import SegmentAdded, SegmentKept, SegmentUpdated
+from tierledger.events.partition.evolve import evolve
+from tierledger.events.partition.state import PartitionState
 from tierledger.events.tables.segment_rows import END, SIZE, START, unpack_row
 from tierledger.events.vocabulary import WORDS, Look
 from tierledger.pages.environment import render
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from tierledger.cli.commands.console.sight import SeenPartition, Sight
+    from tierledger.cli.pages.report.model import Picture
     from tierledger.events.log_events import Event
 
 PAGES: Final = {
@@ -128,6 +132,11 @@ COLUMNS: Final = {
     "last event": "changed",
 }
 """Columns of the list, and by what each orders it."""
+
+
+def _begins_down(key: str, asked: ListedPart) -> bool:
+    """Whether a click on a column shows its last first: the most, and then the other way."""
+    return not asked.is_down if key == asked.sort else key not in {"name", "leader"}
 
 
 def _summed(one: ListedPartition, of: Callable[[Any], Any]) -> tuple[bool, Any]:
@@ -353,7 +362,7 @@ class Site:
                 asked=asked,
                 columns=COLUMNS,
                 link_for=lambda key: asked._replace(
-                    sort=key, is_down=key == asked.sort and not asked.is_down, start=0
+                    sort=key, is_down=_begins_down(key, asked), start=0
                 ).link(),
                 rows=_rows(part),
                 now_ms=WallClock().now_ms(),
@@ -421,7 +430,7 @@ class Site:
                 is_now=asked is None or at == newest,
                 since=since,
                 changes=None if since is None else _changes(then, since),
-                size_change=None if since is None else _size_change(tip, then, since),
+                size_change=None if since is None else _size_change(picture, then, since),
                 segment=segment,
                 events=[_event_row(one) for one in shown[: -EVENTS - 1 : -1]],
                 more=max(len(shown) - EVENTS, 0),
@@ -441,12 +450,15 @@ class Site:
         kept = [one.tip for one in sight.partitions.values() if one.kept]
         rows = [await self._kept_row(tip) for tip in kept[:ROWS]]
         view = sight.view
+        is_read = sight.is_listed and not any(one.is_early for one in sight.partitions.values())
 
         def page() -> str:
             service = None if view is None else view.service
             holds = None if service is None else holds_table(service[1])
             return render(
                 "console_trash.html",
+                is_seen=view is not None,
+                is_read=is_read,
                 holds=holds,
                 rows=[one for one in rows if one is not None],
                 **self._frame(request),
@@ -634,8 +646,10 @@ def _changes(then: Sequence[Event], since: int) -> dict[str, int]:
     return dict(found)
 
 
-def _size_change(tip: TopicIdPartition, then: Sequence[Event], since: int) -> str:
-    before = picture_of(PartitionLog(tip, [one for one in then if one.position <= since]))
-    after = picture_of(PartitionLog(tip, then))
-    change = after.size - before.size
+def _size_change(picture: Picture, then: Sequence[Event], since: int) -> str:
+    """By how much the bytes of the picture of `then` differ from those at `since`."""
+    before = PartitionState(picture.topic_id_partition, b"")
+    for event in itertools.takewhile(lambda one: one.position <= since, then):
+        evolve(before, event)
+    change = picture.size - sum(before.bytes_by_state)
     return f"{'-' if change < 0 else '+'}{size_text(abs(change))}"
