@@ -34,7 +34,7 @@ def missing(module: str) -> InvalidArgument:
     extra = EXTRAS[module.partition(".")[0]]
     return InvalidArgument(
         f"this needs {module}, which is not installed; "
-        f"install it with: pip install 'tierledger[{extra}]'"
+        f"install tierledger with the extra {extra}: docs/packages.md"
     )
 
 

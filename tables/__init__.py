@@ -1,6 +1,6 @@
 """The public API for programs that read a store's tables: `import tierledger.tables`.
 
-Needs `pip install 'tierledger[sql]'`. It loads neither Ray nor Java, and no service has to run.
+Needs the extra `sql`. It loads neither Ray nor Java, and no service has to run.
 """
 
 from __future__ import annotations

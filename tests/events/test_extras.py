@@ -49,7 +49,7 @@ def test_no_extra_comes_with_the_base() -> None:
 
 @pytest.mark.parametrize("name", ["ray", "ray.exceptions"])
 def test_a_missing_extra_is_told_with_what_brings_it(name: str) -> None:
-    message = rf"^this needs {name}, .*: pip install 'tierledger\[service\]'$"
+    message = rf"^this needs {name}, .* with the extra service: docs/packages\.md$"
 
     with pytest.raises(InvalidArgument, match=message), naming_extras():
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
