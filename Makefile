@@ -96,21 +96,24 @@ bench-kafka: servers ## measure the brokers' plugin beside Kafka's own manager, 
 bench-guard: servers ## measure the guard of brokers' deletions, on a real broker
 	@$(BIN)/python -m tierledger.benchmarks guard-calls guard-topics
 
-spark-versions: wheel ## try the wheel at Connect servers of other versions of Spark
+spark-versions: setup wheel ## try the wheel at Connect servers of other versions of Spark
 	@scripts/spark-versions.sh $(or $(VERSIONS),4.0.1 4.1.0)
 
 chaos: postgresql ## kill and freeze a real service's processes for MINUTES (2) under load
 	@$(BIN)/tierledger simulate live --minutes $(or $(MINUTES),2) \
 		--store $(or $(STORE),postgresql) $(if $(SEED),--seed $(SEED))
 
-wheel: setup ## build dist/tierledger-*.whl, to install elsewhere, and the source distribution
+# The files in the wheel have the time of the commit, so that all builds of it are the same.
+wheel: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
+wheel: ## build dist/tierledger-*.whl, to install elsewhere, and the source distribution
+	@scripts/setup.sh --only-build-backend
 	@rm -rf build/lib build/bdist.* dist
-	@$(BIN)/python -c "from setuptools import build_meta as at; at.build_sdist('dist')" >/dev/null
-	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir dist .
+	@umask 022; .venv/build/bin/python -c "from setuptools import build_meta as at; at.build_sdist('dist')" >/dev/null
+	@umask 022; .venv/build/bin/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --wheel-dir dist .
 	@rm -rf build/lib build/bdist.*
-	@echo "install it: pip install '$$(ls dist/*.whl)[service]' (extras: service, tier, spark, all)"
+	@echo "install it: pip install '$$(ls dist/*.whl)[service]' (docs/packages.md has the extras)"
 
-image: wheel ## build the container image tierledger:VERSION, with buildah, podman or docker
+image: setup wheel ## build the container image tierledger:VERSION, with buildah, podman or docker
 	@scripts/image.sh
 
 chart: setup ## render deploy/helm as tests/deploy/rendered shows it

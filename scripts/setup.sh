@@ -5,7 +5,8 @@
 # --with-plugin to the plugin of Kafka brokers (kafka-plugin/), with --with-kafka-suite to Kafka's
 # own tests of tiered storage (tests/kafka/suite), and with --with-delta to Delta's connector for
 # Spark (tests/delta_lake), for which it needs both, too; with --with-browser to Chromium, in which
-# the tests open pages.
+# the tests open pages. With --only-build-backend it makes .venv/build alone, in which `make wheel`
+# builds.
 #
 # No Python package is fetched that the lock does not name with its hash: packages come as wheels,
 # and the project itself is built with the setuptools of the lock.
@@ -85,6 +86,7 @@ build_plugin() {
     printf '%s\n' "$sources" >"$made"
 }
 
+only_backend=
 with_java=
 with_plugin=
 with_suite=
@@ -114,6 +116,7 @@ for option in "$@"; do
             has_java || install_system_package "default-jdk-headless maven" "$needs_java"
             has_java || die "$needs_java"
             ;;
+        --only-build-backend) only_backend=1 ;;
         --with-browser)
             needs_browser="the tests of pages need Chromium or Chrome and its chromedriver: install\
  them (Debian: 'sudo apt-get install chromium chromium-driver'), then repeat"
@@ -122,7 +125,7 @@ for option in "$@"; do
             has_browser || die "$needs_browser"
             ;;
         *) die "expected --with-postgresql, --with-java, --with-plugin, --with-kafka-suite,\
- --with-delta or --with-browser, got $option" ;;
+ --with-delta, --with-browser or --only-build-backend, got $option" ;;
     esac
 done
 
@@ -150,6 +153,24 @@ ensure_venv() {
 # The lock's entries of the packages that $1 matches, with their hashes.
 locked() { awk -v wanted="^($1)==" '/^[^ ]/ { keep = $0 ~ wanted } keep' requirements.lock; }
 
+# Installs what the lock $2 names into the environment $1; more options of pip's follow.
+install_locked() {
+    "$1/bin/pip" install --quiet --disable-pip-version-check --no-input --require-hashes \
+        --only-binary :all: --requirement "$2" "${@:3}"
+}
+
+install_build_backend() {
+    local python
+    python=$(find_python)
+    ensure_venv "$python"
+    say "installing the build backend into .venv/build ($("$python" --version))"
+    rm -rf .venv/build
+    "$python" -m venv .venv/build
+    locked setuptools >.venv/build/lock
+    install_locked .venv/build .venv/build/lock
+    printf '%s\n' "$packages_key" >.venv/build/.packages
+}
+
 # Whether the environment is of this place, and the lock still has all that is installed: then
 # what is new or changed is enough.
 is_within_lock() {
@@ -176,8 +197,7 @@ install_packages() {
     locked 'setuptools|wheel|packaging' >.venv/build.lock
     local file
     for file in .venv/build.lock requirements.lock; do
-        .venv/bin/pip install --quiet --disable-pip-version-check --no-input --require-hashes \
-            --only-binary :all: --no-binary pyspark --no-build-isolation --requirement "$file"
+        install_locked .venv "$file" --no-binary pyspark --no-build-isolation
     done
     printf '%s\n' "$packages_key" >.venv/.packages
 }
@@ -209,6 +229,10 @@ install_project() {
     printf '%s\n' "$project_key" >.venv/.project
 }
 
+if [ "$only_backend" ]; then
+    is .venv/build/.packages "$packages_key" || install_build_backend
+    exit
+fi
 if ! is .venv/.project "$project_key"; then
     is .venv/.packages "$packages_key" || install_packages
     install_project
