@@ -122,7 +122,8 @@ NodesOption = Annotated[
     typer.Option(
         min=1,
         help="Nodes of the Ray cluster of --address: the start waits for them, a minute at "
-        "most, and spreads the hosts over those that are there.",
+        "most, and spreads the hosts over those that are there. Later it is a trouble if fewer "
+        "are alive.",
     ),
 ]
 ListenOption = Annotated[
