@@ -14,7 +14,7 @@ SITE := build/site
 PAGES := .
 PARALLEL := --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup postgresql servers kafka-suite delta plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-tables bench-kafka bench-guard chaos wheel image chart site lock clean
+.PHONY: help setup postgresql servers kafka-suite delta plugin demo demo-kafka test test-core test-ray test-kafka test-long fuzz check format bench bench-tiering bench-spark bench-tables bench-kafka bench-guard chaos wheel image chart site pictures lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -123,6 +123,10 @@ chart: setup ## render deploy/helm as tests/deploy/rendered shows it
 site: setup ## build the pages as a site with a search: build/site/index.html
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto --builder html \
 		--doctree-dir $(SITE)-doctrees --conf-dir $(PAGES)/docs $(PAGES) $(SITE)
+
+pictures: setup ## make the pictures of the documents anew
+	@scripts/setup.sh --with-browser
+	@$(BIN)/python -m tests.models.pages.pictures
 
 lock: setup ## renew requirements.lock
 	@scripts/lock.sh

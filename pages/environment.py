@@ -62,7 +62,8 @@ def _printable(value: object) -> object:
 
 def coded(value: object) -> Markup:
     """`value` to be written, with what stands between backticks as code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", escape(_printable(value))))
+    # Not of the markup itself, which would escape what is put into it.
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_printable(value)))))
 
 
 _CODE: Final = re.compile(r"`([^`]+)`")

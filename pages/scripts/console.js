@@ -3,7 +3,7 @@
 "use strict";
 {
 const RETRY_MS = 2000;
-let lost = null, out = null, isFetching = false, isWanted = false;
+let lost = null, out = null, isFetching = false, isWanted = false, isMoving = false;
 
 const clock = (time) => time.toISOString().slice(11, 19) + " UTC";
 function tell() {
@@ -30,6 +30,29 @@ async function isOut() {
 const isInUse = (part) => part.contains(document.activeElement) && document.activeElement !== document.body ||
   all(".plot", part).some((plot) => Number(getComputedStyle(plot).getPropertyValue("--zoom")) > 1);
 
+function replaceParts(page) {
+  // What was a first look has become the page itself.
+  if ($("first") && !page.getElementById("first")) { location.reload(); return; }
+  document.title = page.title;
+  all("[data-live]").forEach((part) => {
+    const newer = page.getElementById(part.id);
+    if (!newer || isInUse(part) || newer.innerHTML === part.dataset.was) return;
+    if (isMoving && part.id === "then") return;
+    part.dataset.was = newer.innerHTML;
+    const open = all("details[id]", part).map((one) => [one.id, one.open]);
+    part.replaceChildren(...newer.childNodes);
+    open.forEach(([id, is]) => { if ($(id)) $(id).open = is; });
+    all("table", part).forEach(nameCells);
+    all(".script", part).forEach((one) => { one.hidden = false; });
+  });
+  const range = $("at"), newest = page.getElementById("at");
+  if (range && newest) {
+    const atEnd = range.value === range.max && !new URLSearchParams(location.search).has("at");
+    range.max = newest.max;
+    if (atEnd && !isMoving) range.value = newest.value;
+  }
+}
+
 async function renew(address) {
   if (isFetching) { isWanted = true; return; }
   isFetching = true;
@@ -38,24 +61,9 @@ async function renew(address) {
     if (answer.status === 401 && await isOut()) { isFetching = isWanted = false; return; }
     if (out) { out = null; listen(); }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    // What was a first look has become the page itself.
-    if ($("first") && !page.getElementById("first")) { location.reload(); return; }
-    all("[data-live]").forEach((part) => {
-      const newer = page.getElementById(part.id);
-      if (!newer || isInUse(part) || newer.innerHTML === part.dataset.was) return;
-      part.dataset.was = newer.innerHTML;
-      const open = all("details[id]", part).map((one) => [one.id, one.open]);
-      part.replaceChildren(...newer.childNodes);
-      open.forEach(([id, is]) => { if ($(id)) $(id).open = is; });
-      all("table", part).forEach(nameCells);
-      all(".script", part).forEach((one) => { one.hidden = false; });
-    });
-    const range = $("at"), newest = page.getElementById("at");
-    if (range && newest) {
-      const atEnd = range.value === range.max && !new URL(address, location).searchParams.has("at");
-      range.max = newest.max;
-      if (atEnd) range.value = newest.value;
-    }
+    // Another moment may have been asked for meanwhile.
+    if (new URL(address, location).href === location.href) replaceParts(page);
+    else isWanted = true;
   } catch {
     lost = lost || new Date();
   }
@@ -91,13 +99,14 @@ if ($("at")) {
   $("at").addEventListener("input", () => {
     $("then").textContent = "after position " + Number($("at").value).toLocaleString("en");
     $("then").dataset.was = "";
+    isMoving = true;
   });
   $("at").addEventListener("change", () => {
     const asked = new URLSearchParams(location.search);
     if ($("at").value === $("at").max) asked.delete("at"); else asked.set("at", $("at").value);
     const address = location.pathname + (asked.size ? "?" + asked : "");
     history.pushState(null, "", address);
-    $("at").blur();
+    isMoving = false;
     $("then").textContent += ", being drawn";
     $("picture").ariaBusy = "true";
     renew(address);

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from selenium.webdriver.common.keys import Keys
 
 from tests.cli.test_trash_command import WHY, with_trash
 from tests.models.actors.reports import NOW_MS, host, reading
@@ -185,13 +186,16 @@ def test_the_slider_shows_any_moment_and_what_changed_since(
     open_at(browser, console, "partitions?find=orders&sort=position&down=1")
     browser.wait_for("document.querySelectorAll('#list tbody tr').length === 2")
     browser.driver.get(browser.run("document.querySelector('#list tbody a').href"))
-    browser.wait_for("document.querySelector('#at') !== null")
+    # The browser skips a picture that it has not painted yet.
+    is_painted = "document.querySelector('#picture').innerText.includes('UTC')"
+    browser.wait_for(is_painted)
     newest = int(browser.run("document.querySelector('#at').max"))
     now = browser.text("#picture")
 
     browser.run("(document.querySelector('#at').value = 10)")
     browser.run("document.querySelector('#at').dispatchEvent(new Event('change'))")
-    browser.wait_for("document.querySelector('#then').textContent.includes('position 10,')")
+    browser.wait_for("document.querySelector('#then').textContent.includes('position 10, 2')")
+    browser.wait_for(is_painted)
     then = browser.text("#picture")
     first = browser.shown("#events tbody tr td:first-child")[0]
     address = browser.run("location.search")
@@ -236,6 +240,18 @@ def test_a_moment_that_takes_long_to_draw_says_so(
     assert said == "after position 10, being drawn"
     assert was_busy
     assert not browser.run(is_busy)
+
+
+def test_the_slider_goes_on_by_keys(browser: Browser, console: Console) -> None:
+    until(lambda: "read so far" not in get(console, "/partitions")[2])
+    open_at(browser, console, f"partitions/{ORDERS}/1")
+
+    browser.type("#at", Keys.ARROW_LEFT)
+    browser.hands.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT).perform()
+
+    browser.wait_for("document.querySelector('#then').textContent.includes('position 40, 2')")
+    assert browser.run("document.activeElement.id") == "at", "the next key moves it, too"
+    assert browser.run("location.search") == "?at=40"
 
 
 def test_a_long_log_has_a_first_picture_until_it_was_read(
@@ -486,6 +502,22 @@ def test_a_partition_in_quarantine_and_a_follower_behind_are_shown(
     assert "a checksum is wrong" in cluster
     assert ">orders-1</bdi>" in rows
     assert '<td class="n">2,000</td>' in rows
+
+
+def test_a_page_that_is_open_before_its_store_is_there_gets_all_of_it(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sight, "SERVICE_S", 0.2)
+    with served(tmp_path / "store", browser) as console:
+        until(lambda: "blind since" in get(console, "/")[2])
+        open_at(browser, console)
+        before = browser.text("h1")
+        write(tmp_path / "store", orders)
+        browser.wait_for("document.querySelector('#totals b').textContent === '1'")
+
+        assert before == "Cluster not known yet"
+        assert browser.text("h1") == browser.driver.title == "Cluster test-cluster"
+        browser.wait_for("document.querySelector('#sight').textContent === ''")
 
 
 def test_a_store_that_is_not_there_is_said_with_the_time(tmp_path: Path) -> None:

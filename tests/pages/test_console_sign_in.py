@@ -125,6 +125,7 @@ def test_somebody_signs_in_and_sees_what_was_asked_for(opened: Browser) -> None:
     asked = opened.text("h1")
     told = opened.text("body")
     sign_in(opened, "a-token-that-nobody-has-given")
+    opened.wait_for("document.querySelector('#why')?.textContent.startsWith('this')")
     refusal = opened.text("#why")
     sign_in(opened)
     listed(opened)
@@ -186,7 +187,7 @@ def test_a_link_from_another_site_finds_the_session(
 
     opened.click("a")
 
-    opened.wait_for("document.querySelector('h1').textContent.startsWith('Trash')")
+    opened.wait_for("document.querySelector('h1')?.textContent.startsWith('Trash')")
 
 
 def test_without_a_session_nothing_is_told(served: SecuredConsole) -> None:

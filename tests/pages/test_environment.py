@@ -59,6 +59,14 @@ def test_no_value_becomes_markup_or_hides(page: dict[str, str], template: str) -
         assert str(escape(HOSTILE[:40])) in html
 
 
+def test_what_stands_between_backticks_is_code(page: dict[str, str]) -> None:
+    page["page.html"] = "{{ value|coded }}"
+
+    html = environment.render("page.html", value="run `a <b>`, or `c`; not `")
+
+    assert html == "run <code>a &lt;b&gt;</code>, or <code>c</code>; not `"
+
+
 def test_json_cannot_end_its_script(page: dict[str, str]) -> None:
     page["page.html"] = "{{ value|tojson }}"
 

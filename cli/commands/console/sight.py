@@ -203,14 +203,20 @@ class Sight:
             began_s = loop.time()
             if began_s - listed_s >= LISTED_S:
                 tips = await self._list(catalog)
+                self._sees()
                 listed_s = loop.time()
             await self._renew(catalog, tips)
             is_news = await self.owners.read(catalog)
             is_news |= await self.growth.read(catalog, self._ends, HISTORY_S)
-            if self.blind is not None or is_news:
-                self.blind = None
+            if is_news:
                 self.tell()
+            self._sees()
             await asyncio.sleep(max(ROUND_S, SHARE * (loop.time() - began_s)))
+
+    def _sees(self) -> None:
+        if self.blind is not None:
+            self.blind = None
+            self.tell()
 
     async def _list(self, catalog: Catalog) -> Sequence[TopicIdPartition]:
         """All partitions by name; those that are new are shown before their logs are read."""
