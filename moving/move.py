@@ -32,6 +32,7 @@ DEADLINE_S = 30.0
 """Deadline of a question to the service, in seconds. After a broker's restart a leader may
 still be being placed."""
 
+
 HOLD_S = GIVE_UP_AFTER_MS / 1000 - 2
 """Seconds for which brokers may hold their writes; the coordinator gives up 2 s later."""
 
@@ -47,14 +48,21 @@ class OwnershipMove:
         to: Owner,
         *,
         accepts_losses: bool = False,
+        is_rehearsal: bool = False,
     ) -> None:
-        """`settings`: for a client of the service; `brokers`: Kafka's brokers."""
+        """`settings`: for a client of the service; `brokers`: Kafka's brokers.
+
+        A rehearsal ends where the move would begin, and changes nothing.
+        """
         self._settings = settings
         self._connection = connection
         self._coordinator = connection.coordinator
         self._brokers = brokers
-        self._procedure = Procedure(to, accepts_losses=accepts_losses)
+        self._procedure = Procedure(
+            to, accepts_losses=accepts_losses, is_rehearsal=is_rehearsal
+        )
         self._owned: Owned | None = None
+        """The owner, as the coordinator has said last."""
         self._compared_s: float | None = None
         """When the last comparison ended, by the loop's clock."""
         self._pending: set[TopicIdPartition] = set()
@@ -72,6 +80,8 @@ class OwnershipMove:
 
     async def made(self, tell: Callable[[str], None]) -> Owned:
         """The new owner, once the metadata has moved; `tell` gets a line for each step.
+
+        After a rehearsal: the owner, if the move could begin now.
 
         Raises:
             RejectedError: The move was refused or undone: the owner is the one from before.
@@ -149,6 +159,7 @@ class OwnershipMove:
 
     async def _look(self) -> steps.Looked:
         status, alive = await asyncio.gather(self._coordinator.ask(StatusCall()), self._alive())
+        self._owned = Owned(status["owner"], status["owner_epoch"])
         return steps.Looked(
             status["owner_epoch"],
             status["owner"],

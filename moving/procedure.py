@@ -190,8 +190,12 @@ class Procedure:
         *,
         accepts_losses: bool = False,
         give_up_after_ms: int = GIVE_UP_AFTER_MS,
+        is_rehearsal: bool = False,
     ) -> None:
-        """`accepts_losses`: differences are printed, and stop nothing."""
+        """`accepts_losses`: differences are printed, and stop nothing.
+
+        A rehearsal ends where the move would begin.
+        """
         assert to in TASKS, to
         self.phase = MovePhase.NEW
         self.owner_epoch: int | None = None
@@ -200,6 +204,7 @@ class Procedure:
         self._from = Owner.KAFKA if to == Owner.TIERLEDGER else Owner.TIERLEDGER
         self._accepts_losses = accepts_losses
         self._give_up_after_ms = give_up_after_ms
+        self._is_rehearsal = is_rehearsal
         self._brokers: frozenset[int] = frozenset()
         """The brokers alive at the start: one that has died since is not known to be idle. From
         `TAKING` on also all others that were idle."""
@@ -364,6 +369,10 @@ class Procedure:
                 return [*lines, *self._end(f"{refused}; {AS_BEFORE}")]
             return [*lines, *self._give_back(refused)]
         if is_written:
+            counts = f"these differences are accepted: {WHAT_COUNTS[self._to]} from now on"
+            lines.append(PrintLine(counts if lines else SAME))
+            if self._is_rehearsal:
+                return [*lines, *self._end(None)]
             self.phase = MovePhase.BEGINNING
             wish = Handover(
                 Owner.MOVING,
@@ -372,9 +381,7 @@ class Procedure:
                 give_up_after_ms=self._give_up_after_ms,
                 accepted=accepted,
             )
-            counts = f"these differences are accepted: {WHAT_COUNTS[self._to]} from now on"
-            same = counts if lines else SAME
-            return [*lines, PrintLine(same), ChangeOwner(wish)]
+            return [*lines, ChangeOwner(wish)]
         assert self.owner_epoch is not None, "it has begun"
         self.phase = MovePhase.REPEATING
         wish = Handover(

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, JsonOption, KafkaConfigOption, ServiceOption
-from tierledger.cli.output import print_json, print_note
-from tierledger.events.errors import InvalidArgument, StorageUnavailable
+from tierledger.cli.output import escaped, fitted, print_json, print_note
+from tierledger.events.errors import InvalidArgument, RejectedError, StorageUnavailable
+from tierledger.events.vocabulary import findings
 from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tierledger.actors.connection import CoordinatorHandle, ServiceConnection
     from tierledger.actors.coordinator.ownership import Owned
     from tierledger.actors.host_settings import ServiceSettings
+    from tierledger.cli.commands.doctor.check import CheckLine
 
 DIRECTIONS = ("kafka", "tierledger")
+
+CHECK_S = 10.0
+"""How long each check of `doctor` may take in a dry run."""
 
 LOOK_S, LOOKS = 0.2, 150
 """Pause between two looks whether `serve --kafka` has sealed, in seconds, and how many."""
@@ -66,7 +73,9 @@ def handover_command(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="With --confirm-deletions: print it, and let nobody delete."
+            "--dry-run",
+            help="Change nothing: say whether it would be refused, what `doctor` finds, and "
+            "what would be done; with --confirm-deletions, what brokers would delete.",
         ),
     ] = False,
     metadata_partitions: Annotated[
@@ -89,16 +98,15 @@ def handover_command(
     records that Kafka's own manager owns the metadata. --to tierledger moves the metadata to
     tierledger while all brokers run in handover, and --to kafka moves it back; brokers hold
     their writes for seconds. --confirm-deletions ends the trouble `deletions-held`. The
-    service has to run. The command may be repeated. Exit status 2: the move was refused or
-    undone, and the owner is the same as before.
+    service has to run. The command may be repeated, and says what to do next. Exit status 2:
+    the move was refused or undone, or would be, and the owner is the same as before; 1: with
+    --dry-run, nothing refuses it, and `doctor` finds something.
     """
     if [fresh, to is not None, confirm_deletions].count(True) != 1:
         raise InvalidArgument(
             "expected --fresh, for a cluster that has tiered nothing, --to, or "
             "--confirm-deletions"
         )
-    if dry_run and not confirm_deletions:
-        raise InvalidArgument("--dry-run: expected --confirm-deletions, too")
     if metadata_partitions is not None and not fresh:
         raise InvalidArgument("--metadata-partitions: expected --fresh, too")
     if to is not None and to not in DIRECTIONS:
@@ -121,6 +129,7 @@ class _Wish(NamedTuple):
 
 async def _hand_over(options: StoreOptions, wish: _Wish, json: bool) -> None:
     from tierledger.cli.service_settings import client_settings
+    from tierledger.moving.guide import next_steps
     from tierledger.pipeline.imports.topic import cluster_id_of
 
     cluster_id = await cluster_id_of(wish.brokers)
@@ -131,44 +140,118 @@ async def _hand_over(options: StoreOptions, wish: _Wish, json: bool) -> None:
         )
     # Naming this cluster makes the service of any other one refuse.
     settings = replace(await client_settings(options), cluster_id=cluster_id)
-    owner, owner_epoch = await _owned(settings, wish)
+    if wish.is_dry_run and not wish.confirms_deletions:
+        await _tried(options, settings, wish, json)
+        return
+    before, (owner, owner_epoch) = await _owned(settings, wish)
+    todo = next_steps(before, owner)
     if json:
-        print_json({"cluster": cluster_id, "owner": owner, "owner_epoch": owner_epoch})
-    else:
-        print(f"{owner} owns the remote log metadata of the cluster {cluster_id}")
+        named = {"cluster": cluster_id, "owner": owner, "owner_epoch": owner_epoch}
+        print_json({**named, "next_steps": [*todo]})
+        return
+    print(f"{owner} owns the remote log metadata of the cluster {cluster_id}")
+    for step in todo:
+        print_note(f"next: {step}")
 
 
-async def _owned(settings: ServiceSettings, wish: _Wish) -> Owned:
+async def _owned(settings: ServiceSettings, wish: _Wish) -> tuple[str, Owned]:
+    """The owner before it, and the one after it. A dry run changes nothing, and ends there.
+
+    Raises:
+        RejectedError: It was refused, or undone.
+        RemoteStorageError: The service or the brokers do not answer.
+    """
     from tierledger.actors.coordinator.events import Owner
     from tierledger.actors.coordinator.ownership import Handover, Owned
     from tierledger.actors.coordinator.requests import StatusCall
     from tierledger.actors.discovery.connecting import connect
-    from tierledger.moving.freshness import refuse_owned
+    from tierledger.moving.freshness import refuse_owned, refuse_tiered
     from tierledger.moving.move import OwnershipMove
     from tierledger.moving.telling import telling
 
     connection = await connect(settings)
     try:
         coordinator = connection.coordinator
+        status = await coordinator.ask(StatusCall())
+        before, to = status["owner"], Owner(wish.to or Owner.TIERLEDGER)
+        unchanged = before, Owned(before, status["owner_epoch"])
         if wish.confirms_deletions:
-            return await _deletions_confirmed(settings, connection, wish)
+            return before, await _deletions_confirmed(settings, connection, wish)
         if wish.to is None:
-            return await _fresh(coordinator, wish)
-        status, to = await coordinator.ask(StatusCall()), Owner(wish.to)
-        if status["owner"] == to:
-            return Owned(to, status["owner_epoch"])
-        if to == Owner.KAFKA and status["owner"] == Owner.NOBODY:
+            if not wish.is_dry_run:
+                return before, await _fresh(coordinator, wish)
+            if before == Owner.NOBODY:
+                await refuse_tiered(wish.brokers, status["attending"])
+            elif before != to:
+                raise RejectedError(f"expected nobody to own the metadata, {before} does")
+            return unchanged
+        if before == to:
+            return unchanged
+        if to == Owner.KAFKA and before == Owner.NOBODY:
             await refuse_owned(wish.brokers, status["attending"])
-            return await coordinator.ask(Handover(Owner.KAFKA, Owner.NOBODY))
+            if wish.is_dry_run:
+                return unchanged
+            return before, await coordinator.ask(Handover(Owner.KAFKA, Owner.NOBODY))
         move = OwnershipMove(
-            settings, connection, wish.brokers, to, accepts_losses=wish.accepts_losses
+            settings,
+            connection,
+            wish.brokers,
+            to,
+            accepts_losses=wish.accepts_losses,
+            is_rehearsal=wish.is_dry_run,
         )
+        if wish.is_dry_run:
+            return before, await move.made(print_note)
         async with telling(coordinator, lambda: move.report):
             owned = await move.made(print_note)
         print_trash(owned, await coordinator.ask(StatusCall()))
-        return owned
+        return before, owned
     finally:
         await connection.close()
+
+
+async def _tried(
+    options: StoreOptions, settings: ServiceSettings, wish: _Wish, json: bool
+) -> None:
+    """Say whether it would be refused, what `doctor` finds, and what would be done.
+
+    Raises:
+        RejectedError: It would be refused; what `doctor` finds is printed.
+        RemoteStorageError: The service or the brokers do not answer.
+        Exit: `doctor` finds something.
+    """
+    from tierledger.actors.coordinator.events import Owner
+    from tierledger.cli.commands.doctor.doctor import INDENT, look
+    from tierledger.cli.commands.doctor.given import Given
+    from tierledger.moving.guide import steps_of
+
+    lines: list[CheckLine] = []
+    refusal: RejectedError | None = None
+    steps: Sequence[str] = ()
+    try:
+        before, _ = await _owned(settings, wish)
+        steps = steps_of(before, wish.to or Owner.TIERLEDGER)
+    except RejectedError as error:
+        refusal = error
+    given = Given(options, None, wish.brokers)
+    await look(given, CHECK_S, lines.append)
+    found = [one for one in lines if findings([str(one.seen.state)])]
+    if json:
+        refused = None if refusal is None else str(refusal)
+        checks = [one.plain() for one in lines]
+        print_json({"refused": refused, "checks": checks, "steps": [*steps]})
+    else:
+        for one in found:
+            print(fitted(escaped(one.text), sys.stdout, INDENT))
+        print(f"{len(lines) - len(found)} checks of `tierledger doctor` find nothing")
+    if refusal is not None:
+        raise refusal
+    if not json:
+        print("nothing was changed; these steps would be done:")
+        for number, step in enumerate(steps, 1):
+            print(f"{number}. {step}")
+    if found:
+        raise typer.Exit(ExitStatus.FOUND)
 
 
 def print_trash(owned: Owned, status: Mapping[str, Any]) -> None:

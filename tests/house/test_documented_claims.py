@@ -81,6 +81,7 @@ SHOWN = {
     "no broker on tierledger sees that": f"{FOLLOWING}::test_who_writes_the_topic_beside",
     "differs, with both answers, and refuses": f"{BESIDE}::test_what_a_stock_broker_did",
     "only Kafka's topic has come back": f"{FOLLOWING}::test_what_others_wrote_is_taken_over",
+    "and compares as it would before a move": f"{PROCEDURE}::test_a_rehearsal_ends",
     "If nothing differs, it moves": f"{PROCEDURE}::test_a_cluster_moves",
     "only the stock broker has tiered": f"{FOLLOWING}::test_who_writes_the_topic_beside",
     "the newest commits are in `FILE-wal` only": f"{TOUCHED}::test_a_copy_without_its_log",

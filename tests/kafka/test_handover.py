@@ -19,6 +19,7 @@ from tierledger.actors.coordinator.ownership import Handover
 from tierledger.actors.coordinator.requests import StatusCall
 from tierledger.benchmarks.kafka_broker import CLUSTER_ID, KafkaBroker
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.events.errors import RemoteResourceNotFound
 from tierledger.events.kafka.metadata_partition import METADATA_PARTITIONS
 from tierledger.moving.following import Following, FollowOptions
 from tierledger.moving.sealing import sealed_partitions
@@ -53,15 +54,26 @@ async def test_a_fresh_cluster_is_handed_over_once_and_one_that_has_tiered_is_no
             refused = await asyncio.to_thread(invoke, "handover", *given)
             assert refused.exit_code == ExitStatus.USAGE
             assert f"{METADATA}-1 has had 1 records" in refused.stderr
+            tried = await asyncio.to_thread(invoke, "handover", *given, "--dry-run", "--json")
+            assert tried.exit_code == ExitStatus.USAGE
+            assert f"{METADATA}-1 has had 1 records" in json.loads(tried.stdout)["refused"]
             assert await owner(store) == "nobody"
             await delete_topic(broker.address, METADATA)
 
-        for _ in range(2):
+        tried = await asyncio.to_thread(invoke, "handover", *given, "--dry-run")
+        assert "\n1. Kafka's metadata topic is made, if there is none\n2. " in tried.stdout
+        assert await owner(store) == "nobody"
+        with pytest.raises(RemoteResourceNotFound):  # No topic was made.
+            await sealed_partitions(KafkaBrokers(broker.address))
+
+        for todo in ("next: install the plugin", ""):
             done = run("handover", *given)
             assert done.returncode == ExitStatus.WELL, done.stderr
             assert done.stdout == (
                 f"tierledger owns the remote log metadata of the cluster {CLUSTER_ID}\n"
             )
+            assert (done.stderr.count("next: ") > 0) == bool(todo)
+            assert todo in done.stderr
             assert await owner(store) == "tierledger"
         assert len(await sealed_partitions(KafkaBrokers(broker.address))) == METADATA_PARTITIONS
 

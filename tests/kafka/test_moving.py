@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -55,9 +56,8 @@ async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
         assert serve[:3] == ["serve", "--store", store]
         with served(store, *serve[3:]):
             one = Cluster(broker, Ledger(store, door, broker.address))
-            assert handovers == [
-                one.ledger.handover("--to", to) for to in ("kafka", "tierledger")
-            ]
+            ways = (["kafka"], ["tierledger", "--dry-run"], ["tierledger"])
+            assert handovers == [one.ledger.handover("--to", *way) for way in ways]
             await create_topic(broker.address, TOPIC, settings=TIERED)
             await one.grow(80)
             await one.ledger.moved("kafka")
@@ -72,6 +72,11 @@ async def test_a_broker_moves_to_tierledger_and_back(tmp_path: Path) -> None:
             await one.grow(40)
             await one.is_whole()
 
+            tried = await one.ledger.hand_over("--to", "tierledger", "--dry-run", "--json")
+            found = json.loads(tried.stdout)
+            assert (found["refused"], len(found["steps"])) == (None, 4)
+            assert {one["check"] for one in found["checks"]} >= {"plugins", "broker-settings"}
+            await one.attends("handover", 1)
             await one.ledger.moved("tierledger")
             await one.attends("handover", 4)
             await one.grow(40)

@@ -206,6 +206,15 @@ ACCEPTS = (
 WHY = f"1 differences, the first is orders-0; {ACCEPTS}"
 
 
+def test_a_rehearsal_ends_where_a_move_would_begin() -> None:
+    one = Driven(is_rehearsal=True)
+    assert one.hear(Begun(), looked(plugin()), Compared(())) == EndMove(None)
+
+    differs = [Compared(("orders-0",))] * COMPARISONS
+    one = Driven(is_rehearsal=True)
+    assert one.hear(Begun(), looked(plugin()), *compared_again(*differs)) == EndMove(WHY)
+
+
 def test_a_difference_ends_it_before_it_begins_or_gives_it_back() -> None:
     one = Driven()
     assert one.hear(*HELD[:2], *compared_again(*DIFFERS * (COMPARISONS - 1))) == ReadStatus()

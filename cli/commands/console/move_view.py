@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import PluginMode
+from tierledger.moving.guide import moving_steps
 from tierledger.pages.texts import count_text, many, span_text, time_text
 
 if TYPE_CHECKING:
@@ -259,12 +260,7 @@ def _moving(known: Mapping[str, Any], to: str, epochs: Sequence[OwnerSince]) -> 
 
 def _written(to: str, word: str) -> list[MoveStep]:
     """What a move consists of once it has begun."""
-    return [
-        MoveStep("brokers hold their writes, in a first owner epoch", word),
-        MoveStep("what they had written is taken over, and both managers compare equal", word),
-        MoveStep("the same brokers are asked again, in a second owner epoch", word),
-        MoveStep(f"{to} owns the metadata, and brokers write", word),
-    ]
+    return [MoveStep(text, word) for text in moving_steps(to)]
 
 
 def _held(known: Mapping[str, Any]) -> list[HeldThing]:

@@ -30,6 +30,8 @@ from tierledger.events.errors import InvalidArgument
 from tierledger.events.vocabulary import findings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierledger.cli.commands.doctor.check import CheckLine
 
 DEADLINE = "10s"
@@ -111,16 +113,32 @@ def _refuse_other(tier: str) -> None:
 
 
 async def _doctor(given: Given, deadline_s: float, *, json: bool) -> list[str]:
+    states: list[str] = []
+
+    def tell(line: CheckLine) -> None:
+        states.append(str(line.seen.state))
+        _print(line, json=json)
+
+    if not await look(given, deadline_s, tell):
+        sys.stdout.flush()
+        os._exit(ExitStatus.FOUND)
+    return states
+
+
+async def look(given: Given, deadline_s: float, tell: Callable[[CheckLine], None]) -> bool:
+    """Look at all that was given; `tell` gets each line, in their order.
+
+    Returns whether nothing is left of it. Otherwise the system keeps a thread, as on a disk
+    that is gone, and that would keep the process.
+    """
     from tierledger.cli.commands.doctor.checks import CHECKS
 
     before, threads = set(threading.enumerate()), ThreadPoolExecutor()
     asyncio.get_running_loop().set_default_executor(threads)
-    states = []
+    others = asyncio.all_tasks()
     async for line in lines_of(CHECKS, given, deadline_s):
-        states.append(str(line.seen.state))
-        _print(line, json=json)
-    sys.stdout.flush()
-    left = asyncio.all_tasks() - {asyncio.current_task()}
+        tell(line)
+    left = asyncio.all_tasks() - others
     for task in left:
         task.cancel()
     if left:
@@ -129,10 +147,9 @@ async def _doctor(given: Given, deadline_s: float, *, json: bool) -> list[str]:
     for _ in range(LOOKS):
         kept = [one for one in threading.enumerate() if one not in before and not one.daemon]
         if not kept:
-            return states
+            return True
         await asyncio.sleep(END_S / LOOKS)
-    # A thread that the system keeps, as on a disk that is gone, would keep the process.
-    os._exit(ExitStatus.FOUND)
+    return False
 
 
 def _print(line: CheckLine, *, json: bool) -> None:
