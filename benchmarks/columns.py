@@ -1,27 +1,31 @@
 """Column files: written, scanned, and tables made of them, each beside the logs alone."""
 
 import asyncio
+import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from tierledger.benchmarks.bench import Bench
 from tierledger.benchmarks.ledger import url_of
-from tierledger.benchmarks.spark import FEW, rows_per_s, session, store_of_many
+from tierledger.benchmarks.service import family_cpu_s
+from tierledger.benchmarks.spark import FEW, by_format, rows_per_s, session, store_of_many
 from tierledger.pipeline.column_files.folder import ColumnFolder
 from tierledger.pipeline.column_files.locate import COLUMNS_SETTING
 from tierledger.pipeline.column_writer import write_columns
 from tierledger.pipeline.folding.store import JobStore
+from tierledger.pipeline.frames import events
 from tierledger.pipeline.source.columns import FILE_SCHEMA, EventColumns
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import plan_batch
 from tierledger.pipeline.source.scan import Scanner
-from tierledger.pipeline.source.source import events
 from tierledger.pipeline.tables.plan import planned
 from tierledger.storage.connector import URL_SETTING
 from tierledger.tables import read
@@ -62,9 +66,22 @@ async def columns(bench: Bench) -> None:
         for name, names in (("all", FILE_SCHEMA.names), ("few", FEW)):
             for _ in bench.turns(f"scan on Spark, {name} columns", "spark_repetitions"):
                 for kind, where in (("files", there), ("logs", NOWHERE)):
-                    frame = events(spark, url, columns=names, column_files=where)
-                    bench.note(**{f"spark_{name}_{kind}": rows_per_s(frame)})
+                    store = {URL_SETTING: url, COLUMNS_SETTING: where}
+                    in_frame = partial(events, spark, store, columns=names)
+                    by_tasks = partial(by_format, spark, url, names, column_files=where)
+                    _note_scan(bench, f"spark_{name}_{kind}", in_frame, count)
+                    _note_scan(bench, f"format_{name}_{kind}", by_tasks, count)
     await _cold(bench)
+
+
+def _note_scan(
+    bench: Bench, sample: str, planned_frame: Callable[[], DataFrame], count: int
+) -> None:
+    """Rows per second, and processor time of this process, of Java and of Python's tasks."""
+    used_s = family_cpu_s(os.getpid())
+    rate = rows_per_s(planned_frame)
+    used_s = family_cpu_s(os.getpid()) - used_s
+    bench.note(**{sample: rate, f"{sample}_cpu": used_s / count * MICROSECONDS})
 
 
 def _written(bench: Bench, url: str, place: ColumnFolder, count: int) -> int:

@@ -284,9 +284,15 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
               at_most(goal), f"{{{table}_logs}} without files; {{{table}_folded}} folded")
           for table, goal in (("segments", 3.0), ("sizes", 0.5))),
         *(Row(f"scan, column files, local[2]: {{columns_events:,}} events, {what}", "rows/s",
-              f"spark_{name}_files", at_least(goal), f"{{spark_{name}_logs}} from the logs")
+              f"spark_{name}_files", at_least(goal),
+              f"{{spark_{name}_files_cpu}} µs of CPU each; {{spark_{name}_logs}} from the "
+              f"logs, {{spark_{name}_logs_cpu}} µs")
           for name, what, goal in (("all", "28 columns", 500_000),
                                    ("few", "4 columns", 1_500_000))),
+        *(Row(f"the same by the format, {what}", "rows/s", f"format_{name}_files", None,
+              f"{{format_{name}_files_cpu}} µs of CPU each; {{format_{name}_logs}} from the "
+              f"logs, {{format_{name}_logs_cpu}} µs")
+          for name, what in (("all", "28 columns"), ("few", "4 columns"))),
         Row("tierledger sql on {columns_small:,} events, a new process", "s of CPU", "cold",
             at_most(0.8)),
     ]),

@@ -1,8 +1,9 @@
 """The tables that are made from logs: each is a function from a store to a DataFrame.
 
 One task makes all rows of a log: it folds it by `events.evolve`, the code that leaders run, or
-makes them of columns where they are the same (`column_tables`). A job reads up to the ends of
-the logs when its function was called.
+makes them of columns where they are the same (`column_tables`). `events` alone are not folded:
+Spark reads column files itself where it can. A job reads up to the ends of the logs when its
+function was called.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import Observation
 from pyspark.sql import functions as sql
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from typing_extensions import override
 
 from tierledger.pipeline.digests import Digest, OptionalDigest
@@ -32,6 +33,12 @@ from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.folding.task import DamagedLog
 from tierledger.pipeline.folding.task import Report as DamageReport
 from tierledger.pipeline.prices import Prices, checked
+from tierledger.pipeline.source.bounds import EventBounds
+from tierledger.pipeline.source.native import copied, frame_of
+from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.plan import PlannedTask, packed_tasks, planned_read
+from tierledger.pipeline.source.scan import scanned
+from tierledger.pipeline.source.schema import chosen_schema
 from tierledger.pipeline.spark_tasks import cores_of, is_classic
 from tierledger.pipeline.table_batches import batches_of
 from tierledger.pipeline.table_columns import Table
@@ -48,6 +55,8 @@ from tierledger.pipeline.tables.plan import MADE_OF_COLUMNS, TablePlan, planned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
 
 Store: TypeAlias = "str | Mapping[str, object]"
 """A store's URL, or its settings."""
@@ -221,6 +230,23 @@ def reported(
     return found.where(f"{REPORTS} is null").drop(REPORTS)
 
 
+class _EventTasks:
+    """Reads the events of tasks, which Spark passes by their numbers; for `mapInArrow`."""
+
+    def __init__(
+        self, options: SourceOptions, tasks: Sequence[PlannedTask], schema: Schema
+    ) -> None:
+        self._options = options
+        self._tasks = tasks
+        self._schema = schema
+
+    def __call__(self, numbers: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                task = self._tasks[number]
+                yield from scanned(self._options, task.cluster, self._schema, task.pieces)
+
+
 def tasks_of(plan: TablePlan, spark: SparkSession) -> list[list[PlannedLog]]:
     """The logs of each task, divided for the cores of this session."""
     divide = divided_in_order if plan.table.name in MADE_OF_COLUMNS else divided
@@ -256,6 +282,64 @@ class Selection(TypedDict, total=False):
     damage: Damage | None
     """Collects damaged logs, which are left out. Without it, the first damaged log fails the
     query with `CorruptLog`."""
+
+
+def events(
+    spark: SparkSession,
+    store: Store,
+    as_of: int | datetime | None = None,
+    *,
+    since: int | datetime | None = None,
+    columns: Sequence[str] = (),
+    cluster: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+) -> DataFrame:
+    """Every event of the logs, and rows that mark damage, one row each, in no order.
+
+    A Spark of this machine reads column files itself. So it reads of them no more columns and
+    groups of rows than a query on the frame needs.
+
+    Args:
+        spark: The session that reads.
+        store: The store's URL, or its settings.
+        as_of: Only events up to that time (UTC if it has no zone), or up to that position in
+            each log.
+        since: Only events from that time, or from that position in each log, on.
+        columns: The frame's columns; all but `stored` if none is named. What no file has is
+            decoded into these alone. With `stored`, no files are used.
+        cluster: The Kafka cluster's id; needed if the store holds several.
+        topic: Only topics of that name or id.
+        partition: Only partitions of that number.
+
+    Raises:
+        InvalidArgument: The store holds several clusters and none was named, a column is
+            unknown, or `as_of` is before `since`.
+        RemoteResourceNotFound: There is no such cluster, topic or partition.
+        StoreRefused: The URL does not lead to a store.
+    """
+    options = SourceOptions(
+        JobStore.of(store).config,
+        cluster,
+        topic,
+        partition,
+        tuple(columns),
+        EventBounds.between(point(since), point(as_of)),
+    )
+    schema = chosen_schema(options)
+    read = _now(planned_read(options))
+    if read is None:
+        return spark.createDataFrame([], schema)
+    copies = copied(spark, options, read)
+    in_tasks = [one for one in read.in_files if one.file not in copies]
+    tasks = packed_tasks(read.cluster, [*in_tasks, *read.of_logs], options)
+    run = _EventTasks(options, tasks, to_arrow_schema(schema))
+    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
+    frame = numbers.mapInArrow(run, schema)
+    if not copies:
+        return frame
+    of_files = frame_of(spark, options, read, copies.values()).select(schema.names)
+    return of_files.unionAll(frame) if tasks else of_files
 
 
 def segments(
@@ -375,7 +459,10 @@ def _planned(
 def _frame(
     coming: Coroutine[Any, Any, TablePlan], spark: SparkSession, of: Selection
 ) -> DataFrame:
+    return made(_now(coming), spark, of.get("damage"))
+
+
+def _now(coming: Coroutine[Any, Any, T]) -> T:
     # In a notebook this thread already runs an event loop.
     with ThreadPoolExecutor(1) as thread:
-        plan = thread.submit(asyncio.run, coming).result()
-    return made(plan, spark, of.get("damage"))
+        return thread.submit(asyncio.run, coming).result()

@@ -130,7 +130,7 @@ class OpenFile:
         """
         from pyarrow.parquet import ParquetFile  # noqa: PLC0415 - As above.
 
-        data = place.read(name)
+        self.data = data = place.read(name)
         try:
             self._file = ParquetFile(pa.BufferReader(data))
         except (pa.ArrowException, OSError, ValueError) as error:

@@ -35,15 +35,23 @@ class EventBounds(NamedTuple):
             InvalidArgument: The second is before the first.
         """
         bounds = cls(since.position, until.position, since.time_ms, until.time_ms)
-        for name, (first, last) in bounds._limits().items():
+        for name, (first, last) in bounds.limits.items():
             if first is not None and last is not None and last < first:
                 raise InvalidArgument(f"expected an end from {name} {first} up, got {last}")
         return bounds
 
     @property
+    def limits(self) -> dict[str, tuple[int | None, int | None]]:
+        """By column, the first and the last value that is wanted."""
+        return {
+            POSITION: (self.first_position, self.last_position),
+            TIME: (self.first_ms, self.last_ms),
+        }
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that tell which rows are wanted."""
-        names = tuple(name for name, ends in self._limits().items() if ends != (None, None))
+        names = tuple(name for name, ends in self.limits.items() if ends != (None, None))
         return (*names, TYPE) if names else ()
 
     def may_hold(self, one: LogRange) -> bool:
@@ -63,7 +71,7 @@ class EventBounds(NamedTuple):
 
     def of(self, batch: Any) -> Any:  # noqa: ANN401 - Arrow has no types.
         """The wanted rows. Damage before the first is told, too: it may hide what is behind."""
-        for name, (first, last) in self._limits().items():
+        for name, (first, last) in self.limits.items():
             if first is not None:
                 is_damage = pc.equal(batch[TYPE], CORRUPT)
                 batch = batch.filter(pc.or_(pc.greater_equal(batch[name], first), is_damage))
@@ -71,14 +79,8 @@ class EventBounds(NamedTuple):
                 batch = batch.filter(pc.less_equal(batch[name], last))
         return batch
 
-    def _limits(self) -> dict[str, tuple[int | None, int | None]]:
-        return {
-            POSITION: (self.first_position, self.last_position),
-            TIME: (self.first_ms, self.last_ms),
-        }
-
     def _meets(self, name: str, lowest: int, highest: int | None) -> bool:
-        first, last = self._limits()[name]
+        first, last = self.limits[name]
         return (first is None or highest is None or highest >= first) and (
             last is None or lowest <= last
         )

@@ -77,8 +77,38 @@ async def opened(options: SourceOptions) -> AsyncIterator[Catalog | None]:
         await backend.close()
 
 
+class PlannedRead(NamedTuple):
+    """What a read takes, of column files and of logs."""
+
+    cluster: str
+    in_files: list[FileRanges]
+    of_logs: list[Piece]
+    whole: set[str]
+    """Files of which the read takes all rows of the chosen logs that are in its bounds."""
+    topic_ids: list[Uuid]
+    """Topics of the chosen logs."""
+
+
 async def plan_batch(options: SourceOptions, note: Note = warn) -> list[PlannedTask]:
     """Tasks that read the events that the store holds now, within the bounds of `options`.
+
+    Raises as `planned_read` does.
+    """
+    read = await planned_read(options, note)
+    if read is None:
+        return []
+    return packed_tasks(read.cluster, [*read.in_files, *read.of_logs], options)
+
+
+def packed_tasks(
+    cluster: str, pieces: Sequence[Piece], options: SourceOptions
+) -> list[PlannedTask]:
+    """Tasks that read `pieces`."""
+    return [PlannedTask(cluster, one) for one in packed(pieces, options.rows_per_task)]
+
+
+async def planned_read(options: SourceOptions, note: Note = warn) -> PlannedRead | None:
+    """A read of the events that the store holds now, within bounds; None if it is empty.
 
     What is in column files and fits the logs is read from there; `note` takes what does not.
 
@@ -87,7 +117,7 @@ async def plan_batch(options: SourceOptions, note: Note = warn) -> list[PlannedT
     """
     async with opened(options) as catalog:
         if catalog is None:
-            return []
+            return None
         index = column_index(options, catalog)
         logs = await planned_logs(catalog, options, index)
         if not logs and (options.topic is not None or options.partition is not None):
@@ -101,15 +131,32 @@ async def plan_batch(options: SourceOptions, note: Note = warn) -> list[PlannedT
         in_files = in_file_order(
             [part for log in logs for part in log.in_files if wanted(part.range)]
         )
-        tails = [
+        of_logs = [
             piece
             for log in logs
             for piece in log.pieces
             if not isinstance(piece, LogRange) or wanted(piece)
         ]
-        pieces = [*in_files, *tails]
-        tasks = packed(pieces, options.rows_per_task)
-        return [PlannedTask(catalog.cluster_id, one) for one in tasks]
+        topic_ids = sorted({log.topic_id_partition.topic_id for log in logs})
+        whole = _whole(index, options, logs)
+        return PlannedRead(catalog.cluster_id, in_files, of_logs, whole, topic_ids)
+
+
+def _whole(index: ColumnIndex, options: SourceOptions, logs: Sequence[LogPieces]) -> set[str]:
+    """The files that have nothing of the chosen logs but what these take of them."""
+    taken = {part for log in logs for part in log.in_files}
+    topic_ids = {log.topic_id_partition.topic_id for log in logs}
+
+    def is_other(tip: TopicIdPartition) -> bool:
+        return (options.topic is not None and tip.topic_id not in topic_ids) or (
+            options.partition not in {None, tip.partition}
+        )
+
+    return {
+        name
+        for name, parts in index.parts.items()
+        if all(part in taken or is_other(part.range.topic_id_partition) for part in parts)
+    }
 
 
 def column_index(options: SourceOptions, catalog: Catalog) -> ColumnIndex:

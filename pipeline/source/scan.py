@@ -24,7 +24,7 @@ from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import OpenFile, rows_in
 from tierledger.pipeline.column_files.index import AGAIN
 from tierledger.pipeline.column_files.locate import column_place
-from tierledger.pipeline.column_files.place import Note, UnusableFile, warn
+from tierledger.pipeline.column_files.place import ColumnPlace, Note, UnusableFile, warn
 from tierledger.pipeline.log_ranges import (
     CORRUPT_NUMBER,
     NO_PLACE,
@@ -225,6 +225,24 @@ def _joined(runs: list[Run]) -> list[Run]:
     return joined
 
 
+def planned_file(place: ColumnPlace | None, cluster: str, piece: FileRanges) -> OpenFile:
+    """The file of `piece`, which has what it had when the read was planned.
+
+    Raises:
+        UnusableFile: It is gone or damaged, or its footer was.
+    """
+    if place is None:
+        raise UnusableFile(piece.file, "is gone")
+    opened = OpenFile(place, piece.file, FILE_SCHEMA)
+    row, has = 0, set[tuple[int, LogRange]]()
+    for one in opened.content.ranges:
+        has.add((row, one))
+        row += rows_in(one)
+    if opened.content.cluster != cluster or not has.issuperset(piece.parts):
+        raise UnusableFile(piece.file, "does not have what its footer said")
+    return opened
+
+
 def scanned(
     options: SourceOptions,
     cluster: str,
@@ -322,7 +340,7 @@ class Scanner:
         self, loop: asyncio.AbstractEventLoop, catalog: Catalog, piece: FileRanges
     ) -> Iterator[pa.RecordBatch]:
         try:
-            opened = self._opened(piece)
+            opened = planned_file(column_place(self._options.config), self._cluster, piece)
         except UnusableFile as error:
             self._note(f"a column file is not used: {error}; {AGAIN}")
             for _, one in piece.parts:
@@ -333,24 +351,6 @@ class Scanner:
         parts = list(unbroken((at, rows_in(one)) for at, one in piece.parts))
         for rows in opened.rows(parts, schema.names, self._options.bounds.may_hold_rows):
             yield from rows.cast(schema).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
-
-    def _opened(self, piece: FileRanges) -> OpenFile:
-        """The file of `piece`, which has what it had when the read was planned.
-
-        Raises:
-            UnusableFile: It is gone or damaged, or its footer was.
-        """
-        place = column_place(self._options.config)
-        if place is None:
-            raise UnusableFile(piece.file, "is gone")
-        opened = OpenFile(place, piece.file, FILE_SCHEMA)
-        row, has = 0, set[tuple[int, LogRange]]()
-        for one in opened.content.ranges:
-            has.add((row, one))
-            row += rows_in(one)
-        if opened.content.cluster != self._cluster or not has.issuperset(piece.parts):
-            raise UnusableFile(piece.file, "does not have what its footer said")
-        return opened
 
     def _part(
         self, reader: PartitionReader, batch: StoredBatch, place: LogPlace

@@ -15,8 +15,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.log_ranges import Piece
 from tierledger.pipeline.source.columns import EVENT_COLUMNS
+from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import PlannedTask
 from tierledger.pipeline.table_columns import BIGINT, BINARY, BOOLEAN, EPOCH_MAP, INT, STRING
 
@@ -35,6 +37,23 @@ EVENT_SCHEMA = StructType(
 """All columns; the last, `stored`, is not read by default."""
 
 DEFAULT_SCHEMA = StructType(EVENT_SCHEMA.fields[:-1])
+
+
+def chosen_schema(options: SourceOptions) -> StructType:
+    """The schema of the columns in `options`; by default all but `stored`.
+
+    Raises:
+        InvalidArgument: One is unknown, or there twice.
+    """
+    if not options.columns:
+        return DEFAULT_SCHEMA
+    unknown = [name for name in options.columns if name not in EVENT_SCHEMA.fieldNames()]
+    if unknown or len(set(options.columns)) < len(options.columns):
+        known = ", ".join(EVENT_SCHEMA.fieldNames())
+        raise InvalidArgument(
+            f"expected columns, each once, of {known}; got {', '.join(options.columns)}"
+        )
+    return StructType([EVENT_SCHEMA[name] for name in options.columns])
 
 
 class ReadTask(InputPartition):

@@ -10,9 +10,8 @@ still read events behind it; a fold of the log must stop at this row (docs/pipel
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,63 +28,14 @@ from tierledger.pipeline.source.options import SourceOptions, keeping, kept
 from tierledger.pipeline.source.plan import plan_batch
 from tierledger.pipeline.source.read_only import ReadOnlySource
 from tierledger.pipeline.source.scan import scanned
-from tierledger.pipeline.source.schema import DEFAULT_SCHEMA, EVENT_SCHEMA, ReadTask
+from tierledger.pipeline.source.schema import EVENT_SCHEMA, ReadTask, chosen_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from tierledger.pipeline.source.stream import TierledgerStreamReader
 
 FORMAT = "tierledger"
 
-__all__ = ["BOUNDARY", "CORRUPT", "EVENT_SCHEMA", "FORMAT", "TierledgerSource", "events"]
-
-
-def events(  # noqa: PLR0913 - Most have names.
-    spark: SparkSession,
-    store: str,
-    *,
-    cluster: str | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    since: int | datetime | None = None,
-    as_of: int | datetime | None = None,
-    columns: Sequence[str] = tuple(EVENT_SCHEMA.fieldNames()),
-    rows_per_task: int | None = None,
-    column_files: str | None = None,
-) -> DataFrame:
-    """A lazy frame of a store's events, by default with all columns, `stored` included.
-
-    Args:
-        spark: The session that reads.
-        store: The store's URL, as `--store` takes it.
-        cluster: The Kafka cluster's id; not needed if the store holds one.
-        topic: Only topics of that name, or the one with that id.
-        partition: Only partitions of that number.
-        since: Only events from that position in each log, or from that log time, on.
-        as_of: Only events up to that position, or up to that log time.
-        columns: The columns to read; others are not made.
-        rows_per_task: About how many rows one task reads.
-        column_files: Where the store's column files are, if not beside a SQLite file.
-
-    Raises:
-        InvalidArgument: An option is invalid. (A missing store, cluster or topic is reported
-            only when rows are read.)
-    """
-    asked = {
-        "store": store,
-        "cluster": cluster,
-        "topic": topic,
-        "partition": partition,
-        "since": _checked(since),
-        "as_of": _checked(as_of),
-        "columns": ",".join(columns),
-        "rows_per_task": rows_per_task,
-        "column_files": column_files,
-    }
-    options = {name: str(value) for name, value in asked.items() if value is not None}
-    _schema_of(SourceOptions.of(options))
-    return spark.read.format(FORMAT).options(**options).load()
+__all__ = ["BOUNDARY", "CORRUPT", "EVENT_SCHEMA", "FORMAT", "TierledgerSource"]
 
 
 class TierledgerSource(ReadOnlySource):
@@ -98,7 +48,7 @@ class TierledgerSource(ReadOnlySource):
 
     @override
     def schema(self) -> StructType:
-        return keeping(_schema_of(SourceOptions.of(self.options)), self.options)
+        return keeping(chosen_schema(SourceOptions.of(self.options)), self.options)
 
     @override
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -145,18 +95,6 @@ class TierledgerReader(DataSourceReader):
         yield from scanned(self._options, partition.cluster, schema, partition.pieces)
 
 
-def _schema_of(options: SourceOptions) -> StructType:
-    if not options.columns:
-        return DEFAULT_SCHEMA
-    unknown = [name for name in options.columns if name not in EVENT_SCHEMA.fieldNames()]
-    if unknown or len(set(options.columns)) < len(options.columns):
-        known = ", ".join(EVENT_SCHEMA.fieldNames())
-        raise InvalidArgument(
-            f"expected columns, each once, of {known}; got {', '.join(options.columns)}"
-        )
-    return StructType([EVENT_SCHEMA[name] for name in options.columns])
-
-
 def checked_schema(schema: StructType, ours: StructType = EVENT_SCHEMA) -> StructType:
     """`schema`, which may come from the user, once its columns are checked against `ours`.
 
@@ -174,9 +112,3 @@ def checked_schema(schema: StructType, ours: StructType = EVENT_SCHEMA) -> Struc
                 f"{field.dataType.simpleString()}"
             )
     return schema
-
-
-def _checked(at: int | datetime | None) -> int | datetime | None:
-    if isinstance(at, datetime) and at.tzinfo is None:
-        raise InvalidArgument(f"expected a time with its time zone, got {at}")
-    return at

@@ -21,7 +21,7 @@ from tierledger.pipeline.tables.trash import TRASH
 TABLES: dict[str, Table] = {
     table.name: table for table in (SEGMENTS, TRASH, EPOCHS, SIZES, TRANSITIONS, ANOMALIES)
 }
-"""Every folded table by name. The raw events are in `source.source.events`."""
+"""Every folded table by name. The raw events are in `frames.events`."""
 
 MADE_OF_COLUMNS = (SEGMENTS.name, SIZES.name)
 """Those that `column_tables` makes."""

@@ -27,8 +27,7 @@ from tierledger.events.errors import NoSuchStore, NotReady
 from tierledger.pipeline import frames
 from tierledger.pipeline.folding.store import JobStore
 from tierledger.pipeline.session import CONNECT_MODE, check_master, own_session
-from tierledger.pipeline.source.schema import DEFAULT_SCHEMA
-from tierledger.pipeline.source.source import events
+from tierledger.pipeline.source.schema import DEFAULT_SCHEMA, EVENT_SCHEMA
 from tierledger.pipeline.spark_tasks import cores_of, followed
 from tierledger.pipeline.tables.plan import TABLES
 
@@ -58,7 +57,10 @@ def test_events_are_read_in_batches(connected: SparkSession, url: str) -> None:
     expected = read_here(url)
     for row in expected:  # Spark has maps as such.
         row["leader_epochs"] = row["leader_epochs"] and dict(row["leader_epochs"])
-    assert rows(events(connected, url).collect()) == expected
+    assert (
+        rows(frames.events(connected, url, columns=EVENT_SCHEMA.fieldNames()).collect())
+        == expected
+    )
     assert found.count() == len(expected)
 
 

@@ -34,7 +34,6 @@ from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.options import EPOCH
 from tierledger.cli.output import escaped, print_json, print_note
-from tierledger.cli.settings import columns_setting
 from tierledger.events.extras import naming_extras
 
 if TYPE_CHECKING:
@@ -188,18 +187,15 @@ def _events_written(plan: TablePlan, job: Job) -> tuple[int, list[DamagedLog]]:
 
 
 def _events(session: SparkSession, plan: TablePlan, job: Job) -> DataFrame:
-    from tierledger.pipeline.source.source import EVENT_SCHEMA, events
-    from tierledger.storage.connector import URL_SETTING
+    from tierledger.pipeline.frames import events
 
     return events(
         session,
-        str(plan.store.config[URL_SETTING]),
+        plan.store.config,
+        _as_of(job),
         cluster=plan.store.cluster,
         topic=job.topic,
         partition=job.partition,
-        as_of=_as_of(job),
-        columns=[name for name in EVENT_SCHEMA.fieldNames() if name != "stored"],
-        column_files=columns_setting(job.columns),
     )
 
 

@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from tests.models.cli.command_line import run, write
@@ -41,11 +42,12 @@ from tierledger.pipeline.column_files import content
 from tierledger.pipeline.column_files.folder import ColumnFolder
 from tierledger.pipeline.column_files.locate import COLUMNS_SETTING
 from tierledger.pipeline.column_writer import WrittenColumns, listed, write_columns
+from tierledger.pipeline.frames import events
 from tierledger.pipeline.log_ranges import FileRanges, LogRange
-from tierledger.pipeline.source import options
+from tierledger.pipeline.source import native, options
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.schema import DEFAULT_SCHEMA, EVENT_SCHEMA
-from tierledger.pipeline.source.source import TierledgerReader, events
+from tierledger.pipeline.source.source import TierledgerReader
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 from tierledger.storage.connector import URL_SETTING
 from tierledger.storage.partition.forgetting import forget
@@ -518,7 +520,17 @@ def test_the_stored_bytes_are_read_from_the_logs(store: Store) -> None:
     assert COLUMNS_SETTING not in store.options.config
 
 
-def test_spark_reads_files_and_the_logs_behind_them(spark: SparkSession, store: Store) -> None:
+def spark_rows(found: DataFrame) -> list[Row]:
+    """Rows from Spark, with maps as Arrow has them."""
+    held = rows(found.collect())
+    for row in held:
+        row["leader_epochs"] = row["leader_epochs"] and list(row["leader_epochs"].items())
+    return held
+
+
+def test_sparks_format_reads_files_and_the_logs_behind_them(
+    spark: SparkSession, store: Store
+) -> None:
     fill(store)
     store.write()
     grow(store, range(50, 60))
@@ -526,21 +538,139 @@ def test_spark_reads_files_and_the_logs_behind_them(spark: SparkSession, store: 
     folder = store.path.with_name(store.path.name + ".columns")
     elsewhere = folder.rename(store.path.with_name("elsewhere"))
 
-    found = events(
-        spark, store.url, column_files=f"dir:{elsewhere}", columns=tuple(expected[0])
-    )
+    found = read(spark, store.url, column_files=f"dir:{elsewhere}")
 
-    for row in expected:
-        if row["leader_epochs"] is not None:
-            row["leader_epochs"] = dict(row["leader_epochs"])  # As Spark has maps.
-    assert rows(found.collect()) == expected
-    assert rows(read(spark, store.url, column_files=NOWHERE).collect()) == expected
+    assert spark_rows(found) == expected
     elsewhere.rename(folder)
     newer = read(spark, store.url, since=50, as_of=70, columns="topic,position")
     assert sorted(newer.collect()) == sorted(
         (row["topic"], row["position"]) for row in expected if 50 <= row["position"] <= 70
     )
-    few = read(spark, store.url, topic="orders", columns="position,state")
+
+
+@pytest.fixture
+def no_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other test's copies of column files, which may be the same files."""
+    monkeypatch.setattr(native, "COPIES", tmp_path.name)
+
+
+def files_read(found: DataFrame) -> set[str]:
+    """The column files that Spark reads itself."""
+    return {Path(one).name for one in found.inputFiles()}
+
+
+def test_spark_reads_whole_files_itself_and_the_rest_in_tasks(
+    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two files, the second with what both logs got later, and tails of both."""
+    Reads(monkeypatch)
+    fill(store)
+    store.write()
+    for tip in (TIP, OTHER):
+        grow(store, range(50, 60), tip)
+    store.write()
+    grow(store, range(60, 65))
+    expected, (older, newer) = store.decoded(), store.place.names()
+
+    def check(names: set[str], is_wanted: Callable[[Row], bool], **of: Any) -> None:  # noqa: ANN401 - As `events`.
+        found = events(spark, store.url, **of)
+        assert files_read(found) == names
+        assert spark_rows(found) == [row for row in expected if is_wanted(row)]
+
+    check({older, newer}, lambda _: True)
+    check({older, newer}, lambda row: row["topic"] == "payments", topic="payments")
+    check({older, newer}, lambda row: row["partition"] == 3, partition=3)
+    check({older}, lambda row: row["position"] <= 20, as_of=20)
+    check({newer}, lambda row: row["position"] >= 65, since=65)
+    moment = expected[5]["log_time_ms"]
+    check({older}, lambda row: row["log_time_ms"] <= moment, as_of=time_of(moment))
+    check(set(), lambda row: row["position"] >= 82, since=82)
+    few = events(spark, store.url, columns=["position", "state"], topic="orders")
     assert sorted(few.collect()) == sorted(
         (row["position"], row["state"]) for row in expected if row["topic"] == "orders"
     )
+    assert files_read(events(spark, store.url, columns=["stored"])) == set()
+
+
+def test_a_file_is_read_by_tasks_if_the_logs_have_not_all_of_it(
+    spark: SparkSession, store: Store
+) -> None:
+    fill(store)
+    store.write()
+    grow(store, range(50, 100))
+    older = store.file().read_bytes()
+    store.write()
+    store.place.write(1, older)
+    assert len(store.place.names()) == 2, "the first has what the second has, and less"
+
+    found = events(spark, store.url)
+
+    assert files_read(found) == {store.place.names()[1]}
+    assert spark_rows(found) == store.decoded()
+
+
+@pytest.mark.parametrize("spoil", [truncated, flipped, Path.unlink])
+@pytest.mark.usefixtures("no_copies")
+def test_what_happens_to_files_after_their_digest_was_compared_does_not_matter(
+    spark: SparkSession, store: Store, spoil: Callable[[Path], None]
+) -> None:
+    fill(store)
+    store.write()
+    expected = store.decoded()
+    found = events(spark, store.url)
+    assert files_read(found) == {store.file().name}
+
+    spoil(store.file())
+
+    assert spark_rows(found) == expected
+
+
+@pytest.mark.parametrize("spoil", [truncated, flipped, of_another_program])
+@pytest.mark.usefixtures("no_copies")
+def test_spark_reads_no_file_itself_that_is_not_what_was_written(
+    spark: SparkSession, store: Store, spoil: Callable[[Path], None]
+) -> None:
+    fill(store)
+    store.write()
+    spoil(store.file())
+
+    with warnings.catch_warnings(action="ignore"):
+        found = events(spark, store.url)
+
+    assert files_read(found) == set()
+    assert spark_rows(found) == store.decoded()
+
+
+def test_a_copy_that_is_no_longer_what_was_copied_is_made_anew(
+    spark: SparkSession, store: Store
+) -> None:
+    fill(store)
+    store.write()
+    (copy,) = events(spark, store.url).inputFiles()
+    truncated(Path(copy.removeprefix("file:")))
+
+    assert spark_rows(events(spark, store.url)) == store.decoded()
+
+
+@pytest.mark.usefixtures("no_copies")
+def test_a_disk_too_full_for_copies_costs_time_and_no_row(
+    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    store.write()
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    found = events(spark, store.url)
+
+    assert files_read(found) == set()
+    assert spark_rows(found) == store.decoded()
+
+
+def test_an_empty_store_has_no_events_on_spark(spark: SparkSession, store: Store) -> None:
+    write(store.path)
+    found = events(spark, store.url)
+    assert found.schema == DEFAULT_SCHEMA
+    assert found.collect() == []

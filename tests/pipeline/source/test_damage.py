@@ -19,8 +19,9 @@ from tests.models.storage.stored_partitions import (
 from tierledger.events import log_events as log
 from tierledger.events.event_codec import EventCodec, chain
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline.frames import events
 from tierledger.pipeline.source.columns import BOUNDARY, CORRUPT
-from tierledger.pipeline.source.source import events
+from tierledger.pipeline.source.schema import EVENT_SCHEMA
 from tierledger.storage.partition.forgetting import forget
 from tierledger.storage.partition.reader import PartitionReader
 
@@ -160,7 +161,11 @@ def test_a_damaged_beginning_or_end_is_a_row_too(
 def test_a_corrupt_row_comes_through_spark(spark: SparkSession, sqlite_url: str) -> None:
     asyncio.run(damaged(sqlite_url, DAMAGES["a bit flipped"]))
 
-    found = events(spark, sqlite_url).where(f"type = '{CORRUPT}'").collect()
+    found = (
+        events(spark, sqlite_url, columns=EVENT_SCHEMA.fieldNames())
+        .where(f"type = '{CORRUPT}'")
+        .collect()
+    )
 
     (row,) = found
     assert (row.cluster, row.topic, row.partition, row.position) == (CLUSTER, "orders", 3, 9)

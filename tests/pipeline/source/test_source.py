@@ -30,9 +30,9 @@ from tests.models.storage.stored_partitions import (
 from tierledger.events import log_events as log
 from tierledger.events.event_codec import decode_events, genesis
 from tierledger.events.identifiers import TopicIdPartition, Uuid
+from tierledger.pipeline.frames import events
 from tierledger.pipeline.log_ranges import LogRange
 from tierledger.pipeline.source.schema import DEFAULT_SCHEMA
-from tierledger.pipeline.source.source import EVENT_SCHEMA, events
 from tierledger.storage.partition.event_log import encode_batch
 
 IMPORTED = ["one-broker", "three-brokers-churn", "topic-deletion", "custom-metadata-over-limit"]
@@ -223,11 +223,11 @@ def test_a_time_or_a_position_cuts_each_log(spark: SparkSession, sqlite_url: str
     moment = datetime.fromtimestamp(TIME_MS / 1000 + 5, UTC)
 
     at_position = events(spark, sqlite_url, as_of=3, columns=["topic"])
-    at_time = events(spark, sqlite_url, as_of=moment, rows_per_task=4)
+    at_time = events(spark, sqlite_url, moment)
 
     assert at_position.columns == ["topic"]
     assert at_position.count() == 8
-    assert at_time.columns == EVENT_SCHEMA.fieldNames()
+    assert at_time.schema == DEFAULT_SCHEMA
     times = sorted(row.log_time_ms - TIME_MS for row in at_time.collect())
     every = sorted(row.log_time_ms - TIME_MS for row in events(spark, sqlite_url).collect())
     assert times == [one for one in every if one <= 5000]
