@@ -50,6 +50,9 @@ html_show_copyright = False
 html_use_index = False
 # A page that was opened as a file may not read the others.
 html_show_search_summary = False
+html_search_scorer = str(Path(__file__).parent / "site" / "search_order.js")
+html_static_path = ["site"]
+html_css_files = ["site.css"]
 
 
 SHARED: dict[str, object] = {}

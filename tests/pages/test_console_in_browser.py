@@ -131,6 +131,9 @@ def test_troubles_come_first_and_say_what_to_do(browser: Browser, console: Conso
     assert "no-service" in browser.text("#trouble-1")
     assert "What to do: start it with" in browser.text("#trouble-1")
     assert [one.split()[0] for one in browser.shown("#sizes .label b")] == ["orders"]
+    browser.click("#sizes .label a")
+    browser.wait_for("document.querySelectorAll('#list tbody tr').length === 2")
+    assert browser.run("location.search") == "?find=orders"
 
 
 def test_what_moved_over_time_is_drawn_by_topic(browser: Browser, console: Console) -> None:

@@ -1,6 +1,7 @@
 """The site of the pages: it builds without a warning, links lead somewhere, one searches."""
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from html import unescape
@@ -131,12 +132,42 @@ def test_one_page_fits_a_phone_and_one_finds_it_by_a_word(site: Path, browser: B
         )
 
 
+def test_pages_that_tell_how_it_is_are_found_before_those_that_tell_how_it_came_to_be(
+    site: Path, browser: Browser
+) -> None:
+    browser.driver.get((site / "search.html").as_uri() + "?q=retention")
+    browser.wait_for("document.querySelector('#search-results a[href*=\"adr/0012\"]') !== null")
+    found = browser.run(
+        "[...document.querySelectorAll('#search-results li a')]"
+        ".map((one) => one.getAttribute('href'))"
+    )
+    of_history = ["adr/" in one or "CHANGELOG" in one for one in found]
+
+    assert of_history.index(True) > 10
+    assert all(of_history[of_history.index(True) :])
+
+
+def test_an_option_in_a_table_is_not_broken_behind_its_hyphens(
+    site: Path, browser: Browser
+) -> None:
+    browser.driver.set_window_size(1280, 900)
+    browser.driver.get((site / "docs" / "commands.html").as_uri())
+    higher_than_a_line = browser.run(
+        "[...document.querySelectorAll('td code')].filter((one) =>"
+        "one.textContent.startsWith('--') && one.getBoundingClientRect().height > 30)"
+        ".map((one) => one.textContent)"
+    )
+
+    assert not higher_than_a_line
+
+
 def test_a_link_that_leads_nowhere_and_a_page_that_nobody_lists_fail_the_build(
     tmp_path: Path,
 ) -> None:
     docs = tmp_path / "pages" / "docs"
     docs.mkdir(parents=True)
     (docs / "conf.py").write_bytes((ROOT / "docs" / "conf.py").read_bytes())
+    shutil.copytree(ROOT / "docs" / "site", docs / "site")
     (tmp_path / "pages" / "README.md").write_text("# It\n\nOne.\n")
     (docs / "README.md").write_text("# All\n\n## Part\n\n- [Other](other.md): what it holds\n")
     (docs / "other.md").write_text(
