@@ -160,3 +160,4 @@ show jobs coverage --as-of "$before" --page "$folder/coverage.html" | tail -n 5
 echo
 echo "Look at it: $folder/coverage.html"
 echo "The store stays at $folder/ledger.sqlite: try $tierledger ls --store $TIERLEDGER_STORE"
+echo "In a browser: $tierledger console --store $TIERLEDGER_STORE"

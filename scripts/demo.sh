@@ -77,3 +77,4 @@ show export "$folder/records.jsonl.gz"
 echo
 echo "Look at it: $folder/report.html"
 echo "The store stays at $folder/ledger.sqlite: try $tierledger ls --store $TIERLEDGER_STORE"
+echo "In a browser: $tierledger console --store $TIERLEDGER_STORE"

@@ -348,6 +348,8 @@ def test_a_page_can_be_read_and_operated_at_a_desk_and_on_a_phone(
             assert beside(browser, larger=True) <= 0, "with text twice as large"
             assert not broken(browser)
             assert not broken_in_the_dark(browser)
+            rows = browser.all("#list tbody tr")
+            assert all(one.size["height"] < 130 for one in rows), "several are seen at a time"
 
 
 STRANGE = "x" * 249, f"{HOSTILE}</script><img src=x onerror=document.title='hit'>"
