@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from tests.models.actors.secrets import TOKENS, Secrets, line
 from tests.models.cli.command_line import orders, refused, run, write
 from tests.models.pages.chromium import WAIT_S, Browser
+from tests.models.pages.rules import broken, broken_in_the_dark
 from tierledger.actors.door.security.renewed import Renewed
 from tierledger.actors.door.security.tls import Pair
 from tierledger.actors.door.security.tokens import read_list
@@ -124,6 +125,7 @@ def listed(browser: Browser) -> None:
 def test_somebody_signs_in_and_sees_what_was_asked_for(opened: Browser) -> None:
     asked = opened.text("h1")
     told = opened.text("body")
+    unfit = [*broken(opened), broken_in_the_dark(opened)]
     sign_in(opened, "a-token-that-nobody-has-given")
     opened.wait_for("document.querySelector('#why')?.textContent.startsWith('this')")
     refusal = opened.text("#why")
@@ -135,6 +137,7 @@ def test_somebody_signs_in_and_sees_what_was_asked_for(opened: Browser) -> None:
     opened.wait_for("document.querySelector('#token') !== null")
 
     assert asked == "Sign in"
+    assert not any(unfit)
     assert "sqlite" not in told, "the store is named to who is let in"
     assert refusal == "this bearer token is not known here"
     assert address == "/partitions?find=orders"
