@@ -65,6 +65,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger doctor --store sqlite:ledger.sqlite",
         "tierledger doctor --tier s3://BUCKET/PREFIX --kafka broker-1:9092 --json",
     ),
+    "bundle": ("tierledger bundle incident.zip --topic orders --partition 0",),
     "metrics alerts": (
         "tierledger metrics alerts",
         "tierledger metrics alerts --runbook https://wiki/runbook.md",

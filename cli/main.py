@@ -19,6 +19,7 @@ import typer
 from typing_extensions import override
 
 from tierledger.cli.commands.backup import backup_group
+from tierledger.cli.commands.bundle import bundle
 from tierledger.cli.commands.cat import cat
 from tierledger.cli.commands.check import check_history
 from tierledger.cli.commands.clean.group import clean_group
@@ -212,6 +213,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "restart": restart,
     "status": status_command,
     "doctor": doctor,
+    "bundle": bundle,
     "console": console,
     "replay": replay_command,
     "check": check_history,

@@ -53,6 +53,11 @@ def ray_folder() -> str | None:
     return os.environ.get("RAY_TMPDIR")
 
 
+def environment() -> Mapping[str, str]:
+    """All variables, also those of others, for a command that must not give them away."""
+    return os.environ
+
+
 def tier_options() -> Mapping[str, str]:
     """What the environment adds to a tier's URL."""
     keys = os.environ.get(TIER_KEYS_VARIABLE)

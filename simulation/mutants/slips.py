@@ -882,10 +882,10 @@ _REPLACED_WRITER = (
         "crowded = sum([max(0, load - partitions_per_host) for load in loads])",
     ),
     (
-        "a writer that was replaced is asked again and again",
+        "a writer that was replaced counts as a damaged store",
         HostedBackend._ask,
-        "self._lost()",
-        "pass",
+        "raise StorageUnavailable(",
+        "raise WriterReplaced(",
     ),
 )
 """Slips around a writer's successor, and around further hosts."""
