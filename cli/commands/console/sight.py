@@ -111,6 +111,7 @@ class Sight:
         self.version = 0
         """Grows with each change."""
         self._changed = asyncio.Event()
+        self._told_s = -ROUND_S
         self._is_closed = False
         self._catalog: Catalog | None = None
         self._ends: dict[TopicIdPartition, str | None] = {}
@@ -175,6 +176,13 @@ class Sight:
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def _tell_sometimes(self) -> None:
+        """The same, but once a second: making pages takes from what they wait for."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._told_s >= ROUND_S:
+            self._told_s = now_s
+            self.tell()
 
     async def _show_again(self) -> None:
         while True:
@@ -245,12 +253,11 @@ class Sight:
 
     async def _show_early(self, catalog: Catalog, tips: Sequence[TopicIdPartition]) -> None:
         self.partitions |= {one.tip: one for one in await early_looks(catalog, tips)}
-        self.tell()
+        self._tell_sometimes()
 
     async def _renew(self, catalog: Catalog, tips: Sequence[TopicIdPartition]) -> None:
         """Read the partitions whose logs have grown: first those on the screen."""
-        loop, left = asyncio.get_running_loop(), dict.fromkeys(tips)
-        told_s = -ROUND_S
+        left, is_news = dict.fromkeys(tips), False
         while left:
             shown = [tip for tip in self.on_screen if tip in left]
             some = shown or list(itertools.islice(left, KEYS_PER_READ))
@@ -269,9 +276,11 @@ class Sight:
                 ):
                     self.partitions[seen.tip] = seen
                 self._ends |= part
-            if grown and (not left or loop.time() - told_s >= ROUND_S):
-                told_s = loop.time()
-                self.tell()
+            if grown:
+                is_news = True
+                self._tell_sometimes()
+        if is_news:
+            self.tell()
 
     async def _watch_service(self) -> None:
         options = StatusOptions(self.options, limit=None, is_repeated=True)

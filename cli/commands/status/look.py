@@ -49,7 +49,8 @@ class ClusterView(NamedTuple):
     cluster: str
     service: tuple[ServiceIdentity, ServiceStatus] | None
     stored: tuple[int, bool] | None = None
-    """Without a service: the number of partitions in the store, and whether these are all."""
+    """Without a service: the number of partitions in the store, and whether these are all; None
+    if they were not counted."""
     closed: str | None = None
     """Why no service starts on the store; None if one can."""
     left: list[LeftPartition] | None = None
@@ -91,8 +92,8 @@ async def take_look(options: StatusOptions) -> ClusterView:
         is_live = record is not None and await asyncio.to_thread(lambda: record.is_live)
         if is_live or names_doors(options.store.store):
             raise
-        count, why = await _count_stored(settings), await _closed(settings)
-        return ClusterView(settings.cluster_id, None, count, why)
+        count = None if options.is_repeated else await _count_stored(settings)
+        return ClusterView(settings.cluster_id, None, count, await _closed(settings))
     known = [] if record is None else record.host_doors
     hosts = {one.address.rpartition("/")[0]: one.address for one in known}
     try:
