@@ -80,12 +80,13 @@ class StoreSource:
         number = end.next_batch
         while True:
             try:
-                values = [batch.value for batch in await batches.read(number)]
+                page = await batches.page(number)
             except CorruptLog as error:
                 number, before = await self._first(batches, log), number
                 if number <= before:
                     raise CorruptLog(f"{log}: {error}") from None
                 continue  # It was forgotten up to there.
+            values = [batch.value for batch in page.batches]
             if not values:
                 return
             found = logs.followed(end, BatchPiece(log, number, values))
@@ -98,6 +99,8 @@ class StoreSource:
                 return
             if found.error is not None:
                 raise found.error
+            if page.is_end:
+                return  # Another read may find more, as long as somebody writes.
 
     async def _first(self, batches: BatchLog, log: LogId) -> int:
         """The number of the first batch that the log still has; 0 if it has none."""

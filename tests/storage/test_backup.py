@@ -735,6 +735,23 @@ async def test_a_log_that_is_written_and_forgotten_meanwhile_is_whole_in_a_backu
         assert report.passed
 
 
+async def test_a_log_that_is_written_faster_than_it_is_read_does_not_hold_a_backup_up(
+    files: BackupFiles,
+) -> None:
+    backend = Growing()
+    partition = await StoredPartition.led(backend)
+    numbers = iter(range(50))
+
+    async def happens() -> None:
+        await partition.fill([next(numbers)])
+
+    backend.happens = happens
+    await made(backend, files)
+    backend.happens = None
+
+    assert next(numbers) < 50
+
+
 async def test_the_coordinators_log_is_damaged_and_no_backup_is_made(
     files: BackupFiles,
 ) -> None:
