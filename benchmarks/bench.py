@@ -59,6 +59,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "spark_imported": (5_000_000, 200),  # Records of a topic that Spark imports.
     "spark_compared": (1_000_000, 200),  # Events of the larger store on which plain
     # Python is compared with Spark; the smaller has a tenth.
+    "imported": (100_000, 200),  # Records that one process turns into batches.
     "columns_events": (1_000_000, 400),  # Of the store whose columns are in files,
     "columns_small": (8_000, 400),  # and of the one that a command asks.
     "bucket_calls": (

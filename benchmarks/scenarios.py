@@ -10,6 +10,7 @@ from tierledger.benchmarks import (
     console,
     core,
     guard,
+    imports,
     kafka,
     service,
     simulated,
@@ -266,6 +267,10 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
         Row("undelete: records of 1,000 bytes", "MiB/CPU s", "brought_back", at_least(50),
             "{with_start} with the command's start, as long as a plan's"),
         Row("undelete: records lost", "records", "lost", at_most(0)),
+    ]),
+    "import": (imports.batches, [
+        Row("import: {imported:,} records turned into batches, in one process",
+            "records/s of CPU", "rate", at_least(100_000), "{each} µs of CPU each"),
     ]),
     "spark-scan": (spark.scan, [
         Row("scan, {store}, local[2]: {spark_events:,} events, " + what, "rows/s", sample,

@@ -12,6 +12,7 @@ Kafka, or an unusual spelling, which an object has no place for, are kept beside
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from tierledger.events.errors import InvalidArgument, MetadataParseError
@@ -59,6 +60,9 @@ __all__ = [
     "is_newer",
     "peek_partition",
 ]
+
+PARTITIONS_KNOWN = 1024
+"""Records follow each other that are of few partitions: those read last are kept."""
 
 _SEGMENT_STATES = tuple(RemoteLogSegmentState)
 _DELETE_STATES = tuple(RemotePartitionDeleteState)
@@ -179,6 +183,28 @@ def _made(at: int, kind: Callable[..., T], *fields: Any) -> T:  # noqa: ANN401
 
 
 def _read_partition(reader: Reader) -> tuple[TopicIdPartition, Tags]:
+    at, value = reader.at, reader.value
+    if at < len(value) and value[at] < 0x80:  # A name of usual length.
+        end = at + value[at] + PARTITION.size + 1
+        known = _plain_partition(value[at:end])
+        if known is not None:
+            reader.at = end
+            return known, ()
+    return _read_any_partition(reader)
+
+
+@lru_cache(PARTITIONS_KNOWN)
+def _plain_partition(data: bytes) -> TopicIdPartition | None:
+    """The partition that `data` is, without tagged fields; None if it is anything else."""
+    reader = Reader(data)
+    try:
+        found, tags = _read_any_partition(reader)
+    except MetadataParseError:
+        return None
+    return found if not tags and reader.at == len(data) else None
+
+
+def _read_any_partition(reader: Reader) -> tuple[TopicIdPartition, Tags]:
     at = reader.at
     topic = reader.string("the topic's name")
     topic_id, partition = reader.unpack(PARTITION, "topic id and partition")

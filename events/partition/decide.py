@@ -33,7 +33,7 @@ from tierledger.events.lifecycle import (
 )
 from tierledger.events.metadata import RemoteLogSegmentMetadata
 from tierledger.events.partition.evolve import started_fields
-from tierledger.events.partition.imports import import_body
+from tierledger.events.partition.imports import import_events
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.sessions import close_session, delay_to_ask, open_session
 from tierledger.events.sent_fields import with_defaults
@@ -444,20 +444,7 @@ def _put_delete(view: Overlay, command: cmd.PutPartitionDelete) -> list[log.Body
 
 def _import(view: Overlay, command: cmd.ImportRecords) -> tuple[tuple[log.Event, ...], int]:
     events: list[log.Event] = []
-    session = view.session
-    assert session is not None, "the session was checked"
-    cluster = session.import_cluster
-    if cluster is None:
-        raise InvalidArgument(
-            f"{view.topic_id_partition}: session {session.number} was not opened for an import"
-        )
-    for item in command.records:
-        if view.is_finished:
-            break  # The log is complete, and so it is if they come with a later command.
-        if item.offset <= view.imported_offset(cluster, item.metadata_partition):
-            continue  # Imported before: an import that resumes sends its last records again.
-        body = import_body(view, item)
-        origin = log.Origin(command.claim.broker_id, None)
-        added, _ = _append(view, [body], item.timestamp_ms, origin)
-        events += added
+    for event in import_events(view, command):
+        view.note(event)
+        events.append(event)
     return tuple(events), view.next_position - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tierledger.events import log_events as log
@@ -43,16 +43,17 @@ _DELETE_STARTED = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
 
 def evolve(state: PartitionState, event: log.Event) -> None:
     """Apply one durable event, in O(log n) of the partition's segments."""
-    _evolve_each(state, (event,))
+    evolve_each(state, (event,))
 
 
 def evolve_all(state: PartitionState, events: Sequence[log.Event], chain_hash: bytes) -> None:
     """Apply one decoded batch, whose last event has the hash `chain_hash`."""
-    _evolve_each(state, events)
+    evolve_each(state, events)
     state.chain_hash = chain_hash
 
 
-def _evolve_each(state: PartitionState, events: Sequence[log.Event]) -> None:
+def evolve_each(state: PartitionState, events: Iterable[log.Event]) -> None:
+    """Apply events, each of which may be made of the state that the one before it left."""
     apply, requests = _APPLY, state.requests
     expected = state.next_position
     for event in events:

@@ -10,8 +10,13 @@ on how many runs an import takes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TypeAlias
+
 from tierledger.events import log_events as log
-from tierledger.events.commands import ImportedRecord
+from tierledger.events.commands import ImportedRecord, ImportRecords
+from tierledger.events.errors import InvalidArgument
+from tierledger.events.kafka.codec import NO_TAGS
 from tierledger.events.lifecycle import RemoteLogSegmentState, is_valid_segment_transition
 from tierledger.events.metadata import (
     RemoteLogSegmentMetadata,
@@ -19,7 +24,8 @@ from tierledger.events.metadata import (
     RemotePartitionDeleteMetadata,
 )
 from tierledger.events.partition.overlay import Overlay
-from tierledger.events.tables.segment_rows import STATE, unpack_row
+from tierledger.events.partition.state import PartitionState
+from tierledger.events.tables.segment_rows import state_of_row
 
 AFTER_FINISHED = "after partition deletion"
 """Why a record becomes no event. Older logs have events with it."""
@@ -33,11 +39,38 @@ KEPT = "kept from deletion"
 """Its data would be in the trash and in use at once; a segment's id never comes back."""
 
 
-def import_body(view: Overlay, item: ImportedRecord) -> log.Body:
+View: TypeAlias = Overlay | PartitionState
+"""What is known of the partition: an overlay, or the state itself of who alone sees it."""
+
+
+def import_events(view: View, command: ImportRecords) -> Iterator[log.Event]:
+    """The events of `command`, each made of what `view` shows once it has the one before.
+
+    Raises:
+        InvalidArgument: The session is not an import's.
+    """
+    session = view.session
+    assert session is not None, "the session was checked"
+    cluster, broker_id = session.import_cluster, command.claim.broker_id
+    if cluster is None:
+        raise InvalidArgument(
+            f"{view.topic_id_partition}: session {session.number} was not opened for an import"
+        )
+    for item in command.records:
+        if view.is_finished:
+            return  # The log is complete, and so it is if they come with a later command.
+        if item.offset <= view.imported_offset(cluster, item.metadata_partition):
+            continue  # Imported before: an import that resumes sends its last records again.
+        log_time_ms = max(view.log_time_ms, item.timestamp_ms)
+        body = import_body(view, item)
+        yield log.Event(view.next_position, session.number, log_time_ms, broker_id, None, body)
+
+
+def import_body(view: View, item: ImportedRecord) -> log.Body:
     """The event for `item`, appended to `view`'s log."""
     source = (item.metadata_partition, item.offset)
-    value = item.record.value
-    tags = item.record.tags.to_plain()
+    value, unknown = item.record
+    tags = None if unknown is NO_TAGS else unknown.to_plain()
     match value:
         case RemoteLogSegmentMetadata():
             return _added(view, value, source, tags)
@@ -51,13 +84,16 @@ def import_body(view: Overlay, item: ImportedRecord) -> log.Body:
             return log.ImportRecordDropped(source, NO_PARTITION, None)
 
 
-def _state_of(view: Overlay, segment_id: bytes) -> RemoteLogSegmentState | None:
+def _state_of(view: View, segment_id: bytes) -> RemoteLogSegmentState | None:
     row = view.row(segment_id)
-    return None if row is None else RemoteLogSegmentState(unpack_row(row)[STATE])
+    return None if row is None else _STATES[state_of_row(row)]
+
+
+_STATES = tuple(RemoteLogSegmentState)
 
 
 def _added(
-    view: Overlay,
+    view: View,
     metadata: RemoteLogSegmentMetadata,
     source: tuple[int, int],
     tags: tuple[object, ...] | None,
@@ -73,7 +109,7 @@ def _added(
 
 
 def _updated(
-    view: Overlay,
+    view: View,
     update: RemoteLogSegmentMetadataUpdate,
     source: tuple[int, int],
     tags: tuple[object, ...] | None,

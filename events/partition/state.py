@@ -124,6 +124,8 @@ class DepartedIds:
 
     def position_of(self, segment_id: bytes) -> int | None:
         """The position at which `segment_id` left the rows; None if not remembered."""
+        if not len(self._positions):
+            return None
         for position in self._positions.of(hash(segment_id)):
             value = self.by_position.get(position)
             if value is not None and value[:ID_BYTES] == segment_id:

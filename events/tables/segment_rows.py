@@ -44,6 +44,11 @@ def id_of_row(row: bytes) -> bytes:
     return row[3:19]
 
 
+def state_of_row(row: bytes) -> int:
+    """The state in `row`: one byte behind the id."""
+    return row[19]
+
+
 def end_in_epoch(fields: Row, epoch: int) -> int:
     """The last offset of `epoch` in the segment: before the next epoch, or its end."""
     epochs = fields[EPOCHS]

@@ -9,14 +9,15 @@ session when it is repeated, and the log becomes what it would have been.
 Rule 4: the same records make the same log, but for its sessions, in any number of runs. So a
 record that comes out of order ends the import of the partition.
 
-Only the import sees this state, so the state may be ahead of the durable log. If a write fails,
-the state is discarded.
+Only the import sees this state, so it may be ahead of the durable log.
+Each record is decided on by the state that the one before left. If a write fails, the state
+is discarded.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,8 +27,8 @@ from tierledger.events.errors import MetadataParseError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka.codec import decode
 from tierledger.events.partition.decide import Accepted, Limits, Rejected, decide
-from tierledger.events.partition.evolve import evolve_all
-from tierledger.events.partition.imports import AFTER_FINISHED
+from tierledger.events.partition.evolve import evolve_each
+from tierledger.events.partition.imports import AFTER_FINISHED, import_events
 from tierledger.events.partition.overlay import Overlay
 from tierledger.events.partition.state import Session
 from tierledger.storage.partition.event_log import encode_batch
@@ -207,16 +208,19 @@ class ImportingLog:
     def _batch(self, *, is_last: bool) -> Slot | None:
         """Make the log's next batch of the buffered records, and advance the state."""
         records, self._buffer, self._size = tuple(self._buffer), [], 0
-        view, events = Overlay(self._state), list[log.Event]()
+        state, events = self._state, list[log.Event]()
         for command, now_ms in self._commands(records, is_last=is_last):
-            decision = decide(view, command, now_ms, _LIMITS)
+            if isinstance(command, cmd.ImportRecords):
+                evolve_each(state, _kept(import_events(state, command), events))
+                continue
+            decision = decide(Overlay(state), command, now_ms, _LIMITS)
             if isinstance(decision, Rejected):
                 self._tally.trouble = f"{type(decision.error).__name__}: {decision.error}"
                 return None
             assert isinstance(decision, Accepted), "nobody rivals an import's own session"
-            events += decision.events
-        encoded = encode_batch(self._reader.serde, events, self._state.chain_hash)
-        evolve_all(self._state, events, encoded.chain_hash)
+            evolve_each(state, _kept(decision.events, events))
+        encoded = encode_batch(self._reader.serde, events, state.chain_hash)
+        state.chain_hash = encoded.chain_hash
         key = self._reader.log.key(self._next_batch)
         self._next_batch += 1
         bodies = [event.body for event in events]
@@ -247,6 +251,12 @@ class ImportingLog:
         if is_last:
             commands.append((cmd.CloseSession(claim, FINISHED), self._state.log_time_ms))
         return commands
+
+
+def _kept(events: Iterable[log.Event], into: list[log.Event]) -> Iterator[log.Event]:
+    for event in events:
+        into.append(event)
+        yield event
 
 
 def _whose(session: Session) -> str:

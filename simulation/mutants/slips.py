@@ -81,11 +81,11 @@ _NOTICED_BY_NOBODY = (
 _EVENTS = (
     (
         "the newest request ids are forgotten, not the oldest",
-        evolve._evolve_each,
+        evolve.evolve_each,
         "list(kept)[:-REQUESTS_KEPT]",
         "list(kept)[REQUESTS_KEPT:]",
     ),
-    ("log time is not kept", evolve._evolve_each, "state.log_time_ms = log_time_ms", "pass"),
+    ("log time is not kept", evolve.evolve_each, "state.log_time_ms = log_time_ms", "pass"),
     (
         "the bytes of the former state stay counted",
         evolve._segment_updated,
@@ -142,7 +142,7 @@ _EVENTS = (
     ),
     (
         "the record where an import goes on is taken over twice",
-        decide._import,
+        decide_import.import_events,
         "item.offset <= view",
         "item.offset < view",
     ),

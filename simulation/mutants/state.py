@@ -41,7 +41,7 @@ def repeat_appended_again() -> Patches:
 def newest_request_ids_forgotten() -> Patches:
     """Of a broker's requests the newest are forgotten, not the oldest."""
     return rewritten(
-        evolve._evolve_each, "list(kept)[:-REQUESTS_KEPT]", "list(kept)[REQUESTS_KEPT:]"
+        evolve.evolve_each, "list(kept)[:-REQUESTS_KEPT]", "list(kept)[REQUESTS_KEPT:]"
     )
 
 
@@ -86,7 +86,7 @@ class _KeptInSet(dict[bytes, int]):
 @mistake("M15", "checkpoint_is_fold replay_determinism")
 def fold_iterates_a_set() -> Patches:
     """Which requests are forgotten is left to the order of a set."""
-    evolve_each: Any = vars(evolve)["_evolve_each"]
+    evolve_each: Any = vars(evolve)["evolve_each"]
 
     def unordered(state: Any, events: Any) -> None:  # noqa: ANN401
         for event in events:
@@ -98,7 +98,7 @@ def fold_iterates_a_set() -> Patches:
                 kept = state.requests[event.broker_id] = _KeptInSet(kept)
             kept.shrink()
 
-    return [(evolve, "_evolve_each", unordered)]
+    return [(evolve, "evolve_each", unordered)]
 
 
 @mistake("M24", "lifecycle")

@@ -16,6 +16,7 @@ TINY = max(full for full, _ in SIZES.values()) + 1
 """So small a part of the sizes that each is the least it can be."""
 
 GOALS_OF = {
+    "import": 1,
     "replay": 1,
     "lookup": 2,
     "commit": 4,
