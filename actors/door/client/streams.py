@@ -131,9 +131,12 @@ class Stream:
         try:
             return await cls.greeted(door, greeting, channel, converse(metadata=metadata))
         except NotReady as error:
-            is_farewell = error.__cause__ is None  # A farewell gives its own reason.
-            if not is_farewell and (trouble := await trouble_with(door, security)) is not None:
+            if error.__cause__ is None:
+                raise  # A farewell gives its own reason.
+            if (trouble := await trouble_with(door, security)) is not None:
                 raise NotAuthorized(f"{door}: {trouble}") from error
+            if UNKNOWN_AUTHORITY in str(error):  # gRPC has a list of authorities of its own.
+                raise NotAuthorized(f"{error}; {NAME_AUTHORITY}") from error
             raise
 
     @classmethod
@@ -404,13 +407,15 @@ def frame_in(data: Any) -> pb.HostFrame:  # noqa: ANN401 - Bytes, or gRPC's own 
         raise ConnectionError(f"the server there is no host: {error}") from error
 
 
+UNKNOWN_AUTHORITY = "the host's certificate is not one of a known authority"
+NAME_AUTHORITY = "name its file: `door.ssl.ca.location`, or for a command TIERLEDGER_CA"
+
 _CAUSES = {
     "Connection refused": "nothing listens there",
     "DNS resolution failed": "the host's name is not known",
     "Name or service not known": "the host's name is not known",
     "No route to host": "there is no route to the host",
-    "CERTIFICATE_VERIFY_FAILED": "the host's certificate is not one of a known authority "
-    "(CERTIFICATE_VERIFY_FAILED)",
+    "CERTIFICATE_VERIFY_FAILED": UNKNOWN_AUTHORITY,
     "no sign of life": "the host gives no sign of life",
     "keepalive watchdog timeout": "the host gives no sign of life",
     "handshake failed": "the TLS handshake with the host failed",

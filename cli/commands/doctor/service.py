@@ -27,6 +27,9 @@ STATES = {
 """How it stands with what has a trouble of that severity."""
 
 
+MEND_SILENT = "see the checks `troubles` and `doors`"
+
+
 async def _service(given: Given) -> AsyncIterator[CheckSeen]:
     if given.has(STORE):
         await given.read_store()
@@ -36,7 +39,8 @@ async def _service(given: Given) -> AsyncIterator[CheckSeen]:
         yield CheckSeen.failed("", none.text, none.action)
         return
     up = sum(one.is_up for one in found.hosts)
-    yield CheckSeen.well("", f"{up} of {len(found.hosts)} hosts answer")
+    text = f"{up} of {len(found.hosts)} hosts answer"
+    yield CheckSeen.well("", text) if up else CheckSeen.failed("", text, MEND_SILENT)
 
 
 async def _troubles(given: Given) -> AsyncIterator[CheckSeen]:

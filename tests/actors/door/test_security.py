@@ -222,9 +222,14 @@ def of_another_authority(secrets: Secrets) -> dict[str, str]:
     return {**secrets.client("reader"), CA_KEY: str(other.certificate)}
 
 
+def of_no_authority(secrets: Secrets) -> dict[str, str]:
+    return {key: value for key, value in secrets.client("reader").items() if key != CA_KEY}
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        (of_no_authority, "one of a known authority; name its file: `door.ssl.ca.location`"),
         (without_token, "expected one bearer token in the stream's metadata"),
         (with_text("a-token-nobody-knows-0123456789"), "bearer token is not known here"),
         (expired, "the bearer token of reader has expired"),
