@@ -414,12 +414,12 @@ class Cluster:
         self.watch.ended(found, is_given_up=process is not None)
         self._ends += 1
         scenario = self._scenario
-        is_writer = scenario.one_writer and found.writes
+        is_writer, turn = scenario.one_writer and found.writes, self._ends + scenario.seed
         must_end = is_writer and not scenario.is_bucket
-        if is_writer and scenario.is_bucket and (self._ends + scenario.seed) % 2:
+        if is_writer and scenario.is_bucket and turn % 4 == 0:
             # Who still knows it goes on asking it, until it learns that it was replaced.
             self._recording.mark("host replaced while it lives")
-        elif not must_end and (found.is_paused or (self._ends + self._scenario.seed) % 2):
+        elif not must_end and (found.is_paused or turn % 2):
             self._recording.mark("host replaced while it lives")
             self._loop.cut_off(found)
         else:
