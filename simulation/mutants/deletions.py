@@ -129,7 +129,13 @@ def batches_under_way_not_awaited() -> Patches:
     return rewritten(Host.heed, "shell.machine.in_flight is not None or", "False or")
 
 
-@_of_guards("M121", "held_deleted")
+@mistake(
+    "M121",
+    "held_deleted",
+    within=60,
+    first=GUARDED_FIRST + 100 * GUARDED_EVERY,
+    every=GUARDED_EVERY,
+)
 def former_leader_not_waited_for() -> Patches:
     """A host heeds a hold for a leader that has not claimed, while the former one goes on."""
     return rewritten(Host.heed, "or not shell.machine.is_alone", "or False")

@@ -84,7 +84,7 @@ SHOWN_BY = {
     "M118": 426,
     "M119": 74,
     "M120": 217,
-    "M121": 569,
+    "M121": 1427,
 }
 """By a mutant's number, a seed that caught it, for mutants whose first three seeds do not.
 It is tried first, which takes a tenth of the time; all others follow if it no longer does."""

@@ -609,6 +609,30 @@ def test_a_file_is_read_by_tasks_if_the_logs_have_not_all_of_it(
     assert spark_rows(found) == store.decoded()
 
 
+def test_files_of_which_each_has_more_of_another_log_are_read_by_tasks(
+    spark: SparkSession, store: Store
+) -> None:
+    fill(store)
+    before = store.path.read_bytes()
+    grow(store, range(50, 100))
+    store.write()
+    first = store.file().read_bytes()
+    store.file().unlink()
+    after = store.path.read_bytes()
+    store.path.write_bytes(before)
+    grow(store, range(50, 100), OTHER)
+    store.write()
+    store.place.write(2, first)
+    store.path.write_bytes(after)
+    grow(store, range(50, 100), OTHER)
+    assert len(store.place.names()) == 2
+
+    found = events(spark, store.url)
+
+    assert files_read(found) == set()
+    assert spark_rows(found) == store.decoded()
+
+
 @pytest.mark.parametrize("spoil", [truncated, flipped, Path.unlink])
 @pytest.mark.usefixtures("no_copies")
 def test_what_happens_to_files_after_their_digest_was_compared_does_not_matter(
