@@ -169,7 +169,7 @@ def reads_without_probe() -> Patches:
     return _unprobed(msg.Answer)
 
 
-@mistake("M39", "linearizability fencing wrong_refusal", within=50, first=0, every=WHOLE_EVERY)
+@mistake("M39", "linearizability fencing wrong_refusal", within=70, first=0, every=WHOLE_EVERY)
 def never_probed() -> Patches:
     """A leader says whatever appends nothing without a look at the next slot."""
     return _unprobed(msg.Answer, msg.Reply, msg.ReplyError)
