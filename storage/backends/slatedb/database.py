@@ -275,7 +275,9 @@ class Views:
             if self._reader is None:
                 self._newest = await oldest_commit(self._place)
             self._looked_s = asyncio.get_running_loop().time()
-            newest = await self._listing.newest_commit(self._newest)
+            newest = self._newest
+            if not await self._listing.is_newest_commit(newest):
+                newest = await self._listing.newest_commit(newest)
             is_old = now_s - self._opened_s > VIEW_S
             if self._reader is None or is_old or newest > self._newest:
                 reader = await self._checked_reader()
