@@ -270,7 +270,7 @@ def test_a_small_store_needs_no_extra_but_for_parquet(tmp_path: Path) -> None:
     assert (text.returncode, text.stderr) == (0, "")
     assert parquet.returncode == 2
     assert "this needs pyarrow" in parquet.stderr
-    assert "tierledger[spark]" in parquet.stderr
+    assert "the extra spark" in parquet.stderr
     assert not (tmp_path / "parquet").exists()
 
 

@@ -94,7 +94,7 @@ DECISIONS = (
     (decide._update, "if not is_valid_segment_transition(source, target):", "if False:"),
     (decide._within_limit, "size > limits", "size >= limits"),
     (decide._add, "if row == pack_row(started_fields(body)):", "if False:"),
-    (decide._import, "item.offset <= view", "item.offset < view"),
+    (imports.import_events, "item.offset <= view", "item.offset < view"),
     (imports._updated, "if known is None:", "if False:"),
     (sessions._against, "ours > theirs", "ours >= theirs"),
     (sessions._verdict, "verdict.leader_epoch < max", "verdict.leader_epoch <= max"),
