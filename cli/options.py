@@ -62,6 +62,9 @@ ColumnsOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+KafkaIfAnyOption = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT,...", help="Brokers of the Kafka cluster.")
+]
 KafkaConfigOption = Annotated[
     Path | None,
     file_option(

@@ -9,16 +9,17 @@ Rule 2: what looks like one goes, too: a key, a token, or the value of a name th
 from __future__ import annotations
 
 import re
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 REMOVED = "[removed]"
 
-SHORTEST = 4
+SHORTEST = 6
 """Characters of a known secret, at least: shorter ones would also be words."""
 
 FILE_BYTES_MAX = 64 * 1024
@@ -26,7 +27,12 @@ FILE_BYTES_MAX = 64 * 1024
 
 _TELLING = r"(?:password|passwd|passphrase|secret|token|credential|authorization)"
 
-_NAME = re.compile(rf"{_TELLING}|(?:^|_)(?:key|keys|auth)(?:$|_)", re.IGNORECASE)
+_TELLS = re.compile(_TELLING, re.IGNORECASE)
+
+_NAME = re.compile(rf"{_TELLING}|(?:^|_)(?:key|keys)(?:$|_)", re.IGNORECASE)
+
+_NO_SECRET = re.compile(r"true|false|null|none|\d+", re.IGNORECASE)
+"""Values of variables that only sound secret. In JSON these stand without quotes."""
 
 _LOOKS_LIKE = [
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), put)
@@ -49,8 +55,12 @@ class Redaction:
     """Takes secrets out of texts."""
 
     def __init__(self, known: Iterable[str]) -> None:
-        """`known`: secrets, wherever they stand."""
-        longest_first = sorted({one for one in known if len(one) >= SHORTEST}, key=len)[::-1]
+        """`known`: secrets, wherever they stand, also quoted for JSON or a URL."""
+        secrets = [
+            one for one in known if len(one) >= SHORTEST and not _NO_SECRET.fullmatch(one)
+        ]
+        spelled = {form for one in secrets for form in (one, dumps(one)[1:-1], quote(one, ""))}
+        longest_first = sorted(spelled, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def without_secrets(self, text: str) -> str:
@@ -62,28 +72,25 @@ class Redaction:
 
 
 def known_secrets(
-    environment: Mapping[str, str], urls: Iterable[str | None], properties: Path | None
+    environment: Mapping[str, str], urls: Iterable[str | None], properties: Mapping[str, str]
 ) -> Iterator[str]:
     """The secrets in a process's surroundings.
 
     `urls`: of store and tier; `properties`: of Kafka's clients.
     """
     for name, value in environment.items():
-        if not _NAME.search(name):
-            continue
-        parts = [part.rpartition("=")[2] for part in value.split(",")]  # ID=FILE,ID=FILE
-        in_files = [one for part in parts for one in _in_file(Path(part))]
-        yield from in_files or [value]
+        if _NAME.search(name):
+            parts = [part.rpartition("=")[2] for part in value.split(",")]  # ID=FILE,ID=FILE
+            in_files = [one for part in parts for one in _in_file(Path(part))]
+            yield from in_files or [value]
     yield from _in_file(_ray_token_file(environment))
     for url in urls:
         if url is not None and (password := urlsplit(url).password):
             yield from (password, unquote(password))
-    if properties is not None:
-        for line in _read(properties).splitlines():
-            name, _, value = line.partition("=")
-            if re.search(_TELLING, name, re.IGNORECASE):
-                yield value.strip()
-            yield from re.findall(r"password\s*=\s*\"([^\"]+)\"", line)
+    for name, value in properties.items():
+        if _TELLS.search(name):
+            yield value
+        yield from re.findall(r"password\s*=\s*\"([^\"]+)\"", value)  # In a JAAS login.
 
 
 def _ray_token_file(environment: Mapping[str, str]) -> Path:
@@ -92,16 +99,15 @@ def _ray_token_file(environment: Mapping[str, str]) -> Path:
 
 
 def _in_file(path: Path) -> Iterator[str]:
-    """A file's lines, and all of it: a token, a key, or one token for each client."""
-    text = _read(path).strip()
-    if text:
-        yield text
-    for line in text.splitlines():
-        yield from line.split()
+    """The lines of a file with a token or a key."""
+    lines = (line.strip() for line in _read(path).splitlines())
+    yield from (line for line in lines if line and not line.startswith("-----"))
 
 
 def _read(path: Path) -> str:
     try:
+        if not path.is_file():
+            return ""  # A pipe would be waited for.
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(FILE_BYTES_MAX)
     except (OSError, ValueError):

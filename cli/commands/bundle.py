@@ -21,6 +21,7 @@ from tierledger.cli.options import (
     UNITS_MS,
     ClusterOption,
     KafkaConfigOption,
+    KafkaIfAnyOption,
     OverwriteOption,
     ServiceOption,
     duration_ms,
@@ -35,6 +36,7 @@ from tierledger.cli.settings import (
     service_config,
 )
 from tierledger.events.errors import InvalidArgument
+from tierledger.storage.kafka_brokers import KafkaBrokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +62,8 @@ ray/           the end of the newest logs of Ray on this machine: hosts, coordin
 Secrets are taken out: values of the environment and of files that are known to be secret, and
 what looks like a password, a token or a key. Names of topics, hosts and buckets are in it, and
 so is custom metadata of segments if a partition was named. Read it before you hand it on.
-Logs of other machines are not in it: run the command on each node.
+Logs of other machines are not in it: run the command on each node. Nor is what `serve` itself
+has said: with systemd, add `journalctl --unit tierledger`.
 """
 
 
@@ -92,10 +95,7 @@ def bundle(
     tier: Annotated[
         str | None, typer.Option(metavar="URL", help="URL of the remote tier, for `doctor`.")
     ] = None,
-    kafka: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,...", help="Brokers of the Kafka cluster."),
-    ] = None,
+    kafka: KafkaIfAnyOption = None,
     kafka_config: KafkaConfigOption = None,
     ray_logs: Annotated[
         Path | None,
@@ -149,7 +149,9 @@ def bundle(
         parts.append(BundlePart("segments", ["segments", *where]))
         if not names_doors(store):
             parts.append(BundlePart("log", ["log", *where]))
-    secrets = Redaction(known_secrets(environment(), [given_url(store), tier], kafka_config))
+    config = None if kafka_config is None else str(kafka_config)
+    properties = {} if kafka is None else KafkaBrokers(kafka, config).settings()
+    secrets = Redaction(known_secrets(environment(), [given_url(store), tier], properties))
     logs = ray_logs or _newest_session()
     with (
         complete_file(out, overwrite=overwrite) as file,
