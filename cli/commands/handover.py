@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -165,7 +166,7 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> tuple[str, Owned]:
     from tierledger.actors.coordinator.ownership import Handover, Owned
     from tierledger.actors.coordinator.requests import StatusCall
     from tierledger.actors.discovery.connecting import connect
-    from tierledger.moving.freshness import refuse_owned, refuse_tiered
+    from tierledger.moving.freshness import refuse_owned
     from tierledger.moving.move import OwnershipMove
     from tierledger.moving.telling import telling
 
@@ -176,15 +177,9 @@ async def _owned(settings: ServiceSettings, wish: _Wish) -> tuple[str, Owned]:
         before, to = status["owner"], Owner(wish.to or Owner.TIERLEDGER)
         unchanged = before, Owned(before, status["owner_epoch"])
         if wish.confirms_deletions:
-            return before, await _deletions_confirmed(settings, connection, wish)
+            return before, await _deletions_confirmed(settings, connection, wish, status)
         if wish.to is None:
-            if not wish.is_dry_run:
-                return before, await _fresh(coordinator, wish)
-            if before == Owner.NOBODY:
-                await refuse_tiered(wish.brokers, status["attending"])
-            elif before != to:
-                raise RejectedError(f"expected nobody to own the metadata, {before} does")
-            return unchanged
+            return before, await _fresh(coordinator, wish, status)
         if before == to:
             return unchanged
         if to == Owner.KAFKA and before == Owner.NOBODY:
@@ -221,8 +216,9 @@ async def _tried(
         Exit: `doctor` finds something.
     """
     from tierledger.actors.coordinator.events import Owner
-    from tierledger.cli.commands.doctor.doctor import INDENT, look
+    from tierledger.cli.commands.doctor.doctor import INDENT, end_at_once, look
     from tierledger.cli.commands.doctor.given import Given
+    from tierledger.cli.commands.doctor.seen import CheckState
     from tierledger.moving.guide import steps_of
 
     lines: list[CheckLine] = []
@@ -234,7 +230,7 @@ async def _tried(
     except RejectedError as error:
         refusal = error
     given = Given(options, None, wish.brokers)
-    await look(given, CHECK_S, lines.append)
+    has_ended = await look(given, CHECK_S, lines.append)
     found = [one for one in lines if findings([str(one.seen.state)])]
     if json:
         refused = None if refusal is None else str(refusal)
@@ -243,7 +239,13 @@ async def _tried(
     else:
         for one in found:
             print(fitted(escaped(one.text), sys.stdout, INDENT))
-        print(f"{len(lines) - len(found)} checks of `tierledger doctor` find nothing")
+        states = Counter(one.seen.state for one in lines)
+        print(
+            f"`tierledger doctor`: {states[CheckState.WELL]} checks are well, "
+            f"{states[CheckState.NOT_LOOKED_AT]} were not looked at"
+        )
+    if not has_ended:
+        end_at_once()
     if refusal is not None:
         raise refusal
     if not json:
@@ -267,14 +269,15 @@ def print_trash(owned: Owned, status: Mapping[str, Any]) -> None:
 
 
 async def _deletions_confirmed(
-    settings: ServiceSettings, connection: ServiceConnection, wish: _Wish
+    settings: ServiceSettings,
+    connection: ServiceConnection,
+    wish: _Wish,
+    status: Mapping[str, Any],
 ) -> Owned:
     """Print what brokers would delete, and let them, unless it is a dry run."""
     from tierledger.actors.coordinator.ownership import CONFIRM, Owned
-    from tierledger.actors.coordinator.requests import StatusCall
     from tierledger.moving.held_deletions import doomed
 
-    status = await connection.coordinator.ask(StatusCall())
     held = status["deletions_held_text"]
     print_note(held or "deletions are not held")
     for one in await doomed(settings, connection, wish.brokers):
@@ -289,10 +292,12 @@ async def _deletions_confirmed(
     return owned
 
 
-async def _fresh(coordinator: CoordinatorHandle, wish: _Wish) -> Owned:
-    """Hand a fresh cluster over, and see that Kafka's topic is sealed."""
+async def _fresh(
+    coordinator: CoordinatorHandle, wish: _Wish, status: Mapping[str, Any]
+) -> Owned:
+    """Hand a fresh cluster over, and see that Kafka's topic is sealed; not in a dry run."""
     from tierledger.actors.coordinator.events import Owner
-    from tierledger.actors.coordinator.ownership import Handover
+    from tierledger.actors.coordinator.ownership import Handover, Owned
     from tierledger.actors.coordinator.requests import StatusCall
     from tierledger.moving.following import MIRROR, SEAL
     from tierledger.moving.freshness import refuse_tiered
@@ -300,9 +305,13 @@ async def _fresh(coordinator: CoordinatorHandle, wish: _Wish) -> Owned:
     from tierledger.moving.sealing import create, seal
     from tierledger.pipeline.imports.source import METADATA_TOPIC
 
-    status = await coordinator.ask(StatusCall())
     if status["owner"] == Owner.NOBODY:
         await refuse_tiered(wish.brokers, status["attending"])
+    if wish.is_dry_run:
+        if status["owner"] in {Owner.NOBODY, Owner.TIERLEDGER}:
+            return Owned(status["owner"], status["owner_epoch"])
+        raise RejectedError(f"expected nobody to own the metadata, {status['owner']} does")
+    if status["owner"] == Owner.NOBODY:
         # Now: a broker without the plugin that starts later must not find no topic.
         await create(wish.brokers, wish.metadata_partitions)
     owned = await coordinator.ask(Handover(Owner.TIERLEDGER, Owner.NOBODY))

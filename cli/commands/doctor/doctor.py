@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -21,6 +21,7 @@ from tierledger.cli.options import (
     ClusterOption,
     JsonOption,
     KafkaConfigOption,
+    KafkaIfAnyOption,
     ServiceOption,
     duration_ms,
 )
@@ -55,10 +56,7 @@ def doctor(
             "manifest:URL, or local-tiered:DIR. An object is created there and deleted.",
         ),
     ] = None,
-    kafka: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,...", help="Brokers of the Kafka cluster."),
-    ] = None,
+    kafka: KafkaIfAnyOption = None,
     kafka_config: KafkaConfigOption = None,
     backups: Annotated[
         str | None,
@@ -120,9 +118,14 @@ async def _doctor(given: Given, deadline_s: float, *, json: bool) -> list[str]:
         _print(line, json=json)
 
     if not await look(given, deadline_s, tell):
-        sys.stdout.flush()
-        os._exit(ExitStatus.FOUND)
+        end_at_once()
     return states
+
+
+def end_at_once() -> NoReturn:
+    """End the process, whatever the system keeps of it; a check has failed then."""
+    sys.stdout.flush()
+    os._exit(ExitStatus.FOUND)
 
 
 async def look(given: Given, deadline_s: float, tell: Callable[[CheckLine], None]) -> bool:
