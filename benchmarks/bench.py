@@ -66,7 +66,10 @@ SIZES: dict[str, tuple[int, int]] = {
         4_000,
         40,
     ),  # To the service whose store is in a bucket, in one repetition,
-    "bucket_idle_s": (10, 1),  # and the seconds in which nobody calls it.
+    "bucket_idle_s": (
+        10,
+        3,
+    ),  # and the seconds in which nobody calls it; SlateDB looks every two.
     "spark_repetitions": (3, 1),  # Of each look at a store through Spark.
 }
 """What each size is in full, and the least that a scenario runs with."""

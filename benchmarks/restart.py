@@ -25,7 +25,7 @@ async def restart(bench: Bench) -> None:
         leader, follower = await service.manager(1), await service.manager(2)
         await led(leader, tips)
         await followed(follower, tips)
-        writers = [Writer(leader, one, number) for one in unclaimed(tips, number)]
+        writers = [TimedWriter(leader, one, number) for one in unclaimed(tips, number)]
         for _ in bench.turns("restart", "failovers"):
             await asyncio.sleep(SERVED_S)
             writing = [asyncio.create_task(writer.write()) for writer in writers]
@@ -47,7 +47,7 @@ async def restart(bench: Bench) -> None:
             await service.all_serve()
 
 
-class Writer:
+class TimedWriter:
     """Writes segments of a partition, one after the other, and notes how long each took."""
 
     def __init__(
@@ -76,5 +76,5 @@ class Writer:
             await asyncio.sleep(PAUSE_S)
 
 
-def _longest(writers: list[Writer]) -> float:
+def _longest(writers: list[TimedWriter]) -> float:
     return max(writer.longest_s for writer in writers)
