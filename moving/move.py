@@ -32,7 +32,6 @@ DEADLINE_S = 30.0
 """Deadline of a question to the service, in seconds. After a broker's restart a leader may
 still be being placed."""
 
-
 HOLD_S = GIVE_UP_AFTER_MS / 1000 - 2
 """Seconds for which brokers may hold their writes; the coordinator gives up 2 s later."""
 

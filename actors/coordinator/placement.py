@@ -345,12 +345,11 @@ def hosts_wanted(
     taken = {*state.hosts, *starting}
     free = (name for name in map(_name, range(HOSTS_MAX)) if name not in taken)
     wanted = [name for name in map(_name, range(min(hosts, HOSTS_MAX))) if name not in taken]
-    loads = [state.loads[host] for host in state.hosts]
-    crowded = sum([load - partitions_per_host for load in loads if load > partitions_per_host])
+    too_many = {host: state.loads[host] - partitions_per_host for host in state.hosts}
+    crowded = sum([more for more in too_many.values() if more > 0])
     # What is crowded does not move by itself, so room that is there already is as good.
-    open_hosts = state.hosts.keys() - closed.emptied
-    crowded -= sum([max(0, partitions_per_host - state.loads[host]) for host in open_hosts])
-    crowded = max(0, crowded)
+    unused = sum([-too_many[h] for h in state.hosts.keys() - closed.emptied if too_many[h] < 0])
+    crowded = max(0, crowded - unused)
     coming = len(wanted) + len(starting)
     homeless = len({*state.unplaced, *stranded(state, closed)})
     lacking = homeless + crowded - coming * partitions_per_host

@@ -878,8 +878,8 @@ _REPLACED_WRITER = (
     (
         "room on open hosts is not counted before further hosts are called for",
         places.hosts_wanted,
-        "crowded = max(0, crowded)",
-        "crowded = sum([max(0, load - partitions_per_host) for load in loads])",
+        "crowded = max(0, crowded - unused)",
+        "pass",
     ),
     (
         "a writer that was replaced counts as a damaged store",
