@@ -114,8 +114,8 @@ COORDINATION = (
     (placement._Room.least, "load >= self._bound", "load > self._bound"),
     (
         placement.hosts_wanted,
-        "[load - partitions_per_host for",
-        "[load - partitions_per_host + 1 for",
+        "state.loads[host] - partitions_per_host for",
+        "state.loads[host] - partitions_per_host + 1 for",
     ),
 )
 """In what a coordinator makes of its log."""
