@@ -239,20 +239,20 @@ class DefaultMetadataKeyFactory(MetadataKeyFactory):
     def parse_log_batch(self, key: str) -> tuple[Uuid, int, int]:
         topic_id, partition = self.parse_partition(key)
         batch = key.rpartition("/")[2]
-        tip = TopicIdPartition(topic_id, partition, "")
-        if not batch.isdecimal() or self.log_batch(tip, int(batch)) != key:
+        folder = f"{self._logs}{_partition_text(topic_id, partition)}/"
+        if not batch.isdecimal() or folder + _batch(int(batch)) != key:
             raise InvalidArgument(f"expected the key of a batch of a log, got {key!r}")
         return topic_id, partition, int(batch)
 
     @override
     def parse_partition(self, key: str) -> tuple[Uuid, int]:
         for prefix in (self._logs, self._states):
-            topic_id, _, rest = key.removeprefix(prefix).partition("/")
-            partition, slash, _ = rest.partition("/")
-            if key.startswith(prefix) and slash and partition.isdecimal():
-                tip = TopicIdPartition(Uuid.parse(topic_id), int(partition), "")
-                if key.startswith(f"{prefix}{_partition(tip)}/"):
-                    return tip.topic_id, tip.partition
+            if key.startswith(prefix):
+                topic_id, first, rest = key[len(prefix) :].partition("/")
+                partition, second, _ = rest.partition("/")
+                found = _parsed_partition(topic_id, partition) if first and second else None
+                if found is not None:
+                    return found
         raise InvalidArgument(f"expected a key of a partition, got {key!r}")
 
     @override
@@ -277,6 +277,20 @@ def _partition(topic_id_partition: TopicIdPartition) -> str:
 @lru_cache(maxsize=8192)
 def _partition_text(topic_id: Uuid, partition: int) -> str:
     return f"{topic_id}/{partition:010d}"
+
+
+@lru_cache(maxsize=8192)
+def _parsed_partition(topic_id: str, partition: str) -> tuple[Uuid, int] | None:
+    """What the two parts of a folder's name say; None if a factory would not write them so.
+
+    Raises:
+        InvalidArgument: The first is no id.
+    """
+    if not partition.isdecimal():
+        return None
+    tip = TopicIdPartition(Uuid.parse(topic_id), int(partition), "")
+    written = _partition_text(tip.topic_id, tip.partition)
+    return (tip.topic_id, tip.partition) if written == f"{topic_id}/{partition}" else None
 
 
 def _batch(batch: int) -> str:

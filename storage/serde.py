@@ -75,6 +75,13 @@ class MetadataSerDe(ABC):
             InvalidArgument: There is no such kind.
         """
 
+    def first_fields(self, kind: str, data: bytes, count: int) -> list[Plain]:
+        """The first `count` of the fields, or all if there are fewer.
+
+        Raises as `deserialize` does; override it where the others need not be looked at.
+        """
+        return self.deserialize(kind, data)[:count]
+
     def serialize_row(self, row: bytes) -> bytes:
         """The bytes to store for a segment whose fields are packed as the msgpack `row`.
 
@@ -121,6 +128,20 @@ class MsgpackSerDe(MetadataSerDe):
                 f"expected a {kind} with a list of fields, got {fields!r:.64}"
             )
         return _risen(kind, data[0], fields)
+
+    @override
+    def first_fields(self, kind: str, data: bytes, count: int) -> list[Plain]:
+        _known(kind)
+        _check(kind, data)
+        if data[0] != VERSIONS[kind]:  # Who reads older fields may need all of them.
+            return super().first_fields(kind, data, count)
+        reader = msgpack.Unpacker(max_buffer_size=len(data))
+        reader.feed(memoryview(data)[HEADER_BYTES:])
+        try:
+            there = reader.read_array_header()
+            return [reader.unpack() for _ in range(min(count, there))]
+        except (ValueError, msgpack.UnpackException) as error:
+            raise CorruptCheckpoint(f"a {kind} that is not msgpack: {error}") from error
 
     @override
     def serialize_row(self, row: bytes) -> bytes:

@@ -118,6 +118,17 @@ class PartitionValue(NamedTuple):
         return list(self if self.kept else self[:-1])
 
 
+class CheckpointEnd(NamedTuple):
+    """The first fields of a `PartitionValue`: which log it is of, and up to where."""
+
+    topic_id: Id
+    partition: PartitionNumber
+    topic: Topic
+    delete_state: Int64 | None
+    next_position: Count
+    next_batch: Count
+
+
 class _EpochValue(NamedTuple):
     """A leader epoch's own value."""
 
@@ -581,6 +592,24 @@ def parse_partition(
     if (value.topic_id, value.partition) != (tip.topic_id, tip.partition):
         raise CorruptCheckpoint(f"the checkpoint of {tip} says it is another partition's")
     return value
+
+
+def parse_end(
+    serde: MetadataSerDe, topic_id_partition: TopicIdPartition, stored: bytes
+) -> CheckpointEnd:
+    """Up to where a stored partition value goes; the rest of it is not looked at.
+
+    Raises as `parse_partition` does.
+    """
+    try:
+        fields = serde.first_fields("partition", stored, len(CheckpointEnd._fields))
+        end = made_of(CheckpointEnd, fields)
+    except InvalidArgument as error:
+        raise CorruptCheckpoint(f"a partition of another form: {error}") from error
+    tip = topic_id_partition
+    if (end.topic_id, end.partition) != (tip.topic_id, tip.partition):
+        raise CorruptCheckpoint(f"the checkpoint of {tip} says it is another partition's")
+    return end
 
 
 def boundary_in(

@@ -25,7 +25,13 @@ from tierledger.events.tables.spilled_map import Spill
 from tierledger.events.typed_fields import time_text
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.keys import INT64_MAX, MetadataKeyFactory
-from tierledger.storage.partition.checkpoint import CheckpointStore, PartitionValue, boundary_in
+from tierledger.storage.partition.checkpoint import (
+    CheckpointEnd,
+    CheckpointStore,
+    PartitionValue,
+    boundary_in,
+    parse_end,
+)
 from tierledger.storage.partition.event_log import (
     BATCHES_PER_READ,
     DecodedBatch,
@@ -356,8 +362,12 @@ class PartitionReader:
             FormatTooNew: A newer program wrote it.
         """
         value = self.checkpoints.parse_partition(stored)
-        self.log.reaches = max(self.log.reaches, value.next_batch)
+        self.reach(value)
         return value
+
+    def reach(self, end: PartitionValue | CheckpointEnd) -> None:
+        """From now on the log must reach `end`."""
+        self.log.reaches = max(self.log.reaches, end.next_batch)
 
     async def _loaded(self) -> LoadedPartition:
         loading = Loading(self)
@@ -462,7 +472,7 @@ async def planned_ends(readers: Sequence[PartitionReader]) -> list[int]:
     for reader, stored, last in zip(readers, checkpoints, lasts, strict=True):
         if stored is not None:
             with suppress(DataError):  # A caller that needs the checkpoint reports it.
-                reader.parse_checkpoint(stored)
+                reader.reach(parse_end(reader.serde, reader.topic_id_partition, stored))
         ends.append(max(reader.log.reaches, 0 if last is None else reader.end_behind(last)))
     return ends
 

@@ -67,6 +67,21 @@ def test_an_old_value_whose_fields_do_not_fit_is_noticed(fields: list[Plain]) ->
         SERDE.deserialize("partition", framed("partition", 1, msgpack.packb(fields)))
 
 
+@given(KIND, FIELDS, st.integers(0, 8))
+def test_the_first_fields_are_read_without_the_others(
+    kind: str, fields: list[Plain], count: int
+) -> None:
+    assert SERDE.first_fields(kind, SERDE.serialize(kind, fields), count) == fields[:count]
+
+
+def test_the_first_fields_of_an_older_value_are_todays() -> None:
+    old = golden(1)["partition"]
+
+    found = SERDE.first_fields("partition", bytes.fromhex(old["stored"]), 9)
+
+    assert found == golden(2)["partition"]["fields"][:9]
+
+
 @given(KIND, FIELDS)
 def test_what_was_stored_comes_back(kind: str, fields: list[Plain]) -> None:
     assert SERDE.deserialize(kind, SERDE.serialize(kind, fields)) == fields
@@ -104,6 +119,8 @@ def test_every_flipped_bit_and_every_torn_end_is_noticed(kind: str) -> None:
         with pytest.raises(CorruptCheckpoint):
             SERDE.deserialize(kind, damaged)
         with pytest.raises(CorruptCheckpoint):
+            SERDE.first_fields(kind, damaged, 1)
+        with pytest.raises(CorruptCheckpoint):
             SERDE.deserialize_row(damaged)
 
 
@@ -113,6 +130,8 @@ def test_no_bytes_are_answered_with_anything_but_the_errors_named(
 ) -> None:
     with pytest.raises((CorruptCheckpoint, FormatTooNew)):
         SERDE.deserialize(kind, data)
+    with pytest.raises((CorruptCheckpoint, FormatTooNew)):
+        SERDE.first_fields(kind, data, 3)
     with pytest.raises((CorruptCheckpoint, FormatTooNew)):
         SERDE.deserialize_row(data)
 
