@@ -12,46 +12,19 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from typing import Annotated, Any
 
 import typer
 from typing_extensions import override
 
-from tierledger.cli.commands.backup import backup_group
-from tierledger.cli.commands.bundle import bundle
-from tierledger.cli.commands.cat import cat
-from tierledger.cli.commands.check import check_history
-from tierledger.cli.commands.clean.group import clean_group
-from tierledger.cli.commands.columns import columns_group
-from tierledger.cli.commands.console.command import console
-from tierledger.cli.commands.doctor.doctor import doctor
-from tierledger.cli.commands.export import export
-from tierledger.cli.commands.forget import forget
-from tierledger.cli.commands.handover import handover_command
-from tierledger.cli.commands.hold import hold_group
-from tierledger.cli.commands.jobs.groups import jobs_group, spark_group, tables_group
-from tierledger.cli.commands.log import show_log
-from tierledger.cli.commands.lookup import lookup
-from tierledger.cli.commands.metrics import metrics_group
-from tierledger.cli.commands.partitions import describe, list_partitions
-from tierledger.cli.commands.replay import replay_command
-from tierledger.cli.commands.restart import restart
-from tierledger.cli.commands.scrub import scrub
-from tierledger.cli.commands.segments import segments
-from tierledger.cli.commands.serve import serve_command
-from tierledger.cli.commands.simulate.simulate import simulate_group
-from tierledger.cli.commands.sql import sql
-from tierledger.cli.commands.status.status import status_command
-from tierledger.cli.commands.storage import storage_group
-from tierledger.cli.commands.trash import trash_group
-from tierledger.cli.commands.undelete import undelete
-from tierledger.cli.commands.verify import verify_store
 from tierledger.cli.complete_file import command_output
 from tierledger.cli.dashed_ids import CommandOfIds
 from tierledger.cli.examples import CommandsWithExamples
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import command_input
+from tierledger.cli.loading import loading
 from tierledger.cli.log_setup import flush_log
 from tierledger.cli.output import print_error
 from tierledger.cli.usage_errors import reword
@@ -163,16 +136,50 @@ def _end_by_closed_pipe() -> None:
     signal.raise_signal(signal.SIGPIPE)
 
 
-app = typer.Typer(
-    cls=OneLineErrors,
-    name="tierledger",
-    help="Remote log metadata of Kafka's tiered storage: what is where, since when, and why."
-    "\n\n--store or TIERLEDGER_STORE names the store. A command's help ends with examples.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+ABOUT = (
+    "Remote log metadata of Kafka's tiered storage: what is where, since when, and why.\n\n"
+    "--store or TIERLEDGER_STORE names the store. A command's help ends with examples."
 )
+
+COMMANDS = {
+    "ls": "partitions:list_partitions",
+    "describe": "partitions:describe",
+    "segments": "segments:segments",
+    "lookup": "lookup:lookup",
+    "log": "log:show_log",
+    "cat": "cat:cat",
+    "sql": "sql:sql",
+    "verify": "verify:verify_store",
+    "scrub": "scrub:scrub",
+    "export": "export:export",
+    "undelete": "undelete:undelete",
+    "forget": "forget:forget",
+    "serve": "serve:serve_command",
+    "handover": "handover:handover_command",
+    "restart": "restart:restart",
+    "status": "status.status:status_command",
+    "doctor": "doctor.doctor:doctor",
+    "bundle": "bundle:bundle",
+    "console": "console.command:console",
+    "replay": "replay:replay_command",
+    "check": "check:check_history",
+}
+"""Commands by name: the module in `commands`, and the function in it."""
+
+GROUPS = {
+    "backup": "backup:backup_group",
+    "storage": "storage:storage_group",
+    "hold": "hold:hold_group",
+    "trash": "trash:trash_group",
+    "clean": "clean.group:clean_group",
+    "metrics": "metrics:metrics_group",
+    "tables": "jobs.groups:tables_group",
+    "columns": "columns:columns_group",
+    "jobs": "jobs.groups:jobs_group",
+    "simulate": "simulate.simulate:simulate_group",
+    "spark": "jobs.groups:spark_group",
+}
+"""Groups of commands, with the function that makes each."""
 
 
 def print_version(wanted: bool) -> None:
@@ -183,55 +190,48 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help=app.info.help)
-def options(
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=print_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
-) -> None:
-    """Options of the program itself."""
+def program(names: Sequence[str] = ()) -> typer.Typer:
+    """The program with the commands `names`; with all commands if none is of these names.
+
+    Only those are loaded. All of them take 0.2 s.
+    """
+    app = typer.Typer(
+        cls=OneLineErrors,
+        name="tierledger",
+        help=ABOUT,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+    @app.callback(help=app.info.help)
+    def options(
+        _version: Annotated[
+            bool,
+            typer.Option(
+                "--version", callback=print_version, is_eager=True, help="Print the version."
+            ),
+        ] = False,
+    ) -> None:
+        """Options of the program itself."""
+
+    some = [name for name in names if name in COMMANDS or name in GROUPS]
+    for name, place in COMMANDS.items():
+        if not some or name in some:
+            app.command(name, cls=CommandOfIds)(_loaded(place))
+    for name, place in GROUPS.items():
+        if not some or name in some:
+            app.add_typer(_loaded(place)(), name=name)
+    return app
 
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "ls": list_partitions,
-    "describe": describe,
-    "segments": segments,
-    "lookup": lookup,
-    "log": show_log,
-    "cat": cat,
-    "sql": sql,
-    "verify": verify_store,
-    "scrub": scrub,
-    "export": export,
-    "undelete": undelete,
-    "forget": forget,
-    "serve": serve_command,
-    "handover": handover_command,
-    "restart": restart,
-    "status": status_command,
-    "doctor": doctor,
-    "bundle": bundle,
-    "console": console,
-    "replay": replay_command,
-    "check": check_history,
-}
-
-for name, command in COMMANDS.items():
-    app.command(name, cls=CommandOfIds)(command)
-app.add_typer(backup_group(), name="backup")
-app.add_typer(storage_group(), name="storage")
-app.add_typer(hold_group(), name="hold")
-app.add_typer(trash_group(), name="trash")
-app.add_typer(clean_group(), name="clean")
-app.add_typer(metrics_group(), name="metrics")
-app.add_typer(tables_group(), name="tables")
-app.add_typer(columns_group(), name="columns")
-app.add_typer(jobs_group(), name="jobs")
-app.add_typer(simulate_group(), name="simulate")
-app.add_typer(spark_group(), name="spark")
+def _loaded(place: str) -> Callable[..., Any]:
+    module, _, function = place.partition(":")
+    found: Callable[..., Any] = getattr(
+        import_module(f"tierledger.cli.commands.{module}"), function
+    )
+    return found
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -241,14 +241,6 @@ class _WithoutPandas(MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, target: Any = None, /) -> None:
         if fullname == "pandas":
             raise ModuleNotFoundError("pandas is not used here", name=fullname)
-
-
-def _build_only(names: Sequence[str]) -> None:
-    """Build no other command than the one that is named: all of them take 0.1 s."""
-    commands = [one for one in app.registered_commands if one.name in names]
-    groups = [one for one in app.registered_groups if one.name in names]
-    if commands or groups:
-        app.registered_commands, app.registered_groups = commands, groups
 
 
 def main() -> None:
@@ -267,7 +259,8 @@ def main() -> None:
     sys.stdout = io.TextIOWrapper(
         output, plain.encoding, plain.errors, line_buffering=plain.isatty()
     )
-    _build_only(sys.argv[1:2])
+    with loading():
+        app = program(sys.argv[1:2])
     app()
 
 

@@ -13,6 +13,9 @@ def main() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from tierledger.cli.main import main as run
+    from tierledger.cli.loading import loading
+
+    with loading():
+        from tierledger.cli.main import main as run
 
     run()

@@ -19,6 +19,7 @@ from tierledger.cli.commands.jobs.money import LabelsOption, PricesOption, state
 from tierledger.cli.complete_file import complete_file, require_place
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.given_file import STANDARD_INPUT
+from tierledger.cli.loading import loading
 from tierledger.cli.options import (
     AsOfOption,
     ClusterOption,
@@ -150,8 +151,9 @@ def _opened(
     prices: Prices | None,
     since: AsOf,
 ) -> Iterator[Sql]:
-    from tierledger.pipeline.reading import StoredTables
-    from tierledger.pipeline.sql import sql_over
+    with loading():
+        from tierledger.pipeline.reading import StoredTables
+        from tierledger.pipeline.sql import sql_over
 
     told: set[str] = set()
 

@@ -13,7 +13,7 @@ import typer
 from tests.models.cli.command_line import invoke, refused, run, write
 from tests.models.storage.stored_partitions import StoredPartition, finished
 from tierledger.cli.examples import EXAMPLES
-from tierledger.cli.main import app
+from tierledger.cli.whole_program import app
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
 

@@ -1,6 +1,7 @@
 """The program itself: its version, help by `-h`, completion in a shell."""
 
 import signal
+import subprocess
 import sys
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -72,6 +73,36 @@ def test_help_and_completion_load_nothing_that_opens_a_store(asked: dict[str, st
         *("tierledger.storage.catalog", "tierledger.actors.coordinator", "sqlite3"),
         *("ray", "pyspark", "pyarrow", "obstore", "aiokafka", "rich", "structlog"),
     }
+
+
+def test_a_command_that_is_named_loads_alone() -> None:
+    done, loaded = in_process("sql", "--help")
+
+    assert done.returncode == 0
+    assert {one for one in loaded if one.startswith("tierledger.cli.commands.")} == {
+        "tierledger.cli.commands.sql",
+        *(f"tierledger.cli.commands.jobs{more}" for more in ("", ".job", ".money", ".times")),
+    }
+
+
+def test_a_command_that_there_is_not_is_looked_for_among_all() -> None:
+    done, _ = in_process("verifi")
+
+    assert done.returncode == 2
+    assert "Did you mean 'verify'?" in done.stderr
+
+
+def test_what_is_loaded_is_not_looked_through_again() -> None:
+    code = (
+        "import gc, sys; sys.argv = ['tierledger', '--version']\n"
+        "from tierledger.cli.start import main\n"
+        "try: main()\n"
+        "finally: print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+    assert done.stdout.split()[-2:] == [b"True", b"True"]
 
 
 def test_ctrl_c_ends_the_process_until_the_program_is_loaded(

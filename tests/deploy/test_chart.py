@@ -22,7 +22,7 @@ from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 
 from scripts.render_chart import CHART, ROOT, TESTS, digest, rendered
-from tierledger.cli.main import app
+from tierledger.cli.whole_program import app
 from tierledger.health.server import LIVE_PATH, READY_PATH
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

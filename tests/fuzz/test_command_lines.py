@@ -14,7 +14,7 @@ from typer.testing import Result
 from tests.house.test_documents import document, table
 from tests.models.cli.command_line import HOSTILE, invoke, orders, others, write
 from tests.models.storage.stored_partitions import CLUSTER, TRACES
-from tierledger.cli.main import app
+from tierledger.cli.whole_program import app
 
 STATUSES = {int(row[0]) for row in table(document("docs/commands.md"), "status")}
 

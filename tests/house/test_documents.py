@@ -21,7 +21,7 @@ from tierledger.actors.host_settings import ServiceSettings, limits_of
 from tierledger.actors.local_service import LocalService
 from tierledger.actors.wall_clock import WallClock
 from tierledger.cli import settings
-from tierledger.cli.main import app
+from tierledger.cli.whole_program import app
 from tierledger.events.lifecycle import PARTITION_DELETE_TRANSITIONS, diagram
 from tierledger.pipeline.column_files.locate import BESIDE
 from tierledger.storage import connector, keys

@@ -12,7 +12,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from tests.models.storage.stored_partitions import TIME_MS, StoredPartition, finished, updated
-from tierledger.cli.main import app
+from tierledger.cli.whole_program import app
 from tierledger.events.identifiers import TopicIdPartition, Uuid
 from tierledger.events.log_events import PartitionDeleteUpdated
 from tierledger.storage.backend import MetadataStorageBackend

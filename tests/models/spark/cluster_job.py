@@ -5,7 +5,7 @@ python -m tests.models.spark.cluster_job MASTER STORE OUT
 
 import sys
 
-from tierledger.cli.main import app
+from tierledger.cli.whole_program import app
 from tierledger.pipeline.session import spark_session
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from typer.testing import CliRunner
 
-from tierledger.cli.main import app
+from tierledger.cli.whole_program import app
 from tierledger.simulation.campaign.campaign import Workers, hunt, mutant_named
 from tierledger.simulation.campaign.reduction import Reduction, reduced
 from tierledger.simulation.machines.scenario.scenario import Scenario, SeedDecision
