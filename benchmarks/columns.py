@@ -58,9 +58,9 @@ async def columns(bench: Bench) -> None:
     for table in MADE:
         for _ in bench.turns(f"{table} here", "spark_repetitions"):
             for kind, where in (("files", there), ("logs", NOWHERE)):
-                with bench.timed(f"{table}_{kind}"):
+                with bench.timed(f"{table}_{kind}", clock=time.process_time):
                     await asyncio.to_thread(read, table, url, columns=where)
-            with bench.timed(f"{table}_folded"):
+            with bench.timed(f"{table}_folded", clock=time.process_time):
                 await asyncio.to_thread(_folded, table, url)
     with session(2) as spark:
         for name, names in (("all", FILE_SCHEMA.names), ("few", FEW)):

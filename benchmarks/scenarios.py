@@ -285,8 +285,9 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
         *(Row(f"scan in one process, {what}", "µs of CPU each", f"here_{name}_files", None,
               f"{{here_{name}_logs}} from the logs")
           for name, what in (("all", "28 columns"), ("few", "4 columns"))),
-        *(Row(f"{table} of {{columns_events:,}} events in one process", "s", f"{table}_files",
-              at_most(goal), f"{{{table}_logs}} without files; {{{table}_folded}} folded")
+        *(Row(f"{table} of {{columns_events:,}} events in one process", "s of CPU",
+              f"{table}_files", at_most(goal),
+              f"{{{table}_logs}} without files; {{{table}_folded}} folded")
           for table, goal in (("segments", 3.0), ("sizes", 0.5))),
         *(Row(f"scan, column files, local[2]: {{columns_events:,}} events, {what}", "rows/s",
               f"spark_{name}_files", at_least(goal),

@@ -25,7 +25,6 @@ from tierledger.pipeline.column_lives import (
     states_of,
     whole_column,
 )
-from tierledger.pipeline.table_columns import IDENTITY
 from tierledger.pipeline.tables.arrow import schema_of
 from tierledger.pipeline.tables.sizes import KEPT_STATES, SIZES
 
@@ -33,7 +32,6 @@ EPOCHS = 1 << 31
 """How many leader epochs there may be."""
 
 NEEDED = [
-    *(one.name for one in IDENTITY),
     *("segment_id", "state", "start_offset", "end_offset", "leader_epochs", "size_in_bytes"),
     *("position", "log_time_ms", "type", "delete_state"),
 ]
@@ -63,27 +61,24 @@ class _EpochEntries(NamedTuple):
 def sizes_of(events: Events) -> tuple[set[int], Any]:
     """The logs that the fold has to make, and the table of the others."""
     rows, logs = events.rows, events.logs
-    odd, found = lives(events)
+    states = states_of(rows["state"])
+    odd, found = lives(events, states)
     entries = _EpochEntries.of(rows)
     start, end = integers(rows["start_offset"]), integers(rows["end_offset"])
-    size, states = integers(rows["size_in_bytes"]), states_of(rows["state"])
+    size = integers(rows["size_in_bytes"])
     odd |= _with_odd_epochs(logs, found.ever, entries, start, end)
     found = found.without(odd, logs)
     odd |= _with_odd_lineage(logs, _finished(found, states), entries, start, end)
     found = found.without(odd, logs)
 
     count = len(events.last_positions)
-    at = entries.of_events(found.ever)
-    of_log = np.repeat(logs[found.ever], entries.counts[found.ever])
-    known = np.unique(of_log * EPOCHS + entries.epochs[at])
+    known = _distinct(_epochs_at(logs, entries, found.ever))
     whole, of_epoch = _Sums(count), _Sums(len(known))
     state = states[found.last]
     whole.add(logs[found.last], state, size[found.added])
     counts = entries.counts[found.added]
-    of_log = np.repeat(logs[found.added], counts)
-    at = entries.of_events(found.added)
     of_epoch.add(
-        np.searchsorted(known, of_log * EPOCHS + entries.epochs[at]),
+        _places(known, _epochs_at(logs, entries, found.added)),
         np.repeat(state, counts),
         np.repeat(size[found.added], counts),
     )
@@ -91,13 +86,31 @@ def sizes_of(events: Events) -> tuple[set[int], Any]:
     newest = entries.epochs[entries.begins[finished] + entries.counts[finished] - 1]
     kept = np.maximum(size[finished], 0)
     whole.hold(logs[finished], kept)
-    of_epoch.hold(np.searchsorted(known, logs[finished] * EPOCHS + newest), kept)
+    of_epoch.hold(_places(known, logs[finished] * EPOCHS + newest), kept)
 
     plain = (events.last_positions >= 0) & ~in_logs(np.arange(count), odd)
     there = np.flatnonzero(plain)
     return odd, _table(
         events, there, known, whole.of(there), of_epoch.of(np.arange(len(known)))
     )
+
+
+def _epochs_at(logs: Numbers, entries: _EpochEntries, at: Numbers) -> Numbers:
+    """The leader epochs of the events `at`, each as one number with its log."""
+    of_log = np.repeat(logs[at], entries.counts[at])
+    return of_log * EPOCHS + entries.epochs[entries.of_events(at)]
+
+
+def _distinct(values: Numbers) -> Numbers:
+    """The values that there are, ascending; those of neighbours are mostly the same."""
+    return np.unique(values[np.flatnonzero(np.diff(values, prepend=-1))])
+
+
+def _places(known: Numbers, values: Numbers) -> Numbers:
+    """The place of each value in `known`; those of neighbours are mostly the same."""
+    begins = np.flatnonzero(np.diff(values, prepend=-1))
+    counts = np.diff(begins, append=len(values))
+    return np.repeat(np.searchsorted(known, values[begins]), counts)
 
 
 def _finished(found: Lives, states: Numbers) -> Numbers:
@@ -128,7 +141,9 @@ def _with_odd_lineage(
     logs: Numbers, finished: Numbers, entries: _EpochEntries, start: Numbers, end: Numbers
 ) -> set[int]:
     """Logs whose finished segments do not follow each other without holes and overlaps."""
-    at = finished[np.lexsort((start[finished], logs[finished]))]
+    at = finished
+    if ((np.diff(start[at]) < 0) & (np.diff(logs[at]) == 0)).any():
+        at = at[np.lexsort((start[at], logs[at]))]
     first = entries.epochs[entries.begins[at]]
     last = entries.epochs[entries.begins[at] + entries.counts[at] - 1]
     breaks = (start[at[1:]] != end[at[:-1]] + 1) | (first[1:] < last[:-1])
@@ -139,19 +154,22 @@ class _Sums:
     """Segments and bytes by place and state, and those of the lineage by place."""
 
     def __init__(self, places: int) -> None:
-        self._sums = np.zeros((4, places, len(KEPT_STATES)), np.int64)
+        self._sums = np.zeros((4, places * len(KEPT_STATES)), np.int64)
 
     def add(self, places: Numbers, states: Numbers, sizes: Numbers) -> None:
-        np.add.at(self._sums[0], (places, states), 1)
-        np.add.at(self._sums[1], (places, states), sizes)
+        self._sum(0, places * len(KEPT_STATES) + states, sizes)
 
     def hold(self, places: Numbers, sizes: Numbers) -> None:
-        np.add.at(self._sums[2], (places, FINISHED), 1)
-        np.add.at(self._sums[3], (places, FINISHED), sizes)
+        self._sum(2, places * len(KEPT_STATES) + FINISHED, sizes)
+
+    def _sum(self, first: int, at: Numbers, sizes: Numbers) -> None:
+        self._sums[first] += np.bincount(at, minlength=self._sums.shape[1])
+        # As integers, as sums of bytes have no bound.
+        np.add.at(self._sums[first + 1], at, sizes)
 
     def of(self, places: Numbers) -> Numbers:
         """Of these places: four columns, with a row for each place and state."""
-        return self._sums[:, places].reshape(4, -1)
+        return self._sums.reshape(4, -1, len(KEPT_STATES))[:, places].reshape(4, -1)
 
 
 def _table(
@@ -163,11 +181,9 @@ def _table(
     state = np.tile(np.arange(states), len(there) + len(known))
     order = np.lexsort((state, epochs, logs))
     sums = np.concatenate([whole, of_epoch], axis=1)[:, order]
-    firsts = pa.array(np.searchsorted(events.logs, logs[order]))
-    named = events.rows.select([one.name for one in IDENTITY]).take(firsts)
     names = pa.array([RemoteLogSegmentState(one).name for one in KEPT_STATES])
     arrays: Sequence[Any] = [
-        *named.columns,
+        *events.identity(logs[order]),
         pa.array(epochs[order], mask=epochs[order] < 0),
         names.take(pa.array(state[order])),
         *map(pa.array, sums),

@@ -8,7 +8,7 @@ made here; the fold makes the rows of all others, and tells of damaged ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,18 +18,20 @@ from tierledger.events.as_of import AsOf
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import rows_in
 from tierledger.pipeline.column_files.place import Note, warn
-from tierledger.pipeline.column_lives import Events, Numbers, lives
+from tierledger.pipeline.column_lives import Events, Numbers, lives, states_of, whole_column
 from tierledger.pipeline.column_sizes import NEEDED, sizes_of
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.log_ranges import LogRange
-from tierledger.pipeline.source.columns import FILE_SCHEMA
+from tierledger.pipeline.source.columns import coded_schema
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.ordered import SoundPiece, ordered_rows, range_of
 from tierledger.pipeline.source.plan import LogPieces, column_index, pieces_until
+from tierledger.pipeline.table_columns import IDENTITY
 from tierledger.pipeline.tables.arrow import RecordBatch, schema_of
 from tierledger.pipeline.tables.plan import TablePlan
 from tierledger.pipeline.tables.segments import SEGMENTS
 from tierledger.pipeline.tables.sizes import SIZES
+from tierledger.pipeline.worker import without_cycles
 
 ROWS_AT_A_TIME = 200_000
 """About how many events are in memory."""
@@ -62,7 +64,8 @@ class ColumnTable:
         by_tip = {
             TopicIdPartition(one.topic_id, one.partition, ""): one for one in self._plan.logs
         }
-        found = asyncio.run(self._pieces())
+        with without_cycles():
+            found = asyncio.run(self._pieces())
         known = dict[TopicIdPartition, list[SoundPiece]]()
         for log_pieces in found:
             tip, ranges = log_pieces.topic_id_partition, log_pieces.pieces
@@ -90,7 +93,7 @@ class ColumnTable:
         by_tip: dict[TopicIdPartition, PlannedLog],
     ) -> Iterator[RecordBatch]:
         pieces = [one for some in group.values() for one in some]
-        schema = pa.schema([FILE_SCHEMA.field(name) for name in self._made_as.columns])
+        schema = coded_schema(self._made_as.columns)
         rows = ordered_rows(self._options, self._cluster, schema, pieces, self._note)
         tips = [tip for tip in group if tip not in rows.damaged]
         numbers = {tip: at for at, tip in enumerate(tips)}
@@ -98,7 +101,7 @@ class ColumnTable:
             [numbers[range_of(one).topic_id_partition] for one in rows.pieces],
             [rows_in(range_of(one)) for one in rows.pieces],
         )
-        events = _until(rows.table.combine_chunks(), logs, len(tips), self._plan.as_of)
+        events = _until(rows.table, logs, tips, self._cluster, self._plan.as_of)
         odd, made = self._made_as.make(events)
         self.left += [by_tip[tip] for tip in rows.damaged]
         self.left += [by_tip[tips[at]] for at in odd]
@@ -120,7 +123,13 @@ def _groups(
         yield group
 
 
-def _until(rows: Any, logs: Numbers, count: int, as_of: AsOf) -> Events:  # noqa: ANN401 - Arrow has no types.
+def _until(
+    rows: Any,  # noqa: ANN401 - Arrow has no types.
+    logs: Numbers,
+    tips: Sequence[TopicIdPartition],
+    cluster: str,
+    as_of: AsOf,
+) -> Events:
     """The events up to a point."""
     kept: Numbers = None
     if as_of.position is not None:
@@ -128,32 +137,34 @@ def _until(rows: Any, logs: Numbers, count: int, as_of: AsOf) -> Events:  # noqa
     elif as_of.time_ms is not None:
         kept = rows["log_time_ms"].to_numpy() <= as_of.time_ms
     if kept is not None:
-        rows, logs = rows.filter(pa.array(kept)).combine_chunks(), logs[kept]
-    last = np.full(count, -1)
+        rows, logs = rows.filter(pa.array(kept)), logs[kept]
+    last = np.full(len(tips), -1)
     last[logs] = rows["position"].to_numpy()
-    return Events(rows, logs, last)
+    return Events(rows, logs, tips, cluster, last)
 
 
 def _segments(events: Events) -> tuple[set[int], Any]:
     """Logs that are not plain, and the table `segments` of the others."""
-    odd, found = lives(events)
-    schema = schema_of(SEGMENTS)
-    rows = events.rows
-    added = rows.select(OF_ADDED).take(pa.array(found.added))
-    last = rows.select(OF_LAST).take(pa.array(found.last))
+    schema, rows = schema_of(SEGMENTS), events.rows
+    odd, found = lives(events, states_of(rows["state"]))
+    added, last = pa.array(found.added), pa.array(found.last)
     positions = rows["position"].to_numpy()
     is_finished = found.finished >= 0
-    arrays = {name: added[name] for name in OF_ADDED} | {name: last[name] for name in OF_LAST}
+    logs = events.logs[found.last]
+    identity = zip(IDENTITY, events.identity(logs), strict=True)
+    arrays = {one.name: column for one, column in identity}
+    arrays |= {name: whole_column(rows[name]).take(added) for name in OF_ADDED}
+    arrays |= {name: whole_column(rows[name]).take(last) for name in OF_LAST}
     arrays["finished_at_position"] = pa.array(
         np.where(is_finished, positions[found.finished] if len(positions) else 0, 0),
         mask=~is_finished,
     )
-    arrays["position"] = pa.array(events.last_positions[events.logs[found.last]])
+    arrays["position"] = pa.array(events.last_positions[logs])
     return odd, pa.table([arrays[one.name].cast(one.type) for one in schema], schema)
 
 
 OF_ADDED = [
-    *("cluster", "topic", "topic_id", "partition", "segment_id", "start_offset", "end_offset"),
+    *("segment_id", "start_offset", "end_offset"),
     *("leader_epochs", "size_in_bytes", "max_timestamp_ms", "txn_index_empty"),
 ]
 """What a segment's row has of the event that added it."""

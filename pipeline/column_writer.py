@@ -21,14 +21,19 @@ from tierledger.pipeline.column_files.content import encoded, rows_in
 from tierledger.pipeline.column_files.index import ColumnIndex, FilePart
 from tierledger.pipeline.column_files.place import ColumnPlace, number_of
 from tierledger.pipeline.log_ranges import CORRUPT_NUMBER, FileRanges, LogRange, Notice
-from tierledger.pipeline.source.columns import FILE_SCHEMA
+from tierledger.pipeline.source.columns import FILE_SCHEMA, coded_schema
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.ordered import SoundPiece, ordered_rows, range_of
 from tierledger.pipeline.source.plan import LogPieces, few, opened, planned_logs
+from tierledger.pipeline.worker import without_cycles
 from tierledger.storage.partition.event_log import StoredBatch, stored_events
 
 ROWS_PER_FILE = 200_000
 """About how many rows a file has, as one task of Spark reads one file."""
+
+
+_HELD = coded_schema(FILE_SCHEMA.names, ("cluster", "topic", "topic_id", "type", "state"))
+"""Rows in memory: texts of which there are few are numbers of values, as they are in files."""
 
 
 class WrittenColumns(NamedTuple):
@@ -69,7 +74,8 @@ def write_columns(
         OSError: A file in a folder cannot be written. The files before it are whole, and of
             use; so they are if a bucket fails, which is `StorageUnavailable`.
     """
-    plan = asyncio.run(_planned(options, place, whole=whole))
+    with without_cycles():
+        plan = asyncio.run(_planned(options, place, whole=whole))
     return (
         WrittenColumns(0, 0, 0, 0, ())
         if plan is None
@@ -150,7 +156,7 @@ class _FilesWriter:
         """Write the rows of `pieces` into one file, without logs that turn out damaged."""
         cluster = self._plan.cluster
         sound = [one for one in pieces if range_of(one).topic_id_partition not in self._damaged]
-        rows = ordered_rows(self._options, cluster, FILE_SCHEMA, sound)
+        rows = ordered_rows(self._options, cluster, _HELD, sound)
         self._damaged |= rows.damaged
         if not rows.pieces:
             return

@@ -84,17 +84,21 @@ def place_behind(reader: PartitionReader, batch: StoredBatch) -> LogPlace:
         CorruptLog: It does not verify.
     """
     boundary = reader.boundary(batch.number, batch.value)
-    if boundary is not None:
-        position, chain_hash, time_ms = (
-            boundary.next_position,
-            boundary.chain_hash,
-            boundary.head[0],
-        )
-    else:
-        first, stored = stored_events(reader.serde, batch)
-        position, chain_hash = first + len(stored), chain(stored[-1])
-        time_ms = log_time_of(stored[-1])
-    return LogPlace(batch.number + 1, position, chain_hash, time_ms)
+    if boundary is None:
+        return place_behind_events(reader, batch)
+    end = (boundary.next_position, boundary.chain_hash, boundary.head[0])
+    return LogPlace(batch.number + 1, *end)
+
+
+def place_behind_events(reader: PartitionReader, batch: StoredBatch) -> LogPlace:
+    """The place behind a batch of events of the reader's log.
+
+    Raises:
+        CorruptLog: It does not verify, or is a boundary.
+    """
+    first, stored = stored_events(reader.serde, batch)
+    end = (first + len(stored), chain(stored[-1]), log_time_of(stored[-1]))
+    return LogPlace(batch.number + 1, *end)
 
 
 class LogPlanner:

@@ -54,15 +54,13 @@ def encoded(table: Any, cluster: str, ranges: Sequence[LogRange]) -> bytes:  # n
         "ranges": [_plain(one) for one in joined(ranges)],
     }
     metadata = {_KEY: json.dumps(described, separators=(",", ":")).encode()}
-    from pyarrow.parquet import write_table  # noqa: PLC0415 - Slow, and many have no files.
+    from pyarrow.parquet import ParquetWriter  # noqa: PLC0415 - Slow, and many have no files.
 
     sink = pa.BufferOutputStream()
-    write_table(
-        table.replace_schema_metadata(metadata),
-        sink,
-        compression="zstd",
-        row_group_size=ROWS_PER_GROUP,
-    )
+    # Without Arrow's schema a file has the same types however its texts were held here.
+    with ParquetWriter(sink, table.schema, compression="zstd", store_schema=False) as writer:
+        writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+        writer.add_key_value_metadata(metadata)
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
@@ -122,8 +120,21 @@ def _content(footer: Any, name: str, schema: Any, size: int) -> FileContent:  # 
 class OpenFile:
     """A file whose bytes are verified, and in memory: nothing that happens to it matters."""
 
-    def __init__(self, place: ColumnPlace, name: str, schema: Any) -> None:  # noqa: ANN401 - As above.
+    def __init__(
+        self,
+        place: ColumnPlace,
+        name: str,
+        schema: Any,  # noqa: ANN401 - As above.
+        coded: Sequence[str] = (),
+    ) -> None:
         """Read it.
+
+        Args:
+            place: Where it is.
+            name: Its name.
+            schema: What it should have.
+            coded: Columns that are wanted as the file has them: as numbers of values. Others
+                are made of whole values, which takes several times as long.
 
         Raises:
             UnusableFile: As `ColumnPlace.read` and `content_of`.
@@ -132,7 +143,7 @@ class OpenFile:
 
         self.data = data = place.read(name)
         try:
-            self._file = ParquetFile(pa.BufferReader(data))
+            self._file = ParquetFile(pa.BufferReader(data), read_dictionary=list(coded))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise UnusableFile(name, f"is no column file: {error}") from error
         self.content = _content(self._file.metadata, name, schema, len(data))

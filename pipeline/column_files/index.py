@@ -15,7 +15,7 @@ from tierledger.events.errors import DataError, StorageUnavailable, StoreRefused
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import OpenFile, content_of, rows_in
 from tierledger.pipeline.column_files.place import ColumnPlace, Note, UnusableFile
-from tierledger.pipeline.log_ranges import LogPlace, LogRange, place_behind
+from tierledger.pipeline.log_ranges import LogPlace, LogRange, place_behind_events
 from tierledger.storage.partition.event_log import StoredBatch
 from tierledger.storage.partition.reader import PartitionReader
 
@@ -129,7 +129,7 @@ class ColumnIndex:
             bool(parts) or not is_known for parts, is_known in zip(found, known, strict=True)
         ]
         while open_ends := [at for at, parts in enumerate(found) if parts and known[at]]:
-            lasts = [_end_of(found[at][-1]) for at in open_ends]
+            lasts = [end_of(found[at][-1]) for at in open_ends]
             keys = [
                 wanted[at].reader.log.key(last.next_batch - 1)
                 for at, last in zip(open_ends, lasts, strict=True)
@@ -155,7 +155,7 @@ class ColumnIndex:
             ]
         ):
             found.append(max(some, key=lambda one: (one.range.end_batch, one.file)))
-            at = _end_of(found[-1])
+            at = end_of(found[-1])
         return found
 
     def tell(self, note: Note) -> None:
@@ -175,12 +175,14 @@ def _is_at(reader: PartitionReader, value: bytes | None, place: LogPlace) -> boo
     if value is None:
         return False
     try:
-        return place_behind(reader, StoredBatch(place.next_batch - 1, value)) == place
+        # A boundary is none: ranges in files end behind events.
+        return place_behind_events(reader, StoredBatch(place.next_batch - 1, value)) == place
     except DataError:
         return False
 
 
-def _end_of(part: FilePart) -> LogPlace:
+def end_of(part: FilePart) -> LogPlace:
+    """The place behind a range."""
     assert part.range.end is not None, "ranges in files have one"
     return part.range.end
 

@@ -63,5 +63,10 @@ async def require_cluster(store: JobStore) -> JobStore:
         StoreRefused: The URL does not lead to a store.
     """
     async with store.opened() as catalog:
-        cluster = chosen_cluster(await clusters(catalog.backend), catalog.cluster_id)
-        return JobStore(store.config, cluster)
+        return await with_cluster(store, catalog)
+
+
+async def with_cluster(store: JobStore, catalog: Catalog) -> JobStore:
+    """The same as `require_cluster`, of a store that is open."""
+    cluster = chosen_cluster(await clusters(catalog.backend), catalog.cluster_id)
+    return JobStore(store.config, cluster)

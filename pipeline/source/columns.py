@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from binascii import b2a_base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain, compress
-from typing import Any, NamedTuple, TypeAlias
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tierledger.events import log_events as log
 from tierledger.events.errors import CorruptLog
@@ -88,6 +88,26 @@ FILE_SCHEMA = pa.schema(
 )
 """The schema of column files: all but the stored bytes."""
 
+
+def coded_schema(names: Iterable[str], coded: Collection[str] | None = None) -> pa.Schema:
+    """These columns of `FILE_SCHEMA`, with texts as numbers of values, as files have them.
+
+    `coded`: the texts that are so; all of them by default.
+    """
+    fields = [FILE_SCHEMA.field(name) for name in names]
+    return pa.schema(
+        [
+            one.with_type(CODED)
+            if one.type == pa.string() and (coded is None or one.name in coded)
+            else one
+            for one in fields
+        ]
+    )
+
+
+CODED = pa.dictionary(pa.int32(), pa.string())
+
+
 Values: TypeAlias = Any
 """The values of a column: a sequence, or an array of NumPy or Arrow."""
 
@@ -121,7 +141,17 @@ class Rows(NamedTuple):
     stored: Values
 
 
-def _ids(values: Values) -> pa.Array:
+Nulls: TypeAlias = Any
+"""Which values are null, as an array of NumPy; None if none is."""
+
+
+class _Converter(Protocol):
+    """Makes a column of values; where arrays of NumPy are null they hold anything."""
+
+    def __call__(self, values: Values, nulls: Nulls = None, /) -> pa.Array: ...
+
+
+def _ids(values: Values, nulls: Nulls = None) -> pa.Array:
     """Ids in Kafka's text form, all encoded by one call of base64."""
     # With two bytes of padding each id takes 24 characters. The first 22 are the id's own.
     if isinstance(values, np.ndarray):
@@ -134,13 +164,15 @@ def _ids(values: Values) -> pa.Array:
             raise ValueError(f"expected ids of {UUID_BYTES} bytes, found lengths {lengths}")
         whole = b"\0\0".join(values) + b"\0\0"
     text = b2a_base64(whole, newline=False).translate(_URL_SAFE)
-    of_24 = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(24), len(values), [None, pa.py_buffer(text)]
-    )
-    return pc.binary_slice(of_24, 0, 22).cast(pa.binary()).cast(pa.string())
+    cut = np.frombuffer(text, np.uint8).reshape(-1, 24)[:, :ID_LENGTH]
+    there = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    begins = (np.arange(len(values) + 1) * ID_LENGTH).astype(np.int32)
+    data = np.ascontiguousarray(cut)
+    buffers = [pa.py_buffer(begins), pa.py_buffer(data)]
+    return pa.StringArray.from_buffers(len(values), *buffers, there)
 
 
-def _optional_ids(values: Values) -> pa.Array:
+def _optional_ids(values: Values, nulls: Nulls = None) -> pa.Array:  # noqa: ARG001 - Its own.
     there = [value is not None for value in values]
     if not any(there):
         return pa.nulls(len(values), pa.string())
@@ -149,16 +181,20 @@ def _optional_ids(values: Values) -> pa.Array:
     return _ids(list(compress(values, there))).take(index)
 
 
-def _names(names: Sequence[str]) -> Callable[[Values], pa.Array]:
+def _names(names: Sequence[str]) -> _Converter:
     known = pa.array(names)
 
-    def named(values: Values) -> pa.Array:
-        return known.take(pa.array(values, pa.int32()))
+    def named(values: Values, nulls: Nulls = None) -> pa.Array:
+        if isinstance(values, np.ndarray):
+            numbers = pa.array(values, mask=nulls).cast(pa.int32())
+        else:
+            numbers = pa.array(values, pa.int32())
+        return pa.DictionaryArray.from_arrays(numbers, known)
 
     return named
 
 
-def _first_of_source(values: Values) -> pa.Array:
+def _first_of_source(values: Values, nulls: Nulls = None) -> pa.Array:  # noqa: ARG001 - None has any.
     if isinstance(values[0], pa.Array):  # Each half is a column already.
         return values[0].cast(pa.int32())
     if values.count(None) == len(values):
@@ -166,7 +202,7 @@ def _first_of_source(values: Values) -> pa.Array:
     return pa.array([None if one is None else one[0] for one in values], pa.int32())
 
 
-def _second_of_source(values: Values) -> pa.Array:
+def _second_of_source(values: Values, nulls: Nulls = None) -> pa.Array:  # noqa: ARG001 - As above.
     if isinstance(values[0], pa.Array):
         return values[1]
     if values.count(None) == len(values):
@@ -174,7 +210,7 @@ def _second_of_source(values: Values) -> pa.Array:
     return pa.array([None if one is None else one[1] for one in values], pa.int64())
 
 
-def _leader_epochs(values: Values) -> pa.Array:
+def _leader_epochs(values: Values, nulls: Nulls = None) -> pa.Array:
     if isinstance(values, Lists):
         flat, lengths = values
     else:
@@ -187,15 +223,16 @@ def _leader_epochs(values: Values) -> pa.Array:
         pa.array(flat[0::2], pa.int32()),
         pa.array(flat[1::2], pa.int64()),
         type=_EPOCHS,
+        mask=None if nulls is None else pa.array(nulls),
     )
 
 
-def _plain(kind: pa.DataType) -> Callable[[Values], pa.Array]:
-    def converted(values: Values) -> pa.Array:
+def _plain(kind: pa.DataType) -> _Converter:
+    def converted(values: Values, nulls: Nulls = None) -> pa.Array:
         if isinstance(values, pa.Array):
             return values.cast(kind)
         if isinstance(values, np.ndarray):
-            return pa.array(values).cast(kind)
+            return pa.array(values, mask=nulls).cast(kind)
         first = values[0]
         # Most columns repeat a single value. Counting it is faster than converting each.
         if values[-1] == first and values.count(first) == len(values):
@@ -206,12 +243,14 @@ def _plain(kind: pa.DataType) -> Callable[[Values], pa.Array]:
 
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
+ID_LENGTH = 22
+"""Characters of an id."""
 _INT, _LONG, _TEXT = _plain(pa.int32()), _plain(pa.int64()), _plain(pa.string())
 _BYTES, _BOOL = _plain(pa.binary()), _plain(pa.bool_())
 _STATE = _names([state.name for state in RemoteLogSegmentState])
 _DELETE_STATE = _names([state.name for state in RemotePartitionDeleteState])
 
-_CONVERTERS: dict[str, tuple[str, Callable[[Values], pa.Array]]] = {
+_CONVERTERS: dict[str, tuple[str, _Converter]] = {
     "segment_id": ("segment_id", _ids),
     "state": ("state", _STATE),
     "start_offset": ("start_offset", _LONG),
@@ -240,12 +279,22 @@ _IN_JSON = (
 )
 """Events with fields that have no column; the column `body` has all their fields as JSON."""
 
-_Filler: TypeAlias = "Callable[[Fields], pa.Array]"
-"""Makes a column for events of one type. It takes the values of each field."""
+
+class _Filler(NamedTuple):
+    """Makes a column for events of one type."""
+
+    values: Callable[[Fields], Values]
+    """The values of events, from those of each of their fields."""
+    convert: _Converter
+    """The column of these values."""
 
 
-def _filler(place: int, convert: Callable[[Values], pa.Array]) -> _Filler:
-    return lambda fields: convert(fields[place])
+def _filler(place: int, convert: _Converter) -> _Filler:
+    return _Filler(itemgetter(place), convert)
+
+
+def _as_it_is(values: Values, nulls: Nulls = None) -> pa.Array:  # noqa: ARG001 - It has its own.
+    return values
 
 
 def _json_filler(names: tuple[str, ...]) -> _Filler:
@@ -258,11 +307,11 @@ def _json_filler(names: tuple[str, ...]) -> _Filler:
         ]
         return pa.array(texts, pa.string())
 
-    return filled
+    return _Filler(filled, _as_it_is)
 
 
-def _started(fields: Fields) -> pa.Array:
-    return pa.repeat(pa.scalar(RemoteLogSegmentState.COPY_SEGMENT_STARTED.name), len(fields[0]))
+def _started(fields: Fields) -> Numbers:
+    return np.full(len(fields[0]), RemoteLogSegmentState.COPY_SEGMENT_STARTED, np.int64)
 
 
 def _fillers() -> dict[int, tuple[int, dict[str, _Filler]]]:
@@ -284,7 +333,7 @@ def _fillers() -> dict[int, tuple[int, dict[str, _Filler]]]:
         if kind is log.ImportRecordDropped:
             filled["segment_id"] = _filler(names.index("segment_id"), _optional_ids)
         if kind is log.SegmentAdded:
-            filled["state"] = _started
+            filled["state"] = _Filler(_started, _STATE)
         if kind in _IN_JSON:
             filled["body"] = _json_filler(names)
         known[number] = (len(names), filled)
@@ -302,12 +351,11 @@ class EventColumns:
     def __init__(self, schema: pa.Schema, cluster: str) -> None:
         """`schema` is that of the batches: any of `EVENT_COLUMNS`, in any order."""
         self._schema = schema
-        self._cluster = pa.scalar(cluster)
         self._header: dict[str, Callable[[Rows], pa.Array]] = {
-            "cluster": lambda rows: pa.repeat(self._cluster, len(rows.positions)),
-            "topic": lambda rows: _of_runs(rows, lambda tip: tip.topic, pa.string()),
-            "topic_id": lambda rows: _of_runs(rows, lambda tip: str(tip.topic_id), pa.string()),
-            "partition": lambda rows: _of_runs(rows, lambda tip: tip.partition, pa.int32()),
+            "cluster": lambda rows: _of_runs(rows, lambda _: cluster),
+            "topic": lambda rows: _of_runs(rows, lambda tip: tip.topic),
+            "topic_id": lambda rows: _of_runs(rows, lambda tip: str(tip.topic_id)),
+            "partition": _partitions,
             "position": lambda rows: _LONG(rows.positions),
             "session": lambda rows: _LONG(rows.sessions),
             "type": _types,
@@ -337,12 +385,13 @@ class EventColumns:
         try:
             bodies = _Bodies(rows)
             arrays = [
-                self._header[name](rows)
-                if name in self._header
-                else bodies.column(name, self._schema.field(name).type)
-                for name in self._schema.names
+                self._header[one.name](rows)
+                if one.name in self._header
+                else bodies.column(one.name, one.type)
+                for one in self._schema
             ]
-            return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            fit = [one.cast(of.type) for one, of in zip(arrays, self._schema, strict=True)]
+            return pa.RecordBatch.from_arrays(fit, schema=self._schema)
         # The checksums are right, so this is no damage: another program wrote the event.
         except (pa.ArrowException, ValueError, TypeError, LookupError, OverflowError) as error:
             raise CorruptLog(f"an event with a field that does not fit it: {error}") from error
@@ -360,19 +409,46 @@ class _Bodies:
                 raise ValueError(f"expected {width} in type {number}, found {len(fields)}")
 
     def column(self, name: str, kind: pa.DataType) -> pa.Array:
-        """One column: filled for the types that have it, null for the others."""
-        index = np.full(self._count, -1, np.int64)
-        pieces: list[pa.Array] = []
-        filled = 0
+        """One column: filled for the types that have it, null for the others.
+
+        Its texts may be numbers of values, whatever `kind` says.
+        """
+        found: list[tuple[Numbers, Values, _Converter]] = []
         for number, (places, fields) in self._bodies.items():
             fill = _FILLERS[number][1].get(name)
             if fill is not None:
-                pieces.append(fill(fields))
-                index[places] = np.arange(filled, filled + len(places))
-                filled += len(places)
-        if not pieces:
+                found.append((places, fill.values(fields), fill.convert))
+        if not found:
             return pa.nulls(self._count, kind)
-        return pa.concat_arrays(pieces).take(pa.array(index, mask=index < 0))
+        if all(isinstance(values, np.ndarray) for _, values, _ in found):
+            return self._of_numbers(found)
+        if len(found) == 1 and isinstance(found[0][1], Lists):
+            return self._of_lists(*found[0])
+        pieces = [convert(values) for _, values, convert in found]
+        if all(one.null_count == len(one) for one in pieces):
+            return pa.nulls(self._count, kind)
+        index = np.full(self._count, -1, np.int64)
+        index[np.concatenate([places for places, _, _ in found])] = np.arange(
+            sum(map(len, pieces))
+        )
+        plain = [_decoded(one) for one in pieces]
+        return pa.concat_arrays(plain).take(pa.array(index, mask=index < 0))
+
+    def _of_numbers(self, found: Sequence[tuple[Numbers, Values, _Converter]]) -> pa.Array:
+        """A column of which all values are arrays of NumPy: put in their places, then made."""
+        (_, first, convert), *_ = found
+        whole = np.zeros((self._count, *first.shape[1:]), first.dtype)
+        are_null = np.ones(self._count, bool)
+        for places, values, _ in found:
+            whole[places] = values
+            are_null[places] = False
+        return convert(whole, are_null)
+
+    def _of_lists(self, places: Numbers, values: Lists, convert: _Converter) -> pa.Array:
+        lengths = np.zeros(self._count, np.int64)
+        are_null = np.ones(self._count, bool)
+        lengths[places], are_null[places] = values.lengths, False
+        return convert(Lists(values.flat, lengths), are_null)
 
 
 def _by_type(rows: Rows) -> Bodies:
@@ -384,16 +460,23 @@ def _by_type(rows: Rows) -> Bodies:
     return bodies
 
 
-def _of_runs(
-    rows: Rows, value_of: Callable[[TopicIdPartition], object], kind: pa.DataType
-) -> pa.Array:
-    values = [value_of(run.topic_id_partition) for run in rows.runs]
-    if len(values) == 1:
-        return pa.repeat(pa.scalar(values[0], kind), rows.runs[0].rows)
-    counts = [run.rows for run in rows.runs]
-    return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), counts)))
+def _decoded(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _of_runs(rows: Rows, text_of: Callable[[TopicIdPartition], str]) -> pa.Array:
+    texts = [text_of(run.topic_id_partition) for run in rows.runs]
+    known = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    numbers = np.array([known[text] for text in texts], np.int32)
+    each = np.repeat(numbers, [run.rows for run in rows.runs])
+    return pa.DictionaryArray.from_arrays(each, pa.array(known, pa.string()))
+
+
+def _partitions(rows: Rows) -> pa.Array:
+    numbers = [run.topic_id_partition.partition for run in rows.runs]
+    return pa.array(np.repeat(np.array(numbers, np.int32), [run.rows for run in rows.runs]))
 
 
 def _types(rows: Rows) -> pa.Array:
     places = np.searchsorted(_TYPE_NUMBERS, np.asarray(rows.numbers))
-    return _TYPE_NAMES.take(pa.array(places))
+    return pa.DictionaryArray.from_arrays(places.astype(np.int32), _TYPE_NAMES)

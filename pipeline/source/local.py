@@ -21,6 +21,7 @@ from tierledger.pipeline.source.plan import PlannedTask, plan_batch
 from tierledger.pipeline.source.scan import scanned
 from tierledger.pipeline.table_columns import EPOCH_MAP, Column, RowChunk, Table, Values
 from tierledger.pipeline.tables.arrow import RecordBatch, Schema
+from tierledger.pipeline.worker import without_cycles
 
 
 def _no_rows() -> Any:  # noqa: ANN401 - It raises.
@@ -41,7 +42,8 @@ NO_IDENTITY: Any = ()
 
 def planned_here(options: SourceOptions, note: Note = warn) -> list[PlannedTask]:
     """The tasks that read what `options` select; raises as `plan_batch`."""
-    return asyncio.run(plan_batch(options, note))
+    with without_cycles():
+        return asyncio.run(plan_batch(options, note))
 
 
 def written_events(

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tierledger.events.identifiers import TopicIdPartition, Uuid
-from tierledger.pipeline.column_files.content import rows_in
+from tierledger.events.identifiers import TopicIdPartition
+from tierledger.pipeline.column_files.content import ROWS_PER_GROUP, rows_in
 from tierledger.pipeline.column_files.index import FilePart
 from tierledger.pipeline.column_files.place import Note, warn
 from tierledger.pipeline.log_ranges import FileRanges, LogRange, unbroken
-from tierledger.pipeline.source.columns import CORRUPT, EventColumns
+from tierledger.pipeline.source.columns import EventColumns
 from tierledger.pipeline.source.options import SourceOptions
 from tierledger.pipeline.source.plan import in_file_order
 from tierledger.pipeline.source.scan import Scanner
@@ -42,7 +41,7 @@ def ordered_rows(
     pieces: Iterable[SoundPiece],
     note: Note = warn,
 ) -> OrderedRows:
-    """The rows of `pieces`, in their order; `schema` has the columns, `type` among them.
+    """The rows of `pieces`, in their order, with the columns of `schema`.
 
     Raises:
         StorageUnavailable: The store cannot be reached.
@@ -54,18 +53,12 @@ def ordered_rows(
         wanted = [one for one in wanted if range_of(one).topic_id_partition not in damaged]
         in_files = in_file_order([one for one in wanted if isinstance(one, FilePart)])
         ranges = [one for one in wanted if isinstance(one, LogRange)]
-        scanner = Scanner(options, cluster, EventColumns(schema, cluster), note)
+        columns = EventColumns(schema, cluster)
+        scanner = Scanner(options, cluster, columns, note, ROWS_PER_GROUP)
         rows = pa.Table.from_batches(scanner.batches([*in_files, *ranges]), schema)
-        found = _corrupt(rows)
-        if not found:
+        if not scanner.damaged:
             return OrderedRows(_in_order(rows, wanted, in_files, ranges), wanted, damaged)
-        damaged |= found
-
-
-def _corrupt(rows: Any) -> set[TopicIdPartition]:  # noqa: ANN401 - As above.
-    corrupt = rows.filter(pc.equal(rows["type"], CORRUPT))
-    names = zip(corrupt["topic_id"].to_pylist(), corrupt["partition"].to_pylist(), strict=True)
-    return {TopicIdPartition(Uuid.parse(one), number, "") for one, number in names}
+        damaged |= scanner.damaged
 
 
 def _in_order(

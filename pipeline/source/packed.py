@@ -121,14 +121,20 @@ class _Cursor:
         return self._bytes[self.at]
 
     def integers(self) -> Numbers:
-        firsts = self.firsts()
+        firsts = self._one_or_all(self.firsts())
         values = self._numbers(_INTEGERS, firsts)
         if ((firsts == _UINT64) & (values < 0)).any():
             raise UnfitEvents("an integer above 2^63")
         self.at = self.at + _INTEGERS.whole[firsts]
         return values
 
+    def _one_or_all(self, firsts: Numbers) -> Numbers:
+        """The first byte of all fields if they have the same, as mostly; else each."""
+        is_one = len(firsts) > 0 and (firsts == firsts[0]).all()
+        return firsts[0] if is_one else firsts
+
     def _numbers(self, form: _Form, firsts: Numbers) -> Numbers:
+        """The numbers of fields with these first bytes, or with that one."""
         _require(form.whole[firsts] > 0)
         words = self._words[self.at + form.skip[firsts]].astype(np.int64)
         return (words >> form.shift[firsts]) & form.mask[firsts]
@@ -149,10 +155,9 @@ class _Cursor:
     def identifiers(self, size: int) -> Numbers:
         """Bytes of that length, as rows of a matrix."""
         _require((self.firsts() == 0xC4) & (self._bytes[self.at + 1] == size))
-        shape = (len(self._data) - size + 1,)
-        whole = np.ndarray(shape, f"V{size}", self._data, strides=(1,))[self.at + 2]
+        found = self._matrix(self.at + 2, size)
         self.at = self.at + 2 + size
-        return whole.view(np.uint8).reshape(-1, size)
+        return found
 
     def bytes_or_none(self) -> Any:  # noqa: ANN401 - Arrow has no types.
         """Bytes of any length, null for none, as an Arrow array."""
@@ -161,6 +166,8 @@ class _Cursor:
         if not there.any():
             self.at = self.at + 1
             return pa.nulls(len(firsts), pa.binary())
+        if there.all():
+            return self._bytes_of(self._one_or_all(firsts))
         lengths, begins = np.zeros(len(firsts), np.int64), self.at + 1
         some = self.of(there)
         lengths[there] = some._numbers(_LENGTHS, firsts[there])
@@ -168,6 +175,25 @@ class _Cursor:
         self.at = begins + lengths
         _require(self.at <= len(self._data) - PADDING)
         return _cut(self._data, begins, self.at, there)
+
+    def _bytes_of(self, firsts: Numbers) -> Any:  # noqa: ANN401 - As above.
+        """Bytes of any length, none of them null."""
+        lengths = self._numbers(_LENGTHS, firsts)
+        begins = self.at + _LENGTHS.whole[firsts]
+        self.at = begins + lengths
+        _require(self.at <= len(self._data) - PADDING)
+        size = int(lengths[0])
+        if size == 0 or (lengths != size).any():
+            return _cut(self._data, begins, self.at, np.ones(len(begins), bool))
+        borders = (np.arange(len(begins) + 1) * size).astype(np.int32)
+        buffers = [None, pa.py_buffer(borders), pa.py_buffer(self._matrix(begins, size))]
+        return pa.Array.from_buffers(pa.binary(), len(begins), buffers)
+
+    def _matrix(self, begins: Numbers, size: int) -> Numbers:
+        """Bytes of that length from these places on, as rows."""
+        shape = (len(self._data) - size + 1,)
+        whole = np.ndarray(shape, f"V{size}", self._data, strides=(1,))[begins]
+        return whole.view(np.uint8).reshape(-1, size)
 
     def lists(self) -> Lists:
         """Lists of integers."""
@@ -205,7 +231,7 @@ class _Cursor:
 
 
 def _require(is_fit: Numbers) -> None:
-    if not is_fit.all():
+    if not np.all(is_fit):
         raise UnfitEvents("a field of another form")
 
 

@@ -16,6 +16,7 @@ from tierledger.pipeline.column_files.index import (
     FilePart,
     FittingRanges,
     WantedLog,
+    end_of,
 )
 from tierledger.pipeline.column_files.locate import column_place
 from tierledger.pipeline.column_files.place import Note, warn
@@ -199,10 +200,17 @@ async def pieces_until(
 ) -> list[LogPieces]:
     """The logs of a plan, each up to its planned end."""
     planned: list[LogPieces] = []
-    for some in few(logs):
-        readers = [
-            catalog.reader(TopicIdPartition(one.topic_id, one.partition, "")) for one in some
+    for all_of in few(logs):
+        in_files = await _in_files(catalog, index, all_of)
+        planned += [
+            LogPieces(parts[0].range.topic_id_partition, parts, [])
+            for parts in in_files
+            if parts
         ]
+        some = [one for one, parts in zip(all_of, in_files, strict=True) if not parts]
+        if not some:
+            continue
+        readers = [catalog.reader(_tip_of(one)) for one in some]
         keys = [
             reader.log.key(one.first_batch) for reader, one in zip(readers, some, strict=True)
         ]
@@ -213,6 +221,38 @@ async def pieces_until(
         ends = [one.end_batch for one in some]
         planned += await _pieces_of(catalog, options, index, readers, firsts, ends, None)
     return planned
+
+
+async def _in_files(
+    catalog: Catalog, index: ColumnIndex, logs: Sequence[PlannedLog]
+) -> list[list[FilePart]]:
+    """For each log its ranges in files if they are all of it; else none.
+
+    Of such a log only the last batch is read. It has the hash of all events before it, so
+    nothing else can speak against the files.
+    """
+    wanted = [
+        WantedLog(
+            catalog.reader(_tip_of(one)),
+            None if one.first_batch else _origin(catalog, _tip_of(one)),
+            one.end_batch,
+        )
+        for one in logs
+    ]
+    return [
+        found.parts
+        if found.fits and found.parts and end_of(found.parts[-1]).next_batch == one.end_batch
+        else []
+        for one, found in zip(logs, await index.fitting(wanted), strict=True)
+    ]
+
+
+def _tip_of(log: PlannedLog) -> TopicIdPartition:
+    return TopicIdPartition(log.topic_id, log.partition, "")
+
+
+def _origin(catalog: Catalog, tip: TopicIdPartition) -> LogPlace:
+    return LogPlace(0, 0, genesis(catalog.cluster_id, tip.topic_id, tip.partition), 0)
 
 
 async def _planned_logs(
@@ -309,7 +349,6 @@ def _start(
     catalog: Catalog, reader: PartitionReader, first: StoredBatch | None
 ) -> LogPlace | None:
     """The place before a log's first event; None if the first batch does not tell."""
-    tip = reader.topic_id_partition
     try:
         if first is None:
             return None
@@ -317,8 +356,7 @@ def _start(
             return place_behind(reader, first)
     except DataError:
         return None
-    origin = genesis(catalog.cluster_id, tip.topic_id, tip.partition)
-    return LogPlace(0, 0, origin, 0) if first.number == 0 else None
+    return _origin(catalog, reader.topic_id_partition) if first.number == 0 else None
 
 
 async def _planned_log(
@@ -347,9 +385,7 @@ async def _planned_log(
         return LogPieces(tip, [], ranges)
     if not in_files:
         return LogPieces(tip, [], await whole_log(planner, tip, options, end))
-    behind = in_files[-1].range.end
-    assert behind is not None, "ranges in files have one"
-    pieces = await planner.ranges(behind, end, options.rows_per_range)
+    pieces = await planner.ranges(end_of(in_files[-1]), end, options.rows_per_range)
     if in_files[0].range.start.next_batch:
         _, notice = await planner.start()
         pieces = [*([] if notice is None else [notice]), *pieces]

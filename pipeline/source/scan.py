@@ -225,15 +225,19 @@ def _joined(runs: list[Run]) -> list[Run]:
     return joined
 
 
-def planned_file(place: ColumnPlace | None, cluster: str, piece: FileRanges) -> OpenFile:
+def planned_file(
+    place: ColumnPlace | None, cluster: str, piece: FileRanges, coded: Sequence[str] = ()
+) -> OpenFile:
     """The file of `piece`, which has what it had when the read was planned.
+
+    `coded` are the columns that are wanted so, as of `OpenFile`.
 
     Raises:
         UnusableFile: It is gone or damaged, or its footer was.
     """
     if place is None:
         raise UnusableFile(piece.file, "is gone")
-    opened = OpenFile(place, piece.file, FILE_SCHEMA)
+    opened = OpenFile(place, piece.file, FILE_SCHEMA, coded)
     row, has = 0, set[tuple[int, LogRange]]()
     for one in opened.content.ranges:
         has.add((row, one))
@@ -271,14 +275,24 @@ class Scanner:
         cluster: str,
         columns: EventColumns,
         note: Note = warn,
+        rows_of_file: int = ROWS_PER_ARROW_BATCH,
     ) -> None:
-        """`note` takes why a column file is not used."""
+        """Make batches with `columns`.
+
+        `note` takes why a column file is not used, and a batch has at most `rows_of_file` rows
+        of one.
+        """
+        self.damaged: set[TopicIdPartition] = set()
+        """Logs of which `batches` has found damage so far."""
         self._note = note
+        self._rows_of_file = rows_of_file
         self._options = options
         self._cluster = cluster
         self._columns = columns
         self._collected = _Collected()
         self._failed: set[TopicIdPartition] = set()
+        self._ahead: dict[LogRange, list[StoredBatch]] = {}
+        """Batches of short ranges that were read together with those of others."""
 
     def batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """The rows of `pieces`, in order.
@@ -297,18 +311,52 @@ class Scanner:
                     load_serde(self._options.config),
                     self._cluster,
                 )
-                for piece in pieces:
+                for at, piece in enumerate(pieces):
                     if isinstance(piece, FileRanges):
                         yield from self._flushed()
                         yield from self._file_ranges(loop, catalog, piece)
                     elif isinstance(piece, Notice):
                         self._add_notice(piece)
                     else:
+                        if piece not in self._ahead:
+                            self._read_ahead(loop, catalog, pieces, at)
                         reader = catalog.reader(piece.topic_id_partition)
                         yield from self._range(loop, reader, piece)
                 yield from self._flushed()
             finally:
                 loop.run_until_complete(backend.close())
+
+    def _read_ahead(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        catalog: Catalog,
+        pieces: Sequence[Piece],
+        first: int,
+    ) -> None:
+        """Read `pieces` from `first` on by one request, as long as they are short ranges."""
+        some, keys = list[LogRange](), list[str]()
+        for piece in (pieces[at] for at in range(first, len(pieces))):
+            if not isinstance(piece, LogRange):
+                break
+            numbers = range(piece.start.next_batch, piece.end_batch)
+            if len(keys) + len(numbers) > BATCHES_PER_READ:
+                break
+            log = catalog.reader(piece.topic_id_partition).log
+            keys += map(log.key, numbers)
+            some.append(piece)
+        if len(some) < 2:
+            return
+        values = loop.run_until_complete(catalog.backend.get_each(keys))
+        at = 0
+        for piece in some:
+            numbers = range(piece.start.next_batch, piece.end_batch)
+            found = values[at : at + len(numbers)]
+            at += len(numbers)
+            self._ahead[piece] = [
+                StoredBatch(number, value)
+                for number, value in zip(numbers, found, strict=True)
+                if value is not None
+            ]
 
     def _range(
         self, loop: asyncio.AbstractEventLoop, reader: PartitionReader, piece: LogRange
@@ -316,19 +364,22 @@ class Scanner:
         tip, place = piece.topic_id_partition, piece.start
         while place.next_batch < piece.end_batch and tip not in self._failed:
             left = piece.end_batch - place.next_batch
+            found = self._ahead.pop(piece, ())
             try:
-                read = reader.log.read(place.next_batch, min(BATCHES_PER_READ, left))
-                found = loop.run_until_complete(read)
+                # If one of those is missing, the log itself tells what is wrong.
+                if len(found) < left:
+                    read = reader.log.read(place.next_batch, min(BATCHES_PER_READ, left))
+                    found = loop.run_until_complete(read)
                 if not found:
                     raise CorruptLog(f"batch {place.next_batch} is missing: the log ends there")
             except CorruptLog as error:
-                self._add_notice(corrupt(tip, place, error))
+                self._add_notice(self._corrupt(tip, place, error))
                 return
             for batch in found:
                 try:
                     part, place = self._part(reader, batch, place)
                 except DataError as error:
-                    self._add_notice(corrupt(tip, place, error))
+                    self._add_notice(self._corrupt(tip, place, error))
                     return
                 self._collected.add(part)
                 if self._collected.is_full:
@@ -339,18 +390,20 @@ class Scanner:
     def _file_ranges(
         self, loop: asyncio.AbstractEventLoop, catalog: Catalog, piece: FileRanges
     ) -> Iterator[pa.RecordBatch]:
+        schema = self._columns.schema
+        coded = [one.name for one in schema if pa.types.is_dictionary(one.type)]
         try:
-            opened = planned_file(column_place(self._options.config), self._cluster, piece)
+            place = column_place(self._options.config)
+            opened = planned_file(place, self._cluster, piece, coded)
         except UnusableFile as error:
             self._note(f"a column file is not used: {error}; {AGAIN}")
             for _, one in piece.parts:
                 reader = catalog.reader(one.topic_id_partition)
                 yield from self._range(loop, reader, one)
             return
-        schema = self._columns.schema
         parts = list(unbroken((at, rows_in(one)) for at, one in piece.parts))
         for rows in opened.rows(parts, schema.names, self._options.bounds.may_hold_rows):
-            yield from rows.cast(schema).to_batches(max_chunksize=ROWS_PER_ARROW_BATCH)
+            yield from rows.cast(schema).to_batches(max_chunksize=self._rows_of_file)
 
     def _part(
         self, reader: PartitionReader, batch: StoredBatch, place: LogPlace
@@ -367,6 +420,10 @@ class Scanner:
             batch.number + 1, first + len(stored), hashes[-1], log_time_of(stored[-1])
         )
         return _Part(reader.topic_id_partition, place, stored, hashes), end
+
+    def _corrupt(self, tip: TopicIdPartition, place: LogPlace, error: Exception) -> Notice:
+        self.damaged.add(tip)
+        return corrupt(tip, place, error)
 
     def _add_notice(self, notice: Notice) -> None:
         self._collected.add(_part_of(notice))
@@ -404,7 +461,7 @@ class Scanner:
                     yield _Verified(part, columns, part.stored)
                 except DataError as error:
                     ended.add(tip)
-                    yield _noted(corrupt(tip, part.place, error))
+                    yield _noted(self._corrupt(tip, part.place, error))
         self._failed |= ended
 
     def _each(self, found: Sequence[_Verified]) -> Iterator[pa.RecordBatch]:
@@ -421,6 +478,7 @@ class Scanner:
                 yield self._columns.batch(rows)
             except CorruptLog as error:
                 ended.add(tip)
+                self.damaged.add(tip)
                 position, time_ms = rows.positions[0], rows.times[0]
                 notice = Notice(tip, CORRUPT_NUMBER, position, time_ms, str(error))
                 yield self._columns.batch(_one_by_one([_noted(notice)]))

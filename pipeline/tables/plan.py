@@ -8,7 +8,7 @@ from tierledger.events.as_of import NOW, AsOf
 from tierledger.events.errors import InvalidArgument
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.folding.plan import AheadLog, ahead_logs, planned_logs
-from tierledger.pipeline.folding.store import JobStore, require_cluster
+from tierledger.pipeline.folding.store import JobStore, with_cluster
 from tierledger.pipeline.folding.task import FoldTask, Report
 from tierledger.pipeline.table_columns import Table
 from tierledger.pipeline.tables.anomalies import ANOMALIES
@@ -17,6 +17,7 @@ from tierledger.pipeline.tables.segments import SEGMENTS
 from tierledger.pipeline.tables.sizes import SIZES
 from tierledger.pipeline.tables.transitions import TRANSITIONS
 from tierledger.pipeline.tables.trash import TRASH
+from tierledger.pipeline.worker import without_cycles
 
 TABLES: dict[str, Table] = {
     table.name: table for table in (SEGMENTS, TRASH, EPOCHS, SIZES, TRANSITIONS, ANOMALIES)
@@ -65,9 +66,10 @@ async def planned(
     table = TABLES.get(name) if isinstance(name, str) else name
     if table is None:
         raise InvalidArgument(f"expected one of {', '.join(TABLES)}, got {name!r}")
-    store = await require_cluster(store)
-    async with store.opened() as catalog:
-        logs = await planned_logs(catalog, topic, partition)
+    with without_cycles():
+        async with store.opened() as catalog:
+            store = await with_cluster(store, catalog)
+            logs = await planned_logs(catalog, topic, partition)
     if as_of.position is not None and len(logs) != 1:
         raise InvalidArgument(
             f"a position is one partition's, but {len(logs)} are meant: give a time, or a "

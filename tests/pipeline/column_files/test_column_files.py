@@ -45,7 +45,10 @@ from tierledger.pipeline.column_writer import WrittenColumns, listed, write_colu
 from tierledger.pipeline.frames import events
 from tierledger.pipeline.log_ranges import FileRanges, LogRange
 from tierledger.pipeline.source import native, options
+from tierledger.pipeline.source.columns import FILE_SCHEMA, coded_schema
+from tierledger.pipeline.source.local import planned_here
 from tierledger.pipeline.source.options import SourceOptions
+from tierledger.pipeline.source.scan import scanned
 from tierledger.pipeline.source.schema import DEFAULT_SCHEMA, EVENT_SCHEMA
 from tierledger.pipeline.source.source import TierledgerReader
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
@@ -496,6 +499,26 @@ def test_damage_before_the_bounds_is_told_if_it_hides_what_is_in_them(store: Sto
     found = tables.read("events", store.url, topic="orders", since=40, damaged=damaged)
     assert found["type"].to_pylist() == ["corrupt"]
     assert [one.position for one in damaged] == found["position"].to_pylist() == [19]
+
+
+def test_texts_are_read_as_numbers_of_values_from_files_and_logs(store: Store) -> None:
+    fill(store)
+    store.write()
+    grow(store, range(50, 60))
+    for where in (store.place, NOWHERE):
+        config = {URL_SETTING: store.url, COLUMNS_SETTING: str(where)}
+        read_options = SourceOptions(config)
+        coded = coded_schema(FILE_SCHEMA.names)
+        found = dict[bool, pa.Table]()
+        for is_coded, schema in ((False, FILE_SCHEMA), (True, coded)):
+            batches = [
+                batch
+                for task in planned_here(read_options)
+                for batch in scanned(read_options, task.cluster, schema, task.pieces)
+            ]
+            found[is_coded] = pa.Table.from_batches(batches)
+        assert pa.types.is_dictionary(found[True].schema.field("segment_id").type)
+        assert found[True].cast(FILE_SCHEMA).equals(found[False])
 
 
 def test_several_files_are_written_if_there_is_much(
