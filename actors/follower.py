@@ -24,6 +24,7 @@ from tierledger.events.errors import (
     Overloaded,
     Quarantined,
 )
+from tierledger.storage.partition.loading import LoadedPartition
 from tierledger.storage.serde import MetadataSerDe
 
 WAITING_MAX = 1024
@@ -115,6 +116,12 @@ class Follower(Replaying):
     def waiting(self) -> int:
         """Reads that wait for a position."""
         return len(self._waiting)
+
+    def standby(self) -> LoadedPartition | None:
+        """A copy for a leader on this host to begin with; None if nothing was read yet."""
+        if self.state is None or self._trouble is not None:
+            return None
+        return LoadedPartition(self.state.copy(), self.next_batch)
 
     def is_ready_for(self, claim: Claim) -> bool:
         """Whether all that the log held when `claim` was announced is applied."""

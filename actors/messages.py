@@ -67,10 +67,13 @@ class Assigned(NamedTuple):
 
 
 class StateLoaded(NamedTuple):
-    """The checkpoint was read, or there is none and `state` is blank."""
+    """The state to begin with: of a checkpoint, of the log's beginning, or of a follower."""
 
     state: PartitionState
     next_batch: int
+    uncovered: int | None = None
+    """Events of `state` that the checkpoint does not cover, if it is the state of the follower
+    on the same host: what the checkpoint has is not known. None: it is the checkpoint's."""
 
 
 class LogRead(NamedTuple):

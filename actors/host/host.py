@@ -71,6 +71,7 @@ from tierledger.storage.backend import MetadataStorageBackend, WriterReplaced
 from tierledger.storage.clock import Clock
 from tierledger.storage.keys import MetadataKeyFactory
 from tierledger.storage.partition.checkpoint import ROWS_AT_ONCE
+from tierledger.storage.partition.loading import LoadedPartition
 from tierledger.storage.partition.reader import PartitionReader
 from tierledger.storage.process_log import ProcessLog
 from tierledger.storage.serde import MetadataSerDe
@@ -481,6 +482,12 @@ class Host:
             _log.error("a task of the host failed", host=self.name, exc_info=error)
         finally:
             self._give_up()
+
+    def standby(self, key: PartitionKey) -> LoadedPartition | None:
+        """A copy of what the partition's follower here has; None if there is nothing."""
+        follower = self._shells.get((key, FOLLOWER))
+        machine = None if follower is None else follower.machine
+        return machine.standby() if isinstance(machine, Follower) else None
 
     def read_slot(self, slot: PendingSlot, delay_ms: int) -> None:
         if delay_ms:

@@ -70,6 +70,7 @@ class HostServices(Protocol):
     oracle: LeaderOracle
 
     def now_ms(self) -> int: ...
+    def standby(self, key: PartitionKey, /) -> LoadedPartition | None: ...
     def spawn(self, work: Coroutine[Any, Any, None], /) -> asyncio.Task[None]: ...
     def reply(self, reply_to: msg.ReplyTo, value: object, /) -> None: ...
     async def make(
@@ -114,6 +115,8 @@ class PartitionShell:
         self._writer = CheckpointWriter(self._checkpoints)
         self._ahead: deque[StoredBatch] = deque()
         self._ends_ahead = False
+        self._has_begun = False
+        """Whether it has had a state. If the log behind that is forgotten, it gets another."""
 
     def feed(self, stimulus: msg.Stimulus) -> None:
         """Let the machine handle `stimulus`, and carry out what it calls for; never raises."""
@@ -282,10 +285,17 @@ class PartitionShell:
     # Loading.
 
     async def load(self) -> None:
-        """Feed the machine with the state of the checkpoint, or of the log's beginning."""
+        """Feed the machine with the state to begin with.
+
+        A leader gets a copy of what the follower on this host has; else it is the checkpoint's,
+        or that of the log's beginning.
+        """
         await self._guarded(self._load)
 
     async def _load(self) -> None:
+        has_begun, self._has_begun = self._has_begun, True
+        if self.role == LEADER and not has_begun and await self._begin_with_copy():
+            return
         loading = Loading(self._reader, tracks_changes=self.role == LEADER)
         loaded: LoadedPartition | None = None
         while loaded is None:
@@ -301,6 +311,19 @@ class PartitionShell:
             self.host.notified(self, msg.Alarm("checkpoint", str(loading.trouble)))
             self._writer.is_whole = True
         self.feed(msg.StateLoaded(*loaded))
+
+    async def _begin_with_copy(self) -> bool:
+        """Feed the leader with what its partition's follower here has, if that is well."""
+        copied = self.host.standby(self.key)
+        if copied is None:
+            return False
+        try:
+            begun = partial(self._writer.begin_with_copy, copied.state)
+            uncovered = await self._insisting(begun)
+        except DataError:
+            return False  # The load tells what is wrong.
+        self.feed(msg.StateLoaded(*copied, uncovered))
+        return True
 
     async def _read_log(self, number: int) -> None:
         while not self._ahead or self._ahead[0].number != number:

@@ -130,6 +130,7 @@ class Leader(Replaying):
                 return self._slot_read(stimulus)
             case msg.StateLoaded():
                 self._begin(stimulus)
+                self._checkpoints.begin(stimulus.uncovered)
                 return [msg.ReadLog(self.next_batch)]
             case msg.LogRead():
                 return self._log_read(stimulus)
@@ -346,7 +347,7 @@ class Leader(Replaying):
             close = cmd.CloseSession(session.claim, "no broker hosts the partition")
             self._inbox.append(msg.CommandArrived(None, close, self._stop.now_ms))
             return self._pump()
-        effects = self._checkpoints.due(1, self.next_batch)
+        effects = self._checkpoints.at_end(CHECKPOINT_EVENTS, self.next_batch)
         if self._checkpoints.is_writing:
             return effects
         return [*effects, *self._leave(msg.STOPPED)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgpack
 from msgspec import Meta
@@ -154,6 +154,13 @@ class DepartedIds:
             self._positions.drop(hash(value[:ID_BYTES]), position)
             self.digest = (self.digest - hash_of(value)) % DIGEST_MODULUS
 
+    def copy(self) -> Self:
+        """The same entries; later changes of either do not affect the other."""
+        copy = type(self)()
+        copy.by_position, copy._positions = self.by_position.snapshot(), self._positions.copy()
+        copy.digest = self.digest
+        return copy
+
     def dismantle(self) -> Iterator[None]:
         yield from self._positions.dismantle()
         yield from self.by_position.dismantle()
@@ -241,6 +248,12 @@ class KeptSegments(DepartedIds):
         super().drop_at(position)
         self.unreleased.drop(position, position)
         self._first.pop(position, None)
+
+    @override
+    def copy(self) -> Self:
+        copy = super().copy()
+        copy.bytes, copy.unreleased = self.bytes, self.unreleased.copy()
+        return copy
 
     def first(self) -> KeptSegment | None:
         """The one that was kept first; None if nothing is kept."""
@@ -365,6 +378,22 @@ class PartitionState:
         self.changed_rows: dict[int, set[bytes]] = {}
         """Ids that the next checkpoint has to write or remove, by their first byte. A single
         set of a million would stall for 20 ms when it grows."""
+
+    def copy(self) -> PartitionState:
+        """The same state, which tracks changes; later changes of either stay its own.
+
+        Rows and tables are shared until one of the two changes them, so no copy of a million
+        segments takes longer than some ms. What a checkpoint has is not known of a copy: its
+        first one has to be whole.
+        """
+        self.settle()
+        copy = PartitionState(self.topic_id_partition, self.chain_hash, tracks_changes=True)
+        copy.next_position = self.next_position
+        copy.restore_head(self.head_fields())
+        copy.rows, copy.rows_digest = self.rows.snapshot(), self.rows_digest
+        copy.epochs = {epoch: tables.snapshot() for epoch, tables in self.epochs.items()}
+        copy.tombstones, copy.kept = self.tombstones.copy(), self.kept.copy()
+        return copy
 
     def dismantle(self) -> Iterator[None]:
         """Free rows and tables in small steps; freeing a million at once takes 0.1 s.

@@ -274,7 +274,7 @@ class PagedMap(Generic[K, V]):
 
     def snapshot(self) -> PagedMap[K, V]:
         """A copy of the present map; later changes of either do not affect the other."""
-        copy: PagedMap[K, V] = PagedMap()
+        copy = self._empty()
         copy._firsts = list(self._firsts)
         copy._pages = list(self._pages)
         copy.next_number = self.next_number
@@ -297,6 +297,10 @@ class PagedMap(Generic[K, V]):
         loaded.sort(key=lambda page: page.first)
         self._firsts = [page.first for page in loaded]
         self.next_number = max((page.number for page in loaded), default=-1) + 1
+
+    def _empty(self) -> PagedMap[K, V]:
+        """A map that keeps its pages where this one does."""
+        return PagedMap()
 
     def _adopted(self, stored: StoredPage) -> Page[K, V]:
         return Page.stored(stored, self._owner)

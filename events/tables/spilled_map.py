@@ -133,6 +133,10 @@ class SpilledMap(PagedMap[K, V]):
         self._spill = spill
 
     @override
+    def _empty(self) -> SpilledMap[K, V]:
+        return SpilledMap(self._spill)
+
+    @override
     def _new_page(self, number: int, keys: list[K], values: list[V]) -> Page[K, V]:
         return SpilledPage[K, V].made(number, self._owner, keys, values, self._spill)
 

@@ -890,13 +890,35 @@ _REPLACED_WRITER = (
 )
 """Slips around a writer's successor, and around further hosts."""
 
+_COPIED = (
+    (
+        "the first checkpoint of a state that was a follower's has only what changed since",
+        CheckpointWriter.begin_with_copy,
+        "self.stored, self.is_whole = stored, True",
+        "self.stored = stored",
+    ),
+    (
+        "what no checkpoint has of a follower's state does not count for the next one",
+        Checkpoints.begin,
+        "self._events += uncovered or 0",
+        "pass",
+    ),
+    (
+        "a leader has the rows of the follower whose state it began with",
+        PartitionState.copy,
+        "self.rows.snapshot()",
+        "self.rows",
+    ),
+)
+"""Slips in leaders that begin with the state of a follower."""
+
 SLIPS = tuple(
     _slip(number, *given)
     for number, given in enumerate(
         (
             *(*_NOTICED_BY_NOBODY, *_EVENTS, *_ACTORS, *_STORAGE),
             *(*_LATER, *_FRESH, *_HELD_BACK, *_HOSTS, *_REFUSALS, *_PLACED_TOGETHER, *_KEPT),
-            *_REPLACED_WRITER,
+            *(*_REPLACED_WRITER, *_COPIED),
         ),
         1,
     )

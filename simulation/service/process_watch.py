@@ -132,7 +132,10 @@ class ProcessWatch:
                 if loads:  # A log that was forgotten meanwhile is loaded anew.
                     watched = watched._replace(name=f"{name}/{loads}")
                 loads += 1
-                self._note_load(shell)
+                if stimulus.uncovered is not None:
+                    self._mark("began with its follower's state")
+                else:
+                    self._note_load(shell)
                 state = stimulus.state
                 observer.entered(watched, state.next_position - 1, state.chain_hash)
             before = machine.position

@@ -660,6 +660,21 @@ class CheckpointWriter:
         """Whether the stored rows and tables are not known, so that all have to be replaced."""
         self._store = store
 
+    async def begin_with_copy(self, state: PartitionState) -> int:
+        """Begin with a state that was not loaded; returns how many of its events come behind.
+
+        Behind the checkpoint that is stored now, which the next one will replace.
+
+        Raises:
+            CorruptCheckpoint: What is stored is none.
+            FormatTooNew: A newer program wrote it.
+            RemoteStorageError: The store could not be read.
+        """
+        stored = await self._store.read_stored()
+        covered = 0 if stored is None else self._store.parse_partition(stored).next_position
+        self.stored, self.is_whole = stored, True
+        return max(0, state.next_position - covered)
+
     def freeze(self, state: PartitionState, next_batch: int) -> CheckpointDraft:
         """A draft of the next checkpoint, as of now; see `CheckpointStore.freeze`."""
         draft = self._store.freeze(state, next_batch, whole=self.is_whole)

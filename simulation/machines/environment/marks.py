@@ -70,6 +70,7 @@ _declare(
     "checkpoint of a former leader to be replaced",
     "checkpoint given up for the log",
     "loaded from a checkpoint",
+    "began with its follower's state",
 )
 _declare(
     "processes",

@@ -16,6 +16,7 @@ from tests.models.storage.stored_partitions import (
     updated,
 )
 from tierledger.events.errors import CorruptCheckpoint
+from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.log_events import SegmentKept
 from tierledger.events.partition.invariants import check
 from tierledger.events.partition.state import PartitionState
@@ -254,4 +255,41 @@ async def test_a_checkpoint_that_is_damaged_is_written_over() -> None:
 
     assert await checkpointed(partition, writer) is Standing.LESS
     assert await checkpointed(partition, writer) is Standing.OURS
+    assert (await loaded(partition)).digest() == partition.state.digest()
+
+
+async def test_a_copied_state_is_stored_by_its_differences() -> None:
+    partition = await filled(2 * PAGE_ENTRIES_MAX)
+    first = CheckpointWriter(store_of(partition))
+    assert await checkpointed(partition, first) is Standing.OURS
+    await partition.append(finished(7777))
+    partition.state = partition.state.copy()
+    await partition.append([updated(3, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)])
+    writer = CheckpointWriter(store_of(partition))
+    assert await writer.begin_with_copy(partition.state) == 3
+
+    plan = await writer.plan(writer.freeze(partition.state, partition.next_batch))
+
+    rows = partition.keys.segments(partition.tip)
+    changed = [one.key for one in plan.operations if one.key.startswith(rows)]
+    assert sorted(changed) == sorted(
+        partition.keys.segment(partition.tip, segment_id(one)) for one in (3, 7777)
+    )
+    assert await writer.write(plan) is Standing.OURS
+    await partition.append(finished(8888))
+    assert await checkpointed(partition, writer) is Standing.OURS, "by its changes from here on"
+    assert (await loaded(partition)).digest() == partition.state.digest()
+
+
+async def test_a_copied_state_replaces_no_later_checkpoint() -> None:
+    partition = await filled(20)
+    late = CheckpointWriter(store_of(partition))
+    assert await late.begin_with_copy(partition.state) == partition.state.next_position
+    draft = late.freeze(partition.state.copy(), partition.next_batch)
+    await partition.append(finished(30))
+    present = CheckpointWriter(store_of(partition))
+    assert await checkpointed(partition, present) is Standing.OURS
+
+    assert await late.write(await late.plan(draft)) is Standing.AS_MUCH
+
     assert (await loaded(partition)).digest() == partition.state.digest()

@@ -1,0 +1,91 @@
+"""A leader begins with what the follower on its host has, and reads no checkpoint for that."""
+
+import pytest
+from typing_extensions import override
+
+from tests.models.actors.local_world import CLUSTER, KEYS, eventually, lone_host
+from tests.models.storage.stored_partitions import CLAIM, TIP, StoredPartition
+from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement, ReadyCall
+from tierledger.actors.host.host import Host
+from tierledger.actors.leader import machine as leader
+from tierledger.actors.messages import Assignment
+from tierledger.events.partition.invariants import check
+from tierledger.storage.backends.memory import MemoryBackend
+
+KEY = PartitionKey.of(TIP)
+CHECKPOINT = KEYS.partition(TIP)
+LEADS = CLAIM._replace(announcement=5)
+
+
+class NotedReads(MemoryBackend):
+    """Counts how often the checkpoint was asked for."""
+
+    looks = 0
+
+    @override
+    async def get(self, key: str) -> bytes | None:
+        self.looks += key == CHECKPOINT
+        return await super().get(key)
+
+
+async def filled() -> StoredPartition:
+    """A partition with a checkpoint, and more behind it."""
+    partition = StoredPartition(NotedReads(), TIP, CLUSTER)
+    await partition.open()
+    await partition.fill(range(20))
+    await partition.checkpoint()
+    await partition.fill(range(20, 25))
+    return partition
+
+
+async def take_on(host: Host, role: str, number: int) -> None:
+    await host.place([Placement(KEY, TIP.topic, role, Assignment(number, LEADS))])
+    await eventually(lambda: host.call(ReadyCall(KEY, role, LEADS)).result())
+
+
+@pytest.mark.parametrize("events_min", [1, 1000])
+async def test_a_leader_begins_with_what_its_follower_has(
+    monkeypatch: pytest.MonkeyPatch, events_min: int
+) -> None:
+    monkeypatch.setattr(leader, "CHECKPOINT_EVENTS", events_min)
+    partition = await filled()
+    store, host = partition.backend, lone_host(partition.backend)
+    assert isinstance(store, NotedReads)
+    before = store.values[CHECKPOINT]
+    host.start()
+    await take_on(host, FOLLOWER, 2)
+    looks = store.looks
+
+    await take_on(host, LEADER, 3)
+    is_due = events_min == 1
+    if is_due:
+        await eventually(lambda: store.values[CHECKPOINT] != before)
+    led = host._shells[KEY, LEADER].machine.state
+    followed = host._shells[KEY, FOLLOWER].machine
+    await eventually(lambda: followed.position == partition.state.next_position)
+    assert led is not None
+    assert followed.state is not None
+    assert led.digest() == followed.state.digest()
+    assert store.looks - looks == 1, "which checkpoint the next one replaces"
+
+    await host.close()
+
+    assert (store.values[CHECKPOINT] != before) is is_due, (
+        "few events are not worth reading all"
+    )
+    stored = (await partition.reader().state()).state
+    check(stored)
+    assert stored.digest() == led.digest()
+
+
+async def test_a_leader_beside_a_follower_without_a_state_reads_the_checkpoint() -> None:
+    partition = await filled()
+    host = lone_host(partition.backend)
+    host.start()
+    follows = Placement(KEY, TIP.topic, FOLLOWER, Assignment(2, LEADS))
+    await host.place([follows, Placement(KEY, TIP.topic, LEADER, Assignment(3, LEADS))])
+
+    await eventually(lambda: host.call(ReadyCall(KEY, LEADER, LEADS)).result())
+
+    assert host.standby(PartitionKey(bytes(16), 1)) is None
+    await host.close()
