@@ -15,6 +15,7 @@ def captured_logs() -> Iterator[list[MutableMapping[str, Any]]]:
     structlog counts as configured from then on, so that lines of later tests in the process
     would go to standard output, into their results.
     """
+    structlog.reset_defaults()  # An earlier test may have left out some levels.
     try:
         with capture_logs() as lines:
             yield lines
