@@ -18,6 +18,7 @@ from typer.testing import Result
 from tests.house.test_documents import document, table
 from tests.models.actors.local_world import CLUSTER, POLL_S
 from tests.models.actors.published import published
+from tests.models.actors.reports import reading, silent
 from tests.models.actors.secrets import Authority, Secrets
 from tests.models.cli.command_line import invoke, orders
 from tests.models.cli.terminal import on_terminal
@@ -48,10 +49,12 @@ from tierledger.cli.commands.doctor.kafka import (
 )
 from tierledger.cli.commands.doctor.machine import fits, of_disk
 from tierledger.cli.commands.doctor.seen import CheckSeen, CheckState
+from tierledger.cli.commands.doctor.service import MEND_SILENT
 from tierledger.cli.commands.doctor.store import PROBE, of_clock
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.events.partition.decide import Limits
+from tierledger.health.status import ServiceStatus, status_of
 from tierledger.simulation.live.s3_server import S3Server
 from tierledger.storage.backends.postgres.backend import PostgresBackend
 from tierledger.storage.backends.sqlite.backend import SqliteBackend
@@ -293,6 +296,23 @@ async def test_a_service_is_asked_and_the_certificates_that_its_doors_show(
     assert UNSEEN not in states
 
 
+async def test_hosts_that_are_all_silent_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = status_of(reading({"host-0": silent(), "host-1": silent()}))
+
+    async def served(_: Given) -> ServiceStatus:
+        return found
+
+    monkeypatch.setattr(Given, "service", served)
+    (check,) = [one for one in CHECKS if one.name == "service"]
+    given = Given(StoreOptions("tierledger://127.0.0.1:1"), None, None)
+
+    lines = [one async for one in lines_of([check], given, 1.0)]
+
+    assert lines == [
+        CheckLine("service", CheckSeen.failed("", "0 of 2 hosts answer", MEND_SILENT))
+    ]
+
+
 async def test_hosts_of_another_release_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,7 +382,7 @@ def test_a_server_that_never_answers_is_a_line_and_ends_nothing_else(tmp_path: P
         )
 
     for check in ("store-read", "store-write", "store-clock", "kafka-cluster"):
-        assert seen(result, check) == [(FAILED, "no answer within 0.5 s")]
+        assert seen(result, check) == [(FAILED, "no answer within 0.5 s, which --timeout sets")]
     assert state_of(result, "tier-list") == WELL
 
 
@@ -412,7 +432,8 @@ def test_a_thread_that_the_system_keeps_does_not_keep_the_command() -> None:
     )
 
     assert done.returncode == ExitStatus.FOUND, done.stderr
-    assert done.stdout == "failed         hangs            no answer within 0.1 s; mend it\n"
+    late = "no answer within 0.1 s, which --timeout sets"
+    assert done.stdout == f"failed         hangs            {late}; mend it\n"
 
 
 def test_a_variable_that_nothing_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,8 @@ async def lines_of(
 
 
 def _late(check: Check, deadline_s: float) -> CheckSeen:
-    return CheckSeen.failed("", f"no answer within {deadline_s:g} s", check.mend)
+    text = f"no answer within {deadline_s:g} s, which --timeout sets"
+    return CheckSeen.failed("", text, check.mend)
 
 
 async def _looked(check: Check, given: Given, deadline_s: float) -> list[CheckSeen]:
