@@ -6,15 +6,19 @@ Only this module decides how a command ends: an error of ours is one line on std
 
 from __future__ import annotations
 
+import atexit
 import io
+import os
 import select
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.abc import MetaPathFinder
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typing_extensions import override
@@ -243,6 +247,25 @@ class _WithoutPandas(MetaPathFinder):
             raise ModuleNotFoundError("pandas is not used here", name=fullname)
 
 
+RUNTIMES = ("obstore", "slatedb")
+"""Packages with threads of their own that call into Python, a moment after the answer that was
+waited for, too."""
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process as Python does, but without ending the interpreter.
+
+    A thread that calls into an interpreter which is ending is ended by it, and those of
+    `RUNTIMES` abort the process then.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # As `multiprocessing` does.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
 def main() -> None:
     if not __debug__:
         print(
@@ -261,7 +284,12 @@ def main() -> None:
     )
     with loading():
         app = program(sys.argv[1:2])
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if not any(one in sys.modules for one in RUNTIMES):
+            raise
+        _leave(int(end.code or ExitStatus.WELL))
 
 
 if __name__ == "__main__":

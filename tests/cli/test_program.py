@@ -122,3 +122,53 @@ def test_ctrl_c_ends_the_process_until_the_program_is_loaded(
 
     assert met == [signal.SIG_DFL, signal.SIG_IGN]
     assert invoke("--version").exit_code == 0
+
+
+STILL_ANSWERING = """
+import asyncio, sys, time
+from contextlib import suppress
+import obstore
+from obstore.store import S3Store
+from tierledger.cli.main import main
+
+class LongInEnding:
+    def __del__(self, sleep=time.sleep):
+        sleep(2)
+
+async def ask():
+    loop = asyncio.get_running_loop()
+    call_soon = loop.call_soon_threadsafe
+
+    def late(*arguments, sleep=time.sleep, **more):
+        call_soon(*arguments, **more)
+        sleep(1)
+
+    loop.call_soon_threadsafe = late  # Called by a thread of Rust's, with the answer.
+    store = S3Store(
+        "bucket", endpoint="http://127.0.0.1:1", region="us-east-1",
+        access_key_id="id", secret_access_key="secret",
+        client_options={"allow_http": True}, retry_config={"max_retries": 0},
+    )
+    with suppress(obstore.exceptions.BaseError):
+        await obstore.head_async(store, "object")
+
+asyncio.run(ask())
+sys.kept = LongInEnding()
+main()
+"""
+
+
+@pytest.mark.parametrize(("argument", "status"), [("--version", 0), ("none", 2)])
+def test_a_command_that_ends_while_a_buckets_client_is_still_answering_is_not_aborted(
+    argument: str, status: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STILL_ANSWERING, argument],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == status, done.stderr
+    assert done.stdout + done.stderr
