@@ -4,12 +4,10 @@ import asyncio
 import itertools
 import resource
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 from tierledger.benchmarks.bench import Bench
+from tierledger.benchmarks.command import command_s
 from tierledger.benchmarks.ledger import url_of
 from tierledger.benchmarks.services import (
     adds,
@@ -60,10 +58,6 @@ async def backup(bench: Bench) -> None:
 
 
 async def _command(name: str, backups: Path, store: Path) -> float:
-    """How many seconds that command of `backup` took, in a process of its own."""
-    command = ["nice", sys.executable, "-m", "tierledger.cli.main", "backup", name]
-    told = [*command, str(backups), "--store", url_of(store)]
-    begun = time.perf_counter()
-    running = await asyncio.create_subprocess_exec(*told, stdout=subprocess.DEVNULL)
-    assert await running.wait() == 0, told
-    return time.perf_counter() - begun
+    """How many seconds that command of `backup` took."""
+    told = ("backup", name, str(backups), "--store", url_of(store))
+    return await command_s(*told, is_nice=True)

@@ -70,6 +70,7 @@ SIZES: dict[str, tuple[int, int]] = {
         10,
         3,
     ),  # and the seconds in which nobody calls it; SlateDB looks every two.
+    "bucket_events": (100_000, 320),  # Of a store in a bucket, each a batch of its own.
     "spark_repetitions": (3, 1),  # Of each look at a store through Spark.
 }
 """What each size is in full, and the least that a scenario runs with."""

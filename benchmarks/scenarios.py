@@ -190,6 +190,16 @@ SCENARIOS: dict[str, tuple[Measure, list[Row]]] = {
         Row("bucket: requests while nobody calls", "1/s", "idle_per_s"),
         Row("bucket: a successor opens the store", "s", "successor_s", at_most(1.0)),
     ]),
+    "bucket-reads": (bucket.bucket_reads, [
+        row for name in bucket.READING for row in (
+            Row(f"bucket: {name} of {{bucket_events:,}} batches at rest", "s", f"{name}_rest",
+                at_most(30.0)),
+            Row(f"bucket: {name} beside a service that writes", "x",
+                f"{name}_live / {name}_rest", at_most(2.0),
+                f"{{{name}_live}} s; {{{name}_live_requests:,.0f}} requests, the service's "
+                f"among them; {{{name}_rest_requests:,.0f}} at rest"),
+        )
+    ]),
     "followers": (service.followers, [
         Row(_RAY + "p99 of a follower's lag", "ms", "p99", at_most(100),
             "under {load} events/s"),

@@ -40,7 +40,8 @@ SERIALIZER_SETTING = "metadata.storage.serializer.class"
 T = TypeVar("T")
 
 BEHIND_S = 0.2
-"""By how much a command that reads a bucket may be behind."""
+"""By how much a command that reads a bucket may be behind; more where requests take long, see
+`Views`."""
 
 
 class MetadataStorageConnector(ABC):

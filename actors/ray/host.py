@@ -88,7 +88,7 @@ class HostShell:
             backend = await opened(connector, read_only=False)
         else:
             is_near = connector.is_on_one_machine and node == self._home
-            reader = await connector.backend(read_only=True) if is_near else None
+            reader = await opened(connector, read_only=True) if is_near else None
             writer = WritingHost(self._coordinator, settings, WRITER)
             self._writers = asyncio.create_task(writer.foresee())
             backend = HostedBackend(writer.current, reader, writer.forget)

@@ -25,6 +25,7 @@ GOALS_OF = {
     "trash": 1,
     "backup": 2,
     "bucket": 4,
+    "bucket-reads": 4,
     "cli-lookup": 1,
     "neighbour": 1,
     "steps": 16,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from typing_extensions import override
@@ -134,8 +134,12 @@ class CommitWriter:
         """Raises as `SlateDbBackend.open` does."""
         await Listing(place).require_conditions()
         database = await Database.open(place)
-        writer = cls(place, database, await database.moment())
-        await writer._begin(database)
+        try:
+            writer = cls(place, database, await database.moment())
+            await writer._begin(database)
+        except BaseException:
+            await database.close()
+            raise
         writer._beat = asyncio.create_task(writer._keep_beating())
         return writer
 
@@ -202,10 +206,7 @@ class CommitWriter:
         A successor makes one before it does anything else. Each commit makes one, too.
         """
         await self._settle()
-        own = self._own
-        if await self._listing.is_newest_commit(own):
-            return
-        newest = await self._listing.newest_commit(own)
+        newest = await self._listing.newest_commit(self._own)
         while newest > self._own and self._commit is not None and not self._commit.done():
             await asyncio.wait([self._commit], timeout=ANSWER_S)
             await self._settle()
@@ -416,19 +417,23 @@ class SlateDbBackend(MetadataStorageBackend):
         views = Views(place, patience_s)
         try:
             if read_only:
-                await views.moment()
-                return cls(place, None, views)
+                async with views.moment():
+                    return cls(place, None, views)
             if not takes_over:
                 await _refuse_second(place, views)
+                await views.close()  # A writer reads what it has written.
             return cls(place, await CommitWriter.open(place), views)
         except BaseException:
             await views.close()
             raise
 
-    async def _moment(self, *, may_lag: bool = False) -> StoreMoment:
-        if self._writer is None:
-            return await self._views.moment()
-        return await self._writer.moment(may_lag=may_lag)
+    @asynccontextmanager
+    async def _moment(self, *, may_lag: bool = False) -> AsyncIterator[StoreMoment]:
+        if self._writer is not None:
+            yield await self._writer.moment(may_lag=may_lag)
+            return
+        async with self._views.moment() as moment:
+            yield moment
 
     @override
     async def get_each(self, keys: Sequence[str]) -> list[bytes | None]:
@@ -436,7 +441,8 @@ class SlateDbBackend(MetadataStorageBackend):
             check_key(key)
 
         async def read() -> list[bytes | None]:
-            return await (await self._moment()).values(keys)
+            async with self._moment() as moment:
+                return await moment.values(keys)
 
         return await self._finished(read())
 
@@ -447,7 +453,8 @@ class SlateDbBackend(MetadataStorageBackend):
         check_page(prefix, after, limit)
 
         async def read() -> list[tuple[str, bytes]]:
-            return await (await self._moment()).page(prefix, after, limit)
+            async with self._moment() as moment:
+                return await moment.page(prefix, after, limit)
 
         return await self._finished(read())
 
@@ -458,11 +465,11 @@ class SlateDbBackend(MetadataStorageBackend):
         check_page(prefix, after, limit)
 
         async def read() -> list[tuple[str, bytes]]:
-            moment, behind = await self._moment(), after
-            found: list[tuple[str, bytes]] = []
-            while len(found) < limit and (page := await moment.page(prefix, behind, 1)):
-                found += page
-                behind = behind_folder(prefix, page[0][0], levels)
+            found, behind = list[tuple[str, bytes]](), after
+            async with self._moment() as moment:
+                while len(found) < limit and (page := await moment.page(prefix, behind, 1)):
+                    found += page
+                    behind = behind_folder(prefix, page[0][0], levels)
             return found
 
         return await self._finished(read())
@@ -480,8 +487,8 @@ class SlateDbBackend(MetadataStorageBackend):
             check_prefix(prefix)
 
         async def read() -> list[str | None]:
-            moment = await self._moment(may_lag=may_lag)
-            return [one.key or None for one in await moment.tails(prefixes)]
+            async with self._moment(may_lag=may_lag) as moment:
+                return [one.key or None for one in await moment.tails(prefixes)]
 
         return await self._finished(read())
 
@@ -565,7 +572,8 @@ async def _refuse_second(place: DatabasePlace, views: Views) -> None:
         StoreRefused: One does.
     """
     try:
-        (name,) = await (await views.moment()).values([WRITER])
+        async with views.moment() as moment:
+            (name,) = await moment.values([WRITER])
     except NoSuchStore:
         return
     if not name:

@@ -35,6 +35,7 @@ from tierledger.storage.backends.slatedb.binding import (
     IterationOrder,
     KeyRange,
     MokaCacheOptions,
+    ObjectStore,
     ReaderMode,
     ReaderOptions,
     ReadOptions,
@@ -66,9 +67,16 @@ KEYS_AT_ONCE = 64
 
 VIEW_S = 120.0
 """The age at which a view is renewed though nothing was written: what it reads may be merged
-into other tables meanwhile, and removed after five minutes."""
+into other tables meanwhile, and removed a quarter of an hour later."""
 
-NEVER_MS = 24 * 3600 * 1000
+VIEW_COSTS = 10.0
+"""A view that may be behind serves so many times as long as it took to take it: so beside a
+busy writer a command spends a tenth of its time on views, however slow the bucket is."""
+
+NEVER_MS = 10**16
+"""After so long SlateDB's reader would look for newer commits by itself. Its first look is at
+once unless the time is longer than that since the beginning of its calendar, 264,000 years:
+then views changed while they were read."""
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Blocks that a reader keeps."""
@@ -246,44 +254,88 @@ class Database:
                 await self._db.shutdown()
 
 
+class _View:
+    """A reader of one moment, and how many calls read it."""
+
+    def __init__(self, place: DatabasePlace, reader: DbReader) -> None:
+        self._moment = StoreMoment(place, reader)
+        self._reader = reader
+        self._reads = 0
+        self._is_retired = False
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[StoreMoment]:
+        self._reads += 1
+        try:
+            yield self._moment
+        finally:
+            self._reads -= 1
+            await self._end_if_unused()
+
+    async def retire(self) -> None:
+        """End it once nobody reads it: it keeps memory, and a task of SlateDB's, until then."""
+        self._is_retired = True
+        await self._end_if_unused()
+
+    async def _end_if_unused(self) -> None:
+        if self._is_retired and not self._reads:
+            await _shut(self._reader)
+
+
 class Views:
     """Views of a database that another process may write."""
 
     def __init__(self, place: DatabasePlace, patience_s: float = 0.0) -> None:
-        """`patience_s`: a view serves so long before newer commits are looked for."""
+        """Views whose first is taken at the first call.
+
+        `patience_s`: a view serves so long, or `VIEW_COSTS` times as long as it took to take
+        it, before newer commits are looked for; 0: they are looked for at each call.
+        """
         self._place = place
         self._patience_s = patience_s
         self._looked_s = 0.0
+        self._took_s = 0.0
+        """How long the present view took, its look included."""
         self._listing = Listing(place)
+        self._objects: ObjectStore | None = None
+        """One for all views, which share its connections."""
         self._cache: DbCache | None = None
         self._newest = 0
-        self._reader: DbReader | None = None
+        self._view: _View | None = None
         self._opened_s = 0.0
         self._lock = asyncio.Lock()
 
-    async def moment(self) -> StoreMoment:
+    @asynccontextmanager
+    async def moment(self) -> AsyncIterator[StoreMoment]:
         """The store with every commit that had returned before the call, less its patience.
 
         Raises:
             NoSuchStore: There is none.
             StoreRefused, FormatTooNew, StorageUnavailable: As `Database.open`.
         """
-        now_s = asyncio.get_running_loop().time()
         async with self._lock:
-            if self._reader is not None and now_s - self._looked_s < self._patience_s:
-                return StoreMoment(self._place, self._reader)
-            if self._reader is None:
-                self._newest = await oldest_commit(self._place)
-            self._looked_s = asyncio.get_running_loop().time()
-            newest = self._newest
-            if not await self._listing.is_newest_commit(newest):
-                newest = await self._listing.newest_commit(newest)
-            is_old = now_s - self._opened_s > VIEW_S
-            if self._reader is None or is_old or newest > self._newest:
-                reader = await self._checked_reader()
-                # The former view may still be read; it ends when nobody refers to it.
-                self._reader, self._newest, self._opened_s = reader, newest, now_s
-            return StoreMoment(self._place, self._reader)
+            view = await self._current()
+        async with view.reading() as moment:
+            yield moment
+
+    async def _current(self) -> _View:
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        patience_s = max(self._patience_s, VIEW_COSTS * self._took_s) if self._patience_s else 0
+        if self._view is not None and now_s - self._looked_s < patience_s:
+            return self._view
+        if self._view is None:
+            self._newest = await oldest_commit(self._place)
+        newest = await self._listing.newest_commit(self._newest)
+        is_old = now_s - self._opened_s > VIEW_S
+        if self._view is None or is_old or newest > self._newest:
+            before, self._view = self._view, _View(self._place, await self._checked_reader())
+            self._newest, self._opened_s = newest, now_s
+            self._took_s = loop.time() - now_s
+            if before is not None:
+                await before.retire()
+        self._looked_s = now_s
+        return self._view
 
     async def has_newer(self) -> bool:
         """Whether something was committed since the view was taken."""
@@ -291,7 +343,7 @@ class Views:
 
     async def _checked_reader(self) -> DbReader:
         reader = await self._opened_reader()
-        if self._reader is None:
+        if self._view is None:
             try:
                 version = await StoreMoment(self._place, reader).version()
                 if version is None:
@@ -303,13 +355,14 @@ class Views:
         return reader
 
     async def _opened_reader(self) -> DbReader:
-
         if self._cache is None:
             options = MokaCacheOptions(
                 max_capacity=CACHE_BYTES, time_to_live=None, time_to_idle=None
             )
             self._cache = DbCache.new_moka_cache(options)
-        builder = DbReaderBuilder(self._place.name, self._place.objects())
+        if self._objects is None:
+            self._objects = self._place.objects()
+        builder = DbReaderBuilder(self._place.name, self._objects)
         # Without a checkpoint of its own, which would be a write.
         builder.with_reader_mode(ReaderMode.FOLLOW_LATEST())
         builder.with_options(
@@ -327,9 +380,9 @@ class Views:
 
     async def close(self) -> None:
         async with self._lock:
-            if self._reader is not None:
-                await _shut(self._reader)
-                self._reader = None
+            if self._view is not None:
+                await self._view.retire()
+                self._view = None
 
 
 async def oldest_commit(place: DatabasePlace) -> int:

@@ -32,6 +32,9 @@ RETRY_TIMEOUT_S = 10.0
 LIST_PAGE = 1000
 """Objects of one answer."""
 
+HEADS_AT_ONCE = 8
+"""Objects that are asked for at the same time."""
+
 _NO_BUCKET = "NoSuchBucket"
 _NO_RIGHT = ("403 Forbidden", "401 Unauthorized", "AccessDenied", "SignatureDoesNotMatch")
 _NO_CREDENTIALS = "/latest/"
@@ -109,16 +112,39 @@ class Listing:
                 return bool(page)
         return False
 
-    async def is_newest_commit(self, number: int) -> bool:
-        """Whether that object of the write-ahead log is there, and the next one is not.
+    async def newest_commit(self, after: int) -> int:
+        """The number of the newest object of the write-ahead log, at least `after`.
 
-        Cheaper than a list, and certain: numbers have no gaps, and what is not needed any more
-        is removed from the oldest on. False is not certain.
+        Objects are asked for by their numbers, which have no gaps: most often two at once are
+        enough. A list of them takes as long as there are many on some servers.
 
-        Raises as `newest_commit` does.
+        Raises:
+            StoreRefused: There is no such bucket, or no right to list it.
+            StorageUnavailable: It does not answer.
         """
-        own, following = await asyncio.gather(self._exists(number), self._exists(number + 1))
-        return own and not following
+        is_there, has_next = await asyncio.gather(self._exists(after), self._exists(after + 1))
+        if not has_next:
+            # What is not needed any more is removed from the oldest on.
+            return after if is_there else await self._newest_listed(after)
+        newest, missing, reach = after + 1, None, 1
+        while missing is None or missing - newest > 1:
+            if missing is None:
+                asked = [newest + (reach << nth) for nth in range(HEADS_AT_ONCE)]
+                reach <<= HEADS_AT_ONCE
+            else:
+                stride = -((newest - missing) // (HEADS_AT_ONCE + 1))
+                asked = list(range(newest + stride, missing, stride))
+            found = await asyncio.gather(*map(self._exists, asked))
+            there = [number for number, exists in zip(asked, found, strict=True) if exists]
+            newest = max(there, default=newest)
+            missing = min((one for one in asked if one > newest), default=missing)
+        return newest
+
+    async def _newest_listed(self, after: int) -> int:
+        newest = after
+        while len(numbers := await self._commits(newest)) == LIST_PAGE:
+            newest = max(numbers)
+        return max(numbers, default=newest)
 
     async def _exists(self, number: int) -> bool:
         with self._explained():
@@ -130,18 +156,6 @@ class Listing:
 
     def _name(self, number: int) -> str:
         return f"{self._place.name}/wal/{number:020}.sst"
-
-    async def newest_commit(self, after: int) -> int:
-        """The number of the newest object of the write-ahead log, at least `after`.
-
-        Raises:
-            StoreRefused: There is no such bucket, or no right to list it.
-            StorageUnavailable: It does not answer.
-        """
-        newest = after
-        while len(numbers := await self._commits(newest)) == LIST_PAGE:
-            newest = max(numbers)
-        return max(numbers, default=newest)
 
     async def _commits(self, after: int) -> list[int]:
         """The numbers of a page of objects behind `after`, by one request.

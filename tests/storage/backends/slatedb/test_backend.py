@@ -1,12 +1,15 @@
 """A database in a bucket keeps the contract, and is written by one process at a time."""
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import obstore
 import pytest
@@ -15,6 +18,7 @@ from typing_extensions import override
 
 from tests.models.forks import in_a_fork
 from tests.storage.backends.backend_contract import DatabaseContract, everything
+from tierledger.benchmarks.slow_requests import SlowRequests
 from tierledger.events.errors import (
     FormatTooNew,
     InvalidArgument,
@@ -35,7 +39,18 @@ from tierledger.storage.backend import (
 from tierledger.storage.backends.slatedb import backend as backend_module
 from tierledger.storage.backends.slatedb import database as database_module
 from tierledger.storage.backends.slatedb.backend import KEYS_PER_REMOVAL, SlateDbBackend
-from tierledger.storage.backends.slatedb.database import FORMAT_KEY, Database, StoreMoment
+from tierledger.storage.backends.slatedb.binding import (
+    Db,
+    DbBuilder,
+    DbReader,
+    DbReaderBuilder,
+)
+from tierledger.storage.backends.slatedb.database import (
+    FORMAT_KEY,
+    Database,
+    StoreMoment,
+    Views,
+)
 from tierledger.storage.backends.slatedb.place import DatabasePlace, Listing
 from tierledger.storage.locate import StoreUrl, parse_store_url
 
@@ -355,12 +370,90 @@ async def test_commits_are_found_behind_more_than_one_answer_lists(
         await asyncio.gather(*(obstore.put_async(bucket, name, b"") for name in some))
     listing = Listing(place)
 
-    assert await listing.newest_commit(0) == 1051
-    assert await listing.newest_commit(1020) == 1051
-    assert await listing.newest_commit(1051) == 1051
-    assert await listing.is_newest_commit(1051)
-    assert not await listing.is_newest_commit(1050)
-    assert not await listing.is_newest_commit(1052)  # Removed, maybe with what followed.
+    for after in (0, 1, 2, 500, 922, 923, 924, 1020, 1049, 1050, 1051):
+        assert await listing.newest_commit(after) == 1051
+    assert await listing.newest_commit(1060) == 1060
+
+
+async def test_commits_are_not_listed_as_long_as_the_last_one_that_is_known_is_there(
+    url: StoreUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of many objects takes some servers seconds."""
+    backend = await SlateDbBackend.open(url)
+    listing = Listing(DatabasePlace.of(url))
+    await backend.create("k0", b"")
+    known = await listing.newest_commit(0)
+    listed = list[int]()
+
+    async def counted(_: Listing, after: int) -> list[int]:
+        listed.append(after)
+        return []
+
+    monkeypatch.setattr(Listing, "_commits", counted)
+    for number in range(1, 21):
+        await backend.create(f"k{number}", b"")
+        assert await listing.newest_commit(known) == known + number
+    assert listed == []
+
+    await listing.newest_commit(known + 21)  # Removed, maybe with what followed.
+    assert listed == [known + 21]
+    await backend.close()
+
+
+async def test_a_view_stays_of_its_moment(
+    s3_server: S3Server, bucket_url: StoreUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await SlateDbBackend.open(bucket_url)
+    await writer.create("k", b"0")
+    with SlowRequests(s3_server.port, 0.02) as slow:
+        monkeypatch.setenv("AWS_ENDPOINT", slow.endpoint)
+        views = Views(DatabasePlace.of(bucket_url))
+        async with views.moment() as moment:
+            # SlateDB's reader would look for newer commits at once, for a tenth of a second.
+            await writer.update("k", b"1")
+            asked = slow.count
+            await asyncio.sleep(0.5)
+            assert await moment.values(["k"]) == [b"0"]
+            assert slow.count == asked
+        async with views.moment() as moment:
+            assert await moment.values(["k"]) == [b"1"]
+        await views.close()
+    await writer.close()
+
+
+async def test_a_former_view_is_ended_once_nobody_reads_it(
+    url: StoreUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers, opened_reader = list[DbReader](), Views._opened_reader
+
+    async def noted(views: Views) -> DbReader:
+        readers.append(await opened_reader(views))
+        return readers[-1]
+
+    def ended() -> list[bool]:
+        return [one.status().close_reason is not None for one in readers]
+
+    monkeypatch.setattr(Views, "_opened_reader", noted)
+    writer = await SlateDbBackend.open(url)
+    await writer.create("k", b"0")
+    views = Views(DatabasePlace.of(url))
+    async with views.moment() as first:
+        await writer.update("k", b"1")
+        async with views.moment() as second:
+            assert await second.values(["k"]) == [b"1"]
+        assert await first.values(["k"]) == [b"0"]
+        assert ended() == [False, False]
+    assert ended() == [True, False]
+
+    for step in range(5):
+        await writer.update("k", b"%d" % step)
+        async with views.moment() as moment:
+            assert await moment.values(["k"]) == [b"%d" % step]
+    assert ended() == [True] * 6 + [False]
+
+    await views.close()
+    assert ended() == [True] * 7
+    await writer.close()
 
 
 async def test_a_reader_that_may_be_behind_looks_less_often(url: StoreUrl) -> None:
@@ -370,8 +463,38 @@ async def test_a_reader_that_may_be_behind_looks_less_often(url: StoreUrl) -> No
     await writer.update("k", b"1")
 
     assert await reader.get("k") == b"0"
-    await asyncio.sleep(0.6)
-    assert await reader.get("k") == b"1"
+    async with asyncio.timeout(10):
+        while await reader.get("k") != b"1":  # noqa: ASYNC110 - Nothing tells of a commit.
+            await asyncio.sleep(0.1)
+    await writer.close()
+    await reader.close()
+
+
+async def test_a_reader_that_may_be_behind_takes_new_views_for_a_part_of_its_time(
+    url: StoreUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a writer each look finds something new, and a view may take long to take."""
+    views, opened_reader = 0, Views._opened_reader
+
+    async def slow(of: Views) -> DbReader:
+        nonlocal views
+        views += 1
+        await asyncio.sleep(0.05)
+        return await opened_reader(of)
+
+    monkeypatch.setattr(Views, "_opened_reader", slow)
+    writer = await SlateDbBackend.open(url)
+    await writer.create("k", b"")
+    reader = await SlateDbBackend.open(url, read_only=True, patience_s=0.001)
+    begun, before, seen = time.monotonic(), views, b""
+    for step in itertools.count():
+        await writer.update("k", b"%d" % step)
+        seen = await reader.get("k") or b"0"
+        if views == before + 2:
+            break
+
+    assert time.monotonic() - begun >= 2 * 0.05 * database_module.VIEW_COSTS - 0.1
+    assert int(seen) > 0
     await writer.close()
     await reader.close()
 
@@ -415,7 +538,28 @@ async def test_a_folder_in_a_missing_one_is_told(tmp_path: Path) -> None:
             await SlateDbBackend.open(missing, read_only=read_only)
 
 
-async def test_a_newer_format_is_refused(url: StoreUrl) -> None:
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[Db | DbReader]:
+    """Whatever of SlateDB's is opened from now on."""
+    found = list[Db | DbReader]()
+
+    def noting(build: Callable[[Any], Awaitable[Db | DbReader]]) -> Callable[[Any], Any]:
+        async def noted(builder: object) -> Db | DbReader:
+            found.append(await build(builder))
+            return found[-1]
+
+        return noted
+
+    for builder in (DbBuilder, DbReaderBuilder):
+        monkeypatch.setattr(builder, "build", noting(builder.build))
+    return found
+
+
+def still_open(built: list[Db | DbReader]) -> list[Db | DbReader]:
+    return [one for one in built if one.status().close_reason is None]
+
+
+async def test_a_newer_format_is_refused(url: StoreUrl, built: list[Db | DbReader]) -> None:
     database = await Database.open(DatabasePlace.of(url))
     await database.commit({FORMAT_KEY: b"2"})
     await database.close()
@@ -423,9 +567,12 @@ async def test_a_newer_format_is_refused(url: StoreUrl) -> None:
     for read_only in (True, False):
         with pytest.raises(FormatTooNew, match="has format 2"):
             await SlateDbBackend.open(url, read_only=read_only)
+    assert still_open(built) == []
 
 
-async def test_another_programs_database_is_refused(url: StoreUrl) -> None:
+async def test_another_programs_database_is_refused(
+    url: StoreUrl, built: list[Db | DbReader]
+) -> None:
     database = await Database.open(DatabasePlace.of(url))
     await database.commit({FORMAT_KEY: None, b"theirs": b""})
     await database.close()
@@ -433,6 +580,52 @@ async def test_another_programs_database_is_refused(url: StoreUrl) -> None:
     for read_only in (True, False):
         with pytest.raises(StoreRefused, match="another program's"):
             await SlateDbBackend.open(url, read_only=read_only)
+    assert still_open(built) == []
+
+
+READING = [(Listing, "has_database"), (Listing, "newest_commit"), (StoreMoment, "version")]
+WRITING = [*READING, (Database, "moment"), (Database, "commit")]
+
+
+@pytest.mark.parametrize(
+    ("how", "where", "call"),
+    [
+        *(("read", *one) for one in READING),
+        *(("write", *one) for one in [*WRITING, (StoreMoment, "values")]),
+        *(("take over", *one) for one in WRITING),
+    ],
+)
+async def test_a_bucket_that_fails_at_any_step_of_an_opening_leaves_nothing_open(
+    url: StoreUrl,
+    built: list[Db | DbReader],
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    where: type,
+    call: str,
+) -> None:
+    await (await SlateDbBackend.open(url)).close()
+    works, calls, failed = getattr(where, call), 0, False
+    options = {"read_only": how == "read", "takes_over": how == "take over"}
+    tasks = asyncio.all_tasks()
+
+    for failing in range(1, 4):
+        calls = 0
+
+        async def fails(*arguments: Any, nth: int = failing) -> Any:  # noqa: ANN401
+            nonlocal calls, failed
+            calls += 1
+            if calls == nth:
+                failed = True
+                raise StorageUnavailable("planted")
+            return await works(*arguments)
+
+        monkeypatch.setattr(where, call, fails)
+        with suppress(StorageUnavailable):
+            await (await SlateDbBackend.open(url, **options)).close()
+        assert still_open(built) == []
+        assert asyncio.all_tasks() == tasks
+
+    assert failed
 
 
 async def test_a_forked_child_cannot_use_it(url: StoreUrl) -> None:
