@@ -100,6 +100,19 @@ class MetadataStorageConnector(ABC):
         """
         return await self.backend(read_only=True)
 
+    async def prepare(self) -> bool:
+        """Whether `successor` knows now what takes long to find out, and need not do so then.
+
+        For a process that is to follow while another one still writes. By default nothing
+        takes long.
+
+        Raises:
+            NoSuchStore: There is no store.
+            StoreRefused: It cannot be written here.
+            StorageUnavailable: It does not answer.
+        """
+        return False
+
     async def successor(self) -> MetadataStorageBackend:
         """The store, opened for writing in place of a lost process; the caller closes it.
 
@@ -118,14 +131,18 @@ class MetadataStorageConnector(ABC):
 
 
 async def opened(
-    connector: MetadataStorageConnector, *, read_only: bool
+    connector: MetadataStorageConnector, *, read_only: bool, is_prepared: bool = False
 ) -> MetadataStorageBackend:
     """The store, which is there already, for a part of its service; the caller closes it.
+
+    `is_prepared`: what the connector's `prepare` has answered.
 
     Raises:
         NoSuchStore: There is none, and none is made.
         StoreRefused: As `MetadataStorageConnector.backend`.
     """
+    if is_prepared and not read_only:
+        return await connector.successor()
     reading = await connector.reader()
     if read_only:
         return reading
@@ -240,6 +257,7 @@ class SlateDbConnector(MetadataStorageConnector):
 
     def __init__(self) -> None:
         self.url: StoreUrl | None = None
+        self._is_prepared = False
 
     @property
     @override
@@ -279,10 +297,25 @@ class SlateDbConnector(MetadataStorageConnector):
         return await SlateDbBackend.open(self._needed(), read_only=True)
 
     @override
+    async def prepare(self) -> bool:
+        from tierledger.storage.backends.slatedb.place import (  # noqa: PLC0415
+            DatabasePlace,
+            Listing,
+        )
+
+        reading = await self.reader()
+        await reading.close()
+        await Listing(DatabasePlace.of(self._needed())).require_conditions()
+        self._is_prepared = True
+        return True
+
+    @override
     async def successor(self) -> MetadataStorageBackend:
         from tierledger.storage.backends.slatedb.backend import SlateDbBackend  # noqa: PLC0415
 
-        return await SlateDbBackend.open(self._needed(), takes_over=True)
+        return await SlateDbBackend.open(
+            self._needed(), takes_over=True, is_prepared=self._is_prepared
+        )
 
     def _needed(self) -> StoreUrl:
         if self.url is None:

@@ -70,6 +70,9 @@ RESERVE_AFTER_S = 5.0
 RESERVE_AGAIN_S = 60.0
 """Its start is asked for again after so long: the successor itself may have died."""
 
+CATCH_UP_S = 30.0
+"""How long leaders that are to move elsewhere stay until their followers have caught up."""
+
 RELIEF_S = 10.0
 """A host whose replacement nobody has asked for that long is used as others are again."""
 
@@ -105,6 +108,10 @@ class HostRecord:
         self.door = ping.door
         """Where clients reach it (HOST:PORT); None if it does not listen."""
         self.behind = ping.behind
+        self.done_s = s
+        """When it got the last piece of its work."""
+        self.is_told = False
+        """Whether `behind` was told after it had got all its work."""
         self.load: HostLoad | None = None
         """What its leaders were asked lately; None: not known (any more)."""
         self.watch = watch
@@ -167,6 +174,13 @@ class ProcessSearch:
         self.process = process
         self.watch = watch
         self.missed = 0
+        self.asked_s = 0.0
+        """When the last ping was sent."""
+
+    @property
+    def timeout_s(self) -> float:
+        """The timeout of the next ping. How long its answers take is not known yet."""
+        return PING_TIMEOUT_S * (1 << self.missed)
 
 
 class Relief:
@@ -302,6 +316,16 @@ class Hosts:
         """Partitions whose followers have reported that they have not caught up."""
         return {key for host in self.running.values() for key in host.behind}
 
+    def patient(self, name: str) -> bool:
+        """Whether leaders of a host that is to be relieved still wait for their followers."""
+        relief = self._reliefs.get(name)
+        return relief is not None and self.now.s - relief.since_s < CATCH_UP_S
+
+    def untold(self) -> set[str]:
+        """Hosts that have not told yet which of their followers have caught up."""
+        known = {name for name, host in self.running.items() if host.is_told}
+        return self._state.hosts.keys() - known
+
     @property
     def serving(self) -> int:
         """How many hosts run under a process that the log names, and were knocked at."""
@@ -405,6 +429,7 @@ class Hosts:
             host = self.running.get(work.host)
             if host is not None:
                 host.unsent.append(work)
+                host.is_told = False
                 effects += self._send_next(host)
         return effects
 
@@ -438,16 +463,21 @@ class Hosts:
         former = self.looking.get(name)
         look = self.looking[name] = ProcessSearch(address, process, next(self._watches))
         forget = [] if former is None else [msg.Forget(former.address)]
-        return [*forget, msg.Ping(name, address, look.watch, PING_TIMEOUT_S)]
+        return [*forget, self._seek(name, look)]
+
+    def _seek(self, name: str, look: ProcessSearch) -> msg.Effect:
+        look.asked_s = self.now.s
+        return msg.Ping(name, look.address, look.watch, look.timeout_s)
 
     def _looked(
         self, stimulus: msg.PingAnswered | msg.PingMissed | msg.HostEnded, look: ProcessSearch
     ) -> list[msg.Effect]:
         name = stimulus.host
         if isinstance(stimulus, msg.PingMissed):
-            look.missed += 1
+            # As of a host that is known: this process may have been too busy.
+            look.missed += self.now.s - look.asked_s - look.timeout_s < LATE_S
             if look.missed < PINGS_MISSED:
-                return [msg.Ping(name, look.address, look.watch, PING_TIMEOUT_S)]
+                return [self._seek(name, look)]
         del self.looking[name]
         if self._state.hosts.get(name) != look.process:
             return [msg.Forget(look.address)]  # Another coordinator has logged its end.
@@ -627,6 +657,7 @@ class Hosts:
         name, state = host.name, self._state
         self.heard_ms[name] = self.now.ms
         host.behind = ping.behind
+        host.is_told = host.asked_s >= host.done_s and not (host.unsent or host.sending)
         self.doors.reported(name, ping)
         if state.hosts.get(name) != host.process:
             if self._is_older(host):
@@ -737,6 +768,7 @@ class Hosts:
             again = msg.SetTimer(msg.Timer("send", host.name, host.watch), WATCH_INTERVAL_S)
             return [msg.Note("warning", "a host may not have got its work", details), again]
         host.is_sending = False
+        host.done_s = self.now.s
         items = host.sending.popleft()
         effects: list[msg.Effect] = []
         if isinstance(stimulus, msg.WorkDone):

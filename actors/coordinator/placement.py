@@ -211,14 +211,18 @@ def relieve(
     partitions_per_host: int = PARTITIONS_PER_HOST,
     behind: Collection[PartitionKey] = (),
     closed: ClosedHosts = ALL_OPEN,
+    staying: Collection[PartitionKey] = (),
 ) -> list[CoordinatorBody]:
     """Events that move up to `count` leaders and followers of `host` to others with room.
 
-    None where no other host has room: they stay, and are served.
+    None where no other host has room: they stay, and are served. So do leaders of `staying`.
     """
     others = ClosedHosts(closed.hosts | {host}, frozenset({host}))
     placing = _Placing(state, partitions_per_host, others)
-    seats = list(islice(stranded(state, others), count))
+    movable = (
+        seat for seat in stranded(state, others) if seat[1] != LEADER or seat[0] not in staying
+    )
+    seats = list(islice(movable, count))
     for key, role in seats:
         if role == LEADER:
             placing.lead(key, state.partitions[key], is_behind=key in behind)
@@ -226,6 +230,28 @@ def relieve(
         if role != LEADER:
             placing.follow(key, state.partitions[key])
     return placing.bodies()
+
+
+def awaiting(
+    state: CoordinatorState,
+    host: str,
+    behind: Collection[PartitionKey],
+    untold: Collection[str],
+    closed: ClosedHosts = ALL_OPEN,
+) -> set[PartitionKey]:
+    """What `host` leads and had better lead until the follower elsewhere has caught up.
+
+    The leader then begins there with what the follower has. `untold`: hosts of which it is not
+    known which of their followers are `behind`.
+    """
+    others = state.hosts.keys() - closed.hosts - {host}
+    return {
+        key
+        for key in _led(state, host)
+        if (follower := state.partitions[key].follower_host) is not None
+        and (key in behind or follower in untold or follower == host)
+        and (follower in others or (follower == host and others))
+    }
 
 
 def _is_needed(entry: Entry, role: str) -> bool:

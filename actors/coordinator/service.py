@@ -46,7 +46,12 @@ from tierledger.actors.coordinator.log import BATCHES_PER_READ, coordinator_batc
 from tierledger.actors.coordinator.machine import Coordinator
 from tierledger.actors.coordinator.nodes import ClusterNodes
 from tierledger.actors.coordinator.ownership import CONFIRM, Handover, Owned, PluginMode
-from tierledger.actors.coordinator.placement import PARTITIONS_PER_HOST, WRITER, relieve
+from tierledger.actors.coordinator.placement import (
+    PARTITIONS_PER_HOST,
+    WRITER,
+    awaiting,
+    relieve,
+)
 from tierledger.actors.coordinator.purge_requests import (
     CleanUp,
     NextPurge,
@@ -453,13 +458,26 @@ class CoordinatorService:
         if running.process != wish.process:
             return Replacement(ReplacementStep.DONE, 0)
         self._feed(msg.ReplaceAsked(*wish, is_relieved=False))
-        behind = hosts.behind()
+        behind, closed = hosts.behind(), hosts.closed
+        waiting = (
+            awaiting(state, wish.host, behind, hosts.untold(), closed)
+            if hosts.patient(wish.host)
+            else set()
+        )
         bodies = relieve(
-            state, wish.host, MOVED_AT_ONCE, self._partitions_per_host, behind, hosts.closed
+            state,
+            wish.host,
+            MOVED_AT_ONCE,
+            self._partitions_per_host,
+            behind,
+            closed,
+            waiting,
         )
         left = len(state.seats.get(wish.host, ()))
         if bodies:
             await self._ask(msg.Relieve(tuple(bodies), state.next_position))
+            return Replacement(ReplacementStep.MOVING, left)
+        if waiting:
             return Replacement(ReplacementStep.MOVING, left)
         self._feed(msg.ReplaceAsked(*wish, is_relieved=True))
         return Replacement(ReplacementStep.STARTING, left)

@@ -423,7 +423,9 @@ class Host:
         reader = PartitionReader(
             self.backend, self.keys, self.serde, self.cluster_id, tip, self._spill
         )
-        shell = PartitionShell(self, reader, begin.role, machine, begin.life)
+        # Now, as the follower is told to go once the coordinator has placed both here.
+        copied = self.standby(PartitionKey.of(tip)) if begin.role == LEADER else None
+        shell = PartitionShell(self, reader, begin.role, machine, begin.life, copied)
         if begin.role == LEADER:
             shell.feed(msg.DeletionsTold(self.deletions))
         self._lives[begin.life] = shell

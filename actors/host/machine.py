@@ -38,7 +38,8 @@ from tierledger.events.commands import CloseSession
 from tierledger.events.errors import NotReady, Overloaded
 
 LOADS_AT_ONCE = 8
-"""Partitions that load at the same time; more would only compete for the store."""
+"""Partitions that load at the same time; more would only compete for the store. Leaders wait
+for other leaders alone: callers wait for them."""
 
 READS_MAX = 1024
 """Reads that may wait for a load; the next is answered `Overloaded` at once."""
@@ -108,9 +109,11 @@ class HostMachine:
         """Claims that did not get to lead here, until the partition's next placement."""
         self.is_closing = False
         self.story = Story()
-        self.queue: deque[Life] = deque()
-        """Lives that wait to load; some of them may be gone already."""
-        self.loading: set[int] = set()
+        self.leaders: deque[Life] = deque()
+        """Leaders that wait to load; some of them may be gone already."""
+        self.others: deque[Life] = deque()
+        """The same of all other lives."""
+        self.loading: dict[int, Life] = {}
         self.readers: dict[int, Life] = {}
         """Reads that wait for a load: the caller's number to the life that loads."""
         self._opener = opener
@@ -242,7 +245,8 @@ class HostMachine:
     def _close(self, now_ms: int) -> list[msg.Effect]:
         """Stop all lives. Sessions stay open: their brokers lead on, served by another host."""
         self.is_closing = True
-        self.queue.clear()
+        self.leaders.clear()
+        self.others.clear()
         stop = partition.StopArrived(msg.CLOSING, now_ms, is_released=False)
         closed = NotReady("the host is being closed")
         effects: list[msg.Effect] = [partition.ReplyError(one, closed) for one in self.readers]
@@ -256,25 +260,31 @@ class HostMachine:
     def _new_life(self, key: PartitionKey, role: str) -> Life:
         life = Life(next(self._numbers), key, role)
         self.lives[life.number] = self.seats[key, role] = life
-        self.queue.append(life)
+        (self.leaders if role == LEADER else self.others).append(life)
         return life
 
     def _load_next(self) -> list[msg.Effect]:
-        """Begin the loads that wait, up to `LOADS_AT_ONCE`."""
+        """Begin the loads that wait, as far as there is room."""
         effects: list[msg.Effect] = []
-        while self.queue and len(self.loading) < LOADS_AT_ONCE:
-            life = self.queue.popleft()
-            if life.phase is not LifePhase.QUEUED:
-                continue  # It was stopped meanwhile.
+        while (life := self._next_to_load()) is not None:
             life.phase = LifePhase.LOADING
-            self.loading.add(life.number)
+            self.loading[life.number] = life
             effects.append(msg.Load(life.number))
         return effects
+
+    def _next_to_load(self) -> Life | None:
+        led = sum(life.role == LEADER for life in self.loading.values())
+        for waiting, before in ((self.leaders, led), (self.others, len(self.loading))):
+            while waiting and before < LOADS_AT_ONCE:
+                life = waiting.popleft()
+                if life.phase is LifePhase.QUEUED:
+                    return life  # Else it was stopped meanwhile.
+        return None
 
     def _loaded(self, life: Life) -> list[msg.Effect]:
         if life.role == STORAGE:
             return self._read(life)
-        self.loading.discard(life.number)
+        self.loading.pop(life.number, None)
         life.phase = LifePhase.RUNNING
         return self._load_next()
 
@@ -292,7 +302,7 @@ class HostMachine:
     def _forget(self, life: Life) -> list[msg.Effect]:
         life.phase = LifePhase.GONE
         del self.lives[life.number], self.seats[life.key, life.role]
-        self.loading.discard(life.number)
+        self.loading.pop(life.number, None)
         return [msg.Drop(life.number), *self._load_next()]
 
     # Reads of partitions that no broker hosts.

@@ -70,7 +70,6 @@ class HostServices(Protocol):
     oracle: LeaderOracle
 
     def now_ms(self) -> int: ...
-    def standby(self, key: PartitionKey, /) -> LoadedPartition | None: ...
     def spawn(self, work: Coroutine[Any, Any, None], /) -> asyncio.Task[None]: ...
     def reply(self, reply_to: msg.ReplyTo, value: object, /) -> None: ...
     async def make(
@@ -91,8 +90,9 @@ class PartitionShell:
         role: str,
         machine: Leader | Follower,
         life: int,
+        copied: LoadedPartition | None = None,
     ) -> None:
-        """`life`: the number of its life on the host."""
+        """`life`: the number of its life on the host; `copied`: a state to begin with."""
         self.host = host
         self.topic_id_partition = reader.topic_id_partition
         self.key = PartitionKey.of(reader.topic_id_partition)
@@ -115,8 +115,7 @@ class PartitionShell:
         self._writer = CheckpointWriter(self._checkpoints)
         self._ahead: deque[StoredBatch] = deque()
         self._ends_ahead = False
-        self._has_begun = False
-        """Whether it has had a state. If the log behind that is forgotten, it gets another."""
+        self._copied = copied
 
     def feed(self, stimulus: msg.Stimulus) -> None:
         """Let the machine handle `stimulus`, and carry out what it calls for; never raises."""
@@ -287,14 +286,13 @@ class PartitionShell:
     async def load(self) -> None:
         """Feed the machine with the state to begin with.
 
-        A leader gets a copy of what the follower on this host has; else it is the checkpoint's,
-        or that of the log's beginning.
+        A copied one, else the checkpoint's, or that of the log's beginning.
         """
         await self._guarded(self._load)
 
     async def _load(self) -> None:
-        has_begun, self._has_begun = self._has_begun, True
-        if self.role == LEADER and not has_begun and await self._begin_with_copy():
+        copied, self._copied = self._copied, None  # If the log behind it is gone, it is loaded.
+        if copied is not None and await self._begin_with(copied):
             return
         loading = Loading(self._reader, tracks_changes=self.role == LEADER)
         loaded: LoadedPartition | None = None
@@ -312,11 +310,8 @@ class PartitionShell:
             self._writer.is_whole = True
         self.feed(msg.StateLoaded(*loaded))
 
-    async def _begin_with_copy(self) -> bool:
-        """Feed the leader with what its partition's follower here has, if that is well."""
-        copied = self.host.standby(self.key)
-        if copied is None:
-            return False
+    async def _begin_with(self, copied: LoadedPartition) -> bool:
+        """Feed the leader with a copied state, if the stored checkpoint is well."""
         try:
             begun = partial(self._writer.begin_with_copy, copied.state)
             uncovered = await self._insisting(begun)

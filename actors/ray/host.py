@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from tierledger.actors.calls import CoordinatedHost, Request
@@ -21,6 +22,7 @@ from tierledger.actors.ray.collector import keep_pauses_short
 from tierledger.actors.ray.handles import RayCoordinator, WritingHost, named_actor, namespace_of
 from tierledger.actors.ray.oracle import oracle_of, retentions_of
 from tierledger.actors.wall_clock import WallClock
+from tierledger.events.errors import RemoteStorageError
 from tierledger.events.tables.spilled_map import Spill
 from tierledger.storage.connector import opened
 from tierledger.storage.process_log import end_at_once
@@ -47,6 +49,9 @@ class HostShell:
         """Looks for the process that will write next."""
         self._coordinators: asyncio.Task[None] | None = None
         """Looks for the coordinator."""
+        self._connector = settings.connector()
+        self._preparing: asyncio.Task[bool] | None = None
+        """Finds out about the store what the next writer need not find out then."""
 
     async def open(self) -> None:
         """Open the store and begin to serve; a repeat does nothing.
@@ -80,12 +85,11 @@ class HostShell:
         return await open_door(host, self._address, door, self._coordinator)
 
     async def _made(self) -> Host:
-        settings = self._settings
-        connector = settings.connector()
-        name = self._address.rpartition("/")[0]
+        settings, connector = self._settings, self._connector
         node = own_node()
-        if name == WRITER or not connector.has_one_writer:
-            backend = await opened(connector, read_only=False)
+        if self._writes:
+            is_prepared = self._preparing is not None and await self._preparing
+            backend = await opened(connector, read_only=False, is_prepared=is_prepared)
         else:
             is_near = connector.is_on_one_machine and node == self._home
             reader = await opened(connector, read_only=True) if is_near else None
@@ -96,7 +100,7 @@ class HostShell:
             WallClock(), asyncio.get_running_loop().time, lambda: host.report.conditions
         )
         host = Host(
-            name,
+            self._address.rpartition("/")[0],
             process=process_name(self._address, node),
             pid=os.getpid(),
             cluster_id=settings.cluster_id,
@@ -113,9 +117,22 @@ class HostShell:
         )
         return host
 
+    @property
+    def _writes(self) -> bool:
+        """Whether it is to open the store itself for writing."""
+        name = self._address.rpartition("/")[0]
+        return name == WRITER or not self._connector.has_one_writer
+
+    async def _prepare(self) -> bool:
+        with suppress(RemoteStorageError):  # Whoever lets it open the store is told then.
+            return await self._connector.prepare()
+        return False
+
     async def is_open(self) -> bool:
         """Whether the store is open: a process that was started beforehand waits for that."""
         self._foresee_coordinator()
+        if self._preparing is None and self._host is None and self._writes:
+            self._preparing = asyncio.create_task(self._prepare())
         return self._host is not None
 
     def _opened(self) -> Host:

@@ -814,13 +814,13 @@ _HOSTS = (
     (
         "a load that is over keeps its room",
         HostMachine._loaded,
-        "self.loading.discard(life.number)",
+        "self.loading.pop(life.number, None)",
         "pass",
     ),
     (
         "a load that was given up keeps its room",
         HostMachine._forget,
-        "self.loading.discard(life.number)",
+        "self.loading.pop(life.number, None)",
         "pass",
     ),
     (

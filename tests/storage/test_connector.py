@@ -3,23 +3,33 @@
 import base64
 import json
 import os
+import shutil
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import msgpack
 import pytest
 from typing_extensions import override
 
-from tierledger.events.errors import CorruptCheckpoint, InvalidArgument, StoreRefused
+from tierledger.events.errors import (
+    CorruptCheckpoint,
+    InvalidArgument,
+    NoSuchStore,
+    StoreRefused,
+)
 from tierledger.storage.backend import MetadataStorageBackend
 from tierledger.storage.backends.memory import MemoryBackend
+from tierledger.storage.backends.slatedb.place import Listing
 from tierledger.storage.connector import (
     MemoryConnector,
     MetadataStorageConnector,
+    SlateDbConnector,
     SqliteConnector,
     load_connector,
     load_serde,
+    opened,
 )
 from tierledger.storage.keys import DefaultMetadataKeyFactory, MetadataKeyFactory
 from tierledger.storage.locate import (
@@ -352,3 +362,42 @@ def test_the_default_store_is_among_the_users_data() -> None:
     assert path is not None
     assert path.is_absolute()
     assert path.parts[-2:] == ("tierledger", "tierledger.sqlite")
+
+
+async def test_a_prepared_successor_looks_for_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"metadata.storage.url": f"slatedb:file:{tmp_path / 'store'}"}
+    former = await load_connector(config).backend(read_only=False)
+    await former.create("k", b"before")
+    connector = load_connector(config)
+    assert await connector.prepare()
+    await former.create("l", b"after")
+    await former.close()
+    looked = AsyncMock()
+    monkeypatch.setattr(Listing, "require_conditions", looked)
+    monkeypatch.setattr(SlateDbConnector, "reader", looked)
+
+    successor = await opened(connector, read_only=False, is_prepared=True)
+
+    assert await successor.get_each(["k", "l"]) == [b"before", b"after"]
+    assert not looked.called
+    await successor.close()
+
+
+async def test_a_prepared_successor_makes_no_store_where_it_had_seen_one(
+    tmp_path: Path,
+) -> None:
+    config = {"metadata.storage.url": f"slatedb:file:{tmp_path / 'store'}"}
+    with pytest.raises(NoSuchStore):
+        await load_connector(config).prepare()
+    await (await load_connector(config).backend(read_only=False)).close()
+    connector = load_connector(config)
+    await connector.prepare()
+    shutil.rmtree(tmp_path / "store")
+
+    with pytest.raises(NoSuchStore, match="it was there before"):
+        await opened(connector, read_only=False, is_prepared=True)
+
+    with pytest.raises(NoSuchStore):
+        await load_connector(config).reader()

@@ -130,10 +130,11 @@ class CommitWriter:
         self.name = f"pid {os.getpid()} on {platform.node()}".encode()
 
     @classmethod
-    async def open(cls, place: DatabasePlace) -> CommitWriter:
+    async def open(cls, place: DatabasePlace, *, is_prepared: bool = False) -> CommitWriter:
         """Raises as `SlateDbBackend.open` does."""
-        await Listing(place).require_conditions()
-        database = await Database.open(place)
+        if not is_prepared:
+            await Listing(place).require_conditions()
+        database = await Database.open(place, is_there=is_prepared)
         try:
             writer = cls(place, database, await database.moment())
             await writer._begin(database)
@@ -394,6 +395,7 @@ class SlateDbBackend(MetadataStorageBackend):
         *,
         read_only: bool = False,
         takes_over: bool = False,
+        is_prepared: bool = False,
         patience_s: float = 0.0,
     ) -> SlateDbBackend:
         """The store at `url`; a writer makes it if it is missing.
@@ -401,6 +403,8 @@ class SlateDbBackend(MetadataStorageBackend):
         A writer that `takes_over` waits for nobody: whoever wrote the store before writes no
         more, and each of its calls raises `WriterReplaced`. Another one is refused while a
         writer lives, and waits 15 s for a sign of one that has not closed the store.
+
+        `is_prepared`: the store was seen there, and that its bucket has conditional writes.
 
         `patience_s`: by how much a reader may be behind, which looks for newer commits less
         often then: each look is a request.
@@ -422,7 +426,8 @@ class SlateDbBackend(MetadataStorageBackend):
             if not takes_over:
                 await _refuse_second(place, views)
                 await views.close()  # A writer reads what it has written.
-            return cls(place, await CommitWriter.open(place), views)
+            writer = await CommitWriter.open(place, is_prepared=is_prepared)
+            return cls(place, writer, views)
         except BaseException:
             await views.close()
             raise

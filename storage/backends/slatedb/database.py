@@ -65,6 +65,9 @@ FORMAT_VERSION = 1
 KEYS_AT_ONCE = 64
 """Keys that are asked for at the same time."""
 
+ROWS_AT_ONCE = 100
+"""Rows of a page that are taken in one step of the event loop: 0.6 ms."""
+
 VIEW_S = 120.0
 """The age at which a view is renewed though nothing was written: what it reads may be merged
 into other tables meanwhile, and removed a quarter of an hour later."""
@@ -142,7 +145,13 @@ class StoreMoment:
         found = await self._source.scan_with_options(
             _key_range(start, includes_start, end), _scan_options(order)
         )
-        return [(one.key.decode(), one.value) for one in await found.next_batch(limit)]
+        page: list[tuple[str, bytes]] = []
+        while len(page) < limit:
+            some = await found.next_batch(min(limit - len(page), ROWS_AT_ONCE))
+            page += [(one.key.decode(), one.value) for one in some]
+            if not some:
+                break
+        return page
 
     async def version(self) -> int | None:
         """The version of the store's format; None: it has no keys at all.
@@ -172,10 +181,11 @@ class Database:
         self._table: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, place: DatabasePlace) -> Database:
-        """The database at `place`, made if there is none.
+    async def open(cls, place: DatabasePlace, *, is_there: bool = False) -> Database:
+        """The database at `place`, made if there is none and there need not be.
 
         Raises:
+            NoSuchStore: It `is_there`, and is not.
             StoreRefused: It is another program's.
             FormatTooNew: A newer release made it.
             StorageUnavailable: The bucket does not answer.
@@ -188,14 +198,16 @@ class Database:
         async with answered(place):
             database = cls(place, await builder.build())
         try:
-            await database._check_format()
+            await database._check_format(is_there=is_there)
         except BaseException:
             await database.close()
             raise
         return database
 
-    async def _check_format(self) -> None:
+    async def _check_format(self, *, is_there: bool) -> None:
         version = await (await self.moment()).version()
+        if version is None and is_there:
+            raise NoSuchStore(f"no such store: {self._place.shown}; it was there before")
         if version is None:
             await self.commit({FORMAT_KEY: b"%d" % FORMAT_VERSION})
         else:

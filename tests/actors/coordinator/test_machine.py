@@ -603,6 +603,23 @@ def test_three_silent_pings_in_a_row_are_an_end_but_not_if_this_process_was_late
     assert "host-0" not in one.machine.hosts.running
 
 
+def test_a_coordinator_is_patient_with_hosts_it_does_not_know_yet() -> None:
+    first = Driven().started()
+    one = Driven(identity=b"other")
+    one.log = first.log
+    one.begun()
+    waited = []
+    while "host-0" in one.machine.hosts.looking:
+        ping = one.take(msg.Ping)
+        waited.append(ping.timeout_s)
+        late_s = 2 * parts.LATE_S if len(waited) == 1 else 0.0
+        one.hear(msg.PingMissed("host-0", ping.watch), ping.timeout_s + late_s)
+
+    timeout_s = parts.PING_TIMEOUT_S
+    assert waited == [timeout_s, timeout_s, 2 * timeout_s, 4 * timeout_s], "it was late itself"
+    assert one.has(msg.EndProcess)
+
+
 def with_doors(hosts: int, partitions_per_host: int = PARTITIONS_PER_HOST) -> Driven:
     """With hosts that listen, at whose doors was not knocked yet."""
     one = Driven(hosts=hosts, partitions_per_host=partitions_per_host).begun()

@@ -17,6 +17,7 @@ from tierledger.actors.coordinator.placement import (
     SPREAD,
     ClosedHosts,
     Move,
+    awaiting,
     balanced,
     emptiest_node,
     hosts_wanted,
@@ -301,6 +302,42 @@ def test_a_leader_goes_from_a_relieved_host_to_its_follower() -> None:
     relieved(one, former, 10)
 
     assert entry.leader_host == follower
+
+
+def test_a_leader_stays_on_a_relieved_host_while_its_follower_is_behind() -> None:
+    one = Coordinated("a", "b", "c")
+    one.announce(1, leads=[0, 1, 2])
+    one.announce(2, follows=[0, 1])
+    former = one.entry().leader_host
+    assert former is not None
+    assert one.entry().follower_host is not None
+    follower, others = str(one.entry().follower_host), one.state.hosts.keys() - {former}
+    staying = awaiting(one.state, former, {key(0)}, set())
+
+    assert staying == awaiting(one.state, former, set(), {follower}) == {key(0)}
+    assert not awaiting(one.state, former, set(), {former}), "all has caught up"
+    unfollowed = one.entry(2).leader_host
+    assert unfollowed is not None
+    hosts = one.state.hosts.keys()
+    assert not awaiting(one.state, unfollowed, {key(2)}, hosts), "nobody follows it"
+    shut = ClosedHosts(frozenset(others), frozenset())
+    assert not awaiting(one.state, former, {key(0)}, set(), shut), "it goes nowhere"
+    for body in relieve(one.state, former, 10, one.per_host, staying=staying):
+        one.evolve(body)
+    assert one.entry().leader_host == former
+    assert load(one)[former] == 1
+
+
+def test_a_leader_waits_for_a_follower_beside_it_to_move_away() -> None:
+    one = Coordinated("a")
+    one.announce(1, leads=[0])
+    one.announce(2, follows=[0])
+    assert not awaiting(one.state, "a", set(), set()), "there is no other host"
+
+    for body in decide.host_started(one.state, "b", "b/1/pid", "b/1"):
+        one.evolve(body)  # It gets the follower in the next round.
+
+    assert awaiting(one.state, "a", set(), set()) == {key(0)}
 
 
 def test_what_finds_no_room_stays_on_a_relieved_host() -> None:

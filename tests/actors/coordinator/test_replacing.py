@@ -14,6 +14,7 @@ from tests.models.actors.local_world import (
     segment,
     sqlite_in,
 )
+from tierledger.actors.calls import FOLLOWER
 from tierledger.actors.client.restarting import restarted
 from tierledger.actors.coordinator import hosts as hosts_module
 from tierledger.actors.coordinator import service as service_module
@@ -23,6 +24,7 @@ from tierledger.actors.coordinator.replacing import (
     ReplacementStep,
     ReplaceProcess,
 )
+from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.events.errors import InvalidArgument, NotReady, RejectedError
 
 
@@ -138,3 +140,40 @@ async def test_a_coordinator_resigns_for_its_successor(tmp_path: Path) -> None:
 
         assert told.step is ReplacementStep.STARTING
         await asyncio.wait_for(resigned.wait(), 5)
+
+
+@pytest.mark.parametrize("patience_s", [30.0, 0.5])
+async def test_a_leader_moves_once_its_follower_has_caught_up_or_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float
+) -> None:
+    monkeypatch.setattr(hosts_module, "CATCH_UP_S", patience_s)
+    gate, load = asyncio.Event(), PartitionShell._load
+
+    async def held(shell: PartitionShell) -> None:
+        if shell.role == FOLLOWER:
+            await gate.wait()
+        await load(shell)
+
+    monkeypatch.setattr(PartitionShell, "_load", held)
+    async with LocalWorld(sqlite_in(tmp_path), hosts=2) as world:
+        manager = await world.leader(partition())
+        await copy(manager, segment(0))
+        other = await world.broker(2)
+        await other.on_partition_leadership_changes([], [partition()])
+        former = (await world.service.coordinator.status())["placed"]
+        (host,) = [name for name, counts in former.items() if counts["leaders"]]
+        wish = ReplaceProcess(host, (await processes(world))[host])
+
+        told = await world.service.coordinator.ask(wish)
+
+        assert told == Replacement(ReplacementStep.MOVING, 1)
+        await copy(manager, segment(1))
+        if patience_s > 1:
+            await asyncio.sleep(0.5)
+            assert await world.service.coordinator.ask(wish) == told
+            gate.set()
+        (done,) = [one async for one in restarted(world.service.coordinator, 20, [host])]
+        gate.set()
+        assert done.moved == 1
+        await copy(manager, segment(2))
+        assert await listed(manager) == [0, 1, 2]

@@ -201,6 +201,19 @@ def test_some_load_at_once_and_the_rest_in_their_order() -> None:
     assert load == msg.Load(LOADS_AT_ONCE + 3)
 
 
+def test_leaders_do_not_wait_for_the_loads_of_others() -> None:
+    followers = range(LOADS_AT_ONCE + 1)
+    machine = hosting(*[placed(role=FOLLOWER, at=number) for number in followers])
+
+    begun = [machine.handle(placed(at=number)) for number in range(LOADS_AT_ONCE + 1)]
+
+    assert all(kinds(effects) == [msg.Begin, msg.Load] for effects in begun[:-1])
+    assert kinds(begun[-1]) == [msg.Begin], "but for other leaders"
+    last = LOADS_AT_ONCE + 1 + LOADS_AT_ONCE + 1
+    assert machine.handle(msg.Loaded(1)) == [], "a follower's room is none for leaders"
+    assert machine.handle(msg.Loaded(LOADS_AT_ONCE + 2)) == [msg.Load(last)]
+
+
 # Reads of partitions that nobody hosts.
 
 

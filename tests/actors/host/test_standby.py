@@ -11,6 +11,7 @@ from tierledger.actors.leader import machine as leader
 from tierledger.actors.messages import Assignment
 from tierledger.events.partition.invariants import check
 from tierledger.storage.backends.memory import MemoryBackend
+from tierledger.storage.partition.loading import Loading
 
 KEY = PartitionKey.of(TIP)
 CHECKPOINT = KEYS.partition(TIP)
@@ -88,4 +89,35 @@ async def test_a_leader_beside_a_follower_without_a_state_reads_the_checkpoint()
     await eventually(lambda: host.call(ReadyCall(KEY, LEADER, LEADS)).result())
 
     assert host.standby(PartitionKey(bytes(16), 1)) is None
+    await host.close()
+
+
+async def test_a_leader_has_what_the_follower_had_when_it_was_told_to_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    partition = await filled()
+    host = lone_host(partition.backend)
+    host.start()
+    await take_on(host, FOLLOWER, 2)
+    monkeypatch.delattr(Loading, "state")  # Nothing can be loaded.
+    leads = Placement(KEY, TIP.topic, LEADER, Assignment(3, LEADS))
+    leaves = Placement(KEY, TIP.topic, FOLLOWER, None, 2, is_moved=True)
+
+    await host.place([leads, leaves])
+
+    assert not host.serves(KEY, FOLLOWER)
+    await eventually(lambda: host.call(ReadyCall(KEY, LEADER, LEADS)).result())
+    await host.close()
+
+
+async def test_a_damaged_checkpoint_is_told_although_the_follower_has_the_state() -> None:
+    partition = await filled()
+    host = lone_host(partition.backend)
+    host.start()
+    await take_on(host, FOLLOWER, 2)
+    partition.values[CHECKPOINT] = b"\0" + partition.values[CHECKPOINT][1:]
+
+    await take_on(host, LEADER, 3)
+
+    assert host.report.counts()["alarms"] == {"checkpoint": 1}
     await host.close()

@@ -22,13 +22,17 @@ def check(machine: HostMachine) -> None:
     seats = {(life.key, life.role): life for life in lives}
     assert machine.seats == seats, f"lives and seats differ; {story}"
     loading = {life.number for life in lives if life.phase is LifePhase.LOADING}
-    assert machine.loading == loading, f"{loading} load; {story}"
-    queued = [life for life in lives if life.phase is LifePhase.QUEUED]
-    waiting = [life for life in machine.queue if life.phase is LifePhase.QUEUED]
-    assert waiting == queued, f"a load waits twice, not at all, or out of turn; {story}"
-    assert len(loading) <= rules.LOADS_AT_ONCE, f"{len(loading)} load at once; {story}"
-    is_full = len(loading) == rules.LOADS_AT_ONCE
-    assert is_full or not queued, f"loads wait for nothing; {story}"
+    assert machine.loading.keys() == loading, f"{loading} load; {story}"
+    for waiting, leads in ((machine.leaders, True), (machine.others, False)):
+        same = [life for life in lives if (life.role == LEADER) is leads]
+        queued = [life for life in same if life.phase is LifePhase.QUEUED]
+        in_turn = [life for life in waiting if life.phase is LifePhase.QUEUED]
+        assert in_turn == queued, f"a load waits twice, not at all, or out of turn; {story}"
+        count = sum(life.phase is LifePhase.LOADING for life in same)
+        assert count <= rules.LOADS_AT_ONCE, f"{count} load at once; {story}"
+        in_the_way = count if leads else len(loading)
+        is_full = in_the_way >= rules.LOADS_AT_ONCE
+        assert is_full or not queued, f"loads wait for nothing; {story}"
     _check_lives(machine)
     _check_reads(machine)
     if machine.is_closing:
