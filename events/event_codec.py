@@ -36,6 +36,8 @@ Upcaster = Callable[[list[Any]], list[Any]]
 
 HASH_BYTES = 16
 
+NOT_ASCENDING = "expected offsets and leader epochs to ascend"
+
 
 EventTypes = Sequence[tuple[int, type[Any], int]]
 
@@ -111,12 +113,20 @@ def _reader(kind: type[Any], *, is_strict: bool) -> Callable[[Raw], Any]:
         if len(body) != len(kinds):
             raise InvalidArgument(f"expected {len(kinds)} fields, got {len(body)}")
         if not is_orderly(body):
-            raise InvalidArgument(
-                f"expected offsets and leader epochs to ascend, got {shown(body)}"
-            )
+            raise InvalidArgument(f"{NOT_ASCENDING}, got {shown(body)}")
         return body
 
     return read
+
+
+def _reader_of_whole(kind: type[Any]) -> Callable[[bytes], Any]:
+    """Reads a stored event with a body `kind`: the header and what `_reader` reads, at once.
+
+    It takes half the time, but the body is a mere tuple, and its order is not checked.
+    """
+    header = tuple(kinds_of(_Stored).values())[:-1]
+    kinds = tuple(_TAGS if of == Tags else of for of in kinds_of(kind).values())
+    return Decoder(tuple[(*header, tuple[kinds])]).decode  # type: ignore[valid-type]
 
 
 def _plain(packed: Raw) -> tuple[Any, ...]:
@@ -216,6 +226,7 @@ class EventCodec:
             for number, kind, version in types
         }
         self._numbers = {kind: number for number, kind, _ in types}
+        self._whole = {kind: _reader_of_whole(kind) for _, kind, _ in types if is_strict}
         self._upcasters = dict(upcasters or {})
         self._is_strict = is_strict
 
@@ -225,14 +236,20 @@ class EventCodec:
         Raises:
             InvalidArgument: A field does not fit, so `decode` would refuse the bytes.
         """
-        number = self._numbers[type(event.body)]
-        _, version, read = self._by_number[number]
         at, session, log_time, broker, request, body = event
+        kind = type(body)
+        number = self._numbers[kind]
+        _, version, read = self._by_number[number]
         try:
             packed: bytes = _pack(
                 (at, session, number, version, log_time, broker, request, previous, body)
             )
-            read(_read(packed).fields)
+            if not self._is_strict:
+                read(_read(packed).fields)
+            else:
+                self._whole[kind](packed)
+                if type(body) is log_events.SegmentAdded and not body.is_orderly():
+                    raise InvalidArgument(NOT_ASCENDING)
         except (MsgspecError, TypeError, ValueError, OverflowError) as error:
             if not self._is_strict:
                 raise

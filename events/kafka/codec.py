@@ -26,6 +26,8 @@ from tierledger.events.kafka.layout import (
     PARTITION,
     PARTITION_DELETE,
     PLAIN_EPOCH,
+    PLAIN_SEGMENT,
+    PLAIN_UPDATE,
     SEGMENT,
     SEGMENT_HEAD,
     SEGMENT_SNAPSHOT,
@@ -64,6 +66,10 @@ __all__ = [
 PARTITIONS_KNOWN = 1024
 """Records follow each other that are of few partitions: those read last are kept."""
 
+NO_TAG_SECTION = b"\0"
+ONE = 2
+"""A number of items, as it is written where it may also be null."""
+
 _SEGMENT_STATES = tuple(RemoteLogSegmentState)
 _DELETE_STATES = tuple(RemotePartitionDeleteState)
 _new_uuid = bytes.__new__  # Skips the check of the length: the layout has 16 bytes.
@@ -87,6 +93,9 @@ def decode(value: bytes) -> KafkaRecord:
     Raises:
         MetadataParseError: `value` is no record of Kafka's; the message tells where and why.
     """
+    plain = _plain(value)
+    if plain is not None:
+        return plain
     reader = Reader(value)
     key = _read_frame(reader)
     if key == SEGMENT:
@@ -103,6 +112,68 @@ def decode(value: bytes) -> KafkaRecord:
     if reader.is_odd:
         return KafkaRecord(record.value, record.tags._replace(verbatim=value))
     return record
+
+
+def _plain(value: bytes) -> KafkaRecord | None:
+    """The record in `value` if it has the form of nearly all; None says nothing about it."""
+    key = KEY_OF_FRAME.get(value[:3])
+    if key not in {SEGMENT, SEGMENT_UPDATE} or len(value) < 4 or value[3] > 0x7F:
+        return None
+    end = 3 + value[3] + PARTITION.size + 1
+    partition = _plain_partition(value[3:end])
+    if partition is None:
+        return None
+    if key == SEGMENT_UPDATE:
+        return _plain_update(value, end, partition)
+    return _plain_segment(value, end, partition)
+
+
+def _plain_segment(value: bytes, at: int, partition: TopicIdPartition) -> KafkaRecord | None:
+    flag = value[at + PLAIN_SEGMENT.size :]
+    is_empty = flag == TXN_INDEX_EMPTY_ALONE
+    if not is_empty and flag != NO_TAG_SECTION:
+        return None
+    fields = PLAIN_SEGMENT.unpack_from(value, at)
+    segment_id, tags, start, end, broker, max_ms, event_ms, *behind = fields
+    count, epoch, offset, more, size, custom, state = behind
+    if tags or more or custom or count != ONE or not 0 <= state < len(_SEGMENT_STATES):
+        return None
+    try:
+        return _new_record(
+            RemoteLogSegmentMetadata(
+                RemoteLogSegmentId(partition, _new_uuid(Uuid, segment_id)),
+                start,
+                end,
+                max_ms,
+                broker,
+                event_ms,
+                size,
+                _SEGMENT_STATES[state],
+                {epoch: offset},
+                None,
+                is_empty,
+            )
+        )
+    except InvalidArgument:
+        return None  # Who reads it field by field says where it is wrong.
+
+
+def _plain_update(value: bytes, at: int, partition: TopicIdPartition) -> KafkaRecord | None:
+    if len(value) != at + PLAIN_UPDATE.size:
+        return None
+    segment_id, tags, broker, event_ms, custom, state, last = PLAIN_UPDATE.unpack_from(
+        value, at
+    )
+    if tags or custom or last or not 0 <= state < len(_SEGMENT_STATES):
+        return None
+    segment = RemoteLogSegmentId(partition, _new_uuid(Uuid, segment_id))
+    return _new_record(
+        RemoteLogSegmentMetadataUpdate(segment, event_ms, _SEGMENT_STATES[state], broker, None)
+    )
+
+
+def _new_record(value: KafkaValue) -> KafkaRecord:
+    return tuple.__new__(KafkaRecord, (value, NO_TAGS))
 
 
 def peek_partition(value: bytes) -> TopicIdPartition:

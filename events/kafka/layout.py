@@ -33,3 +33,11 @@ PLAIN_EPOCH: Final = Struct(">iqB")  # The same, and the number of tagged fields
 SIZE: Final = Struct(">i")
 UPDATE_HEAD: Final = Struct(">iq")  # broker, event time
 STATE: Final = Struct(">b")
+
+PLAIN_SEGMENT: Final = Struct(">16sB qqiqq B iqB i B b")
+"""Behind the partition, a segment with one leader epoch and no custom metadata, up to its last
+tagged fields: id, tags, `SEGMENT_HEAD`, number of epochs, `PLAIN_EPOCH`, `SIZE`, custom, state.
+"""
+
+PLAIN_UPDATE: Final = Struct(">16sB iq B b B")
+"""The same of an update: id, tags, `UPDATE_HEAD`, custom, state, tags."""

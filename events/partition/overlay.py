@@ -34,6 +34,7 @@ from tierledger.events.tables.segment_rows import (
     Row,
     id_of_row,
     pack_row,
+    state_of_row,
     unpack_row,
 )
 
@@ -86,6 +87,11 @@ class Overlay:
         if segment_id in self._rows:
             return self._rows[segment_id]
         return None if self.is_finished else self._state.row(segment_id)
+
+    def segment_state(self, segment_id: bytes) -> int | None:
+        """The state of a segment; None if there is no such."""
+        row = self.row(segment_id)
+        return None if row is None else state_of_row(row)
 
     @property
     def has_finished_segments(self) -> bool:

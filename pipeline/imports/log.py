@@ -9,15 +9,14 @@ session when it is repeated, and the log becomes what it would have been.
 Rule 4: the same records make the same log, but for its sessions, in any number of runs. So a
 record that comes out of order ends the import of the partition.
 
-Only the import sees this state, so it may be ahead of the durable log.
-Each record is decided on by the state that the one before left. If a write fails, the state
-is discarded.
+Only the import sees its view of the partition, so that may be ahead of the durable log. Each
+record is decided on by what the one before left. If a write fails, the view is discarded.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,10 +26,9 @@ from tierledger.events.errors import MetadataParseError
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.events.kafka.codec import decode
 from tierledger.events.partition.decide import Accepted, Limits, Rejected, decide
-from tierledger.events.partition.evolve import evolve_each
-from tierledger.events.partition.imports import AFTER_FINISHED, import_events
-from tierledger.events.partition.overlay import Overlay
-from tierledger.events.partition.state import Session
+from tierledger.events.partition.import_view import ImportView
+from tierledger.events.partition.imports import AFTER_FINISHED
+from tierledger.events.partition.state import PartitionState, Session
 from tierledger.storage.partition.event_log import encode_batch
 from tierledger.storage.partition.loading import LoadedPartition
 from tierledger.storage.partition.reader import PartitionReader
@@ -51,6 +49,9 @@ NAMED_MAX = 20
 """Refused records that are named per partition; all are counted."""
 
 _LIMITS = Limits()
+_new = tuple.__new__  # A named tuple's own constructor takes three times as long.
+
+_OF_SESSIONS = (log.SessionOpened, log.SessionClosed, log.SessionDisputed)
 
 
 class RawRecord(NamedTuple):
@@ -140,26 +141,27 @@ class ImportingLog:
         """
         self._holds = holds
         self._reader = reader
-        self._state, self._next_batch = loaded
+        state, self._next_batch = loaded
+        self._view, self._chain_hash = ImportView(state), state.chain_hash
         self._tally = tally
         self._cluster = cluster
         self._buffer: list[cmd.ImportedRecord] = []
         self._size = 0
-        self._stored = self._state.imported_offset(cluster, tally.sources[0])
+        self._stored = state.imported_offset(cluster, tally.sources[0])
         self._known = self._stored
-        tally.trouble = self._why_refused()
-        if self._state.next_position:
-            tally.position = self._state.next_position - 1
+        tally.trouble = self._why_refused(state)
+        if state.next_position:
+            tally.position = state.next_position - 1
 
     def add(self, record: RawRecord) -> Slot | None:
         """Take the next record; return the batch before it if that is complete, else none."""
-        tally = self._tally
+        tally, offset = self._tally, record.offset
         tally.records += 1
-        is_old = record.offset <= self._stored
-        if self._holds(record.offset) if is_old else record.offset <= self._known:
+        is_old = offset <= self._stored
+        if self._holds(offset) if is_old else offset <= self._known:
             tally.repeated += 1
             return None
-        self._known = max(self._known, record.offset)
+        self._known = max(self._known, offset)
         if tally.trouble is not None:
             return None
         try:
@@ -173,61 +175,58 @@ class ImportingLog:
                 f"which has records up to offset {self._stored}"
             )
             return None
-        if self._state.is_finished:
+        if self._view.is_finished:
             tally.dropped[AFTER_FINISHED] += 1
             return None
         slot = None
         if len(self._buffer) >= RECORDS_PER_BATCH or self._size > VALUE_BYTES_PER_BATCH:
             slot = self._batch(is_last=False)
-        self._buffer.append(
-            cmd.ImportedRecord(record.source, record.offset, record.timestamp_ms, decoded)
-        )
+        of_record = (record.source, record.offset, record.timestamp_ms, decoded)
+        self._buffer.append(_new(cmd.ImportedRecord, of_record))
         self._size += len(record.value)
         return slot
 
     def finish(self) -> Slot | None:
         """The last batch, which closes the session; none if there is nothing to write."""
-        session = self._state.session
+        session = self._view.session
         if self._tally.trouble is not None:
             return None
         if not self._buffer and (session is None or not session.is_open):
             return None
         return self._batch(is_last=True)
 
-    def _why_refused(self) -> str | None:
-        session, (source, *_) = self._state.session, self._tally.sources
-        others = {one for of, one in self._state.imported if of == self._cluster} - {source}
+    def _why_refused(self, state: PartitionState) -> str | None:
+        session, (source, *_) = state.session, self._tally.sources
+        others = {one for of, one in state.imported if of == self._cluster} - {source}
         if others:
             return without_order({source, *others})
         if session is None:
-            return None if self._state.next_position == 0 else "moved on: it has no session"
+            return None if state.next_position == 0 else "moved on: it has no session"
         if session.broker_id == IMPORTER and session.import_cluster == self._cluster:
             return None
         return f"moved on: session {session.number} has opened, {_whose(session)}"
 
     def _batch(self, *, is_last: bool) -> Slot | None:
-        """Make the log's next batch of the buffered records, and advance the state."""
+        """Make the log's next batch of the buffered records, and advance the view."""
         records, self._buffer, self._size = tuple(self._buffer), [], 0
-        state, events = self._state, list[log.Event]()
+        view, events = self._view, list[log.Event]()
         for command, now_ms in self._commands(records, is_last=is_last):
-            if isinstance(command, cmd.ImportRecords):
-                evolve_each(state, _kept(import_events(state, command), events))
-                continue
-            decision = decide(Overlay(state), command, now_ms, _LIMITS)
+            decision = decide(view, command, now_ms, _LIMITS)
             if isinstance(decision, Rejected):
                 self._tally.trouble = f"{type(decision.error).__name__}: {decision.error}"
                 return None
             assert isinstance(decision, Accepted), "nobody rivals an import's own session"
-            evolve_each(state, _kept(decision.events, events))
-        encoded = encode_batch(self._reader.serde, events, state.chain_hash)
-        state.chain_hash = encoded.chain_hash
+            events += decision.events
+        encoded = encode_batch(self._reader.serde, events, self._chain_hash)
+        self._chain_hash = encoded.chain_hash
         key = self._reader.log.key(self._next_batch)
         self._next_batch += 1
         bodies = [event.body for event in events]
-        dropped = [body.reason for body in bodies if isinstance(body, log.ImportRecordDropped)]
-        made = sum(getattr(body, "source", None) is not None for body in bodies)
+        dropped = [body.reason for body in bodies if type(body) is log.ImportRecordDropped]
+        # The others open or close the session.
+        made = len(bodies) - sum(type(body) in _OF_SESSIONS for body in bodies)
         dropped += [AFTER_FINISHED] * (len(records) - made)
-        position = self._state.next_position - 1
+        position = view.next_position - 1
         return Slot(self._tally, key, encoded.value, made, dropped, position)
 
     def _commands(
@@ -235,7 +234,7 @@ class ImportingLog:
     ) -> list[tuple[cmd.Command, int]]:
         """The commands for a batch, each with its log time (ms)."""
         commands: list[tuple[cmd.Command, int]] = []
-        session = self._state.session
+        session = self._view.session
         if session is not None and session.is_open:
             claim = session.claim
         else:
@@ -249,14 +248,8 @@ class ImportingLog:
         if records:
             commands.append((cmd.ImportRecords(claim, records), records[0].timestamp_ms))
         if is_last:
-            commands.append((cmd.CloseSession(claim, FINISHED), self._state.log_time_ms))
+            commands.append((cmd.CloseSession(claim, FINISHED), self._view.log_time_ms))
         return commands
-
-
-def _kept(events: Iterable[log.Event], into: list[log.Event]) -> Iterator[log.Event]:
-    for event in events:
-        into.append(event)
-        yield event
 
 
 def _whose(session: Session) -> str:

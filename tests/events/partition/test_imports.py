@@ -26,7 +26,8 @@ from tierledger.events.kafka.codec import KafkaRecord
 from tierledger.events.kafka.tags import UnknownTags
 from tierledger.events.lifecycle import RemoteLogSegmentState
 from tierledger.events.metadata import RemoteLogSegmentMetadataSnapshot
-from tierledger.events.partition.decide import Limits
+from tierledger.events.partition.decide import Limits, decide
+from tierledger.events.partition.import_view import ImportView
 from tierledger.events.partition.invariants import check
 from tierledger.events.tables.segment_rows import CUSTOM, STATE, unpack_row
 from tierledger.simulation.checkers.slow.model import (
@@ -250,3 +251,25 @@ def test_only_the_importing_session_imports() -> None:
     assert isinstance(replaced.refuse(command), Fenced)
     assert isinstance(opened().refuse(command), InvalidArgument)
     assert isinstance(DrivenPartition().refuse(command), NotLeader)
+
+
+@given(histories(records_max=30), st.lists(st.integers(1, 9)), st.integers(0, 30))
+def test_a_view_of_states_alone_decides_as_the_folded_log_does(
+    history: Step, sizes: list[int], before: int
+) -> None:
+    loaded, partition = opened(imports=True), opened(imports=True)
+    at = min(before, len(history))
+    for one in (loaded, partition):
+        one.accept(import_of(history[:at]))
+    view = ImportView(loaded.state)
+    for size in [*sizes, len(history) + 1]:
+        command = import_of(history[at : at + size], first_offset=at)
+        decided = partition.accept(command)
+        assert decide(view, command, 0, Limits()) == decided
+        state = partition.state
+        assert view.next_position == state.next_position
+        assert view.log_time_ms == state.log_time_ms
+        assert view.is_finished == state.is_finished
+        at += size
+    closing = cmd.CloseSession(CLAIM, "imported")
+    assert decide(view, closing, 0, Limits()) == partition.accept(closing)
