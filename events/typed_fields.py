@@ -203,12 +203,15 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
 
 
-def time_text(time_ms: int) -> str:
-    """A time as ISO 8601 in UTC; milliseconds if no such date exists."""
+def time_text(time_ms: int, timespec: str = "milliseconds") -> str:
+    """A time as ISO 8601 in UTC; milliseconds if no such date exists.
+
+    `timespec`: its last part, as of `datetime.isoformat`.
+    """
     if not 0 <= time_ms <= MS_MAX:
         return f"{time_ms} ms"
     at = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return at.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 class _Short(reprlib.Repr):

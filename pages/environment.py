@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import spelled
-from tierledger.pages.texts import count_text, many, size_text, span_text, time_text, visible
+from tierledger.pages.texts import count_text, many, size_text, span_text, visible
 
 
 class Stamp(NamedTuple):

@@ -1,17 +1,15 @@
-"""How pages write names, numbers and times."""
+"""How pages write names, numbers and durations; times are `typed_fields.time_text`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from itertools import chain, count
 from typing import Final
 
 SAFE_INTEGER: Final = (1 << 53) - 1
 """The largest integer that a browser's JSON keeps exact."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -58,15 +56,6 @@ def size_text(size: int) -> str:
     while round(value, 1) >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
-
-
-def time_text(time_ms: int) -> str:
-    """UTC to the millisecond; the bare number if no calendar reaches so far."""
-    try:
-        moment = _EPOCH + timedelta(milliseconds=time_ms)
-    except OverflowError:
-        return f"{time_ms} ms"
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
 
 
 def span_text(span_ms: int) -> str:

@@ -6,8 +6,8 @@ import time
 from importlib.metadata import version
 
 from tierledger.cli.settings import store_config
+from tierledger.events.typed_fields import time_text
 from tierledger.pages.environment import Stamp
-from tierledger.pages.texts import time_text
 from tierledger.storage.connector import URL_SETTING
 from tierledger.storage.locate import default_store_url, public_url
 
@@ -21,4 +21,4 @@ def stamp_of(store: str | None) -> Stamp:
 def stamp(what: str) -> Stamp:
     """The stamp of a page about `what`, a public name."""
     now_ms = time.time_ns() // 1_000_000
-    return Stamp(f"{time_text(now_ms)[:19]} UTC", version("tierledger"), what)
+    return Stamp(time_text(now_ms, "seconds"), version("tierledger"), what)

@@ -5,7 +5,7 @@
 const RETRY_MS = 2000;
 let lost = null, out = null, isFetching = false, isWanted = false, isMoving = false;
 
-const clock = (time) => time.toISOString().slice(11, 19) + " UTC";
+const clock = (time) => time.toISOString().slice(0, 19) + "Z";
 function tell() {
   $("line").textContent = out ? "signed out at " + clock(out.at) + ": " + out.why + ". " :
     lost ? "no answer since " + clock(lost) : "";

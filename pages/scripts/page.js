@@ -30,7 +30,28 @@ function nameCells(table) {
     one.classList.toggle("n", rows.some((row) => row.cells[at]?.classList.contains("n")));
   });
   table.classList.add("named");
+  listOrTable(table);
 }
+
+// A table that does not fit beside the window's edge is a list, as each is on a phone: nobody
+// scrolls sideways. On paper it is one, too.
+const PHONE_PX = 720;
+function listOrTable(table, isOnPaper) {
+  // How wide it is as a table is known once it was drawn as one.
+  if (!table.classList.contains("listed") && table.scrollWidth) table.widthPx = table.scrollWidth;
+  const isWide = table.widthPx > table.parentElement.clientWidth + 1;
+  table.classList.toggle("listed", isOnPaper === true || innerWidth <= PHONE_PX || isWide);
+}
+function listOrTables(isOnPaper) {
+  all(".named").forEach((one) => listOrTable(one, isOnPaper));
+}
+addEventListener("resize", () => listOrTables());
+addEventListener("beforeprint", () => listOrTables(true));
+addEventListener("afterprint", () => listOrTables());
+// What is folded away has no width.
+document.addEventListener("toggle", (event) => {
+  all(".named", event.target).forEach((one) => listOrTable(one));
+}, true);
 all("table").forEach(nameCells);
 
 // Names and values as a list.

@@ -13,9 +13,10 @@ function segmentsOf(thing) {
 const NAMES = ["id", "start", "end", "epochs", "state", "size", "broker", "newest record",
   "copy started", "finished", "delete started", "deleted"];
 
+const MS_MAX = 253402300799999; // The end of the year 9999.
 function time(ms) {
-  const date = new Date(Number(ms));
-  return isNaN(date) ? ms + " ms" : date.toISOString().replace("T", " ").replace("Z", "");
+  const hasDate = Number(ms) >= 0 && Number(ms) <= MS_MAX;
+  return hasDate ? new Date(Number(ms)).toISOString() : ms + " ms";
 }
 function bytes(size) {
   let amount = Number(size), unit = 0;

@@ -119,7 +119,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 def open_at(browser: Browser, console: Console, path: str = "") -> None:
     browser.complaints()
-    browser.driver.set_window_size(1280, 900)
+    browser.resize(1280)
     browser.driver.get(console.url + path)
 
 
@@ -352,6 +352,26 @@ def test_a_page_can_be_read_and_operated_at_a_desk_and_on_a_phone(
             assert all(one.size["height"] < 130 for one in rows), "several are seen at a time"
 
 
+def test_no_page_is_scrolled_sideways_on_a_tablet(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(with_trash(tmp_path / "store"))
+    write(tmp_path / "store", orders, others)
+    monkeypatch.setattr(sight, "take_look", looks_at([moving(plugin(1), plugin(2))]))
+    width = "document.documentElement.scrollWidth - innerWidth"
+    cut = "[...document.querySelectorAll('.scroll')].filter((one) => one.querySelector('td')"
+    cut += " && one.scrollWidth > one.clientWidth).map((one) => one.outerHTML.slice(0, 90))"
+    with served(tmp_path / "store", browser) as console:
+        open_at(browser, console)
+        browser.resize(768)
+        for path in ("", "partitions", f"partitions/{ORDERS}/1", "trash", "move"):
+            browser.driver.get(console.url + path)
+            browser.wait_for("document.querySelector('td') !== null")
+            assert browser.run("innerWidth") == 768
+            assert browser.run(width) <= 0
+            assert browser.run(cut) == []
+
+
 STRANGE = "x" * 249, f"{HOSTILE}</script><img src=x onerror=document.title='hit'>"
 
 
@@ -416,7 +436,7 @@ def test_a_service_that_does_not_answer_is_told_until_it_does(
         browser.wait_for("document.querySelector('#sight .blind') === null")
 
         assert re.fullmatch(
-            r"blind since \d{4}-\d\d-\d\d [\d:.]+: no door of the service answers", blind
+            r"blind since \d{4}-\d\d-\d\dT[\d:.]+Z: no door of the service answers", blind
         )
         assert "host-0" in still, "what was seen last stays"
         assert browser.run("window.isTheSame")

@@ -58,6 +58,30 @@ def test_a_page_fits_a_wide_window_and_a_phone(browser: Browser, name: str) -> N
             assert not browser.run(LEFT_OUT), "a number of zero is an answer, too"
 
 
+@pytest.mark.parametrize("width", [768, 1024])
+@pytest.mark.parametrize("name", PAGES)
+def test_no_table_is_scrolled_sideways(browser: Browser, name: str, width: int) -> None:
+    browser.open(PAGES[name](), width)
+    assert browser.run("innerWidth") == width
+    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    browser.wait_for("document.querySelector('td').checkVisibility()")
+    browser.settle()
+    assert not browser.run(HIDDEN_CELLS), "a table that does not fit is a list"
+    assert not broken(browser)
+
+
+def test_a_table_is_one_again_where_it_fits(browser: Browser) -> None:
+    listed = "document.querySelector('#partitions').classList.contains('listed')"
+    browser.open(sample_pages.report(), 400)
+    assert browser.run(listed)
+    browser.resize(1400)
+    browser.wait_for(f"!{listed}")
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert browser.run(listed), "paper is narrow"
+    browser.run("dispatchEvent(new Event('afterprint'))")
+    assert not browser.run(listed)
+
+
 def _fits(browser: Browser) -> None:
     assert beside(browser) <= 0
     assert beside(browser, larger=True) <= 0, "with text twice as large"

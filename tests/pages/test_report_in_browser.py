@@ -77,7 +77,7 @@ def test_pointing_at_a_bar_tells_of_its_segment(report: Browser) -> None:
 
     told = dict(zip(report.shown("#tip dt"), report.shown("#tip dd"), strict=True))
     assert (told["start"], told["end"], told["state"]) == ("0", "9", "served")
-    assert (told["size"], told["finished"]) == ("1000 B", "2023-11-14 22:13:22.000")
+    assert (told["size"], told["finished"]) == ("1000 B", "2023-11-14T22:13:22.000Z")
     report.point_at("h1")
     assert not report.shown("#tip")
 

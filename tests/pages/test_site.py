@@ -150,7 +150,7 @@ def test_pages_that_tell_how_it_is_are_found_before_those_that_tell_how_it_came_
 def test_an_option_in_a_table_is_not_broken_behind_its_hyphens(
     site: Path, browser: Browser
 ) -> None:
-    browser.driver.set_window_size(1280, 900)
+    browser.resize(1280)
     browser.driver.get((site / "docs" / "commands.html").as_uri())
     higher_than_a_line = browser.run(
         "[...document.querySelectorAll('td code')].filter((one) =>"

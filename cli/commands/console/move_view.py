@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tierledger.actors.coordinator.events import Owner
 from tierledger.actors.coordinator.ownership import PluginMode
+from tierledger.events.typed_fields import time_text
 from tierledger.moving.guide import moving_steps
-from tierledger.pages.texts import count_text, many, span_text, time_text
+from tierledger.pages.texts import count_text, many, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

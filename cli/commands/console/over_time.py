@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tierledger.cli.commands.console.growth import TierChange
 from tierledger.cli.pages.report.lanes import time_texts
 from tierledger.cli.pages.time_columns import TimeColumn, columns_row
-from tierledger.pages.texts import many, size_text, time_text
+from tierledger.events.typed_fields import time_text
+from tierledger.pages.texts import many, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +86,7 @@ def _row(
         TimeColumn(
             one.tiered_bytes,
             one.deleted_bytes,
-            f"{time_text(begin)[:16]} to {time_text(end)[:16]}: {_text(one)}",
+            f"{time_text(begin, 'minutes')} to {time_text(end, 'minutes')}: {_text(one)}",
         )
         for (begin, _), end, one in zip(columns, ends, moved, strict=True)
     ]

@@ -8,9 +8,10 @@ from tierledger.cli.pages.report.bars import Bar, LaneBars, rows_of, thinned
 from tierledger.cli.pages.report.intervals import common, length
 from tierledger.cli.pages.report.model import SegmentKind
 from tierledger.cli.pages.time_columns import TimeColumn, columns_row
+from tierledger.events.typed_fields import time_text
 from tierledger.events.vocabulary import WORDS
 from tierledger.pages.drawing import Box, Drawing, PlotRow, Text, percent, placed
-from tierledger.pages.texts import count_text, many, size_text, span_text, time_text
+from tierledger.pages.texts import count_text, many, size_text, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -203,7 +204,7 @@ def _size_changes(segments: Sequence[SegmentLife]) -> Iterator[tuple[int, int, i
 
 def time_texts(axis: Range) -> list[str]:
     """The texts at the ticks of log time; the date only once, if it is one day."""
-    texts = [time_text(time)[:19] for time in ticks(axis)]
+    texts = [time_text(time, "seconds") for time in ticks(axis)]
     if texts[0][:10] == texts[-1][:10]:
         texts = [texts[0], *(text[11:] for text in texts[1:])]
     return texts

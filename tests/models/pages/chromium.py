@@ -42,11 +42,15 @@ class Browser:
     def open(self, html: str, width: int = 1400) -> None:
         path = self._folder / "page.html"
         path.write_text(html, encoding="utf-8")
+        self.resize(width)
+        self.complaints()  # Drop those of the page before.
+        self.driver.get(path.as_uri())
+
+    def resize(self, width: int) -> None:
+        """Make the window so wide, if it is not."""
         if width != self._width:
             self.driver.set_window_size(width, 900)
             self._width = width
-        self.complaints()  # Drop those of the page before.
-        self.driver.get(path.as_uri())
 
     def complaints(self) -> list[str]:
         """Errors, refusals and warnings in the console since the last call."""

@@ -39,7 +39,7 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 NOW_MS = 1_795_000_000_000
 DAY_MS = 86_400_000
 FACTS = {"cluster": "c", "engine": "local"}
-STAMP = Stamp("2026-11-28 09:31:02 UTC", "0.1.0", "sqlite:ledger.sqlite")
+STAMP = Stamp("2026-11-28T09:31:02Z", "0.1.0", "sqlite:ledger.sqlite")
 
 
 def report(topic: str = "payments") -> str:

@@ -162,7 +162,7 @@ def test_the_size_over_time_grows_with_copies_and_falls_with_deletions() -> None
     one, two = "1000 B in 1 segment", "2.0 KiB in 2 segments"
     assert told == [one, two, one], "from the end of a copy to that of a deletion"
     assert row.note == one
-    assert row.drawing.boxes[-1].tip.startswith("2023-11-14 22:13:27.000")
+    assert row.drawing.boxes[-1].tip.startswith("2023-11-14T22:13:27.000Z")
     assert {box.height for box in row.drawing.boxes} == {HEIGHT, HEIGHT // 2}
 
 
