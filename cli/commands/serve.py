@@ -19,7 +19,13 @@ from tierledger.cli.backup_place import backup_files
 from tierledger.cli.exit_status import ExitStatus
 from tierledger.cli.log_setup import log_to_stderr
 from tierledger.cli.opened_store import StoreOptions
-from tierledger.cli.options import ClusterOption, KafkaConfigOption, StoreOption, file_option
+from tierledger.cli.options import (
+    ClusterOption,
+    KafkaConfigOption,
+    StoreOption,
+    duration_ms,
+    file_option,
+)
 from tierledger.cli.output import error_line, note_line
 from tierledger.cli.service_manager import told_of
 from tierledger.events.errors import (
@@ -67,6 +73,15 @@ LimitOption = Annotated[
         help="Maximum bytes of custom metadata (KIP-917). If it is below the brokers' own "
         "limit, remote.log.metadata.custom.metadata.max.bytes, brokers upload segments again "
         "at every interval.",
+    ),
+]
+TombstonesOption = Annotated[
+    str,
+    typer.Option(
+        "--tombstone-retention",
+        metavar="TIME",
+        help="How long ids of deleted segments are remembered, at least: a broker's request "
+        "that comes later may bring one back. Each takes 200 bytes on two hosts until then.",
     ),
 ]
 HostsOption = Annotated[
@@ -303,6 +318,7 @@ def serve_command(
     store: StoreOption = None,
     cluster: ClusterOption = None,
     limit: LimitOption = 128,
+    tombstones: TombstonesOption = "7d",
     hosts: HostsOption = 1,
     partitions_per_host: PartitionsPerHostOption = 4096,
     address: AddressOption = None,
@@ -382,7 +398,10 @@ def serve_command(
         None if traces is None else Traces(traces, traces_ratio),
     )
     options = StoreOptions(store, cluster)
-    serving = _Serving(lambda until: _serve(options, limit, placement, metrics, until))
+    from tierledger.events.partition.decide import Limits
+
+    limits = Limits(limit, duration_ms(tombstones, "--tombstone-retention"))
+    serving = _Serving(lambda until: _serve(options, limits, placement, metrics, until))
     _until_stopped(serving, on_own_cluster=address is None)
 
 
@@ -534,7 +553,7 @@ def _begin_anew() -> NoReturn:
 
 async def _serve(
     options: StoreOptions,
-    limit: int,
+    limits: Limits,
     placement: PlacementOptions,
     metrics: MetricsOptions | None,
     serving: _Serving,
@@ -546,14 +565,13 @@ async def _serve(
     from tierledger.actors.ray.oracle import oracle_of
     from tierledger.actors.ray.service import RayConnection, RayService
     from tierledger.actors.wall_clock import WallClock
-    from tierledger.events.partition.decide import Limits
     from tierledger.health.server import metrics_served
     from tierledger.moving.broker_versions import OldestVersion
     from tierledger.storage.locate import public_url
     from tierledger.storage.process_log import LOG, RESULTS
 
     settings = replace(
-        await _settings(options, Limits(custom_metadata_bytes_max=limit), placement),
+        await _settings(options, limits, placement),
         hosts=placement.hosts,
         partitions_per_host=placement.partitions_per_host,
         listen=placement.listen,

@@ -148,6 +148,7 @@ class LiveService:
             "--store": settings.storage[URL_SETTING],
             "--cluster": settings.cluster_id,
             "--custom-metadata-max-bytes": settings.limits.custom_metadata_bytes_max,
+            "--tombstone-retention": f"{settings.limits.tombstone_retention_ms}ms",
             "--hosts": settings.hosts,
             "--partitions-per-host": settings.partitions_per_host,
             "--address": self._cluster.address,

@@ -13,6 +13,7 @@ from tierledger.actors.ray import service as ray_service
 from tierledger.cli.commands import serve
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.events.errors import OutcomeUnknown
+from tierledger.events.partition.decide import Limits
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown("lost"), asyncio.CancelledError()])
@@ -57,6 +58,6 @@ async def test_a_service_that_has_started_is_closed_whatever_happens_then(
     until: Any = SimpleNamespace(give_up=steps.append)  # Nothing gets so far.
 
     with pytest.raises(type(error)):
-        await serve._serve(options, 128, placement, None, until)
+        await serve._serve(options, Limits(), placement, None, until)
 
     assert steps == ["started", "closed"]

@@ -20,7 +20,10 @@ import pytest
 from tests.models.actors.local_world import eventually
 from tests.models.cli.command_line import invoke
 from tests.models.storage.stored_partitions import TRACES
+from tierledger.actors.discovery.service_record import read_record
 from tierledger.cli.exit_status import ExitStatus
+from tierledger.cli.opened_store import StoreOptions
+from tierledger.cli.service_settings import client_settings
 from tierledger.simulation.live.processes import descendants, end_all, is_running
 
 STOP_S = 60
@@ -82,8 +85,9 @@ async def test_a_signal_to_all_of_its_processes_ends_a_service_in_good_order(
     tmp_path: Path, service_manager: Callable[[], list[str]]
 ) -> None:
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
-    with served(store) as process:
+    with served(store, "--tombstone-retention", "2h") as process:
         replayed = run("replay", TRACES / "tier", "--store", store, "--check", "--json")
+        record = await read_record(await client_settings(StoreOptions(store, None)))
         shown = await asyncio.to_thread(invoke, "status", "--store", store, "--json")
         status = json.loads(shown.stdout)
         started = descendants(process.pid)
@@ -94,6 +98,8 @@ async def test_a_signal_to_all_of_its_processes_ends_a_service_in_good_order(
     await eventually(lambda: not any(map(is_running, started)))
     assert started
     told = service_manager()
+    assert record is not None
+    assert record.settings.tombstone_retention_ms == 2 * 3_600_000
     assert told[0] == "READY=1"
     assert told[1].startswith("STATUS=serving on the Ray cluster at ")
     assert told[2:] == ["WATCHDOG=1"] * (len(told) - 3) + ["STOPPING=1"]

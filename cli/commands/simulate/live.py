@@ -15,7 +15,7 @@ import typer
 from tierledger.cli.commands.simulate.options import MINUTES_MAX, MINUTES_MIN
 from tierledger.cli.complete_file import complete_file, require_place
 from tierledger.cli.exit_status import ExitStatus
-from tierledger.cli.options import JsonOption, OverwriteOption
+from tierledger.cli.options import JsonOption, OverwriteOption, duration_ms
 from tierledger.cli.output import print_json, print_note, print_pairs
 from tierledger.cli.table import PrintedTable, print_table
 from tierledger.cli.violation_output import print_violations, violation_as_json
@@ -75,6 +75,15 @@ SeedOption = Annotated[
         help="Seed of the workload and the faults. [default: from the clock]",
     ),
 ]
+TombstonesOption = Annotated[
+    str,
+    typer.Option(
+        "--tombstone-retention",
+        metavar="TIME",
+        help="How long ids of deleted segments are remembered. In a run that is longer, the "
+        "memory of hosts shows no more of them.",
+    ),
+]
 HistoryOption = Annotated[
     Path | None,
     typer.Option(
@@ -95,6 +104,7 @@ def live(
     change_every: ChangeEveryOption = 5.0,
     fault: FaultOption = None,
     seed: SeedOption = None,
+    tombstones: TombstonesOption = "7d",
     history: HistoryOption = None,
     overwrite: OverwriteOption = False,
     json: JsonOption = False,
@@ -111,7 +121,8 @@ def live(
     require_place(history, overwrite=overwrite)
     seed = int(time.time()) % SEEDS if seed is None else seed
     plan = LivePlan(seed, brokers, partitions, rate, change_every)
-    storm = Storm(plan, minutes, store, hosts, nodes, tuple(fault or ()))
+    retention_ms = duration_ms(tombstones, "--tombstone-retention")
+    storm = Storm(plan, minutes, store, hosts, nodes, tuple(fault or ()), retention_ms)
     verdict, record = _outcome_of(storm)
     if verdict.violations and history is None:
         history = Path(tempfile.mkdtemp(prefix="tierledger-live-")) / f"seed-{seed}.jsonl"

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from tierledger.actors.discovery.connecting import connect
 from tierledger.actors.host_settings import ServiceSettings
 from tierledger.events.errors import InvalidArgument, NotReady
+from tierledger.events.partition.decide import Limits
 from tierledger.simulation.checkers.all import Minimums
 from tierledger.simulation.live.chaos.faults import CABLED, POSTGRES, SQLITE, STRIKES, Chaos
 from tierledger.simulation.live.memory import MemoryWatch
@@ -60,6 +61,7 @@ class Storm:
         nodes: How many raylets the Ray cluster has; all but the first are struck.
         faults: The faults that strike; none: all that fit the store, but for those that need
             cables in front of the doors.
+        tombstone_retention_ms: How long ids of deleted segments are remembered.
     """
 
     plan: LivePlan
@@ -68,6 +70,7 @@ class Storm:
     hosts: int = 3
     nodes: int = 3
     faults: tuple[str, ...] = ()
+    tombstone_retention_ms: int = Limits().tombstone_retention_ms
 
     def __post_init__(self) -> None:
         if self.nodes < NODES_MIN:
@@ -173,7 +176,10 @@ async def _run(storm: Storm, target: _Target, progress: StormProgress) -> StormO
     _end_in_order()
     # An existing store may hold an earlier run of the same seed.
     cluster_id = f"live-{storm.plan.seed}-{time.time_ns():x}"
-    settings = ServiceSettings(cluster_id, {URL_SETTING: target.url}, hosts=storm.hosts)
+    limits = Limits(tombstone_retention_ms=storm.tombstone_retention_ms)
+    settings = ServiceSettings(
+        cluster_id, {URL_SETTING: target.url}, limits=limits, hosts=storm.hosts
+    )
     total_s = storm.minutes * 60
     with tempfile.TemporaryDirectory(prefix="tierledger-live-log-") as folder:
         has_cables = not {*CABLED}.isdisjoint(storm.faults)
