@@ -26,7 +26,7 @@ HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u2
 EMPTY = RunTimeline("nothing", "run nothing", [], [], [], [], [], [])
 
 
-STAMP = Stamp("2026-11-28 09:31:02 UTC", "0.1.0", "a simulated run")
+STAMP = Stamp("2026-11-28T09:31:02Z", "0.1.0", "a simulated run")
 
 
 def page(run: RunTimeline) -> str:
