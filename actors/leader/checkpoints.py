@@ -16,12 +16,12 @@ class Checkpoints:
         self._held = 0
         """Events that the checkpoint that is being written covers."""
 
-    def begin(self, uncovered: int | None) -> None:
-        """Begin with a state of which no checkpoint has `uncovered` events; None: it has all.
+    def begin(self, uncovered: int | None, next_position: int) -> None:
+        """Begin with a state of which no checkpoint has `uncovered` events; None: it is one.
 
-        A state that has any is not the checkpoint's own.
+        If no checkpoint has any event up to `next_position`, there is nothing to be read.
         """
-        self.is_whole = uncovered is not None
+        self.is_whole = uncovered is not None and uncovered < next_position
         self._events += uncovered or 0
 
     def applied(self, events: int) -> None:

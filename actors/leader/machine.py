@@ -130,7 +130,7 @@ class Leader(Replaying):
                 return self._slot_read(stimulus)
             case msg.StateLoaded():
                 self._begin(stimulus)
-                self._checkpoints.begin(stimulus.uncovered)
+                self._checkpoints.begin(stimulus.uncovered, stimulus.state.next_position)
                 return [msg.ReadLog(self.next_batch)]
             case msg.LogRead():
                 return self._log_read(stimulus)

@@ -27,6 +27,7 @@ from tierledger.actors.ray import cluster as ray_cluster
 from tierledger.actors.ray.service import RayConnection, connect
 from tierledger.events.errors import NotReady, RemoteStorageError
 from tierledger.events.identifiers import TopicIdPartition
+from tierledger.events.partition.decide import Limits
 from tierledger.simulation.live.cable import Cable, cable
 from tierledger.simulation.live.processes import descendants, end_all, wait_until_gone
 from tierledger.simulation.live.server import free_ports
@@ -148,12 +149,14 @@ class LiveService:
             "--store": settings.storage[URL_SETTING],
             "--cluster": settings.cluster_id,
             "--custom-metadata-max-bytes": settings.limits.custom_metadata_bytes_max,
-            "--tombstone-retention": f"{settings.limits.tombstone_retention_ms}ms",
             "--hosts": settings.hosts,
             "--partitions-per-host": settings.partitions_per_host,
             "--address": self._cluster.address,
             "--nodes": self._nodes_wanted,
         }
+        if settings.limits.tombstone_retention_ms != Limits().tombstone_retention_ms:
+            # Former releases do not know it.
+            options["--tombstone-retention"] = f"{settings.limits.tombstone_retention_ms}ms"
         if settings.advertise is not None:
             options |= {"--listen": settings.listen, "--advertise": settings.advertise}
         given = [str(part) for pair in options.items() for part in pair]

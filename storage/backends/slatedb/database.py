@@ -65,7 +65,7 @@ FORMAT_VERSION = 1
 KEYS_AT_ONCE = 64
 """Keys that are asked for at the same time."""
 
-ROWS_AT_ONCE = 100
+ROWS_PER_STEP = 100
 """Rows of a page that are taken in one step of the event loop: 0.6 ms."""
 
 VIEW_S = 120.0
@@ -147,7 +147,7 @@ class StoreMoment:
         )
         page: list[tuple[str, bytes]] = []
         while len(page) < limit:
-            some = await found.next_batch(min(limit - len(page), ROWS_AT_ONCE))
+            some = await found.next_batch(min(limit - len(page), ROWS_PER_STEP))
             page += [(one.key.decode(), one.value) for one in some]
             if not some:
                 break

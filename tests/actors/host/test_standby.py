@@ -121,3 +121,20 @@ async def test_a_damaged_checkpoint_is_told_although_the_follower_has_the_state(
 
     assert host.report.counts()["alarms"] == {"checkpoint": 1}
     await host.close()
+
+
+async def test_a_leader_that_ends_writes_the_first_checkpoint_of_all() -> None:
+    partition = StoredPartition(NotedReads(), TIP, CLUSTER)
+    await partition.open()
+    await partition.fill(range(5))
+    host = lone_host(partition.backend)
+    host.start()
+    await take_on(host, FOLLOWER, 2)
+    await take_on(host, LEADER, 3)
+
+    await host.close()
+
+    assert CHECKPOINT in partition.values
+    stored = (await partition.reader().state()).state
+    check(stored)
+    assert len(stored.rows) == 5

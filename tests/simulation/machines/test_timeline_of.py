@@ -37,7 +37,7 @@ DECISIONS = (
 )
 
 
-FEEDS_BREAK = 15
+FEEDS_BREAK = 7
 """A seed in which items of feeds are lost."""
 
 DOORS = 30
