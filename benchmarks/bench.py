@@ -66,10 +66,7 @@ SIZES: dict[str, tuple[int, int]] = {
         4_000,
         40,
     ),  # To the service whose store is in a bucket, in one repetition,
-    "bucket_idle_s": (
-        10,
-        3,
-    ),  # and the seconds in which nobody calls it; SlateDB looks every two.
+    "bucket_idle_s": (10, 3),  # and the seconds in which nobody calls it; SlateDB looks in two.
     "bucket_events": (100_000, 320),  # Of a store in a bucket, each a batch of its own.
     "spark_repetitions": (3, 1),  # Of each look at a store through Spark.
 }

@@ -311,12 +311,14 @@ class PartitionShell:
         self.feed(msg.StateLoaded(*loaded))
 
     async def _begin_with(self, copied: LoadedPartition) -> bool:
-        """Feed the leader with a copied state, if the stored checkpoint is well."""
+        """Feed the leader with a copied state, unless it had better load the checkpoint."""
         try:
             begun = partial(self._writer.begin_with_copy, copied.state)
             uncovered = await self._insisting(begun)
         except DataError:
             return False  # The load tells what is wrong.
+        if uncovered is None:
+            return False
         self.feed(msg.StateLoaded(*copied, uncovered))
         return True
 

@@ -144,7 +144,7 @@ class HostShell:
 
     async def close(self) -> None:
         """Drain all partitions, then close the store; nothing is to be done in reserve."""
-        for looking in (self._writers, self._coordinators):
+        for looking in (self._writers, self._coordinators, self._preparing):
             if looking is not None:
                 looking.cancel()
         if self._host is None:

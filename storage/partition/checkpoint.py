@@ -78,6 +78,10 @@ OPERATIONS_PER_STEP = 100
 KEPT = "kept"
 """In place of a leader epoch's table: the segments that were kept from deletion."""
 
+COPY_BEHIND_MAX = 1000
+"""Events that a copied state may lack of the stored checkpoint: 4 ms to replay. One that lacks
+more is of a follower that stood still, and the checkpoint is read sooner than the log."""
+
 LOAD_ATTEMPTS = 5
 """Attempts to read a checkpoint that others keep replacing, before the log is read instead."""
 
@@ -660,10 +664,11 @@ class CheckpointWriter:
         """Whether the stored rows and tables are not known, so that all have to be replaced."""
         self._store = store
 
-    async def begin_with_copy(self, state: PartitionState) -> int:
+    async def begin_with_copy(self, state: PartitionState) -> int | None:
         """Begin with a state that was not loaded; returns how many of its events come behind.
 
-        Behind the checkpoint that is stored now, which the next one will replace.
+        Behind the checkpoint that is stored now, which the next one will replace. None, and
+        nothing has begun, if that is so far ahead that it had better be loaded.
 
         Raises:
             CorruptCheckpoint: What is stored is none.
@@ -672,6 +677,8 @@ class CheckpointWriter:
         """
         stored = await self._store.read_stored()
         covered = 0 if stored is None else self._store.parse_partition(stored).next_position
+        if covered - state.next_position > COPY_BEHIND_MAX:
+            return None
         self.stored, self.is_whole = stored, True
         return max(0, state.next_position - covered)
 

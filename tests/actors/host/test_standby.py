@@ -6,12 +6,14 @@ from typing_extensions import override
 from tests.models.actors.local_world import CLUSTER, KEYS, eventually, lone_host
 from tests.models.storage.stored_partitions import CLAIM, TIP, StoredPartition
 from tierledger.actors.calls import FOLLOWER, LEADER, PartitionKey, Placement, ReadyCall
+from tierledger.actors.follower import Follower
 from tierledger.actors.host.host import Host
 from tierledger.actors.leader import machine as leader
 from tierledger.actors.messages import Assignment
 from tierledger.events.partition.invariants import check
 from tierledger.storage.backends.memory import MemoryBackend
-from tierledger.storage.partition.loading import Loading
+from tierledger.storage.partition import checkpoint
+from tierledger.storage.partition.loading import LoadedPartition, Loading
 
 KEY = PartitionKey.of(TIP)
 CHECKPOINT = KEYS.partition(TIP)
@@ -138,3 +140,34 @@ async def test_a_leader_that_ends_writes_the_first_checkpoint_of_all() -> None:
     stored = (await partition.reader().state()).state
     check(stored)
     assert len(stored.rows) == 5
+
+
+@pytest.mark.parametrize("behind_max", [3, 1000])
+async def test_a_leader_takes_nothing_from_a_follower_that_stood_still(
+    monkeypatch: pytest.MonkeyPatch, behind_max: int
+) -> None:
+    monkeypatch.setattr(checkpoint, "COPY_BEHIND_MAX", behind_max)
+    partition = await filled()
+    host = lone_host(partition.backend)
+    host.start()
+    await take_on(host, FOLLOWER, 2)
+    followed = host.standby(KEY)
+    monkeypatch.setattr(Follower, "standby", lambda _: followed)
+    await partition.fill(range(25, 30))
+    await partition.checkpoint()
+    loads, state = 0, Loading.state
+
+    async def counted(loading: Loading) -> LoadedPartition:
+        nonlocal loads
+        loads += 1
+        return await state(loading)
+
+    monkeypatch.setattr(Loading, "state", counted)
+
+    await take_on(host, LEADER, 3)
+
+    assert loads == (behind_max == 3), "the checkpoint is ten events ahead"
+    led = host._shells[KEY, LEADER].machine.state
+    assert led is not None
+    assert len(led.rows) == 30
+    await host.close()
