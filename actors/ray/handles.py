@@ -45,6 +45,10 @@ START_TIMEOUT_S = 180.0
 """The same for a call that waits for processes to start: a second each, and half a minute on a
 machine that is busy with other work."""
 
+SEARCH_S = 1.0
+"""How long a call waits until the host that writes for all is found by its name. Without the
+control store of Ray no search ends, and by the next call another process may write."""
+
 COORDINATOR_TIMEOUT_S = 10.0
 """The same for a request to the coordinator; a frozen coordinator has a successor by then."""
 
@@ -149,15 +153,26 @@ class NamedHost(RayHost):
     process; nothing was sent then.
     """
 
-    def __init__(self, name: str, namespace: str) -> None:
+    def __init__(self, name: str, namespace: str, patience_s: float = START_TIMEOUT_S) -> None:
+        """`patience_s`: how long a call waits for the search, which goes on after it."""
         super().__init__(None)
         self._name = name
         self._namespace = namespace
+        self._patience_s = patience_s
+        self._search: asyncio.Task[Any] | None = None
 
     @override
     async def _found(self) -> Any:
         if self.actor is None:
-            self.actor = await self._find()
+            if self._search is None:
+                self._search = asyncio.create_task(self._find())
+            search = self._search
+            await asyncio.wait([search], timeout=self._patience_s)
+            if not search.done():
+                raise NotReady(f"{self._name} was not found within {self._patience_s:g} s")
+            if self._search is search:
+                self._search = None
+            self.actor = search.result()
         if self.actor is None:
             raise NotReady(f"{self._name} is not running")
         return self.actor
@@ -255,6 +270,8 @@ class WritingHost:
         self._name = name
         self._host: RayHost | None = None
         self._address: str | None = None
+        self._named: tuple[str, NamedHost] | None = None
+        """The last process that was searched for by its name, and its address."""
         self._next: tuple[str, RayHost] | None = None
         """The process that waits in reserve, and its address."""
 
@@ -276,10 +293,14 @@ class WritingHost:
         return self._host
 
     def _handle(self, address: str) -> RayHost:
-        foreseen, self._next = self._next, None  # If it fails, the next search is by name.
-        if foreseen is not None and foreseen[0] == address:
-            return foreseen[1]
-        return NamedHost(address, self._namespace)
+        # For some seconds after a loss the coordinator may name the process that was lost: its
+        # successor stays foreseen meanwhile.
+        if self._next is not None and self._next[0] == address:
+            foreseen, self._next = self._next[1], None
+            return foreseen  # If it fails, the next search is by name.
+        if self._named is None or self._named[0] != address:
+            self._named = (address, NamedHost(address, self._namespace, SEARCH_S))
+        return self._named[1]
 
     async def foresee(self) -> None:
         """Find the host's next process while it waits in reserve, for ever.
@@ -294,16 +315,23 @@ class WritingHost:
     async def _foreseen(self) -> None:
         await self.current()
         assert self._address is not None, "its handle was made with it"
-        name, _, number = self._address.rpartition("/")
+        former = self._address
+        name, _, number = former.rpartition("/")
         address = f"{name}/{int(number) + 1}"
-        known, self._next = self._next, None
+        known = self._next
         if known is None or known[0] != address:
             actor = await beside(lambda: find_actor(address, self._namespace))
             known = None if actor is None else (address, RayHost(actor))
         if known is not None:
-            # Ray says now where it is; or that it has died, and then another one may be there.
-            await call(known[1].actor, "is_open", timeout_s=FORESEE_S)
-            self._next = known
+            try:
+                # Ray says now where it is.
+                await call(known[1].actor, "is_open", timeout_s=FORESEE_S)
+            except RemoteStorageError:
+                known = None  # It may have died, and another one may be there.
+                raise
+            finally:
+                if self._address == former:
+                    self._next = known
 
     def forget(self) -> None:
         """Search for the host again before the next call, since one was lost."""

@@ -1,5 +1,6 @@
 """How hosts find the one that writes for all, also without Ray's control store."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tierledger.actors.calls import CountsCall
 from tierledger.actors.ports import HostGone
 from tierledger.actors.ray import handles
 from tierledger.actors.ray.handles import WritingHost
+from tierledger.events.errors import NotReady, RemoteStorageError
 
 
 class WritingProcesses:
@@ -77,3 +79,45 @@ async def test_a_successor_is_found_before_it_writes(
     writer.forget()
 
     assert await answers(writer) == 3
+
+
+async def test_a_successor_stays_foreseen_while_the_lost_process_is_named(
+    processes: WritingProcesses, writer: WritingHost
+) -> None:
+    await writer._foreseen()
+    assert await answers(writer) == 1
+    processes.ended.add(1)
+    processes.named.clear()  # The control store is away.
+    for _ in range(3):  # The coordinator has not given it up yet.
+        writer.forget()
+        with pytest.raises(RemoteStorageError):
+            await answers(writer)
+    processes.serves = "host-0/2"
+    writer.forget()
+
+    assert await answers(writer) == 2
+
+
+async def test_a_call_does_not_wait_for_a_search_that_does_not_end(
+    processes: WritingProcesses, writer: WritingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches = []
+
+    async def search_without_end(_: object) -> None:
+        searches.append(1)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(handles, "SEARCH_S", 0.01)
+    await writer._foreseen()
+    processes.ended.add(1)
+    monkeypatch.setattr(handles, "beside", search_without_end)
+    processes.serves = "host-0/0"
+    for _ in range(2):
+        writer.forget()
+        with pytest.raises(NotReady):
+            await answers(writer)
+    processes.serves = "host-0/2"
+    writer.forget()
+
+    assert await answers(writer) == 2
+    assert len(searches) == 1
