@@ -62,15 +62,23 @@ ELSEWHERE = {
 """Commands that take minutes, or a server: where they run, by a pattern."""
 
 
-OF_ITS_OWN = {"tutorial.md": "tests/kafka/test_tutorial.py"}
+OF_ITS_OWN = {
+    "tutorial.md": "tests/kafka/test_tutorial.py",
+    "comparison.md": "tests/house/test_documented_commands.py",
+}
 """Pages whose commands run together, and where."""
 
 
 def shown() -> list[str]:
-    """The commands in blocks of the documents, without prompt and remark, each once."""
-    found: dict[str, None] = {}
+    """The commands of the documents, each once."""
     pages = [one for one in (ROOT / "docs").glob("*.md") if one.name not in OF_ITS_OWN]
-    for path in [ROOT / "README.md", *sorted(pages)]:
+    return shown_in(ROOT / "README.md", *sorted(pages))
+
+
+def shown_in(*pages: Path) -> list[str]:
+    """The commands in blocks of `pages`, without prompt and remark, each once."""
+    found: dict[str, None] = {}
+    for path in pages:
         text = path.read_text(encoding="utf-8")
         for block in re.findall(r"^```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             for line in block.replace("\\\n", "").splitlines():
@@ -129,6 +137,30 @@ def test_a_command_that_is_shown_runs_as_it_stands(
     # 1: it has found what it looks for, such as stuck copies.
     assert status in {ExitStatus.WELL, ExitStatus.FOUND}, said
     assert "Traceback" not in said
+
+
+def test_the_comparison_asks_the_store_that_it_fills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "comparison.md"
+    (fills,) = re.findall(r"(?m)^tierledger (replay .+)$", page.read_text(encoding="utf-8"))
+    (store,) = re.findall(r"(?m)^export TIERLEDGER_STORE=(.+)$", page.read_text("utf-8"))
+    trace = Path(fills.split()[1]).name
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIERLEDGER_STORE", store)
+
+    async def imported(backend: SqliteBackend) -> None:
+        await import_trace(backend, TRACES / trace)
+
+    write(Path(store.removeprefix("sqlite:")), imported)
+    others = [one for one in shown_in(page) if one != fills]
+
+    assert "--report" not in fills, "a file that may be there already"
+    assert len(others) == 4
+    for command in others:
+        status, said = run(command)
+        assert status in {ExitStatus.WELL, ExitStatus.FOUND}, said
+        assert len(said.splitlines()) > 3
 
 
 def run(command: str) -> tuple[int, str]:

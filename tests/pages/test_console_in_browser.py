@@ -579,5 +579,10 @@ def test_an_address_for_others_is_refused(listen: str, message: str, tmp_path: P
 def test_an_address_that_is_taken_is_named(console: Console) -> None:
     taken = urlsplit(console.url).netloc
 
-    with pytest.raises(InvalidArgument, match=f"cannot listen at {taken}"):
+    with pytest.raises(InvalidArgument) as refused:
         Console(StoreOptions(None), taken, "--listen")
+
+    assert str(refused.value) == (
+        f"--listen: cannot listen at {taken}: Address already in use"
+        "; --listen 127.0.0.1:0 takes a free port"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -92,9 +93,10 @@ class DoorSettings:
             try:
                 socket.create_server(listen, family=family).close()
             except OSError as error:
-                raise InvalidArgument(
-                    f"cannot listen on {listen}: {os.strerror(error.errno or 0)}"
-                ) from error
+                reason = os.strerror(error.errno or 0)
+                if error.errno == errno.EADDRINUSE:
+                    reason += "; --listen names another port"
+                raise InvalidArgument(f"cannot listen on {listen}: {reason}") from error
 
     def advertised(self, number: int, bound: DoorAddress) -> str:
         """The address that clients get of host-`number`, which listens at `bound`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 import threading
@@ -221,4 +222,8 @@ def _listening(listen: str, what: str) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        raise InvalidArgument(f"{what}: cannot listen at {listen}: {error.strerror}") from error
+        # Python tells the address once more.
+        reason = str(error.strerror).partition(" (while")[0]
+        if error.errno == errno.EADDRINUSE:
+            reason += f"; {what} {host}:0 takes a free port"
+        raise InvalidArgument(f"{what}: cannot listen at {listen}: {reason}") from error

@@ -376,7 +376,7 @@ def test_ports_that_are_taken_are_said_before_anything_starts() -> None:
     port = free_ports(2)
     with (
         socket.create_server(("127.0.0.1", port + 1)),
-        pytest.raises(InvalidArgument, match=f"{port + 1}: Address already in use"),
+        pytest.raises(InvalidArgument, match=f"{port + 1}: Address already in use; --listen"),
     ):
         DoorSettings(f"127.0.0.1:{port}").refuse_taken(2)
     with pytest.raises(InvalidArgument, match="cannot listen on 192"):
