@@ -59,6 +59,8 @@ class Events(NamedTuple):
     """An Arrow table, whose texts are numbers of values."""
     logs: Numbers
     """For each row the number of its log."""
+    positions: Numbers
+    """For each row its position."""
     tips: Sequence[TopicIdPartition]
     """The logs by their numbers."""
     cluster: str
@@ -78,22 +80,28 @@ class Events(NamedTuple):
 class Lives(NamedTuple):
     """Each segment of plain logs that still is there, by rows of the events."""
 
-    added: Numbers
-    """The row of the event that added it."""
-    last: Numbers
-    """The row of its last event."""
-    finished: Numbers
-    """The row of the last event that finished its copy; -1 if none did."""
     ever: Numbers
     """The rows of all events that added a segment, whatever became of it."""
+    there: Numbers
+    """Of each of them whether its segment still is there."""
+    last: Numbers
+    """The rows of the last events of those that are."""
+    finished: Numbers
+    """The rows of the last events that finished their copies; -1 if none did."""
+
+    @property
+    def added(self) -> Numbers:
+        """The rows of the events that added them."""
+        return self.ever[self.there]
 
     def without(self, odd: Collection[int], logs: Numbers) -> Lives:
         """The same without the logs `odd`; `logs` has the number of each row's log."""
         if not odd:
             return self
-        kept = ~in_logs(logs[self.last], odd)
-        ever = self.ever[~in_logs(logs[self.ever], odd)]
-        return Lives(self.added[kept], self.last[kept], self.finished[kept], ever)
+        kept = ~in_logs(logs[self.ever], odd)
+        of_those = kept[self.there]
+        there = self.there[kept]
+        return Lives(self.ever[kept], there, self.last[of_those], self.finished[of_those])
 
 
 def in_logs(logs: Numbers, some: Iterable[int]) -> Numbers:
@@ -108,8 +116,22 @@ def whole_column(column: Any) -> Any:  # noqa: ANN401 - Arrow has no types.
 
 
 def integers(column: Any) -> Numbers:  # noqa: ANN401 - As above.
-    """A column of integers, with 0 for null."""
-    return whole_column(column).fill_null(0).to_numpy(zero_copy_only=False)
+    """A column of integers; where it is null, they may be any."""
+    return _values(whole_column(column))
+
+
+def _values(array: Any) -> Numbers:  # noqa: ANN401 - As above.
+    buffers = [None, array.buffers()[1]]
+    return pa.Array.from_buffers(
+        array.type, len(array), buffers, offset=array.offset
+    ).to_numpy()
+
+
+def changes(values: Numbers) -> Numbers:
+    """For each value whether the one before it is another."""
+    found = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=found[1:])
+    return found
 
 
 def _codes(column: Any) -> tuple[Numbers, list[str]]:  # noqa: ANN401 - As above.
@@ -135,23 +157,21 @@ def lives(events: Events, states: Numbers) -> tuple[set[int], Lives]:
     odd = _logs_at((kinds == _ODD) | (all_gone != 0), logs)
 
     at = np.flatnonzero((kinds == _ADDED) | (kinds == _UPDATED))
-    ids = whole_column(rows["segment_id"]).indices.fill_null(0).to_numpy()
-    at, begins = _in_lives(ids, logs, at)
-    target, is_first = states[at], np.zeros(len(at), bool)
-    is_first[begins] = True
+    ids = _values(whole_column(rows["segment_id"]).indices)
+    at, is_first = _in_lives(ids, logs, at)
+    target = states[at]
     before = np.roll(target, 1)
-    before[begins] = NOTHING
+    before[is_first] = NOTHING
     follows = FOLLOWS[before, target] & ((kinds[at] == _ADDED) == is_first)
     odd |= _logs_at(~follows, logs[at])
 
-    ends = np.append(begins[1:], len(at))[: len(begins)] - 1
-    finished = np.full(len(begins), -1)
-    finishing = np.flatnonzero(target == FINISHED)
+    is_last = np.roll(is_first, -1)
+    there = target[is_last] != GONE
+    finished = np.full(len(there), -1)
+    finishing = target == FINISHED
     # Of several the last one stays.
-    finished[np.searchsorted(begins, finishing, "right") - 1] = at[finishing]
-    there = target[ends] != GONE
-    ever = at[begins]
-    found = Lives(ever[there], at[ends][there], finished[there], ever)
+    finished[np.cumsum(is_first)[finishing] - 1] = at[finishing]
+    found = Lives(at[is_first], there, at[is_last][there], finished[there])
     return odd, found.without(odd, logs)
 
 
@@ -173,16 +193,19 @@ def _logs_at(some: Numbers, logs: Numbers) -> set[int]:
 
 
 def _in_lives(ids: Numbers, logs: Numbers, at: Numbers) -> tuple[Numbers, Numbers]:
-    """The rows `at` by log and segment, in their order; and where each segment begins.
+    """The rows `at` by log and segment, in their order; and for each if a segment begins.
 
     An id may be in two logs, as in a topic that was copied.
     """
     # One number is sorted in a third of the time of an order by three.
     bits = len(ids).bit_length()
     assert 2 * bits + int(logs.max(initial=0)).bit_length() < 64, "so few events are in memory"
-    keys = (((logs[at] << bits) | ids[at]) << bits) | at
+    keys = logs[at]
+    for low in (ids[at], at):
+        keys <<= bits
+        keys |= low
     if (keys[1:] < keys[:-1]).any():
         keys.sort()
-    rows = keys & ((1 << bits) - 1)
+        at = keys & ((1 << bits) - 1)
     keys >>= bits
-    return rows, np.flatnonzero(np.diff(keys, prepend=-1))
+    return at, changes(keys)

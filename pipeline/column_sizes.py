@@ -19,6 +19,7 @@ from tierledger.pipeline.column_lives import (
     Events,
     Lives,
     Numbers,
+    changes,
     in_logs,
     integers,
     lives,
@@ -33,7 +34,7 @@ EPOCHS = 1 << 31
 
 NEEDED = [
     *("segment_id", "state", "start_offset", "end_offset", "leader_epochs", "size_in_bytes"),
-    *("position", "log_time_ms", "type", "delete_state"),
+    *("type", "delete_state"),
 ]
 
 
@@ -51,11 +52,16 @@ class _EpochEntries(NamedTuple):
         begins = maps.offsets.to_numpy().astype(np.int64)
         return cls(begins[:-1], np.diff(begins), maps.keys.to_numpy(), maps.items.to_numpy())
 
-    def of_events(self, at: Numbers) -> Numbers:
-        """The places of what the events `at` have, one event after another."""
-        counts = self.counts[at]
+    def of_events(self, at: Numbers) -> _EpochEntries:
+        """Those of the events `at` alone, one after another."""
+        counts, begins = self.counts[at], self.begins[at]
         before = np.cumsum(counts) - counts
-        return np.arange(counts.sum()) + np.repeat(self.begins[at] - before, counts)
+        places = np.arange(counts.sum()) + np.repeat(begins - before, counts)
+        return _EpochEntries(before, counts, self.epochs[places], self.offsets[places])
+
+    def in_logs(self, logs: Numbers) -> Numbers:
+        """Each leader epoch as one number with its log, of which each event's is given."""
+        return np.repeat(logs * EPOCHS, self.counts) + self.epochs
 
 
 def sizes_of(events: Events) -> tuple[set[int], Any]:
@@ -66,21 +72,26 @@ def sizes_of(events: Events) -> tuple[set[int], Any]:
     entries = _EpochEntries.of(rows)
     start, end = integers(rows["start_offset"]), integers(rows["end_offset"])
     size = integers(rows["size_in_bytes"])
-    odd |= _with_odd_epochs(logs, found.ever, entries, start, end)
+    of_ever = entries.of_events(found.ever)
+    has_odd_epochs = _have_odd_epochs(of_ever, start[found.ever], end[found.ever])
+    odd |= set(logs[found.ever[has_odd_epochs]].tolist())
     found = found.without(odd, logs)
     odd |= _with_odd_lineage(logs, _finished(found, states), entries, start, end)
     found = found.without(odd, logs)
 
     count = len(events.last_positions)
-    known = _distinct(_epochs_at(logs, entries, found.ever))
+    if len(found.ever) < len(of_ever.counts):
+        of_ever = entries.of_events(found.ever)
+    in_logs_of = of_ever.in_logs(logs[found.ever])
+    known = _distinct(in_logs_of)
     whole, of_epoch = _Sums(count), _Sums(len(known))
-    state = states[found.last]
-    whole.add(logs[found.last], state, size[found.added])
-    counts = entries.counts[found.added]
+    added, state = found.added, states[found.last]
+    whole.add(logs[added], state, size[added])
+    counts = of_ever.counts[found.there]
     of_epoch.add(
-        _places(known, _epochs_at(logs, entries, found.added)),
+        _places(known, in_logs_of[np.repeat(found.there, of_ever.counts)]),
         np.repeat(state, counts),
-        np.repeat(size[found.added], counts),
+        np.repeat(size[added], counts),
     )
     finished = _finished(found, states)
     newest = entries.epochs[entries.begins[finished] + entries.counts[finished] - 1]
@@ -95,20 +106,14 @@ def sizes_of(events: Events) -> tuple[set[int], Any]:
     )
 
 
-def _epochs_at(logs: Numbers, entries: _EpochEntries, at: Numbers) -> Numbers:
-    """The leader epochs of the events `at`, each as one number with its log."""
-    of_log = np.repeat(logs[at], entries.counts[at])
-    return of_log * EPOCHS + entries.epochs[entries.of_events(at)]
-
-
 def _distinct(values: Numbers) -> Numbers:
     """The values that there are, ascending; those of neighbours are mostly the same."""
-    return np.unique(values[np.flatnonzero(np.diff(values, prepend=-1))])
+    return np.unique(values[changes(values)])
 
 
 def _places(known: Numbers, values: Numbers) -> Numbers:
     """The place of each value in `known`; those of neighbours are mostly the same."""
-    begins = np.flatnonzero(np.diff(values, prepend=-1))
+    begins = np.flatnonzero(changes(values))
     counts = np.diff(begins, append=len(values))
     return np.repeat(np.searchsorted(known, values[begins]), counts)
 
@@ -118,23 +123,20 @@ def _finished(found: Lives, states: Numbers) -> Numbers:
     return found.added[states[found.last] == FINISHED]
 
 
-def _with_odd_epochs(
-    logs: Numbers, ever: Numbers, entries: _EpochEntries, start: Numbers, end: Numbers
-) -> set[int]:
-    """Logs with a segment whose leader epochs do not begin with it, or do not ascend."""
-    counts = entries.counts[ever]
-    is_odd = counts == 0
-    some = ever[~is_odd]
+def _have_odd_epochs(entries: _EpochEntries, start: Numbers, end: Numbers) -> Numbers:
+    """Which segments have leader epochs that do not begin with them, or do not ascend."""
+    is_odd = entries.counts == 0
+    some = ~is_odd
     first = entries.begins[some]
     last = first + entries.counts[some] - 1
-    is_odd[~is_odd] = (entries.offsets[first] != start[some]) | (
-        entries.offsets[last] > end[some]
-    )
-    at, owner = entries.of_events(ever), np.repeat(np.arange(len(ever)), counts)
-    epochs, offsets = entries.epochs[at], entries.offsets[at]
-    falls = (epochs[1:] <= epochs[:-1]) | (offsets[1:] <= offsets[:-1])
-    is_odd[owner[1:][falls & (owner[1:] == owner[:-1])]] = True
-    return set(logs[ever[is_odd]].tolist())
+    is_odd[some] = (entries.offsets[first] != start[some]) | (entries.offsets[last] > end[some])
+    falls = np.zeros(len(entries.epochs), bool)
+    for values in (entries.epochs, entries.offsets):
+        falls[1:] |= values[1:] <= values[:-1]
+    falls[first] = False  # Those of another segment are before it.
+    owners = np.repeat(np.arange(len(is_odd)), entries.counts)
+    is_odd[owners[falls]] = True
+    return is_odd
 
 
 def _with_odd_lineage(

@@ -18,13 +18,14 @@ from tierledger.events.as_of import AsOf
 from tierledger.events.identifiers import TopicIdPartition
 from tierledger.pipeline.column_files.content import rows_in
 from tierledger.pipeline.column_files.place import Note, warn
-from tierledger.pipeline.column_lives import Events, Numbers, lives, states_of, whole_column
+from tierledger.pipeline.column_lives import Events, lives, states_of, whole_column
 from tierledger.pipeline.column_sizes import NEEDED, sizes_of
 from tierledger.pipeline.fold import PlannedLog
 from tierledger.pipeline.log_ranges import LogRange
+from tierledger.pipeline.source.bounds import TIME
 from tierledger.pipeline.source.columns import coded_schema
 from tierledger.pipeline.source.options import SourceOptions
-from tierledger.pipeline.source.ordered import SoundPiece, ordered_rows, range_of
+from tierledger.pipeline.source.ordered import OrderedRows, SoundPiece, ordered_rows, range_of
 from tierledger.pipeline.source.plan import LogPieces, column_index, pieces_until
 from tierledger.pipeline.table_columns import IDENTITY
 from tierledger.pipeline.tables.arrow import RecordBatch, schema_of
@@ -92,18 +93,15 @@ class ColumnTable:
         group: dict[TopicIdPartition, list[SoundPiece]],
         by_tip: dict[TopicIdPartition, PlannedLog],
     ) -> Iterator[RecordBatch]:
+        as_of = self._plan.as_of
+        more = [] if as_of.time_ms is None else [TIME]
+        schema = coded_schema([*self._made_as.columns, *more])
         pieces = [one for some in group.values() for one in some]
-        schema = coded_schema(self._made_as.columns)
         rows = ordered_rows(self._options, self._cluster, schema, pieces, self._note)
-        tips = [tip for tip in group if tip not in rows.damaged]
-        numbers = {tip: at for at, tip in enumerate(tips)}
-        logs = np.repeat(
-            [numbers[range_of(one).topic_id_partition] for one in rows.pieces],
-            [rows_in(range_of(one)) for one in rows.pieces],
-        )
-        events = _until(rows.table, logs, tips, self._cluster, self._plan.as_of)
-        odd, made = self._made_as.make(events)
         self.left += [by_tip[tip] for tip in rows.damaged]
+        tips = [tip for tip in group if tip not in rows.damaged]
+        events = _until(_events(rows, tips, self._cluster), as_of)
+        odd, made = self._made_as.make(events)
         self.left += [by_tip[tips[at]] for at in odd]
         yield from made.to_batches(max_chunksize=ROWS_PER_BATCH)
 
@@ -123,24 +121,34 @@ def _groups(
         yield group
 
 
-def _until(
-    rows: Any,  # noqa: ANN401 - Arrow has no types.
-    logs: Numbers,
-    tips: Sequence[TopicIdPartition],
-    cluster: str,
-    as_of: AsOf,
-) -> Events:
-    """The events up to a point."""
-    kept: Numbers = None
-    if as_of.position is not None:
-        kept = rows["position"].to_numpy() <= as_of.position
-    elif as_of.time_ms is not None:
-        kept = rows["log_time_ms"].to_numpy() <= as_of.time_ms
-    if kept is not None:
-        rows, logs = rows.filter(pa.array(kept)), logs[kept]
+def _events(rows: OrderedRows, tips: Sequence[TopicIdPartition], cluster: str) -> Events:
+    """The events of these logs. Positions are not read, as a range has each of its own."""
+    numbers = {tip: at for at, tip in enumerate(tips)}
+    ranges = list(map(range_of, rows.pieces))
+    counts = np.array(list(map(rows_in, ranges)), np.int64)
+    begins = np.array([one.start.next_position for one in ranges], np.int64)
+    logs = np.array([numbers[one.topic_id_partition] for one in ranges], np.int64)
     last = np.full(len(tips), -1)
-    last[logs] = rows["position"].to_numpy()
-    return Events(rows, logs, tips, cluster, last)
+    last[logs] = begins + counts - 1
+    shifts = np.repeat(begins - np.cumsum(counts) + counts, counts)
+    positions = np.arange(len(shifts)) + shifts
+    return Events(rows.table, np.repeat(logs, counts), positions, tips, cluster, last)
+
+
+def _until(events: Events, as_of: AsOf) -> Events:
+    """Those of the events up to a point."""
+    if as_of.position is not None:
+        kept = events.positions <= as_of.position
+    elif as_of.time_ms is not None:
+        kept = events.rows[TIME].to_numpy() <= as_of.time_ms
+    else:
+        return events
+    rows, logs, positions = events.rows, events.logs[kept], events.positions[kept]
+    last = np.full(len(events.tips), -1)
+    last[logs] = positions
+    return Events(
+        rows.filter(pa.array(kept)), logs, positions, events.tips, events.cluster, last
+    )
 
 
 def _segments(events: Events) -> tuple[set[int], Any]:
@@ -148,7 +156,7 @@ def _segments(events: Events) -> tuple[set[int], Any]:
     schema, rows = schema_of(SEGMENTS), events.rows
     odd, found = lives(events, states_of(rows["state"]))
     added, last = pa.array(found.added), pa.array(found.last)
-    positions = rows["position"].to_numpy()
+    positions = events.positions
     is_finished = found.finished >= 0
     logs = events.logs[found.last]
     identity = zip(IDENTITY, events.identity(logs), strict=True)
@@ -183,9 +191,7 @@ class _Made(NamedTuple):
 
 
 MADE = {
-    SEGMENTS.name: _Made(
-        [*OF_ADDED, *OF_LAST, "position", "log_time_ms", "type", "delete_state"], _segments
-    ),
+    SEGMENTS.name: _Made([*OF_ADDED, *OF_LAST, "type", "delete_state"], _segments),
     SIZES.name: _Made(NEEDED, sizes_of),
 }
 """The tables that are made of columns."""

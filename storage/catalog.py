@@ -387,5 +387,8 @@ class Catalog:
 
 def _first_of(log: Found | None, state: Found | None) -> Found | None:
     """The partition that comes first; from its log if both are the same."""
-    found = [one for one in (log, state) if one is not None]
-    return min(found, key=lambda one: (str(one[0].topic_id), one[0].partition), default=None)
+    if log is None or state is None:
+        return log or state
+    if log[0] == state[0]:
+        return log
+    return min(log, state, key=lambda one: (str(one[0].topic_id), one[0].partition))

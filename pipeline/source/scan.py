@@ -8,10 +8,10 @@ fault. So the fast path may be too strict, but never accepts a damaged event.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from itertools import chain
 from struct import Struct
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from zlib import crc32
 
 import msgpack
@@ -48,6 +48,8 @@ from tierledger.storage.partition.reader import PartitionReader
 ROWS_PER_ARROW_BATCH = 16_384
 BYTES_PER_ARROW_BATCH = 16 * 1024 * 1024
 """Stored bytes of events per Arrow batch: with large events a batch has fewer rows."""
+
+T = TypeVar("T")
 
 _NEWEST = {(number, version) for number, _, version in TYPES}
 
@@ -266,6 +268,37 @@ def scanned(
         yield bounds.of(batch).select(schema.names)
 
 
+class _Logs:
+    """The logs of a store, which is opened once one is read: files alone do not need it."""
+
+    def __init__(
+        self, options: SourceOptions, cluster: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._loop = loop
+        self._catalog: Catalog | None = None
+
+    @property
+    def catalog(self) -> Catalog:
+        if self._catalog is None:
+            connector = load_connector(self._options.config)
+            backend = self.run(connector.backend(read_only=True))
+            keys, serde = connector.key_factory(self._cluster), load_serde(self._options.config)
+            self._catalog = Catalog(backend, keys, serde, self._cluster)
+        return self._catalog
+
+    def reader(self, topic_id_partition: TopicIdPartition) -> PartitionReader:
+        return self.catalog.reader(topic_id_partition)
+
+    def run(self, reading: Coroutine[None, None, T]) -> T:
+        return self._loop.run_until_complete(reading)
+
+    def close(self) -> None:
+        if self._catalog is not None:
+            self.run(self._catalog.backend.close())
+
+
 class Scanner:
     """Reads the pieces of a task; one task at a time."""
 
@@ -302,37 +335,23 @@ class Scanner:
             StoreRefused: The URL does not lead to a store any more.
         """
         with page_loop() as loop, without_cycles():
-            connector = load_connector(self._options.config)
-            backend = loop.run_until_complete(connector.backend(read_only=True))
+            logs = _Logs(self._options, self._cluster, loop)
             try:
-                catalog = Catalog(
-                    backend,
-                    connector.key_factory(self._cluster),
-                    load_serde(self._options.config),
-                    self._cluster,
-                )
                 for at, piece in enumerate(pieces):
                     if isinstance(piece, FileRanges):
                         yield from self._flushed()
-                        yield from self._file_ranges(loop, catalog, piece)
+                        yield from self._file_ranges(logs, piece)
                     elif isinstance(piece, Notice):
                         self._add_notice(piece)
                     else:
                         if piece not in self._ahead:
-                            self._read_ahead(loop, catalog, pieces, at)
-                        reader = catalog.reader(piece.topic_id_partition)
-                        yield from self._range(loop, reader, piece)
+                            self._read_ahead(logs, pieces, at)
+                        yield from self._range(logs, piece)
                 yield from self._flushed()
             finally:
-                loop.run_until_complete(backend.close())
+                logs.close()
 
-    def _read_ahead(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        catalog: Catalog,
-        pieces: Sequence[Piece],
-        first: int,
-    ) -> None:
+    def _read_ahead(self, logs: _Logs, pieces: Sequence[Piece], first: int) -> None:
         """Read `pieces` from `first` on by one request, as long as they are short ranges."""
         some, keys = list[LogRange](), list[str]()
         for piece in (pieces[at] for at in range(first, len(pieces))):
@@ -341,12 +360,12 @@ class Scanner:
             numbers = range(piece.start.next_batch, piece.end_batch)
             if len(keys) + len(numbers) > BATCHES_PER_READ:
                 break
-            log = catalog.reader(piece.topic_id_partition).log
+            log = logs.reader(piece.topic_id_partition).log
             keys += map(log.key, numbers)
             some.append(piece)
         if len(some) < 2:
             return
-        values = loop.run_until_complete(catalog.backend.get_each(keys))
+        values = logs.run(logs.catalog.backend.get_each(keys))
         at = 0
         for piece in some:
             numbers = range(piece.start.next_batch, piece.end_batch)
@@ -358,10 +377,9 @@ class Scanner:
                 if value is not None
             ]
 
-    def _range(
-        self, loop: asyncio.AbstractEventLoop, reader: PartitionReader, piece: LogRange
-    ) -> Iterator[pa.RecordBatch]:
+    def _range(self, logs: _Logs, piece: LogRange) -> Iterator[pa.RecordBatch]:
         tip, place = piece.topic_id_partition, piece.start
+        reader = logs.reader(tip)
         while place.next_batch < piece.end_batch and tip not in self._failed:
             left = piece.end_batch - place.next_batch
             found = self._ahead.pop(piece, ())
@@ -369,7 +387,7 @@ class Scanner:
                 # If one of those is missing, the log itself tells what is wrong.
                 if len(found) < left:
                     read = reader.log.read(place.next_batch, min(BATCHES_PER_READ, left))
-                    found = loop.run_until_complete(read)
+                    found = logs.run(read)
                 if not found:
                     raise CorruptLog(f"batch {place.next_batch} is missing: the log ends there")
             except CorruptLog as error:
@@ -387,9 +405,7 @@ class Scanner:
                     if tip in self._failed:
                         return
 
-    def _file_ranges(
-        self, loop: asyncio.AbstractEventLoop, catalog: Catalog, piece: FileRanges
-    ) -> Iterator[pa.RecordBatch]:
+    def _file_ranges(self, logs: _Logs, piece: FileRanges) -> Iterator[pa.RecordBatch]:
         schema = self._columns.schema
         coded = [one.name for one in schema if pa.types.is_dictionary(one.type)]
         try:
@@ -398,8 +414,7 @@ class Scanner:
         except UnusableFile as error:
             self._note(f"a column file is not used: {error}; {AGAIN}")
             for _, one in piece.parts:
-                reader = catalog.reader(one.topic_id_partition)
-                yield from self._range(loop, reader, one)
+                yield from self._range(logs, one)
             return
         parts = list(unbroken((at, rows_in(one)) for at, one in piece.parts))
         for rows in opened.rows(parts, schema.names, self._options.bounds.may_hold_rows):

@@ -75,9 +75,12 @@ class PartitionReader:
         self.checkpoints = CheckpointStore(backend, keys, serde, topic_id_partition, spill)
         self.notes: list[str] = []
         self._spill = spill
-        self._genesis = genesis(
-            cluster_id, topic_id_partition.topic_id, topic_id_partition.partition
-        )
+        self._cluster_id = cluster_id
+
+    @property
+    def _genesis(self) -> bytes:
+        tip = self.topic_id_partition
+        return genesis(self._cluster_id, tip.topic_id, tip.partition)
 
     async def state(self) -> LoadedPartition:
         """The newest state: checkpoint and tail, or the whole log.

@@ -163,14 +163,20 @@ def test_tables_of_random_logs_are_equal(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     path = tmp_path / "store"
 
+    logs = dict[TopicIdPartition, _Life]()
+
+    async def grown(backend: MetadataStorageBackend) -> None:
+        for tip, life in logs.items():
+            partition = await StoredPartition.resumed(backend, tip)
+            for _ in range(random.randrange(12)):
+                await partition.append(life.bodies(random.randint(1, 9)), step_ms=1000)
+
     async def filled(backend: MetadataStorageBackend) -> None:
         for number in range(12):
             tip = TopicIdPartition(Uuid(bytes([number // 3 + 1]) * 16), number, "random")
-            partition = StoredPartition(backend, tip)
-            await partition.append([SESSION])
-            life = _Life(random, odd=random.choice([0, 0, 0.05]))
-            for _ in range(random.randrange(12)):
-                await partition.append(life.bodies(random.randint(1, 9)), step_ms=1000)
+            await StoredPartition(backend, tip).append([SESSION])
+            logs[tip] = _Life(random, odd=random.choice([0, 0, 0.05]))
+        await grown(backend)
 
     asyncio.run(_write(path, filled))
     store = JobStore.of(f"sqlite:{path}")
@@ -180,6 +186,12 @@ def test_tables_of_random_logs_are_equal(tmp_path: Path, seed: int) -> None:
         for at in range(0, 40, 7):
             assert_equal(name, store, AsOf(time_ms=TIME_MS + at * 1000))
         assert_equal(name, store, AsOf(position=5), topic="random", partition=0)
+
+    write_columns(SourceOptions(store.config), ColumnFolder(tmp_path / "store.columns"))
+    asyncio.run(_write(path, grown))
+    for name in MADE:
+        assert_equal(name, store)
+        assert_equal(name, store, AsOf(time_ms=TIME_MS + 60_000))
 
 
 async def _write(path: Path, step: Any) -> None:  # noqa: ANN401

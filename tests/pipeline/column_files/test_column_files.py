@@ -332,6 +332,18 @@ def test_a_file_that_goes_while_a_query_runs_costs_time_and_no_row(store: Store)
     assert in_order([row for batch in found for row in batch.to_pylist()]) == expected
 
 
+def test_what_is_in_files_is_read_without_the_store(store: Store) -> None:
+    fill(store)
+    store.write()
+    expected = store.read()
+    (task,) = planned_here(store.options)
+    store.path.unlink()
+
+    batches = scanned(store.options, task.cluster, FILE_SCHEMA, task.pieces)
+
+    assert in_order(pa.Table.from_batches(batches).to_pylist()) == expected
+
+
 def test_a_full_disk_leaves_what_was_there_and_nothing_half_written(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
