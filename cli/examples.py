@@ -60,7 +60,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tierledger status --watch --topic orders",
         "tierledger status --store tierledger://127.0.0.1:4711 --cluster my-cluster",
     ),
-    "restart": ("tierledger restart", "tierledger restart --host host-1 --json"),
+    "restart": (
+        "tierledger restart",
+        "tierledger restart --host host-1 --json",
+        "tierledger restart --node 6e98df2e",
+    ),
     "doctor": (
         "tierledger doctor --store sqlite:ledger.sqlite",
         "tierledger doctor --tier s3://BUCKET/PREFIX --kafka broker-1:9092 --json",

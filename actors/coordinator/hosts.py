@@ -684,7 +684,7 @@ class Hosts:
                 reserve = placement.next_address(self._state, host.name)
                 effects = [msg.EndProcess(host.name, reserve, None)]
             address = placement.next_address(self._state, host.name, skipped)
-            effects.append(msg.Prepare(address, is_replacement=True))
+            effects.append(msg.Prepare(address, is_replacement=not asked.leaves_node))
         relief.asked_s = self.now.s
         has_all = not (host.unsent or host.sending)
         is_prepared = self.now.s - relief.since_s >= PREPARED_S

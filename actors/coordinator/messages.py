@@ -348,6 +348,8 @@ class ReplaceAsked(NamedTuple):
     process: str
     is_relieved: bool
     """Whether all of its leaders and followers have moved that can."""
+    leaves_node: bool = False
+    """Whether the new process is to start on another node."""
 
 
 class Knocked(NamedTuple):

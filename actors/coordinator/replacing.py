@@ -50,6 +50,13 @@ class ReplaceProcess(NamedTuple):
         return asked.replace(self)
 
 
+class LeaveNode(ReplaceProcess):
+    """The same, and the new process starts on another node, if there is one.
+
+    A type of its own: a coordinator of a former release knows no further field.
+    """
+
+
 class ReplacesProcesses(Protocol):
     """What answers it."""
 

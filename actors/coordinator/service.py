@@ -61,6 +61,7 @@ from tierledger.actors.coordinator.purge_requests import (
 from tierledger.actors.coordinator.purges import Purges
 from tierledger.actors.coordinator.replacing import (
     THE_COORDINATOR,
+    LeaveNode,
     Replacement,
     ReplacementStep,
     ReplaceProcess,
@@ -457,7 +458,10 @@ class CoordinatorService:
             return Replacement(ReplacementStep.STARTING, 0)
         if running.process != wish.process:
             return Replacement(ReplacementStep.DONE, 0)
-        self._feed(msg.ReplaceAsked(*wish, is_relieved=False))
+        asked = msg.ReplaceAsked(
+            *wish, is_relieved=False, leaves_node=isinstance(wish, LeaveNode)
+        )
+        self._feed(asked)
         behind, closed = hosts.behind(), hosts.closed
         waiting = (
             awaiting(state, wish.host, behind, hosts.untold(), closed)
@@ -479,7 +483,7 @@ class CoordinatorService:
             return Replacement(ReplacementStep.MOVING, left)
         if waiting:
             return Replacement(ReplacementStep.MOVING, left)
-        self._feed(msg.ReplaceAsked(*wish, is_relieved=True))
+        self._feed(asked._replace(is_relieved=True))
         return Replacement(ReplacementStep.STARTING, left)
 
     def _resign(self, identity: str) -> Replacement:

@@ -668,12 +668,14 @@ class CleanedUp(_message.Message):
     def __init__(self, rows: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ReplaceProcess(_message.Message):
-    __slots__ = ("host", "process")
+    __slots__ = ("host", "process", "leaves_node")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    LEAVES_NODE_FIELD_NUMBER: _ClassVar[int]
     host: str
     process: str
-    def __init__(self, host: _Optional[str] = ..., process: _Optional[str] = ...) -> None: ...
+    leaves_node: bool
+    def __init__(self, host: _Optional[str] = ..., process: _Optional[str] = ..., leaves_node: _Optional[bool] = ...) -> None: ...
 
 class Replacement(_message.Message):
     __slots__ = ("step", "left")

@@ -12,6 +12,7 @@ from tierledger.cli.opened_store import StoreOptions
 from tierledger.cli.options import ClusterOption, JsonOption, ServiceOption
 from tierledger.cli.output import print_json, print_note
 from tierledger.cli.table import PrintedTable, print_table
+from tierledger.events.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,14 @@ def restart(
             help="Only this host, or coordinator; may be repeated. Default: all.",
         ),
     ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NODE",
+            help="All on this Ray node, which then start on other nodes: its id, as `status` "
+            "shows it.",
+        ),
+    ] = None,
     timeout: Annotated[
         int, typer.Option(min=1, metavar="SECONDS", help="How long each process may take.")
     ] = 120,
@@ -44,10 +53,15 @@ def restart(
     and the coordinator are last. Clients notice nothing: they retry. `serve` itself goes on as
     it is; it is restarted by whatever runs it.
 
+    With --node the processes of a Ray node that is to go start on other nodes. End Ray there
+    soon: whatever starts later may come back.
+
     After Ctrl-C, what was begun is ended, and the others stay. The command may be repeated.
     """
     options = StoreOptions(store, cluster)
-    done = asyncio.run(_restarted(options, host or [], timeout))
+    if host and node is not None:
+        raise InvalidArgument("expected --host or --node, got both")
+    done = asyncio.run(_restarted(options, host or [], node, timeout))
     if json:
         for one in done:
             print_json(one._asdict())
@@ -57,13 +71,19 @@ def restart(
 
 
 async def _restarted(
-    options: StoreOptions, only: Sequence[str], timeout_s: int
+    options: StoreOptions, only: Sequence[str], node: str | None, timeout_s: int
 ) -> list[ReplacedProcess]:
-    from tierledger.actors.client.restarting import restarted
+    from tierledger.actors.client.restarting import moved_off, restarted
 
     done = []
     async with connected(options) as (_, connection):
-        async for one in restarted(connection.coordinator, timeout_s, only):
+        coordinator = connection.coordinator
+        replacing = (
+            restarted(coordinator, timeout_s, only)
+            if node is None
+            else moved_off(coordinator, timeout_s, node)
+        )
+        async for one in replacing:
             done.append(one)
             print_note(f"{one.process} is replaced, {one.moved} moved, in {one.seconds:.1f} s")
     return done

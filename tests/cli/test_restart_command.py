@@ -28,6 +28,7 @@ async def test_hosts_are_replaced_by_command(
         shown = await restart("--host", "host-1")
         told = await restart("--host", "host-0", "--json")
         unknown = await restart("--host", "host-7")
+        both = await restart("--host", "host-1", "--node", "a")
 
         after = (await world.service.coordinator.status())["hosts"]
         await copy(await world.leader(TIP), segment(0))
@@ -40,3 +41,5 @@ async def test_hosts_are_replaced_by_command(
     assert not {*before.values()} & {*after.values()}
     assert unknown.exit_code == ExitStatus.USAGE
     assert "(coordinator, host-0, host-1), got 'host-7'" in unknown.stderr
+    assert both.exit_code == ExitStatus.USAGE
+    assert "expected --host or --node, got both" in both.stderr

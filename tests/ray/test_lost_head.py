@@ -19,7 +19,7 @@ from tests.models.actors.local_world import copy, lead, listed, partition, segme
 from tests.models.ray.brokers import Brokers, settings_for
 from tierledger.actors.coordinator.nodes import HEAD_AWAY, HOSTS_CROWDED, NODES_MISSING
 from tierledger.actors.coordinator.placement import WRITER
-from tierledger.actors.processes import parent_of
+from tierledger.actors.processes import node_of, parent_of
 from tierledger.cli.commands.status.look import ClusterView, StatusOptions, take_look
 from tierledger.cli.opened_store import StoreOptions
 from tierledger.simulation.live.ray_faults import HostFacts, LiveService
@@ -154,3 +154,29 @@ async def test_a_lost_node_is_told_and_a_restart_spreads_the_hosts_over_the_next
     assert done.returncode == 0, done.stderr
     await told(live, None)
     assert len({host.raylet for host in await live.hosts()}) == HOSTS
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("live", ["bucket"], indirect=True)
+async def test_a_node_that_is_to_go_is_left_by_all_processes(live: LiveService) -> None:
+    brokers = Brokers(live.settings)
+    manager = await brokers.manager(1)
+    tips = [partition(number) for number in range(12)]
+    await lead(manager, *tips)
+    _, pid = await live.coordinator()
+    (node,) = {
+        node_of(one.process) for one in await live.hosts() if one.raylet == parent_of(pid)
+    }
+    assert node is not None
+
+    store = ["--store", live.settings.storage["metadata.storage.url"]]
+    leave = ["restart", "--node", node[:8], *store]
+    command = [sys.executable, "-m", "tierledger.cli.main", *leave]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    assert node not in {node_of(one.process) for one in await live.hosts()}
+    assert (await live.coordinator())[1] != pid
+    await asyncio.gather(*(copy(manager, segment(0, tip)) for tip in tips))
+    for one in brokers.managers:
+        await one.close()

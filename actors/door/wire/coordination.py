@@ -35,6 +35,7 @@ from tierledger.actors.coordinator.purge_requests import (
     ToPurge,
 )
 from tierledger.actors.coordinator.replacing import (
+    LeaveNode,
     Replacement,
     ReplacementStep,
     ReplaceProcess,
@@ -576,7 +577,8 @@ def _status_of(message: pb.Status) -> dict[str, Any]:
 
 def replace_process_of(message: pb.ReplaceProcess) -> ReplaceProcess:
     """An operator's wish to replace a process, in a message."""
-    return ReplaceProcess(message.host, message.process)
+    kind = LeaveNode if message.leaves_node else ReplaceProcess
+    return kind(message.host, message.process)
 
 
 _STEPS = {step: getattr(pb.Replacement, step.name) for step in ReplacementStep}
@@ -629,6 +631,12 @@ FORMS: dict[type[Any], Form] = {
     ReplaceProcess: Form(
         "replace_process",
         lambda wish: pb.ReplaceProcess(**wish._asdict()),
+        "replacement",
+        replacement_of,
+    ),
+    LeaveNode: Form(
+        "replace_process",
+        lambda wish: pb.ReplaceProcess(**wish._asdict(), leaves_node=True),
         "replacement",
         replacement_of,
     ),

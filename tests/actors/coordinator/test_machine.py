@@ -479,6 +479,16 @@ def test_the_successor_of_the_writer_is_started_beforehand_and_again_if_it_may_h
     assert prepared(answered(one, "host-1", parts.RESERVE_AFTER_S)) == []
 
 
+def test_the_next_process_of_a_host_that_leaves_its_node_is_prepared_elsewhere() -> None:
+    one = Driven(writer="host-0").started()
+    one.effects.clear()
+
+    one.hear(msg.ReplaceAsked("host-0", "host-0/1/p", is_relieved=False, leaves_node=True))
+
+    (prepared,) = [effect for effect in one.effects if isinstance(effect, msg.Prepare)]
+    assert prepared == msg.Prepare("host-0/2", is_replacement=False)
+
+
 def test_a_replaced_writer_is_followed_by_a_process_that_starts_after_the_wish() -> None:
     one = Driven(writer="host-0").started()
     answered(one, "host-0", parts.RESERVE_AFTER_S)

@@ -1,7 +1,9 @@
 """Processes are replaced one after the other, and what they serve is served on."""
 
 import asyncio
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,15 +17,17 @@ from tests.models.actors.local_world import (
     sqlite_in,
 )
 from tierledger.actors.calls import FOLLOWER
-from tierledger.actors.client.restarting import restarted
+from tierledger.actors.client.restarting import moved_off, restarted
 from tierledger.actors.coordinator import hosts as hosts_module
 from tierledger.actors.coordinator import service as service_module
 from tierledger.actors.coordinator.replacing import (
     THE_COORDINATOR,
+    LeaveNode,
     Replacement,
     ReplacementStep,
     ReplaceProcess,
 )
+from tierledger.actors.coordinator.requests import StatusCall
 from tierledger.actors.host.partition_shell import PartitionShell
 from tierledger.events.errors import InvalidArgument, NotReady, RejectedError
 
@@ -177,3 +181,53 @@ async def test_a_leader_moves_once_its_follower_has_caught_up_or_takes_too_long(
         assert done.moved == 1
         await copy(manager, segment(2))
         assert await listed(manager) == [0, 1, 2]
+
+
+class NodesOfProcesses:
+    """A coordinator whose processes are on nodes, and leave them when they are asked to."""
+
+    def __init__(self, *staying: str) -> None:
+        self.status = {
+            "hosts": {"host-0": "host-0/1/a/aa/1", "host-1": "host-1/1/a/bb/2"},
+            "coordinator": "one",
+            "node": "bb",
+        }
+        self.asked: list[object] = []
+        self._staying = staying
+
+    async def ask(self, request: object) -> object:
+        if isinstance(request, StatusCall):
+            return deepcopy(self.status)
+        assert isinstance(request, ReplaceProcess)
+        self.asked.append(request)
+        if request.host in self._staying:
+            return Replacement(ReplacementStep.DONE, 0)
+        if request.host == THE_COORDINATOR:
+            self.status["node"] = "aa"
+        else:
+            self.status["hosts"] |= {request.host: "host-1/2/a/aa/3"}  # type: ignore[operator]
+        return Replacement(ReplacementStep.DONE, 0)
+
+
+async def test_all_processes_of_a_node_leave_it() -> None:
+    coordinator: Any = NodesOfProcesses()
+
+    done = [one.process async for one in moved_off(coordinator, 20, "b")]
+
+    assert done == ["host-1", THE_COORDINATOR]
+    assert coordinator.asked == [
+        LeaveNode("host-1", "host-1/1/a/bb/2"),
+        LeaveNode(THE_COORDINATOR, "one"),
+    ]
+    assert {type(one) for one in coordinator.asked} == {LeaveNode}
+
+
+async def test_what_cannot_leave_a_node_is_named() -> None:
+    coordinator: Any = NodesOfProcesses(THE_COORDINATOR)
+
+    with pytest.raises(NotReady, match=r"coordinator on bb still: `serve` runs there"):
+        [one async for one in moved_off(coordinator, 20, "bb")]
+    with pytest.raises(InvalidArgument, match=r"\(aa, bb\), got 'cc'"):
+        [one async for one in moved_off(coordinator, 20, "cc")]
+    with pytest.raises(InvalidArgument, match=r"\(aa, bb\), got ''"):
+        [one async for one in moved_off(coordinator, 20, "")]

@@ -35,6 +35,7 @@ from tierledger.actors.coordinator.purge_requests import (
     ToPurge,
 )
 from tierledger.actors.coordinator.replacing import (
+    LeaveNode,
     Replacement,
     ReplacementStep,
     ReplaceProcess,
@@ -283,6 +284,7 @@ CLEANED = CleanUp(
 TERM = PlaceHold(Hold("week", "*", reason="undo", by="somebody", term_ms=604_800_000, cause=2))
 
 REPLACE = ReplaceProcess("host-1", "host-1/2/a")
+LEAVE = LeaveNode("host-1", "host-1/2/a")
 REPLACEMENT = Replacement(ReplacementStep.MOVING, 14)
 
 OBJECTS: dict[str, Domain] = {
@@ -329,6 +331,11 @@ OBJECTS: dict[str, Domain] = {
     "replace-process": Domain(
         REPLACE,
         lambda: pb.ReplaceProcess(host="host-1", process="host-1/2/a"),
+        coordination.replace_process_of,
+    ),
+    "leave-node": Domain(
+        LEAVE,
+        lambda: pb.ReplaceProcess(host="host-1", process="host-1/2/a", leaves_node=True),
         coordination.replace_process_of,
     ),
     "replacement": Domain(
