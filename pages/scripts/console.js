@@ -8,7 +8,7 @@ let lost = null, out = null, isFetching = false, isWanted = false, isMoving = fa
 const clock = (time) => time.toISOString().slice(0, 19) + "Z";
 function tell() {
   $("line").textContent = out ? "signed out at " + clock(out.at) + ": " + out.why + ". " :
-    lost ? "no answer since " + clock(lost) : "";
+    lost ? "no answer since " + clock(lost) + ": what is shown is from before" : "";
   $("line").classList.toggle("blind", Boolean(out || lost));
   if (!out) return;
   const link = document.createElement("a");
@@ -26,8 +26,10 @@ async function isOut() {
   if (answer.status === 401) signedOut(await answer.text());
   return answer.status === 401;
 }
-// What somebody looks at closely stays: it has the focus, or was zoomed.
+// What somebody looks at closely stays: it has the focus, text of it is selected, or it was zoomed.
+const isSelected = (part) => !getSelection().isCollapsed && getSelection().containsNode(part, true);
 const isInUse = (part) => part.contains(document.activeElement) && document.activeElement !== document.body ||
+  isSelected(part) ||
   all(".plot", part).some((plot) => Number(getComputedStyle(plot).getPropertyValue("--zoom")) > 1);
 
 function replaceParts(page) {
@@ -36,8 +38,10 @@ function replaceParts(page) {
   document.title = page.title;
   all("[data-live]").forEach((part) => {
     const newer = page.getElementById(part.id);
-    if (!newer || isInUse(part) || newer.innerHTML === part.dataset.was) return;
+    if (!newer || newer.innerHTML === part.dataset.was) return;
     if (isMoving && part.id === "then") return;
+    if (isInUse(part)) { part.dataset.held = part.dataset.held || clock(new Date()); return; }
+    delete part.dataset.held;
     part.dataset.was = newer.innerHTML;
     const open = all("details[id]", part).map((one) => [one.id, one.open]);
     part.replaceChildren(...newer.childNodes);
@@ -91,11 +95,19 @@ function listen() {
     if (!await isOut().catch(() => false)) setTimeout(listen, RETRY_MS);
   });
 }
+// A page that the browser has kept has old data, and boxes ticked as somebody left it.
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) renew(location.href); });
 
 // The slider: while it moves it tells where it is; when it is let go, that moment is shown. Of a
 // long log that takes seconds, so it is said that the picture is still the one from before.
 if ($("at")) {
+  // Steps by keys and buttons are one entry of the browser's history, however many they are.
+  let isStep = false, wasStep = false;
+  const where = () => location.pathname + location.search;
+  let shown = where();
+  $("at").addEventListener("keydown", () => { isStep = true; });
+  $("at").addEventListener("pointerdown", () => { isStep = false; });
   $("at").addEventListener("input", () => {
     $("then").textContent = "after position " + Number($("at").value).toLocaleString("en");
     $("then").dataset.was = "";
@@ -105,13 +117,23 @@ if ($("at")) {
     const asked = new URLSearchParams(location.search);
     if ($("at").value === $("at").max) asked.delete("at"); else asked.set("at", $("at").value);
     const address = location.pathname + (asked.size ? "?" + asked : "");
-    history.pushState(null, "", address);
+    history[isStep && wasStep ? "replaceState" : "pushState"](null, "", address);
+    wasStep = isStep;
+    shown = where();
     isMoving = false;
     $("then").textContent += ", being drawn";
     $("picture").ariaBusy = "true";
     renew(address);
   });
-  addEventListener("popstate", () => location.reload());
+  all("[data-step]").forEach((button) => button.addEventListener("click", () => {
+    isStep = true;
+    $("at").value = Number($("at").value) + Number(button.dataset.step);
+    ["input", "change"].forEach((name) => $("at").dispatchEvent(new Event(name)));
+  }));
+  // The newest moment is not asked for by its position: the page is to go on.
+  $("moment").addEventListener("submit", () => { $("at").disabled = $("at").value === $("at").max; });
+  // A link to a part of the page is no other moment.
+  addEventListener("popstate", () => { if (where() !== shown) location.reload(); });
 }
 all(".script").forEach((one) => { one.hidden = false; });
 listen();

@@ -23,7 +23,8 @@ function writeAddress(asked) {
 function nameCells(table) {
   const names = all("thead th", table).map((one) => one.textContent.trim());
   for (const row of table.tBodies[0].rows)
-    [...row.cells].forEach((cell, at) => { cell.dataset.name = names[at]; });
+    // One that stands for several columns is about none of them.
+    [...row.cells].forEach((cell, at) => { if (cell.colSpan === 1) cell.dataset.name = names[at]; });
   // The name of a column of numbers stands over them.
   const rows = [...table.tBodies[0].rows];
   all("thead th", table).forEach((one, at) => {

@@ -36,6 +36,27 @@ useTips((rect, tip) => {
   const segment = segmentsOf(rect)[rect.dataset.s];
   describe(NAMES.map((name, at) => [name, value(segment, at, rect.classList[0])])
     .filter(([, text]) => text !== null), tip);
+  if (hasLog) make("div", "Click, tap again or Enter: its events", tip).className = "hint";
+});
+
+// In the console a segment leads to its events.
+const hasLog = $("events") !== null;
+function eventsOf(id) {
+  const asked = new URLSearchParams(location.search);
+  asked.set("segment", id);
+  return location.pathname + "?" + asked + "#log";
+}
+let tapped = null;
+function open(rect) { location.href = eventsOf(segmentsOf(rect)[rect.dataset.s][0]); }
+document.addEventListener("click", (event) => {
+  const rect = hasLog && event.target.closest("rect[data-s]");
+  // The first tap of a finger tells what the segment is.
+  if (rect && (event.pointerType !== "touch" || rect === tapped)) open(rect);
+  tapped = rect;
+});
+document.addEventListener("keydown", (event) => {
+  const rect = hasLog && event.key === "Enter" && event.target.querySelector?.("rect.at[data-s]");
+  if (rect) open(rect);
 });
 
 function zoomTo(plot, zoom, middle) {
@@ -78,7 +99,10 @@ document.addEventListener("toggle", (event) => {
   const segments = [...segmentsOf(list)];
   segments.sort((a, b) => a[1] - b[1]).forEach((segment) => {
     const row = make("tr", undefined, body);
-    NAMES.forEach((_, at) => make("td", value(segment, at) ?? "", row));
+    NAMES.forEach((_, at) => {
+      const cell = make("td", at || !hasLog ? value(segment, at) ?? "" : undefined, row);
+      if (!at && hasLog) make("a", segment[0], cell).href = eventsOf(segment[0]);
+    });
   });
   nameCells(table);
 }, true);

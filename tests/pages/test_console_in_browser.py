@@ -481,6 +481,7 @@ def test_a_damaged_log_is_told_and_all_others_are_shown(tmp_path: Path) -> None:
         well = get(console, f"/partitions/{ORDERS}/1")[0]
 
     assert rows.count('<td class="bad"') == 1
+    assert f">{OLD_ORDERS}-0</bdi>" in rows, "its topic is not known"
     assert (status, well) == (503, 200)
     assert "batch 0" in page
 
@@ -586,3 +587,176 @@ def test_an_address_that_is_taken_is_named(console: Console) -> None:
         f"--listen: cannot listen at {taken}: Address already in use"
         "; --listen 127.0.0.1:0 takes a free port"
     )
+
+
+SHOWN_AT = "document.querySelector('#then').textContent.includes('position %d, 2')"
+
+
+def open_partition(browser: Browser, console: Console, query: str = "") -> None:
+    page = f"partitions/{ORDERS}/1{query}"
+    until(lambda: get(console, f"/{page}")[0] == 200)
+    open_at(browser, console, page)
+
+
+def test_a_page_that_could_not_be_shown_is_shown_as_soon_as_it_can_be(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sight, "SERVICE_S", 0.2)
+    with served(tmp_path / "store", browser) as console:
+        until(lambda: "blind since" in get(console, "/")[2])
+        open_at(browser, console, f"partitions/{ORDERS}/1")
+        before = browser.text("main")
+        write(tmp_path / "store", orders)
+        browser.wait_for("document.querySelector('#at') !== null")
+        browser.complaints()  # The browser's own, about the status 503.
+
+    assert "the store cannot be read" in before
+
+
+def test_a_link_to_a_part_of_the_page_shows_the_same_page(
+    browser: Browser, console: Console
+) -> None:
+    open_partition(browser, console)
+    browser.run("(window.isTheSame = true)")
+
+    browser.click("#log h2 a")
+    browser.wait_for("location.hash === '#log'")
+    browser.settle()
+
+    assert browser.run("window.isTheSame")
+
+
+def test_steps_to_other_moments_are_one_entry_of_the_history(
+    browser: Browser, console: Console
+) -> None:
+    open_partition(browser, console)
+    browser.type("#at", Keys.HOME)
+    browser.wait_for(SHOWN_AT % 0)
+
+    for _ in range(3):
+        browser.click("[data-step='1']")
+    browser.wait_for(SHOWN_AT % 3)
+    browser.type("#at", Keys.ARROW_RIGHT)
+    browser.wait_for(SHOWN_AT % 4)
+    address = browser.run("location.search")
+    browser.driver.back()
+    browser.wait_for(SHOWN_AT % 43)
+
+    assert address == "?at=4"
+    assert browser.run("location.search") == ""
+    assert browser.run("document.querySelector('#at').value") == "43"
+
+
+def test_all_of_a_page_follows_the_slider(browser: Browser, console: Console) -> None:
+    open_partition(browser, console, "?since=10")
+    changes = browser.text("#changes")
+    assert not browser.shown("#back a")
+
+    browser.type("#at", Keys.ARROW_LEFT)
+    browser.wait_for(SHOWN_AT % 42)
+    assert browser.text("#changes") != changes
+    browser.type("[name=segment]", "A" + Keys.ENTER)
+    browser.wait_for("location.search.includes('segment=A')")
+    assert "at=42" in browser.run("location.search"), "of the moment that is shown"
+    browser.click("#back a")
+    browser.wait_for(SHOWN_AT % 43)
+
+    browser.type("[name=segment]", "A" + Keys.ENTER)
+    browser.wait_for("location.search.includes('segment=A')")
+    assert browser.run("location.search") == "?segment=A", "what is newest goes on"
+
+
+def test_text_that_is_selected_stays_and_is_said_to_be_old(
+    browser: Browser, console: Console, tmp_path: Path
+) -> None:
+    open_at(browser, console, "partitions")
+    browser.wait_for("document.querySelectorAll('#list td.n').length > 20")
+    browser.run("getSelection().selectAllChildren(document.querySelector('#list td'))")
+    held = "document.querySelector('#list').dataset.held !== undefined"
+
+    write(tmp_path / "store", strange)
+    browser.wait_for(held)
+    selected = browser.run("getSelection().toString().trim()")
+    browser.run("getSelection().removeAllRanges()")
+    browser.wait_for("document.querySelectorAll('#list tbody tr').length === 6")
+
+    assert selected.startswith("evil")
+    assert not browser.run(held)
+
+
+@pytest.mark.parametrize(
+    ("name", "leads_to"),
+    [
+        ("partitions", "/partitions"),
+        ("deleting", "/partitions?sort=deleting&down=1"),
+        ("in the trash", "/trash"),
+    ],
+)
+def test_a_total_leads_to_what_it_counts(
+    name: str, leads_to: str, browser: Browser, console: Console
+) -> None:
+    until(lambda: "so far" not in get(console, "/")[2])
+    open_at(browser, console)
+    names = browser.shown("#totals li span")
+
+    browser.click(f"#totals li:nth-child({names.index(name) + 1}) a")
+
+    browser.wait_for(f"location.pathname + location.search === '{leads_to}'")
+
+
+def test_a_segment_leads_to_its_events(browser: Browser, console: Console) -> None:
+    segment = "document.querySelector('[name=segment]')?.value"
+    open_partition(browser, console)
+    browser.click("#picture .list summary")
+    browser.wait_for("document.querySelector('#picture .list td a') !== null")
+    first = browser.text("#picture .list td a")
+    browser.click("#picture .list td a")
+    browser.wait_for(f"{segment} === '{first}'")
+    rows = browser.shown("#events tbody td:nth-child(3)")
+    browser.driver.back()
+    browser.wait_for(f"{segment} === ''")
+    lane = browser.one("#picture .plot .lane:nth-child(2) svg")
+    lane.send_keys(Keys.ARROW_RIGHT, Keys.ENTER)
+    browser.wait_for(f"{segment} === '{first}'")
+    with browser.phone():
+        open_partition(browser, console)
+        one = "document.querySelector('#picture rect.good[data-s]')"
+        browser.run(f"{one}.scrollIntoView({{block: 'center'}})")
+        at = browser.run(f"(({{x, y}}) => [x, y])({one}.getBoundingClientRect())")
+        browser.tap(at[0] + 3, at[1] + 4)
+        browser.wait_for("!document.getElementById('tip').hidden")
+        assert "its events" in browser.text("#tip")
+        browser.tap(at[0] + 3, at[1] + 4)
+        browser.wait_for(f"{segment}.length > 20")
+
+    assert rows[-1] == "SegmentAdded"
+
+
+def test_what_is_old_is_said_at_the_end_of_a_long_page_too(
+    browser: Browser, console: Console
+) -> None:
+    with browser.phone():
+        open_partition(browser, console)
+        browser.run("scrollTo(0, document.documentElement.scrollHeight)")
+        heading = browser.run("document.querySelector('h1').offsetTop")
+        console.close()
+        browser.wait_for("document.querySelector('#line').textContent.startsWith('no answer')")
+        box = "document.querySelector('#line').getBoundingClientRect()"
+
+        assert browser.run(f"{box}.top > 0 && {box}.bottom <= innerHeight + 1")
+        assert browser.run("document.querySelector('h1').offsetTop") == heading
+        browser.complaints()
+        browser.driver.get("about:blank")
+
+
+def test_what_was_asked_for_and_what_is_ticked_agree_after_going_back(
+    browser: Browser, console: Console
+) -> None:
+    open_at(browser, console, "partitions")
+    browser.click("[name=look]")
+    browser.click(".controls button")
+    browser.wait_for("location.search.includes('look=1')")
+    browser.driver.back()
+    browser.wait_for("location.search === ''")
+
+    browser.wait_for("!document.querySelector('[name=look]').checked")

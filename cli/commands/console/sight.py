@@ -76,7 +76,8 @@ class SeenPartition(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.tip.topic}-{self.tip.partition}"
+        # Where the first event cannot be read, nobody knows the topic's name.
+        return f"{self.tip.topic or self.tip.topic_id}-{self.tip.partition}"
 
 
 class Blindness(NamedTuple):

@@ -503,7 +503,7 @@ class Site:
             "first": min(row[START] for row in rows),
             "last": max(row[END] for row in rows),
             "deleted_ms": min(one.log_time_ms for one in kept),
-            "until": getattr(until, "shown", until),
+            "until": getattr(until, "whole", until),
             "why": kept[0].reason,
         }
 

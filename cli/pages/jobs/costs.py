@@ -72,5 +72,7 @@ def _bars(rows: Sequence[PlainRow], by: str, currency: str) -> list[ValueBar]:
             text = f"{_money(row[what].month)} {currency}, {size_text(size)}"
             label = _name(row, by) if what == TIER else ""
             tip = f"{_name(row, by)}, {what}: {text} a month"
-            made.append(ValueBar(label, "", int(row[what].month * 100), text, look, tip))
+            # In millionths: a bar of less than a cent is seen, too.
+            amount = int(row[what].month * 1_000_000)
+            made.append(ValueBar(label, "", amount, text, look, tip))
     return made

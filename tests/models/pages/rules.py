@@ -17,10 +17,12 @@ SMALL = f"""{CONTROLS}.filter((one) => {{
     && one.closest("p, td, tbody th, li, dd");
   const target = one.type === "checkbox" ? one.labels[0] : one;
   const {{width, height}} = target.getBoundingClientRect();
-  return !one.closest("svg") && !isInText && Math.min(width, height) < 23;
+  const least = matchMedia("(pointer: coarse)").matches ? 39.5 : 23;
+  return !one.closest("svg, .stage") && !isInText && Math.min(width, height) < least;
 }}).map((one) => one.outerHTML.slice(0, 90)).join()"""
-"""Controls that a finger would miss, as they are less than 24 pixels high or wide; those within
-a text or a row of a table are as high as its line."""
+"""Controls that a finger would miss, at less than 40 pixels, or a mouse, at less than 24. Those
+within a text are as high as its line, and the names of a run's lanes as its lanes; its buttons
+do the same."""
 
 FAINT = """(() => {
   const parsed = (colour) => {
@@ -87,6 +89,8 @@ def broken_in_the_dark(browser: Browser) -> str:
 def beside(browser: Browser, larger: bool = False) -> int:
     """By how many pixels the page is wider than the window, with text as it is or `larger`."""
     browser.run(f"(document.documentElement.style.fontSize = '{'200%' if larger else ''}')")
-    found: int = browser.run("document.documentElement.scrollWidth - innerWidth")
+    # A phone shows all of a page that is too wide, and so makes its window as wide.
+    window = "matchMedia('(pointer: coarse)').matches ? screen.width : innerWidth"
+    found: int = browser.run(f"document.documentElement.scrollWidth - ({window})")
     browser.run("(document.documentElement.style.fontSize = '')")
     return found
