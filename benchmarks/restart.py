@@ -33,9 +33,10 @@ async def restart(bench: Bench) -> None:
             async for one in restarted(service.connection.coordinator, TIMEOUT_S):
                 bench.say(f"{one.process} is replaced: {_longest(writers):.2f} s so far")
             took_s = time.perf_counter() - begun
-            for task in writing:
-                task.cancel()
-            await asyncio.gather(*writing, return_exceptions=True)
+            # A write that is under way is part of the pause.
+            for writer in writers:
+                writer.ends = True
+            await asyncio.gather(*writing)
             bench.note(
                 longest=_longest(writers),
                 failed=sum(one.failed for one in writers),
@@ -44,6 +45,7 @@ async def restart(bench: Bench) -> None:
             )
             for writer in writers:
                 writer.longest_s, writer.writes, writer.failed = 0.0, 0, 0
+                writer.ends = False
             await service.all_serve()
 
 
@@ -57,13 +59,15 @@ class TimedWriter:
         self.longest_s = 0.0
         self.writes = 0
         self.failed = 0
+        self.ends = False
+        """Whether no further write begins."""
         self._manager = manager
         self._workload = workload
         self._number = number
 
     async def write(self) -> None:
-        """Until cancelled."""
-        while True:
+        """Until it `ends`."""
+        while not self.ends:
             metadata = self._workload.add(self._number).metadata
             self._number += 1
             begun = time.perf_counter()

@@ -38,6 +38,12 @@ COORDINATOR = "coordinator"
 FORESEE_S = 5.0
 """How often a host looks for the process that will write next, and for the coordinator."""
 
+REPLACED_S = 1.0
+"""How long a call waits while no host writes for all, before it fails."""
+
+LOOK_AGAIN_S = 0.02
+"""How often the coordinator is asked for that host meanwhile."""
+
 CALL_TIMEOUT_S = 60.0
 """Longest wait for one call; callers with their own deadline give up earlier."""
 
@@ -272,6 +278,9 @@ class WritingHost:
         self._address: str | None = None
         self._named: tuple[str, NamedHost] | None = None
         """The last process that was searched for by its name, and its address."""
+        self._search: asyncio.Task[None] | None = None
+        """Asks the coordinator for all calls that wait: each that asked by itself would keep it
+        from starting the next host."""
         self._next: tuple[str, RayHost] | None = None
         """The process that waits in reserve, and its address."""
 
@@ -279,18 +288,35 @@ class WritingHost:
         """The host that writes for all.
 
         Raises:
-            StorageUnavailable: No host writes at the moment; nothing was sent.
+            StorageUnavailable: No host has written for `REPLACED_S`; nothing was sent.
         """
-        if self._host is None:
-            try:
-                self._address = (await self._coordinator.ask(HostsCall())).get(self._name)
-            except OutcomeUnknown as error:
-                raise StorageUnavailable(f"the writing host is unknown: {error}") from error
-            if self._address is not None:
-                self._host = self._handle(self._address)
-        if self._host is None:
-            raise StorageUnavailable(f"{self._name}, which writes for all, is being replaced")
+        while self._host is None:
+            if self._search is None:
+                self._search = asyncio.create_task(self._searched())
+            await asyncio.shield(self._search)
         return self._host
+
+    async def _searched(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+            until_s = loop.time() + REPLACED_S
+            while not await self._is_found():
+                if loop.time() >= until_s:
+                    raise StorageUnavailable(
+                        f"{self._name}, which writes for all, is being replaced"
+                    )
+                await asyncio.sleep(LOOK_AGAIN_S)
+        finally:
+            self._search = None
+
+    async def _is_found(self) -> bool:
+        try:
+            self._address = (await self._coordinator.ask(HostsCall())).get(self._name)
+        except OutcomeUnknown as error:
+            raise StorageUnavailable(f"the writing host is unknown: {error}") from error
+        if self._address is not None:
+            self._host = self._handle(self._address)
+        return self._host is not None
 
     def _handle(self, address: str) -> RayHost:
         # For some seconds after a loss the coordinator may name the process that was lost: its

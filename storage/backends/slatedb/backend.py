@@ -134,9 +134,16 @@ class CommitWriter:
         """Raises as `SlateDbBackend.open` does."""
         if not is_prepared:
             await Listing(place).require_conditions()
-        database = await Database.open(place, is_there=is_prepared)
+        # Most of what is there is looked for meanwhile.
+        seen = asyncio.create_task(_newest_commit(place))
+        try:
+            database = await Database.open(place, is_there=is_prepared)
+        except BaseException:
+            seen.cancel()
+            raise
         try:
             writer = cls(place, database, await database.moment())
+            writer._own = await seen
             await writer._begin(database)
         except BaseException:
             await database.close()
@@ -150,7 +157,7 @@ class CommitWriter:
         Once a commit has come behind them, they are not those of a successor: it would have
         failed.
         """
-        newest = await self._listing.newest_commit(await oldest_commit(self._place))
+        newest = await self._listing.newest_commit(self._own)
         async with answered(self._place):
             await database.commit({WRITER.encode(): self.name})
         self._own = newest + 1
@@ -568,6 +575,14 @@ class SlateDbBackend(MetadataStorageBackend):
         self._home.check()
         if self._closing is not None:
             raise StorageUnavailable(f"{self._place.shown} is closed")
+
+
+async def _newest_commit(place: DatabasePlace) -> int:
+    """The number of the newest commit; 0: there is no database yet."""
+    try:
+        return await Listing(place).newest_commit(await oldest_commit(place))
+    except NoSuchStore:
+        return 0
 
 
 async def _refuse_second(place: DatabasePlace, views: Views) -> None:

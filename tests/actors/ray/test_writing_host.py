@@ -10,8 +10,8 @@ from tests.models.ray.brokers import settings_for
 from tierledger.actors.calls import CountsCall
 from tierledger.actors.ports import HostGone
 from tierledger.actors.ray import handles
-from tierledger.actors.ray.handles import WritingHost
-from tierledger.events.errors import NotReady, RemoteStorageError
+from tierledger.actors.ray.handles import LOOK_AGAIN_S, WritingHost
+from tierledger.events.errors import NotReady, RemoteStorageError, StorageUnavailable
 
 
 class WritingProcesses:
@@ -20,11 +20,13 @@ class WritingProcesses:
     def __init__(self) -> None:
         self.named = {"host-0/1": 1, "host-0/2": 2}
         self.ended: set[int] = set()
-        self.serves = "host-0/1"
+        self.serves: str | None = "host-0/1"
+        self.asked = 0
 
     async def ask(self, _: object) -> dict[str, str]:
         """The coordinator's answer."""
-        return {"host-0": self.serves}
+        self.asked += 1
+        return {} if self.serves is None else {"host-0": self.serves}
 
     async def call(self, actor: int, method: str, *_: object, **__: object) -> int:
         if actor in self.ended:
@@ -121,3 +123,28 @@ async def test_a_call_does_not_wait_for_a_search_that_does_not_end(
 
     assert await answers(writer) == 2
     assert len(searches) == 1
+
+
+async def test_calls_wait_together_while_the_writing_host_is_replaced(
+    processes: WritingProcesses, writer: WritingHost
+) -> None:
+    processes.serves = None
+    waiting = [asyncio.create_task(answers(writer)) for _ in range(100)]
+    await asyncio.sleep(3 * LOOK_AGAIN_S)
+    assert processes.asked <= 4
+    waiting[0].cancel()  # The others wait on.
+    processes.serves = "host-0/2"
+
+    assert await asyncio.gather(*waiting[1:]) == [2] * 99
+
+
+async def test_a_call_fails_if_no_host_writes_for_long(
+    processes: WritingProcesses, writer: WritingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handles, "REPLACED_S", 2 * LOOK_AGAIN_S)
+    processes.serves = None
+    with pytest.raises(StorageUnavailable, match="is being replaced"):
+        await answers(writer)
+
+    processes.serves = "host-0/1"
+    assert await answers(writer) == 1
